@@ -1,0 +1,138 @@
+"""What a plugin says about an environment: the ``EnvDefinition``."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from inspect import Parameter, signature
+from typing import Any
+
+import gymnasium
+
+from es_envs import names
+
+# Gymnasium's grammar without the colon, which here separates a module from an id.
+ID_PATTERN = re.compile(r"(?:[\w-]+/)?[\w.-]+?(?:-v\d+)?", re.ASCII)
+
+_initialized: set[str] = set()
+
+
+class PluginError(Exception):
+    """A plugin is at fault; the message names it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvDefinition:
+    """A registered environment.
+
+    Attributes:
+        id: Gymnasium's form, ``Name-v0`` or ``namespace/Name-v0``.
+        entry_point: the environment's class or factory, as ``module:name`` (an importable callable is turned into it).
+        fitness: what evolution maximises: ``module:name`` of a function ``(Episode) -> float`` or of a per-step
+            fitness class (``es_envs.fitness``), or a name from ``es_envs.fitness``.
+        kwargs: keyword arguments for the entry point.
+        fitnesses: further fitness functions by name; all are logged, any can be chosen with ``train(fitness=name)``.
+        max_episode_steps: steps after which an episode is truncated, or None if the environment ends by itself.
+        initializer: ``module:name`` of a function that each process calls once before it makes the environment.
+        solved_at: fitness from which on the task counts as solved, or None.
+        recommended: TrainConfig fields that suit this environment.
+        summary: one line for lists.
+        plugin: name of the plugin that registered it; the registry fills it in.
+    """
+
+    id: str
+    entry_point: str | Callable[..., Any]
+    fitness: str | Callable[..., Any] = "episode_return"
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    fitnesses: Mapping[str, str | Callable[..., Any]] = field(default_factory=dict)
+    max_episode_steps: int | None = None
+    initializer: str | Callable[[], None] | None = None
+    solved_at: float | None = None
+    recommended: Mapping[str, Any] = field(default_factory=dict)
+    summary: str = ""
+    plugin: str | None = None
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.id, str) or not ID_PATTERN.fullmatch(self.id):
+            raise ValueError(f"{self.id!r} is no environment id: expected 'Name-v0' or 'namespace/Name-v0'")
+        self._set("entry_point", self._named("entry_point", self.entry_point))
+        self._set("fitness", self._named("fitness", self.fitness, colon=False))
+        for attribute in ("kwargs", "fitnesses", "recommended"):
+            if not isinstance(getattr(self, attribute), Mapping):
+                raise TypeError(f"{self.id}: {attribute} must be a dict, got {getattr(self, attribute)!r}")
+            self._set(attribute, dict(getattr(self, attribute)))
+        self._set("fitnesses", {name: self._named(f"fitnesses[{name!r}]", value, colon=False)
+                                for name, value in self.fitnesses.items()})  # fmt: skip
+        if self.initializer is not None:
+            self._set("initializer", self._named("initializer", self.initializer))
+        limit = self.max_episode_steps
+        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
+            raise ValueError(f"{self.id}: max_episode_steps must be a positive integer or None, got {limit!r}")
+        if self.solved_at is not None:
+            self._set("solved_at", float(self.solved_at))
+
+    def _set(self, attribute: str, value: Any) -> None:
+        object.__setattr__(self, attribute, value)  # the dataclass is frozen; this runs only while it is made
+
+    def _named(self, attribute: str, value: Any, *, colon: bool = True) -> str:
+        if callable(value):
+            try:
+                return names.name_of(value)
+            except ValueError as error:
+                raise ValueError(f"{self.id}: {attribute}: {error}") from None
+        if not isinstance(value, str) or not value or (colon and ":" not in value):
+            raise ValueError(f"{self.id}: {attribute} must be a string 'module:name', got {value!r}")
+        if value.startswith("__main__:"):
+            raise ValueError(f"{self.id}: {attribute} {value!r}: workers do not import the running script; "
+                             "put it into a module of its own")  # fmt: skip
+        return value
+
+    @property
+    def label(self) -> str:
+        """The id and the plugin it comes from, for messages."""
+        return f"{self.id} (plugin {self.plugin!r})" if self.plugin else self.id
+
+    def build(self, render_mode: str | None = None, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+        """Make the bare environment: no TimeLimit, no checking wrappers.
+
+        The ``initializer`` runs first, once in each process.
+
+        Args:
+            render_mode: passed on only if it is not None.
+            **kwargs: override the definition's.
+
+        Raises:
+            PluginError: the entry point or the initializer cannot be imported, or what it makes is no environment.
+            ValueError: a render mode is asked for that the environment does not have.
+        """
+        if isinstance(self.initializer, str) and self.initializer not in _initialized:
+            self._load(self.initializer, "initializer")()
+            _initialized.add(self.initializer)
+        factory = self._load(str(self.entry_point), "entry_point")
+        arguments = {**self.kwargs, **kwargs}
+        if render_mode is not None:
+            if not accepts(factory, "render_mode"):
+                raise ValueError(f"{self.label} cannot render: {self.entry_point} takes no render_mode argument; "
+                                 "add it to its constructor, and 'rgb_array' to metadata['render_modes']")  # fmt: skip
+            arguments["render_mode"] = render_mode
+        env = factory(**arguments)
+        if not isinstance(env, gymnasium.Env):
+            raise PluginError(f"{self.label}: {self.entry_point} made {type(env).__name__}, not a gymnasium.Env")
+        return env
+
+    def _load(self, name: str, attribute: str) -> Callable[..., Any]:
+        try:
+            target = names.load(name)
+        except (ImportError, ValueError) as error:
+            raise PluginError(f"{self.label}: {attribute} {name!r} cannot be imported: {error}") from error
+        if not callable(target):
+            raise PluginError(f"{self.label}: {attribute} {name!r} is not callable but {target!r}")
+        return target  # type: ignore[no-any-return]
+
+
+def accepts(function: Callable[..., Any], argument: str) -> bool:
+    """Whether ``function`` can be called with the keyword ``argument``."""
+    try:
+        parameters = signature(function).parameters
+    except (TypeError, ValueError):  # some built-in callables have no signature: let the call itself tell
+        return True
+    return argument in parameters or any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())

@@ -1,0 +1,161 @@
+"""What an episode measured, and how good it was.
+
+Fitness is what evolution maximises, and is separate from the environment's reward. Two kinds:
+
+* a function ``(Episode) -> float``, called when the episode has ended;
+* a class, made anew for each episode, with ``on_step(observation, action, reward, info)``, called after every step,
+  and ``result(episode) -> float``: for what cannot be told from the episode's ends (a lap time, energy used, ...).
+
+Either is named by ``module:name``, by a name of the environment's definition, or by a name in this module;
+``final_info:KEY`` is the value of ``KEY`` in the last step's info.
+"""
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from es_envs import names
+from es_envs.definition import EnvDefinition
+
+
+@dataclass(frozen=True, kw_only=True)
+class Episode:
+    """What one rollout measured.
+
+    Attributes:
+        seed: the seed given to ``reset``.
+        total_reward: sum of the rewards (the return).
+        length: number of steps.
+        terminated: the environment ended the episode.
+        truncated: the step limit ended it.
+        start_info: the info that ``reset`` returned.
+        final_info: the info of the last step.
+        first_observation: as ``reset`` returned it, neither flattened nor normalised.
+        last_observation: as the last step returned it.
+        fitnesses: values by name, the one that drives selection first; a secondary fitness that failed is None.
+    """
+
+    seed: int
+    total_reward: float
+    length: int
+    terminated: bool
+    truncated: bool
+    start_info: Mapping[str, Any] = field(default_factory=dict)
+    final_info: Mapping[str, Any] = field(default_factory=dict)
+    first_observation: Any = None
+    last_observation: Any = None
+    fitnesses: Mapping[str, float | None] = field(default_factory=dict)
+
+    @property
+    def fitness(self) -> float:
+        """The value that drives selection.
+
+        Raises:
+            ValueError: no fitness has been computed for this episode yet.
+        """
+        for value in self.fitnesses.values():
+            if value is not None:
+                return value
+        raise ValueError("this episode's fitness has not been computed")
+
+
+@runtime_checkable
+class StepFitness(Protocol):
+    """A fitness that sees every step; a new one is made for each episode."""
+
+    def on_step(self, observation: Any, action: Any, reward: float, info: Mapping[str, Any]) -> None:
+        """Called after every step, with what ``step`` returned and the action that it was given."""
+
+    def result(self, episode: Episode) -> float:
+        """Called once, when the episode has ended."""
+
+
+def episode_return(episode: Episode) -> float:
+    """Sum of the rewards."""
+    return episode.total_reward
+
+
+def episode_length(episode: Episode) -> float:
+    """Number of steps survived."""
+    return float(episode.length)
+
+
+def distance_from_start(episode: Episode) -> float:
+    """Distance between where the episode started and where it ended, in the environment's unit.
+
+    Read from ``final_info["distance_from_start"]`` if it is there, else computed from ``start_info["position"]`` and
+    ``final_info["position"]``.
+
+    Raises:
+        KeyError: the infos have neither.
+    """
+    if "distance_from_start" in episode.final_info:
+        return float(episode.final_info["distance_from_start"])
+    if "position" in episode.final_info and "position" in episode.start_info:
+        start, end = (np.asarray(info["position"], float) for info in (episode.start_info, episode.final_info))
+        return float(np.linalg.norm(end - start))
+    raise KeyError(
+        "distance_from_start needs info['distance_from_start'] at the last step, or info['position'] from reset and "
+        f"the last step; got the keys {sorted(episode.start_info)} from reset and {sorted(episode.final_info)} at the end"
+    )
+
+
+def final_info(key: str) -> Callable[[Episode], float]:
+    """A fitness that reads ``info[key]`` of the last step; by name: ``final_info:KEY``."""
+
+    def value(episode: Episode) -> float:
+        if key not in episode.final_info:
+            raise KeyError(f"final_info:{key}: the last info has the keys {sorted(episode.final_info)}")
+        return float(episode.final_info[key])
+
+    return value
+
+
+FITNESSES: Mapping[str, Callable[[Episode], float]] = {
+    function.__name__: function for function in (episode_return, episode_length, distance_from_start)
+}
+_PREFIX = "es_envs.fitness:"
+
+
+def fitness_names(definition: EnvDefinition, chosen: str | None = None) -> dict[str, str]:
+    """The fitness functions that are computed for an environment: short name -> how to load it.
+
+    The first entry drives selection: ``chosen``, or the definition's own.
+    """
+    table = {short_name(str(definition.fitness)): str(definition.fitness)}
+    table.update({name: str(value) for name, value in definition.fitnesses.items()})
+    if chosen is None:
+        return table
+    return {chosen: table.get(chosen, chosen), **{name: value for name, value in table.items() if name != chosen}}
+
+
+def short_name(fitness: str) -> str:
+    """The name under which a fitness appears in metrics: the part behind ``module:``, or ``final_info:KEY``."""
+    fitness = fitness.removeprefix(_PREFIX)
+    return fitness if fitness.startswith("final_info:") else fitness.rpartition(":")[2]
+
+
+def load_fitness(name: str) -> Callable[[Episode], float] | type[StepFitness]:
+    """Import the fitness function or per-step fitness class that ``name`` names.
+
+    Raises:
+        ValueError: the name is unknown, or what it names is no fitness.
+        ImportError: its module cannot be imported.
+    """
+    bare = name.removeprefix(_PREFIX)
+    if bare.startswith("final_info:") and len(bare) > len("final_info:"):
+        return final_info(bare.partition(":")[2])
+    if bare in FITNESSES:
+        return FITNESSES[bare]
+    if ":" not in bare or bare.startswith("final_info:"):
+        raise ValueError(f"no fitness {name!r}: expected one of {', '.join(FITNESSES)}, final_info:KEY, "
+                         "a name that the environment defines, or 'module:name'")  # fmt: skip
+    target = names.load(name)
+    if inspect.isclass(target) and not (hasattr(target, "on_step") and hasattr(target, "result")):
+        raise ValueError(f"fitness {name!r}: a class needs on_step(observation, action, reward, info) and result(episode)")
+    if not callable(target):
+        raise ValueError(f"fitness {name!r} is not callable but {target!r}")
+    return target  # type: ignore[no-any-return]

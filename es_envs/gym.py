@@ -1,0 +1,5 @@
+"""Importing this module makes our environments known to Gymnasium: ``gymnasium.make("es_envs.gym:RaceCar-v0")``."""
+
+from es_envs.registry import register_with_gymnasium
+
+register_with_gymnasium()

@@ -1,0 +1,292 @@
+"""Which environments there are: plugins found through entry points, scripts' own, and Gymnasium's.
+
+Discovery happens on the first look-up. Plugins load one by one; one that fails is skipped with a warning, and quoted
+when somebody looks for what it should have registered.
+"""
+
+import difflib
+import importlib
+import os
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from importlib.metadata import EntryPoint, entry_points
+from inspect import getmembers, isroutine
+from typing import Any
+
+import gymnasium
+import pluggy
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import registry as gymnasium_registry
+from gymnasium.wrappers import TimeLimit
+
+from es_envs import hookspecs
+from es_envs.definition import EnvDefinition, PluginError
+
+GROUP = "es_envs"
+
+
+class UnknownEnvError(LookupError):
+    """No environment has this id; the message suggests others and quotes plugins that failed to load."""
+
+
+@dataclass(frozen=True)
+class PluginInfo:
+    """A plugin and how loading it went.
+
+    Attributes:
+        name: the entry point's name.
+        version: of the distribution.
+        distribution: the distribution that declares the entry point.
+        status: "active", "error" or "disabled".
+        error: why it is not active, else None.
+        ids: the environments it registered.
+    """
+
+    name: str
+    version: str
+    distribution: str
+    status: str
+    error: str | None
+    ids: tuple[str, ...]
+
+
+class Registry:
+    """Environments and plugins. The module's functions work on one that all share; tests make their own."""
+
+    def __init__(self, found: Iterable[EntryPoint] | None = None) -> None:
+        self._found = found
+        self._manager: pluggy.PluginManager | None = None
+        self._definitions: dict[str, EnvDefinition] = {}
+        self._plugins: list[PluginInfo] = []
+
+    def register(self, definition: EnvDefinition) -> None:
+        """Add an environment from a script.
+
+        Registering an equal definition again does nothing, so that a module may be imported twice.
+
+        Raises:
+            TypeError: not an EnvDefinition.
+            ValueError: another definition has this id.
+        """
+        if not isinstance(definition, EnvDefinition):
+            raise TypeError(f"register expects an EnvDefinition, got {type(definition).__name__}")
+        self._discover()
+        present = self._definitions.get(definition.id)
+        if present == definition:
+            return
+        if present is not None:
+            raise ValueError(f"{definition.id!r} is already registered by {_origin(present)}: choose another id")
+        self._definitions[definition.id] = definition
+
+    def definition(self, env_id: str) -> EnvDefinition:
+        """The definition of an id: registered by a plugin or script, ``module:Name-v0``, or known to Gymnasium.
+
+        Raises:
+            UnknownEnvError: nobody knows the id.
+        """
+        if not isinstance(env_id, str):
+            raise TypeError(f"an environment id is a string, got {env_id!r}")
+        self._discover()
+        module, separator, bare_id = env_id.rpartition(":")
+        if separator:
+            try:
+                importlib.import_module(module)
+            except ImportError as error:
+                raise UnknownEnvError(f"No environment {env_id!r}: module {module!r} cannot be imported: {error}") from error
+        if bare_id in self._definitions:
+            return self._definitions[bare_id]
+        if bare_id in gymnasium_registry:
+            return _gymnasium_definition(env_id, gymnasium_registry[bare_id])
+        raise UnknownEnvError(self._unknown(env_id, bare_id))
+
+    def env_ids(self) -> list[str]:
+        """The ids registered by plugins and scripts, sorted. Gymnasium's own ids work too, but are not listed."""
+        self._discover()
+        return sorted(self._definitions)
+
+    def plugins(self) -> list[PluginInfo]:
+        """All plugins found, with how loading them went."""
+        self._discover()
+        return list(self._plugins)
+
+    def active_plugins(self) -> dict[str, object]:
+        """The plugins that loaded, by name: for calling their other hooks."""
+        return dict(self._discover().list_name_plugin())
+
+    def strategies(self) -> dict[str, str]:
+        """Strategies that plugins register, as ``module:Class`` by name.
+
+        Raises:
+            PluginError: a plugin's ``register_strategies`` raises, or returns something else than strings by name.
+        """
+        found: dict[str, str] = {}
+        for implementation in self._discover().hook.register_strategies.get_hookimpls():
+            plugin = implementation.plugin_name
+            try:
+                table = implementation.function()
+                for name, target in table.items():
+                    if not (isinstance(name, str) and isinstance(target, str) and ":" in target):
+                        raise TypeError(f"expected strings name: 'module:Class', got {name!r}: {target!r}")
+                    if name in found:
+                        raise ValueError(f"strategy {name!r} is registered twice")
+                    found[name] = target
+            except Exception as error:
+                raise PluginError(f"plugin {plugin!r}: register_strategies failed: {_one_line(error)}") from error
+        return found
+
+    def _discover(self) -> pluggy.PluginManager:
+        if self._manager is not None:
+            return self._manager
+        self._manager = manager = pluggy.PluginManager("es_envs")
+        manager.add_hookspecs(hookspecs)
+        disabled = {name.strip() for name in os.environ.get("ES_ENVS_DISABLE_PLUGINS", "").split(",") if name.strip()}
+        found = entry_points(group=GROUP) if self._found is None else self._found
+        for entry_point in sorted(set(found), key=lambda ep: (ep.name, ep.value)):
+            distribution = entry_point.dist
+            name, version = (distribution.name, distribution.version) if distribution else (entry_point.name, "")
+            status, error, ids = "active", None, ()
+            if disabled & {entry_point.name, name}:
+                status, error = "disabled", "named in ES_ENVS_DISABLE_PLUGINS"
+            else:
+                try:
+                    ids = self._load(entry_point, manager)
+                # SystemExit too: a module that calls sys.exit at import must not end the program that lists it.
+                except (Exception, SystemExit) as cause:
+                    status, error = "error", _one_line(cause)
+                    message = f"plugin {entry_point.name!r} (distribution {name!r}) is skipped: {error}"
+                    if os.environ.get("ES_ENVS_STRICT", "") not in {"", "0"}:
+                        self._manager = None
+                        raise PluginError(message) from cause
+                    warnings.warn(message, RuntimeWarning, stacklevel=4)
+            self._plugins.append(PluginInfo(entry_point.name, version, name, status, error, ids))
+        return manager
+
+    def _load(self, entry_point: EntryPoint, manager: pluggy.PluginManager) -> tuple[str, ...]:
+        plugin = entry_point.load()
+        if manager.is_registered(plugin) or manager.has_plugin(entry_point.name):
+            raise PluginError(f"another entry point has the name {entry_point.name!r} or names the same plugin")
+        manager.register(plugin, entry_point.name)
+        try:
+            _refuse_misspelt_hooks(plugin, manager)
+            definitions = self._definitions_of(plugin, entry_point.name)
+        except BaseException:
+            manager.unregister(plugin)
+            raise
+        self._definitions.update(definitions)
+        return tuple(sorted(definitions))
+
+    def _definitions_of(self, plugin: object, name: str) -> dict[str, EnvDefinition]:
+        implementation = getattr(plugin, "register_envs", None)
+        if implementation is None:
+            return {}
+        returned = implementation()
+        if not isinstance(returned, list | tuple) or not all(isinstance(item, EnvDefinition) for item in returned):
+            raise PluginError(f"register_envs must return a list of EnvDefinition, got {returned!r}")
+        definitions: dict[str, EnvDefinition] = {}
+        for item in returned:
+            other = definitions.get(item.id) or self._definitions.get(item.id)
+            if other is not None:
+                raise PluginError(f"{item.id!r} is already registered by {_origin(other)}")
+            definitions[item.id] = replace(item, plugin=name)
+        return definitions
+
+    def _unknown(self, env_id: str, bare_id: str) -> str:
+        message = f"No environment {env_id!r}."
+        close = difflib.get_close_matches(bare_id, [*self._definitions, *gymnasium_registry], n=3)
+        if close:
+            message += f" Did you mean {' or '.join(repr(name) for name in close)}?"
+        for plugin in self._plugins:
+            if plugin.status != "active":
+                message += f" Plugin {plugin.name!r} ({plugin.distribution}) is not active: {plugin.error}."
+        return message + " `es-envs list` shows what plugins registered."
+
+
+def _refuse_misspelt_hooks(plugin: object, manager: pluggy.PluginManager) -> None:
+    """A hook under a name that nobody calls, or one that lacks its marker, would do nothing, silently."""
+    hooks = [name for name in vars(hookspecs) if hasattr(manager.hook, name)]
+    for name, member in getmembers(plugin, isroutine):
+        marked = hasattr(member, f"{manager.project_name}_impl")
+        if marked and name not in hooks:
+            close = difflib.get_close_matches(name, hooks, n=1)
+            hint = f"did you mean {close[0]!r}?" if close else f"the hooks are {', '.join(hooks)}"
+            raise PluginError(f"no hook is called {name!r}: {hint}")
+        if name in hooks and not marked:
+            raise PluginError(f"{name!r} is not marked: put @es_envs.hookimpl above it")
+
+
+def _origin(definition: EnvDefinition) -> str:
+    return f"plugin {definition.plugin!r}" if definition.plugin else f"a script ({definition.entry_point})"
+
+
+def _one_line(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def _gymnasium_definition(env_id: str, spec: EnvSpec) -> EnvDefinition:
+    # The full id travels: a worker must import the module that registers it, too.
+    return EnvDefinition(
+        id=spec.id,
+        entry_point="es_envs.registry:bare_gymnasium_env",
+        kwargs={"env_id": env_id},
+        max_episode_steps=spec.max_episode_steps,
+        solved_at=spec.reward_threshold,
+        summary="registered with Gymnasium",
+    )
+
+
+def bare_gymnasium_env(env_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+    """An environment that Gymnasium knows, without the wrappers that ``gymnasium.make`` puts around every one."""
+    module, separator, bare_id = env_id.rpartition(":")
+    if separator:
+        importlib.import_module(module)
+    # Wrappers that the registration itself names (frame skip, ...) are part of the environment and stay.
+    spec = replace(gymnasium.spec(bare_id), order_enforce=False, disable_env_checker=True, max_episode_steps=None)
+    return gymnasium.make(spec, **kwargs)
+
+
+def make(env_id: str, render_mode: str | None = None, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+    """Make an environment for use outside evolution: with Gymnasium's TimeLimit and a spec.
+
+    Args:
+        env_id: see ``definition``.
+        render_mode: "rgb_array", "human" or None.
+        **kwargs: for the environment's constructor, over the definition's.
+
+    Raises:
+        UnknownEnvError: nobody knows the id.
+        PluginError: the environment cannot be imported.
+    """
+    found = definition(env_id)
+    env = found.build(render_mode, **kwargs)
+    if env.spec is None:
+        env.unwrapped.spec = _spec(found, kwargs)
+    limit = found.max_episode_steps
+    return env if limit is None else TimeLimit(env, limit)
+
+
+def _spec(definition: EnvDefinition, kwargs: Mapping[str, Any]) -> EnvSpec:
+    return EnvSpec(
+        id=definition.id,
+        entry_point=str(definition.entry_point),
+        reward_threshold=definition.solved_at,
+        max_episode_steps=definition.max_episode_steps,
+        kwargs={**definition.kwargs, **kwargs},
+    )
+
+
+def register_with_gymnasium() -> list[str]:
+    """Make every registered environment known to ``gymnasium.make``; returns the ids. May be called again."""
+    ids = env_ids()
+    for env_id in ids:
+        gymnasium_registry[env_id] = _spec(definition(env_id), {})
+    return ids
+
+
+_registry = Registry()
+register = _registry.register
+definition = _registry.definition
+env_ids = _registry.env_ids
+plugins = _registry.plugins
+active_plugins = _registry.active_plugins
+strategies = _registry.strategies
