@@ -1,0 +1,343 @@
+"""The base class for environments simulated by PyBullet: it owns the connection, the snapshot and the order of events.
+
+The only module of es_envs that imports pybullet, which is the extra ``es-envs[bullet]``.
+"""
+
+import importlib.util
+import os
+import sys
+import time
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from numbers import Integral
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+try:
+    import pybullet
+except ImportError as error:
+    raise ImportError(
+        f"es_envs.bullet needs pybullet, which this Python {sys.version_info.major}.{sys.version_info.minor} "
+        f"cannot import ({error}). PyPI has wheels of it up to Python 3.11 only: there, `pip install 'es-envs[bullet]'`; "
+        "for other versions of Python, `conda install -c conda-forge pybullet`."
+    ) from error
+
+import pybullet_data
+
+RENDER_MODES = ("rgb_array", "human")
+RENDERERS = ("tiny", "egl")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Camera:
+    """Where a picture is taken from.
+
+    Attributes:
+        target: the point in the middle of the picture, in world coordinates [m].
+        distance: from the camera to the target [m].
+        yaw: turn around the vertical [degrees]: 0 looks along +y, 90 along -x.
+        pitch: [degrees]: 0 looks horizontally, -90 straight down.
+        field_of_view: from the picture's lower edge to its upper one [degrees].
+    """
+
+    target: tuple[float, float, float]
+    distance: float
+    yaw: float
+    pitch: float
+    field_of_view: float = 45.0
+
+
+class BulletEnv(gymnasium.Env[Any, Any], ABC):
+    """A Gymnasium environment in a Bullet world of its own.
+
+    The world is built once and its state saved before the first step. Every reset returns to that snapshot, which
+    is two orders of magnitude faster than loading anything again, does not leak, and makes an episode depend on its
+    seed and actions alone, to the last bit. The order of events is this class's:
+
+    * ``__init__``: connect, ``build``, ``decorate`` (only if something is to be drawn), snapshot;
+    * ``reset``: seed ``self.np_random``, back to the snapshot, ``place``, ``observe``, ``info``;
+    * ``step``: ``action_repeat`` times (``act``, one physics step), then ``observe``, ``outcome``, ``info``;
+    * ``render``: ``camera``.
+
+    A subclass answers those few questions. Its constructor sets its own options, ``observation_space`` and
+    ``action_space``, then calls ``super().__init__``. It calls ``pybullet`` itself, always with
+    ``physicsClientId=self.client``. It does not count steps: the step limit belongs to the ``EnvDefinition``.
+
+    Args:
+        render_mode: None, "rgb_array" (``render`` returns a picture) or "human" (a window, in real time).
+        action_repeat: physics steps for each ``step``; None for the class's own number.
+        width: of a picture [pixels].
+        height: of a picture [pixels].
+        renderer: what draws "rgb_array": "tiny" (software, works everywhere) or "egl" (OpenGL without a display).
+
+    Attributes:
+        client: the physicsClientId of this environment's world; -1 once it is closed.
+        metadata: of the instance: ``render_fps`` is the number of ``step`` calls that make a second.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES)}  # noqa: RUF012  (Gymnasium declares it so)
+    time_step: ClassVar[float] = 1 / 240
+    """Duration of a physics step [s]."""
+    gravity: ClassVar[float] = -9.81
+    """Along z [m/s²]."""
+    action_repeat: int = 1
+    light: ClassVar[tuple[float, float, float]] = (-4.0, -6.0, 10.0)
+    """Direction towards the light, in world coordinates."""
+
+    def __init__(
+        self,
+        *,
+        render_mode: str | None = None,
+        action_repeat: int | None = None,
+        width: int = 640,
+        height: int = 480,
+        renderer: str = "tiny",
+    ) -> None:
+        if render_mode is not None and render_mode not in RENDER_MODES:
+            raise ValueError(f"render_mode must be None or one of {', '.join(RENDER_MODES)}, got {render_mode!r}")
+        if renderer not in RENDERERS:
+            raise ValueError(f"renderer must be one of {', '.join(RENDERERS)}, got {renderer!r}")
+        if action_repeat is not None:
+            self.action_repeat = _positive_integer("action_repeat", action_repeat)
+        self.width = _positive_integer("width", width)
+        self.height = _positive_integer("height", height)
+        self.render_mode = render_mode
+        self.metadata = {
+            "render_modes": [mode for mode in RENDER_MODES if mode != "human" or _has_display()],
+            "render_fps": 1 / (self.time_step * self.action_repeat),
+        }
+        self._egl = renderer == "egl" and render_mode == "rgb_array"
+        self._frame_due = 0.0
+        self.client = self._connect()
+        self._disconnect = weakref.finalize(self, _disconnect, self.client, os.getpid())
+        try:
+            self._start_world()
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self) -> int:
+        if self.render_mode == "human":
+            if not _has_display():  # Bullet would end the whole process
+                raise RuntimeError("render_mode 'human' needs a display, and DISPLAY is not set; use 'rgb_array'")
+            return int(pybullet.connect(pybullet.GUI))
+        return int(pybullet.connect(pybullet.DIRECT))
+
+    def _start_world(self) -> None:
+        client = self.client
+        if self._egl:
+            _load_egl(client)  # before the bodies, else every picture is blank
+        if self.render_mode == "human":
+            pybullet.configureDebugVisualizer(pybullet.COV_ENABLE_GUI, 0, physicsClientId=client)
+            pybullet.configureDebugVisualizer(pybullet.COV_ENABLE_RENDERING, 0, physicsClientId=client)
+        pybullet.setTimeStep(self.time_step, physicsClientId=client)
+        pybullet.setGravity(0.0, 0.0, self.gravity, physicsClientId=client)
+        # Without it the order of contacts depends on earlier episodes, and so do the last bits of the next one.
+        pybullet.setPhysicsEngineParameter(deterministicOverlappingPairs=1, physicsClientId=client)
+        self.build()
+        if self.render_mode is not None:
+            self.decorate()
+        if self.render_mode == "human":
+            pybullet.configureDebugVisualizer(pybullet.COV_ENABLE_RENDERING, 1, physicsClientId=client)
+        # Before any step: a state saved with contacts in it is restored with small differences.
+        self._snapshot = pybullet.saveState(physicsClientId=client)
+
+    @abstractmethod
+    def build(self) -> None:
+        """Load the bodies and switch their motors off or to their start command.
+
+        Called once, by the constructor; gravity and time step are set. Everything that episodes share belongs here:
+        nothing may be loaded or removed later. Take no physics step.
+        """
+
+    def decorate(self) -> None:
+        """Colour the bodies and add visual ones (without mass and collision shape).
+
+        Called once, after ``build``, and only if the environment can render. Must not change the physics: an episode
+        that is filmed is the same episode.
+        """
+
+    @abstractmethod
+    def place(self) -> None:
+        """Set where the episode starts, every random number from ``self.np_random``.
+
+        Called by every ``reset``, the first included, in the state that ``build`` left behind. Motor commands are not
+        part of that state; nor are ``self``'s own attributes, which must be set back here.
+        """
+
+    @abstractmethod
+    def act(self, action: Any) -> None:
+        """Give the action to the motors.
+
+        Called before every physics step, ``action_repeat`` times for each ``step``, since Bullet forgets a torque
+        after one physics step.
+        """
+
+    @abstractmethod
+    def observe(self) -> Any:
+        """Read the world and return a new observation, a member of ``observation_space``.
+
+        Called at the end of ``reset`` and after the physics steps of ``step``. What ``outcome`` and ``info`` need may
+        be kept in attributes here.
+        """
+
+    @abstractmethod
+    def outcome(self) -> tuple[float, bool]:
+        """The step's reward and whether the episode has terminated. Called by ``step``, after ``observe``."""
+
+    def info(self) -> dict[str, Any]:
+        """What ``reset`` and ``step`` return as info, a new dict. Called last."""
+        return {}
+
+    @abstractmethod
+    def camera(self) -> Camera:
+        """Where the camera stands in the present state. Called for every picture, never while training."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start an episode; ``options`` are not used."""
+        super().reset(seed=seed)
+        pybullet.restoreState(self._snapshot, physicsClientId=self.client)
+        self.place()
+        observation = self.observe()
+        if self.render_mode == "human":
+            self._show()
+        return observation, self.info()
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Run the physics for ``action_repeat`` steps under ``action``; never truncates."""
+        client = self.client
+        for _ in range(self.action_repeat):
+            self.act(action)
+            pybullet.stepSimulation(physicsClientId=client)
+        observation = self.observe()
+        reward, terminated = self.outcome()
+        if self.render_mode == "human":
+            self._show()
+        return observation, reward, terminated, False, self.info()
+
+    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
+        """The present state as a picture ``(height, width, 3)``, or None in "human" mode, where the window shows it.
+
+        Raises:
+            RuntimeError: the environment was made without a render_mode.
+        """
+        if self.render_mode is None:
+            raise RuntimeError(f"{type(self).__name__} was made without a render_mode: pass render_mode='rgb_array'")
+        if self.render_mode == "human":
+            return None
+        camera = self.camera()
+        view = pybullet.computeViewMatrixFromYawPitchRoll(
+            camera.target, camera.distance, camera.yaw, camera.pitch, roll=0, upAxisIndex=2
+        )
+        projection = pybullet.computeProjectionMatrixFOV(
+            camera.field_of_view, self.width / self.height, nearVal=camera.distance / 50, farVal=camera.distance * 50
+        )
+        picture = pybullet.getCameraImage(
+            self.width,
+            self.height,
+            view,
+            projection,
+            lightDirection=self.light,
+            shadow=0,
+            flags=pybullet.ER_NO_SEGMENTATION_MASK,
+            renderer=pybullet.ER_BULLET_HARDWARE_OPENGL if self._egl else pybullet.ER_TINY_RENDERER,
+            physicsClientId=self.client,
+        )[2]
+        # A pybullet compiled without numpy returns a flat tuple, hence the reshape.
+        rgba = np.asarray(picture, dtype=np.uint8).reshape(self.height, self.width, 4)
+        return np.ascontiguousarray(rgba[:, :, :3])
+
+    def close(self) -> None:
+        """Leave the world. May be called again; an environment that is forgotten closes itself."""
+        self._disconnect()  # a finalizer runs once only
+        self.client = -1  # Bullet gives the number to the next world, which must not be touched from here
+
+    def load_urdf(
+        self,
+        path: str | Path,
+        position: Sequence[float] = (0.0, 0.0, 0.0),
+        orientation: Sequence[float] = (0.0, 0.0, 0.0, 1.0),
+        *,
+        fixed: bool = False,
+    ) -> int:
+        """Load a model, for use in ``build``; returns its body id.
+
+        Args:
+            path: of the URDF file; a relative one is also looked up among the models that come with pybullet.
+            position: of the base [m].
+            orientation: of the base, a quaternion (x, y, z, w).
+            fixed: whether the base is fastened to the world.
+
+        Raises:
+            FileNotFoundError: there is no such file; Bullet itself would not say which one is missing.
+        """
+        candidates = [Path(path), Path(pybullet_data.getDataPath()) / path]
+        for candidate in candidates:
+            if candidate.is_file():
+                return int(
+                    pybullet.loadURDF(
+                        str(candidate), position, orientation, useFixedBase=fixed, physicsClientId=self.client
+                    )
+                )
+        raise FileNotFoundError(f"{type(self).__name__}: no model at {' or '.join(map(str, dict.fromkeys(candidates)))}")
+
+    def joints(self, body: int) -> dict[str, int]:
+        """Joint indices of a body by joint name, for use in ``build``."""
+        count = pybullet.getNumJoints(body, physicsClientId=self.client)
+        infos = (pybullet.getJointInfo(body, joint, physicsClientId=self.client) for joint in range(count))
+        return {info[1].decode(): info[0] for info in infos}
+
+    def _show(self) -> None:
+        """Point the window's camera and wait for the wall clock to reach the simulated time."""
+        camera = self.camera()
+        pybullet.resetDebugVisualizerCamera(
+            camera.distance, camera.yaw, camera.pitch, camera.target, physicsClientId=self.client
+        )
+        now = time.monotonic()
+        time.sleep(max(0.0, self._frame_due - now))
+        self._frame_due = max(self._frame_due, now) + 1 / self.metadata["render_fps"]
+
+    def __getstate__(self) -> Any:
+        raise TypeError(
+            f"{type(self).__name__} cannot be pickled or copied, its world lives in Bullet: "
+            "make another environment in the process that needs it"
+        )
+
+
+def bounded(values: list[float], limit: float) -> NDArray[np.float32]:
+    """``values`` as a float32 observation, every entry clipped to ±``limit``."""
+    observation = np.array(values, np.float32)
+    # Asking first is several times faster than clipping, which is rarely needed.
+    if max(values) > limit or min(values) < -limit:
+        np.clip(observation, -limit, limit, out=observation)
+    return observation
+
+
+def _positive_integer(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} must be a positive integer, got {value!r}")
+    return int(value)
+
+
+def _has_display() -> bool:
+    return not sys.platform.startswith("linux") or bool(os.environ.get("DISPLAY"))
+
+
+def _load_egl(client: int) -> None:
+    found = importlib.util.find_spec("eglRenderer")
+    if found is None or found.origin is None:
+        raise RuntimeError("renderer 'egl': this build of pybullet comes without eglRenderer; use renderer='tiny'")
+    if pybullet.loadPlugin(found.origin, "_eglRendererPlugin", physicsClientId=client) < 0:
+        raise RuntimeError("renderer 'egl': Bullet cannot use EGL on this machine; use renderer='tiny'")
+
+
+def _disconnect(client: int, pid: int) -> None:
+    # A forked child has the object but not the world. A window may have been closed by its user.
+    if os.getpid() == pid and pybullet.isConnected(client):
+        pybullet.disconnect(client)

@@ -1,0 +1,27 @@
+"""Registers BalancingPlate-v0: keep a ball on a tilting plate."""
+
+from es_envs import EnvDefinition, hookimpl
+
+__all__ = ["register_envs"]
+
+
+@hookimpl
+def register_envs() -> list[EnvDefinition]:
+    """This plugin's environments."""
+    return [
+        EnvDefinition(
+            id="BalancingPlate-v0",
+            entry_point="es_balancing_plate.env:BalancingPlateEnv",
+            fitness="episode_length",
+            max_episode_steps=2000,
+            solved_at=1950.0,
+            summary="Keep a ball on a tilting plate",
+            recommended={
+                "sigma": 0.1,
+                "learning_rate": 0.05,
+                "hidden_sizes": (32, 32),
+                "population_size": 64,
+                "episodes_per_candidate": 2,
+            },
+        )
+    ]

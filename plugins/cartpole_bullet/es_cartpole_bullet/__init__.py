@@ -1,0 +1,27 @@
+"""Registers CartPoleBullet-v0: balance a pole on a cart, in Bullet physics."""
+
+from es_envs import EnvDefinition, hookimpl
+
+__all__ = ["register_envs"]
+
+
+@hookimpl
+def register_envs() -> list[EnvDefinition]:
+    """This plugin's environments."""
+    return [
+        EnvDefinition(
+            id="CartPoleBullet-v0",
+            entry_point="es_cartpole_bullet.env:CartPoleBulletEnv",
+            fitness="episode_length",
+            max_episode_steps=500,
+            solved_at=500.0,
+            summary="Balance a pole on a cart (Bullet physics)",
+            recommended={
+                "sigma": 0.1,
+                "learning_rate": 0.05,
+                "hidden_sizes": (32, 32),
+                "population_size": 64,
+                "episodes_per_candidate": 3,
+            },
+        )
+    ]

@@ -1,0 +1,115 @@
+"""CartPoleBullet-v0: a pole on a cart, pushed left or right."""
+
+from typing import Any
+
+import numpy as np
+import pybullet
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from es_envs.bullet import BulletEnv, Camera, bounded
+
+FORCES = {0: -50.0, 1: 50.0}  # [N]; a weaker push cannot hold the pole at 20 Hz
+POSITION_LIMIT = 10.0  # [m]
+ANGLE_LIMIT = 0.2095  # [rad], 12 degrees
+# What makes each observation entry about 1: [m], [m/s], [rad], [rad/s].
+POSITION_SCALE, VELOCITY_SCALE, ANGLE_SCALE, RATE_SCALE = 1 / 5, 1 / 5, 1 / ANGLE_LIMIT, 1 / 2
+BOUND = 10.0
+
+
+class CartPoleBulletEnv(BulletEnv):
+    """Keep a pole upright on a cart that runs on a rail.
+
+    ## Actions
+    ``Discrete(2)``
+
+    | action | meaning | force on the cart [N] |
+    |---|---|---|
+    | 0 | push left | -50 |
+    | 1 | push right | +50 |
+
+    A step lasts 1/20 s.
+
+    ## Observations
+    ``Box(-10, 10, (4,), float32)``, clipped to the bounds
+
+    | index | meaning | unit | scaled by | values while balancing |
+    |---|---|---|---|---|
+    | 0 | position of the cart | m | 1 / 5 | -2 to 2 |
+    | 1 | velocity of the cart | m/s | 1 / 5 | -1 to 1 |
+    | 2 | angle of the pole from upright | rad | 1 / 0.2095 | -1 to 1 |
+    | 3 | angular velocity of the pole | rad/s | 1 / 2 | -2 to 2 |
+
+    ## Reward
+    1 for every step (``info["reward_survive"]``).
+
+    ## Start
+    Cart position [m] and pole angle [rad] uniform in ±``start_noise``, both at rest.
+
+    ## End
+    Terminated when the cart is more than 10 m from the middle or the pole more than 0.2095 rad from upright. The
+    definition truncates after 500 steps.
+
+    Args:
+        start_noise: of cart position [m] and pole angle [rad]; 0 for a fixed start.
+        **options: see ``BulletEnv``.
+    """
+
+    time_step = 1 / 20
+
+    def __init__(self, *, start_noise: float = 0.05, **options: Any) -> None:
+        if not 0.0 <= start_noise < ANGLE_LIMIT:
+            raise ValueError(f"start_noise must be at least 0 and below {ANGLE_LIMIT}, got {start_noise!r}")
+        self.start_noise = float(start_noise)
+        self.observation_space = spaces.Box(-BOUND, BOUND, (4,), np.float32)
+        self.action_space = spaces.Discrete(2)
+        super().__init__(**options)
+
+    def build(self) -> None:
+        """A cart on a rail and the pole on it, both free to move."""
+        self.body = self.load_urdf("cartpole.urdf")
+        joints = self.joints(self.body)
+        self.cart, self.pole = joints["slider_to_cart"], joints["cart_to_pole"]
+        for joint in (self.cart, self.pole):
+            pybullet.setJointMotorControl2(
+                self.body, joint, pybullet.VELOCITY_CONTROL, force=0.0, physicsClientId=self.client
+            )
+        self._both = (self.cart, self.pole)
+
+    def place(self) -> None:
+        """Near the middle, nearly upright."""
+        noise, client = self.start_noise, self.client
+        position, angle = self.np_random.uniform(-noise, noise, 2).tolist()
+        pybullet.resetJointState(self.body, self.cart, position, 0.0, physicsClientId=client)
+        pybullet.resetJointState(self.body, self.pole, angle, 0.0, physicsClientId=client)
+
+    def act(self, action: Any) -> None:
+        """Push the cart."""
+        try:
+            force = FORCES[action]
+        except (KeyError, TypeError):
+            raise ValueError(f"an action is 0 (left) or 1 (right), got {action!r}") from None
+        pybullet.setJointMotorControl2(
+            self.body, self.cart, pybullet.TORQUE_CONTROL, force=force, physicsClientId=self.client
+        )
+
+    def observe(self) -> NDArray[np.float32]:
+        """Position, velocity, angle, rate."""
+        cart, pole = pybullet.getJointStates(self.body, self._both, physicsClientId=self.client)
+        self._position, self._angle = cart[0], pole[0]
+        return bounded(
+            [cart[0] * POSITION_SCALE, cart[1] * VELOCITY_SCALE, pole[0] * ANGLE_SCALE, pole[1] * RATE_SCALE], BOUND
+        )
+
+    def outcome(self) -> tuple[float, bool]:
+        """1 for every step, until the pole falls or the rail ends."""
+        upright = -ANGLE_LIMIT <= self._angle <= ANGLE_LIMIT
+        return 1.0, not (upright and -POSITION_LIMIT <= self._position <= POSITION_LIMIT)
+
+    def info(self) -> dict[str, Any]:
+        """The reward's term."""
+        return {"reward_survive": 1.0}
+
+    def camera(self) -> Camera:
+        """Beside the rail, moving with the cart."""
+        return Camera(target=(self._position, 0.0, 0.35), distance=2.6, yaw=0.0, pitch=-10.0)

@@ -1,0 +1,28 @@
+"""Registers RaceCar-v0: drive a walled S-shaped track."""
+
+from es_envs import EnvDefinition, hookimpl
+
+__all__ = ["register_envs"]
+
+
+@hookimpl
+def register_envs() -> list[EnvDefinition]:
+    """This plugin's environments."""
+    return [
+        EnvDefinition(
+            id="RaceCar-v0",
+            entry_point="es_racecar.env:RaceCarEnv",
+            fitness="es_racecar.fitness:distance_with_finish",
+            fitnesses={"distance": "es_envs.fitness:distance_from_start"},
+            max_episode_steps=2000,
+            solved_at=15.1,
+            summary="Drive a walled S-shaped track",
+            recommended={
+                "sigma": 0.05,
+                "learning_rate": 0.03,
+                "hidden_sizes": (32, 32),
+                "population_size": 64,
+                "episodes_per_candidate": 1,
+            },
+        )
+    ]

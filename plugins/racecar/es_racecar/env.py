@@ -1,0 +1,264 @@
+"""RaceCar-v0: a racing car between the walls of an S-shaped track."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pybullet
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from es_envs.bullet import BulletEnv, Camera, bounded
+
+START = (0.5, 0.5, 0.1)  # [m]
+START_HEADING = math.pi / 2  # [rad]
+FINISH_X = 13.5  # [m]; the line crosses the last corridor from wall to wall
+FINISH_BONUS = 1.0
+# From (x0, y0) to (x1, y1) [m], along the middle of each wall.
+WALLS = (
+    (0, 0, 2, 0), (0, 0, 0, 4), (2, 0, 2, 2), (0, 4, 8, 4), (2, 2, 10, 2),
+    (10, 2, 10, 6), (10, 6, 15, 6), (8, 4, 8, 8), (8, 8, 15, 8), (15, 6, 15, 8),
+)  # fmt: skip
+WALL_THICKNESS = 0.3  # [m]
+WALL_HEIGHT = 0.5  # [m]
+STEERING_HINGES = ("left_steering_hinge_joint", "right_steering_hinge_joint")
+WHEELS = ("left_rear_wheel_joint", "right_rear_wheel_joint", "left_front_wheel_joint", "right_front_wheel_joint")
+MAX_STEERING = 1.0  # [rad]
+MAX_WHEEL_SPEED = 50.0  # [rad/s], 2.5 m/s
+WHEEL_FORCE = 100.0
+
+LIDAR_RANGE = 5.0  # [m]
+LIDAR_ANGLE = math.pi / 2  # [rad], to either side of straight ahead
+LIDAR_HEIGHT = 0.3  # [m]; above the car, below the top of the walls
+STATIC_BODIES = 2  # Bullet's collision group of what cannot move: rays look for nothing else
+# What brings each observation entry to about ±1: the middle and half the size of the track, 2.5 m/s, ...
+MIDDLE, HALF_SIZE = (7.5, 4.0), (7.5, 4.0)
+SPEED_SCALE = 1 / 2.5
+HEADING_SCALE = 1 / math.pi
+STEERING_RATE_SCALE = 1 / 10
+BOUND = 5.0
+
+CONTROLS = {"steering": 1, "steering_throttle": 2}
+
+
+class RaceCarEnv(BulletEnv):
+    """Drive a car with a lidar along a walled S-shaped track, without touching a wall, to the finish line.
+
+    ## Actions
+    ``Box(-1, 1, (1,), float32)``, or ``(2,)`` with ``control="steering_throttle"``
+
+    | index | meaning | -1 | +1 |
+    |---|---|---|---|
+    | 0 | steering | 1 rad to the left | 1 rad to the right |
+    | 1 | throttle | stand | full, 2.5 m/s |
+
+    Values beyond the bounds are clipped. A step lasts 1/100 s.
+
+    ## Observations
+    ``Box(-5, 5, (9 + lidar_rays,), float32)``, scaled as below and clipped to the bounds
+
+    | index | meaning | unit | scaled | values on the track, scaled |
+    |---|---|---|---|---|
+    | 0, 1 | position x, y | m | (x - 7.5) / 7.5, (y - 4) / 4 | -1 to 1 |
+    | 2, 3 | velocity x, y | m/s | / 2.5 | -1 to 1 |
+    | 4 | heading, 0 along x, counterclockwise | rad | / π | -1 to 1 |
+    | 5, 6 | angle of the left and right steering hinge | rad | 1 | -1 to 1 |
+    | 7, 8 | their angular velocity | rad/s | / 10 | -1 to 1 |
+    | 9... | lidar: distance to the wall, from 90° right to 90° left | m | / 5 | 0 to 1 (nothing within 5 m) |
+
+    ## Reward
+    The step's gain in distance from the start [m] (``info["reward_progress"]``) plus 1 on crossing the finish line
+    (``info["reward_finish"]``): the return is the fitness.
+
+    ## Start
+    At (0.5, 0.5) facing +y, at rest; position and heading uniform within ±``start_noise``.
+
+    ## End
+    Terminated on crossing the finish line x = 13.5 (``info["is_success"]``) or on touching a wall
+    (``info["hit_wall"]``). The definition truncates after 2000 steps. ``info`` also holds ``position`` (x, y) and
+    ``distance_from_start`` [m].
+
+    Args:
+        control: "steering" (at a constant throttle) or "steering_throttle".
+        throttle: the constant one, 0 to 1, for ``control="steering"``.
+        lidar_rays: number of rays.
+        start_noise: of the start position [m] and heading [rad]; 0 for a fixed start, where all episodes are one.
+        **options: see ``BulletEnv``.
+    """
+
+    time_step = 1 / 100
+    gravity = -10.0
+
+    def __init__(
+        self,
+        *,
+        control: str = "steering",
+        throttle: float = 0.4,
+        lidar_rays: int = 8,
+        start_noise: float = 0.05,
+        **options: Any,
+    ) -> None:
+        if control not in CONTROLS:
+            raise ValueError(f"control must be one of {', '.join(CONTROLS)}, got {control!r}")
+        if not 0.0 <= throttle <= 1.0:
+            raise ValueError(f"throttle must be from 0 to 1, got {throttle!r}")
+        if not 1 <= lidar_rays <= 8192:  # Bullet silently answers nothing to somewhat more
+            raise ValueError(f"lidar_rays must be from 1 to 8192, got {lidar_rays!r}")
+        if not 0.0 <= start_noise <= 0.15:  # more would start inside a wall
+            raise ValueError(f"start_noise must be from 0 to 0.15, got {start_noise!r}")
+        self.control = control
+        self.throttle = float(throttle)
+        self._constant_throttle = control == "steering"
+        self.start_noise = float(start_noise)
+        self._fan = np.linspace(-LIDAR_ANGLE, LIDAR_ANGLE, lidar_rays) if lidar_rays > 1 else np.zeros(1)
+        self._rays_from = np.full((lidar_rays, 3), LIDAR_HEIGHT)
+        self._rays_to = np.full((lidar_rays, 3), LIDAR_HEIGHT)
+        low = np.full(9 + lidar_rays, -BOUND, np.float32)
+        high = np.full(9 + lidar_rays, BOUND, np.float32)
+        low[9:], high[9:] = 0.0, 1.0
+        self.observation_space = spaces.Box(low, high, dtype=np.float32)
+        self.action_space = spaces.Box(-1.0, 1.0, (CONTROLS[control],), np.float32)
+        super().__init__(**options)
+
+    def build(self) -> None:
+        """A floor, ten walls and the car."""
+        client = self.client
+        self.floor = self.load_urdf("plane.urdf")
+        self.walls = [self._wall(*ends) for ends in WALLS]
+        self._is_wall = frozenset(self.walls)
+        self.car = self.load_urdf(
+            "racecar/racecar.urdf", START, pybullet.getQuaternionFromEuler((0.0, 0.0, START_HEADING))
+        )
+        joints = self.joints(self.car)
+        self._hinges = tuple(joints[name] for name in STEERING_HINGES)
+        self._wheels = tuple(joints[name] for name in WHEELS)
+        self._wheel_forces = (WHEEL_FORCE,) * len(WHEELS)
+
+    def _wall(self, x0: float, y0: float, x1: float, y1: float) -> int:
+        size = (abs(x1 - x0) + WALL_THICKNESS, abs(y1 - y0) + WALL_THICKNESS, WALL_HEIGHT)
+        shape = pybullet.createCollisionShape(
+            pybullet.GEOM_BOX, halfExtents=[length / 2 for length in size], physicsClientId=self.client
+        )
+        middle = ((x0 + x1) / 2, (y0 + y1) / 2, WALL_HEIGHT / 2)
+        return int(
+            pybullet.createMultiBody(
+                baseMass=0.0, baseCollisionShapeIndex=shape, basePosition=middle, physicsClientId=self.client
+            )
+        )
+
+    def place(self) -> None:
+        """At the track's beginning."""
+        noise = self.start_noise
+        dx, dy, turn = self.np_random.uniform(-noise, noise, 3).tolist()
+        half_heading = (START_HEADING + turn) / 2
+        self._start = (START[0] + dx, START[1] + dy)
+        pybullet.resetBasePositionAndOrientation(
+            self.car,
+            (*self._start, START[2]),
+            (0.0, 0.0, math.sin(half_heading), math.cos(half_heading)),
+            physicsClientId=self.client,
+        )
+        self._distance = self._progress = 0.0
+        self._hit_wall = self._finished = False
+
+    def act(self, action: Any) -> None:
+        """Set the steering angle and the wheels' speed."""
+        client = self.client
+        steering = _clipped(action[0], -1.0, 1.0) * MAX_STEERING
+        throttle = self.throttle if self._constant_throttle else _clipped(action[1], -1.0, 1.0) / 2 + 0.5
+        speed = throttle * MAX_WHEEL_SPEED
+        pybullet.setJointMotorControlArray(
+            self.car,
+            self._hinges,
+            pybullet.POSITION_CONTROL,
+            targetPositions=(-steering, -steering),
+            physicsClientId=client,
+        )
+        pybullet.setJointMotorControlArray(
+            self.car,
+            self._wheels,
+            pybullet.VELOCITY_CONTROL,
+            targetVelocities=(speed, speed, speed, speed),
+            forces=self._wheel_forces,
+            physicsClientId=client,
+        )
+
+    def observe(self) -> NDArray[np.float32]:
+        """Pose, velocity, steering and lidar."""
+        client, car = self.client, self.car
+        (x, y, _), (qx, qy, qz, qw) = pybullet.getBasePositionAndOrientation(car, physicsClientId=client)
+        (vx, vy, _), _ = pybullet.getBaseVelocity(car, physicsClientId=client)
+        left, right = pybullet.getJointStates(car, self._hinges, physicsClientId=client)
+        heading = math.atan2(2.0 * (qw * qz + qx * qy), 1.0 - 2.0 * (qy * qy + qz * qz))
+        self._x, self._y, self._heading = x, y, heading
+        return bounded(
+            [
+                (x - MIDDLE[0]) / HALF_SIZE[0],
+                (y - MIDDLE[1]) / HALF_SIZE[1],
+                vx * SPEED_SCALE,
+                vy * SPEED_SCALE,
+                heading * HEADING_SCALE,
+                left[0],
+                right[0],
+                left[1] * STEERING_RATE_SCALE,
+                right[1] * STEERING_RATE_SCALE,
+                *self._lidar(x, y, heading),
+            ],
+            BOUND,
+        )
+
+    def _lidar(self, x: float, y: float, heading: float) -> list[float]:
+        """Distance to the nearest wall along each ray, as a fraction of the range."""
+        start, end = self._rays_from, self._rays_to
+        directions = self._fan + heading
+        start[:, 0] = x
+        start[:, 1] = y
+        np.cos(directions, out=end[:, 0])
+        np.sin(directions, out=end[:, 1])
+        end[:, :2] *= LIDAR_RANGE
+        end[:, :2] += start[:, :2]
+        hits = pybullet.rayTestBatch(
+            start, end, numThreads=1, collisionFilterMask=STATIC_BODIES, physicsClientId=self.client
+        )
+        return [hit[2] for hit in hits]
+
+    def outcome(self) -> tuple[float, bool]:
+        """Progress, and the end at a wall or the finish line."""
+        distance = math.hypot(self._x - self._start[0], self._y - self._start[1])
+        self._progress = distance - self._distance
+        self._distance = distance
+        is_wall = self._is_wall
+        self._hit_wall = any(
+            contact[2] in is_wall for contact in pybullet.getContactPoints(self.car, physicsClientId=self.client)
+        )
+        self._finished = self._x > FINISH_X and not self._hit_wall
+        return self._progress + FINISH_BONUS * self._finished, self._finished or self._hit_wall
+
+    def info(self) -> dict[str, Any]:
+        """Where the car is, how the episode ended, and the reward's terms."""
+        return {
+            "position": (self._x, self._y),
+            "distance_from_start": self._distance,
+            "is_success": self._finished,
+            "hit_wall": self._hit_wall,
+            "reward_progress": self._progress,
+            "reward_finish": FINISH_BONUS * self._finished,
+        }
+
+    def camera(self) -> Camera:
+        """Behind and above the car, following it."""
+        return Camera(target=(self._x, self._y, 0.1), distance=3.0, yaw=math.degrees(self._heading) - 90.0, pitch=-40.0)
+
+
+def _clipped(value: Any, low: float, high: float) -> float:
+    """A Python float, since Bullet takes no numpy scalars everywhere.
+
+    Raises:
+        ValueError: not a number; Bullet would carry it into the whole world.
+    """
+    number = float(value)
+    if low <= number <= high:
+        return number
+    if math.isnan(number):
+        raise ValueError("an action holds NaN")
+    return low if number < low else high
