@@ -1,1 +1,73 @@
-"""How a policy is evolved."""
+"""How a policy is evolved. Public names load their modules when first used: listing environments stays light."""
+
+import importlib
+import sys
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from es_core.checkpoint import Checkpoint, CheckpointError
+    from es_core.config import TrainConfig
+    from es_core.evaluate import evaluate
+    from es_core.record import record
+    from es_core.rollout import RolloutError
+    from es_core.run import GenerationStats, Run
+    from es_core.scoring import Evaluation
+    from es_core.strategies import STRATEGIES, OpenAIES, Population, Strategy
+    from es_core.train import train
+
+_HOME = {
+    "STRATEGIES": "strategies",
+    "Checkpoint": "checkpoint",
+    "CheckpointError": "checkpoint",
+    "Evaluation": "scoring",
+    "GenerationStats": "run",
+    "OpenAIES": "strategies",
+    "Population": "strategies",
+    "RolloutError": "rollout",
+    "Run": "run",
+    "Strategy": "strategies",
+    "TrainConfig": "config",
+    "evaluate": "evaluate",
+    "record": "record",
+    "train": "train",
+}
+
+__all__ = [
+    "STRATEGIES",
+    "Checkpoint",
+    "CheckpointError",
+    "Evaluation",
+    "GenerationStats",
+    "OpenAIES",
+    "Population",
+    "RolloutError",
+    "Run",
+    "Strategy",
+    "TrainConfig",
+    "evaluate",
+    "record",
+    "train",
+]
+
+
+
+class _Package(ModuleType):
+    """Keeps ``es_core.train`` the function, though importing the module of that name binds the module here."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        same_name = isinstance(value, ModuleType) and _HOME.get(name) == name
+        super().__setattr__(name, getattr(value, name) if same_name else value)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'es_core' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"es_core.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
+
+
+sys.modules[__name__].__class__ = _Package

@@ -1,1 +1,73 @@
-""""""
+"""Rollout pools: they evaluate populations, and never change a bit of the result."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Protocol, Self
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from es_core.normalizer import ObservationStatistics
+from es_core.strategies.population import Population
+from es_envs import Episode
+
+__all__ = ["PolicyState", "Results", "RolloutPool"]
+
+PolicyState = tuple[NDArray[np.float32], ObservationStatistics | None]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Results:
+    """What a generation measured, in candidate order whichever worker measured it.
+
+    Attributes:
+        fitness: ``(N,)`` float64, aggregated over each candidate's episodes.
+        fitnesses: every named fitness, ``(N, k)`` float64; NaN where a secondary one failed.
+        lengths: ``(N, k)`` steps.
+        statistics: of the observations, candidate by candidate; None if they are not collected.
+        centre: the centre's episodes, in the order of their seeds.
+    """
+
+    fitness: NDArray[np.float64]
+    fitnesses: dict[str, NDArray[np.float64]]
+    lengths: NDArray[np.int64]
+    statistics: list[ObservationStatistics] | None
+    centre: list[Episode]
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of the population's episodes."""
+        return int(self.lengths.sum())
+
+
+class RolloutPool(Protocol):
+    """Workers that play episodes. Leaving the context ends them."""
+
+    observation_space: gymnasium.Space[Any]
+    action_space: gymnasium.Space[Any]
+    workers: int
+
+    def evaluate(
+        self, population: Population, episode_seeds: NDArray[np.int64], *, centre_seeds: Sequence[int] = ()
+    ) -> Results:
+        """Play every candidate's episodes, and the centre's in the same queue.
+
+        Args:
+            population: of ``N`` candidates.
+            episode_seeds: ``(k,)``, shared by all candidates, or ``(N, k)``.
+            centre_seeds: of the centre's evaluation.
+
+        Raises:
+            RolloutError: an episode failed, or a worker died.
+        """
+
+    def rollouts(self, policy_state: PolicyState, seeds: Sequence[int], *, explore: bool = False) -> list[Episode]:
+        """Episodes of one policy, in the order of ``seeds``; ``explore`` plays as training does, with action noise."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None: ...

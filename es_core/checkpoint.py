@@ -1,0 +1,211 @@
+"""A policy and the state of its search in one file: safetensors for the arrays, canonical JSON for the rest.
+
+Nothing in the file is code. The JSON stands in a single metadata key (several would be written in varying order), with
+checksums of itself and of the arrays, so that equal runs give equal bytes and a damaged file is noticed.
+"""
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import gymnasium
+import numpy as np
+import safetensors
+from numpy.typing import NDArray
+from safetensors.numpy import save
+
+from es_core.config import TrainConfig
+from es_core.normalizer import ObservationStatistics
+from es_core.policies import Policy, make_policy
+from es_core.policies.mlp import layer_shapes
+from es_core.policies.spaces import input_size, output_size, space_from_json, space_to_json
+
+if TYPE_CHECKING:
+    import torch
+
+FORMAT = 1
+_KEY = "es_envs"
+
+
+class CheckpointError(Exception):
+    """A file is no checkpoint, is damaged, or comes from another version; the message names it."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Checkpoint:
+    """The centre of generation ``generation``, with all that is needed to run that generation.
+
+    Attributes:
+        config: of the run.
+        generation: from 0.
+        mean: ``(d,)`` float32.
+        strategy: state of the strategy and its optimiser (arrays and numbers by name).
+        statistics: by which observations are normalised, or None.
+        observation_space: of the environment.
+        action_space: of the environment.
+        progress: what else a resumed run must know: steps so far, and the best centre so far.
+    """
+
+    config: TrainConfig
+    generation: int
+    mean: NDArray[np.float32]
+    strategy: Mapping[str, Any]
+    statistics: ObservationStatistics | None
+    observation_space: gymnasium.Space[Any]
+    action_space: gymnasium.Space[Any]
+    progress: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def parameter_hash(self) -> str:
+        """Of the mean's bytes."""
+        return parameter_hash(self.mean)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the file, under a temporary name first: a crash leaves the old file or the new one, never half of one."""
+        arrays = {"mean": self.mean}
+        numbers = {}
+        for name, value in self.strategy.items():
+            if isinstance(value, np.ndarray):
+                arrays[f"strategy.{name}"] = value
+            else:
+                numbers[name] = value
+        if self.statistics is not None:
+            arrays["statistics.total"], arrays["statistics.squares"] = self.statistics.total, self.statistics.squares
+        document = {
+            "format": FORMAT,
+            "config": self.config.to_json(),
+            "generation": self.generation,
+            "strategy": numbers,
+            "observations": None if self.statistics is None else self.statistics.count,
+            "observation_space": space_to_json(self.observation_space),
+            "action_space": space_to_json(self.action_space),
+            "progress": dict(self.progress),
+            "tensors": {name: _digest(array) for name, array in arrays.items()},
+        }
+        text = json.dumps({"document": document, "sha256": _json_digest(document)}, sort_keys=True, allow_nan=False)
+        path = Path(path)
+        partial = path.with_name(f"{path.name}.partial")
+        with partial.open("wb") as file:
+            file.write(save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, {_KEY: text}))
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read and verify a file. Reading runs no code and imports nothing that the file names.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            CheckpointError: it is no checkpoint, damaged, or of another version.
+        """
+        path = Path(path)
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no checkpoint {path}")
+        try:
+            with safetensors.safe_open(path, framework="numpy") as file:
+                text = (file.metadata() or {}).get(_KEY)
+                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
+        except (safetensors.SafetensorError, OSError, ValueError, TypeError) as error:
+            raise CheckpointError(f"{path} cannot be read as a checkpoint (cut off, damaged, or another format): {error}") from error
+        if text is None:
+            raise CheckpointError(f"{path} is a safetensors file, but no checkpoint of es-envs")
+        try:
+            return cls._from_document(_verified(text, arrays), arrays)
+        except CheckpointError as error:
+            raise CheckpointError(f"{path}: {error}") from None
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+            raise CheckpointError(f"{path} does not describe a checkpoint: {type(error).__name__}: {error}") from error
+
+    @classmethod
+    def _from_document(cls, document: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        config = TrainConfig.from_json(document["config"])
+        observation_space = space_from_json(document["observation_space"])
+        action_space = space_from_json(document["action_space"])
+        mean, inputs = arrays["mean"], input_size(observation_space)
+        shapes = layer_shapes(inputs, config.hidden_sizes, output_size(action_space))
+        expected = {"mean": sum(math.prod(shape) for shape in shapes)}
+        statistics = None
+        if document["observations"] is not None:
+            expected["statistics.total"] = expected["statistics.squares"] = inputs
+            statistics = ObservationStatistics(
+                int(document["observations"]), arrays["statistics.total"], arrays["statistics.squares"]
+            )
+        for name, size in expected.items():
+            if arrays[name].shape != (size,):
+                raise CheckpointError(f"{name} has shape {arrays[name].shape}, its policy needs ({size},)")
+        if mean.dtype != np.float32:
+            raise CheckpointError(f"mean has type {mean.dtype}, expected float32")
+        for name, array in arrays.items():
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise CheckpointError(f"{name} has entries that are not finite")
+        prefix = "strategy."
+        state = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        return cls(
+            config=config,
+            generation=int(document["generation"]),
+            mean=mean,
+            strategy={**document["strategy"], **state},
+            statistics=statistics,
+            observation_space=observation_space,
+            action_space=action_space,
+            progress=dict(document["progress"]),
+        )
+
+    def _policy(self) -> Policy:
+        policy = make_policy(self.config, self.observation_space, self.action_space)
+        policy.parameters[:] = self.mean
+        policy.normalize(self.statistics)
+        return policy
+
+    def actor(self) -> "Actor":
+        """The policy, ready to act; needs neither the environment nor torch."""
+        return Actor(self._policy())
+
+    def module(self) -> "torch.nn.Module":
+        """The policy as a torch module: flattened observations ``(batch, inputs)`` to raw outputs ``(batch, outputs)``."""
+        from es_core.policies.torch_mlp import TorchMLP
+
+        return TorchMLP(self._policy(), self.mean, self.statistics)
+
+
+class Actor:
+    """A policy in use: call it with an observation; ``reset`` it at the start of an episode."""
+
+    def __init__(self, policy: Policy) -> None:
+        self.act: Callable[[Any], Any] = policy.act
+        self.reset: Callable[[], None] = policy.reset
+
+    def __call__(self, observation: Any) -> Any:
+        """The action for one observation."""
+        return self.act(observation)
+
+
+def parameter_hash(mean: NDArray[np.float32]) -> str:
+    """The first 16 hexadecimal digits of the SHA-256 of the bytes of ``mean``."""
+    return hashlib.sha256(np.ascontiguousarray(mean).tobytes()).hexdigest()[:16]
+
+
+def _digest(array: NDArray[Any]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+def _json_digest(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def _verified(text: str, arrays: Mapping[str, NDArray[Any]]) -> Mapping[str, Any]:
+    outer = json.loads(text)
+    document: Mapping[str, Any] = outer["document"]
+    if document.get("format") != FORMAT:
+        raise CheckpointError(f"format {document.get('format')!r} is not the {FORMAT} that this version of es-envs reads")
+    if outer["sha256"] != _json_digest(document):
+        raise CheckpointError("damaged: the checksum of its description does not fit")
+    if document["tensors"] != {name: _digest(array) for name, array in arrays.items()}:
+        raise CheckpointError("damaged: the checksum of its arrays does not fit")
+    return document

@@ -1,0 +1,78 @@
+"""What a run shows while it goes on: a progress bar in a terminal or notebook, plain lines elsewhere. All on stderr."""
+
+import time
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from es_core.run import GenerationStats, Run
+
+_LINE_EVERY = 2.0  # seconds between plain lines
+
+
+class Display:
+    """Generation, fitness of population and centre, steps per second, and the time left at most."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._console = Console(stderr=True)
+        self._live = self._console.is_terminal or self._console.is_jupyter
+        self._progress = Progress(
+            SpinnerColumn(),
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[numbers]}"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=self._console,
+            disable=not self._live,
+        )
+        self._task = self._progress.add_task(
+            run.config.env_id, total=run.config.generations, completed=len(run.history), numbers="starting", left=""
+        )
+        self._started, self._shown, self._first = time.monotonic(), 0.0, len(run.history)
+        self._score = ""
+
+    def __enter__(self) -> Self:
+        if not self._live:
+            self._console.print(f"{self._run.config.env_id}: training in {self._run.directory}", highlight=False, soft_wrap=True)
+        self._progress.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._progress.__exit__(kind, error, traceback)
+
+    def show(self, stats: GenerationStats) -> None:
+        """Show one generation."""
+        done, total = stats.generation, self._run.config.generations
+        score = stats.confirmation or stats.evaluation
+        if score is not None:
+            self._score = f" centre {score.mean:.1f}" + (
+                f" ({score.success_rate:.0%} successful)" if score.success_rate is not None else ""
+            )
+        population = f"fitness {stats.fitness_mean:.1f}, max {stats.fitness_max:.1f};" if stats.fitness_mean is not None else ""
+        rate = (stats.steps + stats.evaluation_steps) / stats.seconds if stats.seconds else 0.0
+        numbers = f"{population}{self._score}; {_thousands(rate)} steps/s"
+        elapsed = time.monotonic() - self._started
+        remaining = elapsed / max(1, done + 1 - self._first) * (total - done)
+        left = f"at most {_duration(remaining)} left" if not (stats.solved or done >= total) else "done"
+        self._progress.update(self._task, completed=done, numbers=numbers, left=left)
+        finished = stats.solved or done >= total
+        if not self._live and (finished or time.monotonic() - self._shown >= _LINE_EVERY):
+            self._shown = time.monotonic()
+            self._console.print(f"generation {done}/{total}: {numbers}; {left}", highlight=False, soft_wrap=True)
+
+
+def _thousands(rate: float) -> str:
+    return f"{rate / 1000:.0f}k" if rate >= 10_000 else f"{rate / 1000:.1f}k"
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -1,0 +1,115 @@
+"""Whom a run tells about itself: implementations of the lifecycle hooks, those of plugins and those that come along."""
+
+import importlib.util
+import time
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pluggy
+
+from es_core.run import GenerationStats, Run
+from es_envs import hookimpl, hookspecs, registry
+
+
+class Lifecycle:
+    """Calls the lifecycle hooks, implementation by implementation; one that raises is reported once and switched off.
+
+    Args:
+        loggers: objects with methods marked ``es_envs.hookimpl``, or names of ``LOGGERS``.
+
+    Raises:
+        ValueError: a name that no logger has, or an object that implements no lifecycle hook.
+    """
+
+    def __init__(self, loggers: Iterable[object] = ()) -> None:
+        self._manager = pluggy.PluginManager("es_envs")
+        self._manager.add_hookspecs(hookspecs)
+        for name, plugin in registry.active_plugins().items():
+            self._manager.register(plugin, name)
+        chosen = [_logger(logger) for logger in loggers]
+        if importlib.util.find_spec("tensorboard") and not any(isinstance(logger, TensorBoardLogger) for logger in chosen):
+            chosen.append(TensorBoardLogger())
+        for logger in chosen:
+            self._manager.register(logger, f"{type(logger).__name__}-{id(logger)}")
+        self._switched_off: set[str] = set()
+
+    def tell(self, hook: str, **values: Any) -> None:
+        """Call one hook of all."""
+        for implementation in getattr(self._manager.hook, hook).get_hookimpls():
+            name = implementation.plugin_name
+            if name in self._switched_off:
+                continue
+            try:
+                implementation.function(*[values[argument] for argument in implementation.argnames])
+            except Exception as error:  # noqa: BLE001  (a logger must not end a run)
+                self._switched_off.add(name)
+                message = f"{name}: {hook} raised {type(error).__name__}: {error}; it is switched off for this run"
+                warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
+class TensorBoardLogger:
+    """Writes scalars to the run's tensorboard/ folder, without importing torch or tensorflow."""
+
+    def __init__(self) -> None:
+        self._writer: Any = None
+
+    @hookimpl
+    def run_started(self, run: Run) -> None:
+        """Open the event file; after a resume, what it held of later generations is superseded."""
+        from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        self._writer = EventFileWriter(str(Path(run.directory) / "tensorboard"))
+        if run.history:
+            start = SessionLog(status=SessionLog.START)
+            step = run.history[-1].generation + 1
+            self._writer.add_event(Event(session_log=start, step=step, wall_time=time.time()))
+
+    @hookimpl
+    def generation_finished(self, stats: GenerationStats) -> None:
+        """Write the numbers of one generation."""
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        values = [Summary.Value(tag=tag, simple_value=value) for tag, value in _scalars(stats).items()]
+        self._writer.add_event(Event(step=stats.generation, wall_time=time.time(), summary=Summary(value=values)))
+
+    @hookimpl
+    def run_finished(self) -> None:
+        """Close the event file."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+LOGGERS = {"tensorboard": TensorBoardLogger}
+
+
+def _scalars(stats: GenerationStats) -> dict[str, float]:
+    """Numbers by tag; tags group themselves by the part before the slash."""
+    values: dict[str, float | None] = {
+        "population/fitness_mean": stats.fitness_mean,
+        "population/fitness_median": stats.fitness_median,
+        "population/fitness_max": stats.fitness_max,
+        "population/fitness_min": stats.fitness_min,
+        "population/fitness_std": stats.fitness_std,
+        "population/episode_length": stats.episode_length,
+        "time/total_steps": stats.total_steps,
+        "time/steps_per_second": stats.steps / stats.seconds if stats.seconds else None,
+    }
+    values |= {f"fitness/{name}": value for name, value in stats.fitnesses.items()}
+    for kind, score in (("centre", stats.evaluation), ("confirmed", stats.confirmation)):
+        if score is not None:
+            values |= {f"{kind}/fitness": score.mean, f"{kind}/success_rate": score.success_rate}
+    return {tag: float(value) for tag, value in values.items() if value is not None}
+
+
+def _logger(logger: object) -> object:
+    if isinstance(logger, str):
+        if logger not in LOGGERS:
+            raise ValueError(f"no logger is called {logger!r}: there are {', '.join(LOGGERS)}")
+        return LOGGERS[logger]()
+    if not any(hasattr(getattr(logger, hook, None), "es_envs_impl") for hook in hookspecs.LIFECYCLE):
+        raise ValueError(f"{logger!r} implements none of {', '.join(hookspecs.LIFECYCLE)}, marked with @es_envs.hookimpl")
+    return logger

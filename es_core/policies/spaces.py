@@ -1,0 +1,183 @@
+"""Between Gymnasium's spaces and a network: flat inputs, raw outputs, and spaces as JSON."""
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+Encoder = Callable[[Any, NDArray[np.float32]], None]
+Decoder = Callable[[NDArray[np.float32]], Any]
+
+
+def input_size(space: gymnasium.Space[Any]) -> int:
+    """Length of a flattened observation.
+
+    Raises:
+        ValueError: observations of this space have no fixed length, or are images.
+    """
+    _require_supported(space, "observation space")
+    return int(spaces.flatdim(space))
+
+
+def _require_supported(space: gymnasium.Space[Any], what: str) -> None:
+    if isinstance(space, spaces.Dict):
+        for key, part in space.items():
+            _require_supported(part, f"{what}[{key!r}]")
+    elif isinstance(space, spaces.Tuple):
+        for index, part in enumerate(space):
+            _require_supported(part, f"{what}[{index}]")
+    elif isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8:
+        raise ValueError(f"{what} {space} holds images, for which there is no convolutional policy yet; "
+                         "wrap the environment so that it returns features (gymnasium.wrappers)")  # fmt: skip
+    elif not isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+        raise ValueError(f"{what} {space} is not supported: expected Box, Discrete, MultiDiscrete, MultiBinary, "
+                         "or a Dict or Tuple of these")  # fmt: skip
+
+
+def encoder(space: gymnasium.Space[Any]) -> Encoder:
+    """A function that writes a flattened observation, as ``gymnasium.spaces.flatten`` does, into ``(n,)`` float32."""
+    if isinstance(space, spaces.Box):
+        shape = space.shape
+        if len(shape) == 1:
+
+            def encode_vector(observation: Any, out: NDArray[np.float32]) -> None:
+                if np.shape(observation) != shape:  # NumPy would broadcast a single number without a word
+                    raise ValueError(f"observation has shape {np.shape(observation)}, its space says {shape}")
+                out[:] = observation
+
+            return encode_vector
+
+        def encode_box(observation: Any, out: NDArray[np.float32]) -> None:
+            if np.shape(observation) != shape:
+                raise ValueError(f"observation has shape {np.shape(observation)}, its space says {shape}")
+            out[:] = np.ravel(observation)
+
+        return encode_box
+
+    def encode(observation: Any, out: NDArray[np.float32]) -> None:
+        out[:] = spaces.flatten(space, observation)
+
+    return encode
+
+
+def output_size(space: gymnasium.Space[Any]) -> int:
+    """Number of raw outputs from which an action is made.
+
+    Raises:
+        ValueError: actions of this space are not supported.
+    """
+    match space:
+        case spaces.Box():
+            return math.prod(space.shape)
+        case spaces.Discrete():
+            return int(space.n)
+        case spaces.MultiDiscrete() if space.nvec.ndim == 1:
+            return int(space.nvec.sum())
+        case spaces.MultiBinary():
+            return math.prod(space.shape)
+        case _:
+            raise ValueError(f"action space {space} is not supported: expected Box, Discrete, MultiDiscrete or MultiBinary")
+
+
+def decoder(space: gymnasium.Space[Any]) -> Decoder:
+    """A function from raw outputs ``(m,)`` to an action.
+
+    Box: clipped to the bounds. Discrete: the largest output. MultiDiscrete: the largest of each group.
+    MultiBinary: 1 where the output is positive. Each action is a new object, which the environment may keep.
+    """
+    match space:
+        case spaces.Box():
+            low, high, shape, dtype = space.low.ravel(), space.high.ravel(), space.shape, space.dtype
+
+            def clip(raw: NDArray[np.float32]) -> Any:
+                action = np.minimum(np.maximum(raw, low), high)
+                return action if len(shape) == 1 and action.dtype == dtype else action.reshape(shape).astype(dtype)
+
+            return clip
+        case spaces.Discrete():
+            start = int(space.start)
+            return lambda raw: start + int(raw.argmax())
+        case spaces.MultiDiscrete():
+            starts, ends = space.start, np.cumsum(space.nvec)
+            groups = [slice(end - size, end) for end, size in zip(ends, space.nvec, strict=True)]
+
+            def choose_each(raw: NDArray[np.float32]) -> Any:
+                return np.array([raw[group].argmax() for group in groups], space.dtype) + starts
+
+            return choose_each
+        case spaces.MultiBinary():
+            shape = space.shape
+            return lambda raw: (raw > 0).reshape(shape).astype(np.int8)
+        case _:
+            raise ValueError(f"action space {space} is not supported")
+
+
+def space_to_json(space: gymnasium.Space[Any]) -> dict[str, Any]:
+    """A space as JSON holds it, so that a checkpoint can act where its environment is not installed."""
+    match space:
+        case spaces.Box():
+            bounds = {"low": _bound_to_json(space.low), "high": _bound_to_json(space.high)}
+            return {"type": "Box", "shape": list(space.shape), "dtype": str(space.dtype), **bounds}
+        case spaces.Discrete():
+            return {"type": "Discrete", "n": int(space.n), "start": int(space.start)}
+        case spaces.MultiDiscrete():
+            return {"type": "MultiDiscrete", "nvec": space.nvec.tolist(), "start": space.start.tolist()}
+        case spaces.MultiBinary():
+            return {"type": "MultiBinary", "shape": list(space.shape)}
+        case spaces.Dict():
+            return {"type": "Dict", "spaces": {str(key): space_to_json(part) for key, part in space.items()}}
+        case spaces.Tuple():
+            return {"type": "Tuple", "spaces": [space_to_json(part) for part in space]}
+        case _:
+            raise ValueError(f"space {space} is not supported")
+
+
+def space_from_json(described: Mapping[str, Any]) -> gymnasium.Space[Any]:
+    """The space that ``space_to_json`` described.
+
+    Raises:
+        ValueError, KeyError, TypeError: it describes none.
+    """
+    match described["type"]:
+        case "Box":
+            shape, dtype = _shape(described["shape"]), np.dtype(described["dtype"])
+            if dtype.kind not in "fiu":
+                raise ValueError(f"a Box of {dtype}")
+            low = _bound_from_json(described["low"], shape, dtype, -math.inf)
+            high = _bound_from_json(described["high"], shape, dtype, math.inf)
+            return spaces.Box(low, high, shape, dtype.type)
+        case "Discrete":
+            return spaces.Discrete(int(described["n"]), start=int(described["start"]))
+        case "MultiDiscrete":
+            return spaces.MultiDiscrete(np.array(described["nvec"]), start=np.array(described["start"]))
+        case "MultiBinary":
+            shape = _shape(described["shape"])
+            return spaces.MultiBinary(shape[0] if len(shape) == 1 else list(shape))
+        case "Dict":
+            return spaces.Dict({key: space_from_json(part) for key, part in described["spaces"].items()})
+        case "Tuple":
+            return spaces.Tuple([space_from_json(part) for part in described["spaces"]])
+        case other:
+            raise ValueError(f"no space is called {other!r}")
+
+
+def _shape(value: Any) -> tuple[int, ...]:
+    shape = tuple(int(size) for size in value)
+    if any(size < 0 for size in shape) or math.prod(shape) > 10**8:
+        raise ValueError(f"shape {shape}")
+    return shape
+
+
+def _bound_to_json(bound: NDArray[Any]) -> Any:
+    # One number if all entries agree (an image's bounds), and None for an infinite one: JSON has no infinity.
+    entries = [None if math.isinf(value) else value for value in bound.ravel().tolist()]
+    return entries[0] if entries and len(set(entries)) == 1 else entries
+
+
+def _bound_from_json(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], infinite: float) -> NDArray[Any]:
+    entries = value if isinstance(value, list) else [value] * math.prod(shape)
+    return np.array([infinite if entry is None else entry for entry in entries], dtype).reshape(shape)

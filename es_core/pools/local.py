@@ -1,0 +1,249 @@
+"""The local pool: processes that live for the whole run.
+
+Workers are plain child processes, not ``multiprocessing`` ones: those import the user's script again, which never ends
+if it is unguarded, and cannot work from a notebook or stdin. Tasks and numbers travel through one connection each.
+"""
+
+import json
+import math
+import os
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Sequence
+from multiprocessing import Pipe
+from multiprocessing.connection import wait
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from es_core.config import TrainConfig
+from es_core.pools import PolicyState, Results, worker
+from es_core.pools.worker import CandidateReply, CandidateTask, CentreReply, CentreTask, FailedReply, ReadyReply
+from es_core.rollout import RolloutError
+from es_core.strategies.population import Population
+from es_envs import EnvDefinition, Episode, PluginError
+
+_BOOTSTRAP = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
+    "from es_core.pools.worker import main; main(int(sys.argv[1]))"
+)
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+_IN_FLIGHT = 2  # tasks a worker holds: the next one is there before the reply to the last has been read
+_AGGREGATIONS = {"mean": np.mean, "median": np.median, "min": np.min}
+
+
+def usable_cores() -> int:
+    """Cores that this process may use: its CPU affinity, and the quota of its control group."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
+        if quota != "max":
+            cores = min(cores, max(1, math.ceil(int(quota) / int(period))))
+    except (OSError, ValueError):
+        pass  # no control group of version 2
+    return cores
+
+
+class LocalPool:
+    """Worker processes on this machine.
+
+    Args:
+        definition: of the environment.
+        config: of the run, resolved.
+        workers: processes; None: the usable cores.
+        most: start no more than this, since there is no work for more.
+
+    Attributes:
+        observation_space: of the environment, as the workers report it.
+        action_space: likewise.
+        workers: processes at work.
+
+    Raises:
+        ValueError: workers is not positive, or a space is not supported.
+        PluginError: the environment cannot be made.
+        RolloutError: a worker could not start, or differs from the others in its spaces.
+    """
+
+    def __init__(self, definition: EnvDefinition, config: TrainConfig, *, workers: int | None = None, most: int) -> None:
+        if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+            raise ValueError(f"workers must be a whole number of at least 1, or None for all usable cores; got {workers!r}")
+        if worker.serving:
+            raise RuntimeError(
+                "a worker process tried to start workers: the module of your environment or fitness calls train() or "
+                'evaluate() while it is imported; put that call under `if __name__ == "__main__":`'
+            )
+        self.definition, self._config = definition, config
+        self.workers = min(usable_cores() if workers is None else workers, most)
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._connections: list[Any] = []
+        try:
+            for _ in range(self.workers):
+                self._spawn()
+            ready = [self._greeting(number) for number in range(self.workers)]
+        except BaseException:
+            self.close()
+            raise
+        self.observation_space, self.action_space = ready[0].observation_space, ready[0].action_space
+
+    def _spawn(self) -> None:
+        ours, theirs = Pipe()
+        options: dict[str, Any] = {"pass_fds": [theirs.fileno()], "process_group": 0}
+        if sys.platform == "win32":
+            os.set_handle_inheritable(theirs.fileno(), True)  # noqa: FBT003
+            options = {
+                "startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [theirs.fileno()]}),
+                "creationflags": subprocess.CREATE_NEW_PROCESS_GROUP,
+            }
+        # A process group of its own: Ctrl-C is for the main process, which then ends its workers in order.
+        process = subprocess.Popen(
+            [sys.executable, "-c", _BOOTSTRAP, str(theirs.fileno()), json.dumps([str(entry) for entry in sys.path])],
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, **dict.fromkeys(_ONE_THREAD, "1")},
+            **options,
+        )
+        theirs.close()
+        self._processes.append(process)
+        self._connections.append(ours)
+        ours.send((self.definition, self._config))
+
+    def _greeting(self, number: int) -> ReadyReply:
+        reply = self._receive(number)
+        if isinstance(reply, FailedReply):
+            if reply.kind in {"PluginError", "ValueError"} and reply.task is None:
+                kind = PluginError if reply.kind == "PluginError" else ValueError
+                raise kind(reply.message)
+            raise RolloutError(
+                f"{self.definition.label}: a worker could not start: {reply.kind}: {reply.message}\n"
+                f"The worker's traceback:\n{reply.traceback}"
+            )
+        first = getattr(self, "_first", reply)
+        for name in ("observation_space", "action_space"):
+            if getattr(first, name) != getattr(reply, name):
+                raise RolloutError(
+                    f"{self.definition.label}: two workers see different spaces: {name} is {getattr(first, name)} in one "
+                    f"and {getattr(reply, name)} in the other; an environment's spaces must not depend on the process"
+                )
+        self._first = first
+        return reply
+
+    def _receive(self, number: int) -> Any:
+        try:
+            return self._connections[number].recv()
+        except (EOFError, ConnectionResetError) as error:
+            code = self._processes[number].wait()
+            raise RolloutError(
+                f"{self.definition.label}: a worker process died (exit code {code}"
+                f"{'; killed by a signal, by the system perhaps for lack of memory' if code < 0 else ''}). "
+                "What it wrote to stderr stands above."
+            ) from error
+
+    def evaluate(
+        self, population: Population, episode_seeds: NDArray[np.int64], *, centre_seeds: Sequence[int] = ()
+    ) -> Results:
+        """See ``RolloutPool.evaluate``."""
+        seeds = np.broadcast_to(episode_seeds, (len(population), np.shape(episode_seeds)[-1]))
+        tasks: list[CandidateTask | CentreTask] = [
+            CandidateTask(index, tuple(int(seed) for seed in row)) for index, row in enumerate(seeds)
+        ]
+        # The centre's episodes are the smallest tasks: at the end of the queue they fill the gaps.
+        tasks += [CentreTask(index, seed) for index, seed in enumerate(centre_seeds)]
+        replies = self._run(population, tasks)
+        candidates = sorted(
+            (reply for reply in replies if isinstance(reply, CandidateReply)), key=lambda reply: reply.index
+        )
+        names = list(candidates[0].fitnesses[0])
+        fitnesses = {
+            name: np.array([[_or_nan(episode[name]) for episode in reply.fitnesses] for reply in candidates])
+            for name in names
+        }
+        collected = [reply.statistics for reply in candidates if reply.statistics is not None]
+        return Results(
+            fitness=_AGGREGATIONS[self._config.fitness_aggregation](fitnesses[names[0]], axis=1),
+            fitnesses=fitnesses,
+            lengths=np.array([reply.lengths for reply in candidates]),
+            statistics=collected if self._config.observation_normalization else None,
+            centre=_episodes(replies),
+        )
+
+    def rollouts(self, policy_state: PolicyState, seeds: Sequence[int], *, explore: bool = False) -> list[Episode]:
+        """See ``RolloutPool.rollouts``."""
+        parameters, statistics = policy_state
+        nobody = np.zeros(0, np.int64)
+        centre = Population(
+            generation=0,
+            base=np.asarray(parameters, np.float32)[np.newaxis],
+            parent=nobody,
+            scale=0.0,
+            noise_seed=nobody,
+            sign=nobody.astype(np.int8),
+            statistics=statistics,
+        )
+        return _episodes(self._run(centre, [CentreTask(index, seed, explore) for index, seed in enumerate(seeds)]))
+
+    def _run(self, population: Population, tasks: Sequence[CandidateTask | CentreTask]) -> list[Any]:
+        """Hand out ``tasks`` as workers become free; the replies, in the order of their arrival."""
+        queue = deque(tasks)
+        replies: list[CandidateReply | CentreReply] = []
+        for connection in self._connections:
+            self._send(connection, population)
+        for _ in range(_IN_FLIGHT):
+            for connection in self._connections:
+                if queue:
+                    self._send(connection, queue.popleft())
+        while len(replies) < len(tasks):
+            for connection in wait(self._connections):
+                reply = self._receive(self._connections.index(connection))
+                if isinstance(reply, FailedReply):
+                    raise self._failure(population, reply)
+                replies.append(reply)
+                if queue:
+                    self._send(connection, queue.popleft())
+        return replies
+
+    def _send(self, connection: Any, message: object) -> None:
+        try:
+            connection.send(message)
+        except (BrokenPipeError, ConnectionResetError):
+            self._receive(self._connections.index(connection))  # says how the worker ended
+            raise
+
+    def _failure(self, population: Population, reply: FailedReply) -> RolloutError:
+        who = f"candidate {reply.task.index}" if isinstance(reply.task, CandidateTask) else "the centre"
+        return RolloutError(
+            f"{self.definition.label}: an episode of {who} in generation {population.generation} "
+            f"(episode seed {reply.seed}, run seed {self._config.seed}) failed: {reply.kind}: {reply.message}\n"
+            f"The worker's traceback:\n{reply.traceback}"
+        )
+
+    def close(self) -> None:
+        """End the workers: politely, then by force. May be called twice."""
+        for connection in self._connections:
+            connection.close()
+        for process in self._processes:
+            try:
+                process.wait(timeout=1.0)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        self._connections, self._processes = [], []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _episodes(replies: Sequence[Any]) -> list[Episode]:
+    centre = [reply for reply in replies if isinstance(reply, CentreReply)]
+    return [reply.episode for reply in sorted(centre, key=lambda reply: reply.index)]
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value

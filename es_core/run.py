@@ -1,0 +1,259 @@
+"""The run folder: config.json, metrics.jsonl, checkpoints/, best.safetensors, videos/."""
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Self
+
+from filelock import FileLock, Timeout
+
+from es_core.checkpoint import Checkpoint
+from es_core.config import TrainConfig
+from es_core.scoring import Evaluation
+from es_envs import Episode
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationStats:
+    """One line of metrics.jsonl: the population of a generation, and the centre it was drawn around.
+
+    The line behind the last generation has a centre, but no population: its fitness fields are None.
+
+    Attributes:
+        generation: from 0.
+        fitness_mean: of the population; fitness_median, fitness_max, fitness_min and fitness_std likewise.
+        fitnesses: mean of every named fitness over the population's episodes; None where it failed.
+        episode_length: mean steps of the population's episodes.
+        steps: environment steps of the population's episodes.
+        evaluation_steps: environment steps of the centre's.
+        total_steps: of both, since the run began.
+        evaluation: the centre's score on starts that training never sees, or None if this generation had none.
+        confirmation: its score on a second set of starts, where it looked best or solved.
+        solved: the confirmed centre reaches ``solved_at``.
+        parameter_hash: of the centre.
+        next_hash: of the next generation's centre; None in the last line.
+        seconds: wall time of the generation.
+    """
+
+    generation: int
+    fitness_mean: float | None
+    fitness_median: float | None
+    fitness_max: float | None
+    fitness_min: float | None
+    fitness_std: float | None
+    fitnesses: dict[str, float | None]
+    episode_length: float | None
+    steps: int
+    evaluation_steps: int
+    total_steps: int
+    evaluation: Evaluation | None
+    confirmation: Evaluation | None
+    solved: bool
+    parameter_hash: str
+    next_hash: str | None
+    seconds: float
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields, as JSON holds them."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> Self:
+        """The stats that ``to_json`` described."""
+        scores = {
+            name: Evaluation.from_json(values[name]) if values[name] else None for name in ("evaluation", "confirmation")
+        }
+        return cls(**{**values, **scores})
+
+
+@dataclass(eq=False)
+class Run:
+    """A run folder and what is in it.
+
+    Attributes:
+        directory: the folder.
+        config: of the run.
+        trusted: the caller made or vouches for the run, so its config may name any module.
+        history: the lines of metrics.jsonl.
+    """
+
+    directory: Path
+    config: TrainConfig
+    trusted: bool = False
+    history: list[GenerationStats] = field(default_factory=list)
+
+    @classmethod
+    def create(cls, directory: str | os.PathLike[str] | None, config: TrainConfig) -> Self:
+        """Make the folder of a new run.
+
+        Args:
+            directory: the folder, which must not exist or be empty; None: runs/ID/DATE-TIME-sSEED.
+            config: of the run.
+
+        Raises:
+            FileExistsError: the folder has something in it.
+            OSError: it cannot be written.
+        """
+        path = _unique_directory(config) if directory is None else Path(directory)
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise FileExistsError(
+                f"{path} exists and is not empty: choose another folder, or continue the run in it with resume=True "
+                f"(es-envs resume {path})"
+            )
+        path = path.resolve()
+        (path / "checkpoints").mkdir(parents=True, exist_ok=True)
+        _write_text(path / "config.json", json.dumps(config.to_json(), indent=2, allow_nan=False) + "\n")
+        return cls(path, config, trusted=True)
+
+    @classmethod
+    def open(cls, directory: str | os.PathLike[str], *, trust: bool = False) -> Self:
+        """Open the folder of a run.
+
+        Args:
+            directory: the folder.
+            trust: its config may name modules outside the installed plugins.
+
+        Raises:
+            FileNotFoundError: it is no run folder.
+            ValueError: its config.json or metrics.jsonl is damaged.
+        """
+        path = Path(directory).resolve()
+        config_file = path / "config.json"
+        if not config_file.is_file():
+            raise FileNotFoundError(f"{path} is no run folder: it has no config.json")
+        try:
+            config = TrainConfig.from_json(json.loads(config_file.read_text(encoding="utf-8")))
+        except (ValueError, TypeError) as error:
+            raise ValueError(f"{config_file} is damaged: {error}") from error
+        return cls(path, config, trust, list(_read_metrics(path / "metrics.jsonl")))
+
+    @property
+    def finished(self) -> bool:
+        """Whether the last generation is done, or the task solved."""
+        last = self.history[-1] if self.history else None
+        return last is not None and (last.solved or last.generation >= self.config.generations)
+
+    @property
+    def best_path(self) -> Path:
+        """Where the best evaluated centre is, or would be."""
+        return self.directory / "best.safetensors"
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The latest checkpoint, or None before the first."""
+        generations = self.checkpoint_generations()
+        return self.checkpoint_at(generations[-1]) if generations else None
+
+    @property
+    def best(self) -> Checkpoint | None:
+        """The best evaluated centre, or None if none was evaluated."""
+        return Checkpoint.load(self.best_path) if self.best_path.exists() else None
+
+    def checkpoint_generations(self) -> list[int]:
+        """Generations that have a checkpoint, ascending."""
+        files = (self.directory / "checkpoints").glob("*.safetensors")
+        return sorted(int(file.stem) for file in files if re.fullmatch(r"\d{6,}", file.stem))
+
+    def checkpoint_at(self, generation: int) -> Checkpoint:
+        """The checkpoint of one generation.
+
+        Raises:
+            FileNotFoundError: there is none; the message says which there are.
+        """
+        path = self.checkpoint_path(generation)
+        if not path.exists():
+            present = ", ".join(map(str, self.checkpoint_generations())) or "none"
+            raise FileNotFoundError(f"{self.directory} has no checkpoint of generation {generation}; there are: {present}")
+        return Checkpoint.load(path)
+
+    def checkpoint_path(self, generation: int) -> Path:
+        """Where the checkpoint of a generation is, or would be."""
+        return self.directory / "checkpoints" / f"{generation:06d}.safetensors"
+
+    def append(self, stats: GenerationStats) -> None:
+        """Add a line to metrics.jsonl and to the history."""
+        self.history.append(stats)
+        with (self.directory / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(stats.to_json(), allow_nan=False) + "\n")
+
+    def cut_history(self, generation: int) -> None:
+        """Forget the lines from ``generation`` on; a resumed run writes them again."""
+        self.history = [stats for stats in self.history if stats.generation < generation]
+        lines = [json.dumps(stats.to_json(), allow_nan=False) + "\n" for stats in self.history]
+        _write_text(self.directory / "metrics.jsonl", "".join(lines))
+
+    def write_config(self, config: TrainConfig) -> None:
+        """Replace the config; only the number of generations may differ."""
+        self.config = config
+        _write_text(self.directory / "config.json", json.dumps(config.to_json(), indent=2, allow_nan=False) + "\n")
+
+    def discard(self) -> None:
+        """Remove the folder; for a run that failed before its first checkpoint."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def lock(self) -> FileLock:
+        """Hold the folder for writing, by a lock of the operating system, which a crash releases.
+
+        Raises:
+            RuntimeError: another process is writing to the folder.
+        """
+        lock = FileLock(self.directory / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise RuntimeError(f"another process is training in {self.directory}") from None
+        return lock
+
+    # The verbs below belong to layers above this one: they go through the package's own front door.
+
+    def evaluate(self, **options: Any) -> Evaluation:
+        """``es_core.evaluate`` of this run."""
+        import es_core
+
+        return es_core.evaluate(self, **options)
+
+    def record(self, path: str | os.PathLike[str], **options: Any) -> list[Episode]:
+        """``es_core.record`` of this run."""
+        import es_core
+
+        return es_core.record(self, path, **options)
+
+    def resume(self, **options: Any) -> "Run":
+        """Continue this run where its latest checkpoint stands: ``es_core.train`` with ``resume=True``."""
+        import es_core
+
+        return es_core.train(self.config, run_dir=self.directory, resume=True, **options)
+
+
+def _unique_directory(config: TrainConfig) -> Path:
+    stem = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-s{config.seed}"
+    parent = Path("runs") / re.sub(r"[^\w.-]+", "-", config.env_id)
+    path, number = parent / stem, 1
+    while path.exists():
+        number += 1
+        path = parent / f"{stem}-{number}"
+    return path
+
+
+def _write_text(path: Path, text: str) -> None:
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
+
+
+def _read_metrics(path: Path) -> Iterable[GenerationStats]:
+    if not path.exists():
+        return
+    lines = path.read_text(encoding="utf-8").splitlines()
+    for number, line in enumerate(lines, 1):
+        try:
+            yield GenerationStats.from_json(json.loads(line))
+        except (ValueError, TypeError, KeyError) as error:
+            if number == len(lines):
+                return  # cut off while it was written: the run was killed; resume writes it again
+            raise ValueError(f"{path}, line {number} is damaged: {error}") from error

@@ -1,0 +1,63 @@
+"""Randomness as a function: every seed is f(root seed, purpose, generation, index).
+
+No generator lives longer than one use, so nothing about randomness has to be stored: a resumed run draws what an
+uninterrupted one would have drawn, and it does not matter which worker draws it.
+"""
+
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+_EPISODE_SEEDS = 2**30  # seeds available to training; Gymnasium takes any plain non-negative int
+
+
+class Purpose(IntEnum):
+    """What a seed is for. The numbers enter the seeds: changing one changes every result."""
+
+    INITIAL_MEAN = 1
+    NOISE = 2
+    TRAINING = 3
+    EVALUATION = 4
+    CONFIRMATION = 5
+    TEST = 6
+    ACTION_NOISE = 7
+    BOOTSTRAP = 8
+
+
+# Disjoint ranges, so that a score is never taken on a start that shaped the policy or chose the checkpoint.
+_RANGES = {
+    Purpose.TRAINING: (0, _EPISODE_SEEDS),
+    Purpose.EVALUATION: (_EPISODE_SEEDS, _EPISODE_SEEDS // 2),
+    Purpose.CONFIRMATION: (_EPISODE_SEEDS * 3 // 2, _EPISODE_SEEDS // 4),
+    Purpose.TEST: (_EPISODE_SEEDS * 7 // 4, _EPISODE_SEEDS // 4),
+}
+
+
+def derive(seed: int, purpose: Purpose, generation: int = 0, index: int = 0) -> int:
+    """A 63-bit seed for one use.
+
+    Args:
+        seed: the root seed of a run, non-negative.
+        purpose: what the seed is for.
+        generation: generation, from 0.
+        index: which of the generation's seeds of this purpose.
+    """
+    sequence = np.random.SeedSequence((seed, int(purpose), generation, index))
+    return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
+
+
+def episode_seeds(seed: int, purpose: Purpose, count: int, generation: int = 0) -> tuple[int, ...]:
+    """``count`` seeds for ``env.reset``, from the range that belongs to ``purpose``."""
+    start, size = _RANGES[purpose]
+    return tuple(start + derive(seed, purpose, generation, index) % size for index in range(count))
+
+
+def generator(seed: int) -> np.random.Generator:
+    """A generator for one use. SFC64 is NumPy's fastest; its seeding hashes all 63 bits."""
+    return np.random.Generator(np.random.SFC64(seed))
+
+
+def noise(seed: int, out: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Fill ``out`` ``(d,)`` with the standard normal numbers that ``seed`` stands for, and return it."""
+    return generator(seed).standard_normal(dtype=np.float32, out=out)

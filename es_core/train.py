@@ -1,0 +1,303 @@
+"""Train: one call that evolves a policy, and the whole path of a generation from top to bottom."""
+
+import math
+import os
+import time
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+import es_envs
+from es_core.checkpoint import Checkpoint, parameter_hash
+from es_core.config import TrainConfig, require_trusted
+from es_core.display import Display
+from es_core.loggers import Lifecycle
+from es_core.normalizer import ObservationStatistics
+from es_core.policies import make_policy
+from es_core.pools import Results, RolloutPool
+from es_core.pools.local import LocalPool
+from es_core.run import GenerationStats, Run
+from es_core.scoring import Evaluation
+from es_core.seeding import Purpose, episode_seeds
+from es_core.strategies import Strategy, make_strategy
+from es_envs import names
+
+
+def train(
+    env: str | TrainConfig,
+    *,
+    run_dir: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    pool: str = "local",
+    initial: str | os.PathLike[str] | Checkpoint | None = None,
+    resume: bool = False,
+    progress: bool = True,
+    loggers: Iterable[object] = (),
+    on_generation: Callable[[GenerationStats], bool | None] | None = None,
+    **config_fields: Any,
+) -> Run:
+    """Evolve a policy.
+
+    Args:
+        env: id of an environment, whose recommended settings then apply; or a complete TrainConfig.
+        run_dir: folder of the run; None: runs/ID/DATE-TIME-sSEED.
+        workers: processes; None: the usable cores. The result does not depend on it.
+        pool: where episodes are played: "local".
+        initial: a checkpoint whose parameters (and observation statistics) to start from.
+        resume: continue the run in ``run_dir``.
+        progress: show a progress bar (plain lines where the output is no terminal).
+        loggers: further implementations of the lifecycle hooks, or their names.
+        on_generation: called after each generation's metrics are written; returning False stops the run.
+        **config_fields: fields of TrainConfig. ``fitness`` may also be an importable function or class.
+
+    Returns:
+        The run: its folder, history, checkpoints.
+
+    Raises:
+        UnknownEnvError: nobody knows the environment.
+        ValueError, TypeError: a setting that cannot be; raised before anything is written.
+        FileExistsError: ``run_dir`` has something in it, and ``resume`` is not set.
+        RolloutError: an episode failed; the last checkpoint is intact.
+    """
+    if pool != "local":
+        raise ValueError(f"pool must be 'local', got {pool!r}")
+    lifecycle = Lifecycle(loggers)
+    if resume:
+        run = _reopen(env, run_dir, config_fields)
+        if run.finished:
+            return run
+    else:
+        run = Run.create(run_dir, _resolve(env, config_fields))
+    try:
+        with run.lock(), _pool(run.config, workers) as rollout_pool:
+            search = _resumed(run, rollout_pool) if resume else _begin(run, rollout_pool, initial)
+            lifecycle.tell("run_started", run=run, config=run.config)
+            try:
+                with Display(run) if progress else nullcontext() as display:
+                    _evolve(run, search, rollout_pool, lifecycle, display, on_generation)
+            finally:
+                lifecycle.tell("run_finished", run=run)
+    except BaseException:
+        if not run.checkpoint_generations():
+            run.discard()  # nothing was learnt: leave no empty folder behind
+        raise
+    return run
+
+
+@dataclass
+class _Search:
+    """What changes from generation to generation."""
+
+    strategy: Strategy
+    statistics: ObservationStatistics | None
+    total_steps: int = 0
+    best: tuple[bool, float] | None = None  # solved, confirmed mean fitness
+
+    def checkpoint(self, run: Run, pool: RolloutPool) -> Checkpoint:
+        return Checkpoint(
+            config=run.config,
+            generation=self.strategy.generation,
+            mean=self.strategy.mean.copy(),
+            strategy=self.strategy.state_dict(),
+            statistics=self.statistics,
+            observation_space=pool.observation_space,
+            action_space=pool.action_space,
+            progress={"total_steps": self.total_steps, "best": self.best},
+        )
+
+
+def _evolve(
+    run: Run,
+    search: _Search,
+    pool: RolloutPool,
+    lifecycle: Lifecycle,
+    display: Display | None,
+    on_generation: Callable[[GenerationStats], bool | None] | None,
+) -> None:
+    """Run generations until the task is solved, the last one is done, or ``on_generation`` says stop."""
+    config, strategy = run.config, search.strategy
+    while True:
+        started = time.perf_counter()
+        generation, centre = strategy.generation, strategy.mean
+        before = search.checkpoint(run, pool)
+        last = generation >= config.generations
+        due = config.eval_every > 0 and (last or generation % config.eval_every == 0)
+        centre_seeds = _seeds(config, Purpose.EVALUATION, config.eval_episodes, generation) if due else ()
+        try:
+            if last:
+                results = None
+                centre_episodes = pool.rollouts((centre, search.statistics), centre_seeds)
+            else:
+                population = replace(strategy.ask(), statistics=search.statistics)
+                training_seeds = _seeds(config, Purpose.TRAINING, config.episodes_per_candidate, generation)
+                results = pool.evaluate(population, np.array(training_seeds), centre_seeds=centre_seeds)
+                centre_episodes = results.centre
+            evaluation = Evaluation.from_episodes(centre_episodes) if due else None
+            confirmation, solved = _confirm(run, search, before, pool, evaluation)
+        except BaseException:
+            # Interrupted, or an episode failed: this generation can be run again from here.
+            before.save(run.checkpoint_path(generation))
+            raise
+
+        if results is not None and not solved:
+            strategy.tell(results.fitness)
+            if search.statistics is not None and results.statistics is not None:
+                search.statistics = search.statistics.merged(results.statistics)
+        evaluation_steps = sum(score.steps for score in (evaluation, confirmation) if score is not None)
+        search.total_steps += evaluation_steps + (results.steps if results is not None else 0)
+        stats = GenerationStats(
+            generation=generation,
+            **_population_stats(results),
+            evaluation_steps=evaluation_steps,
+            total_steps=search.total_steps,
+            evaluation=evaluation,
+            confirmation=confirmation,
+            solved=solved,
+            parameter_hash=parameter_hash(centre),
+            next_hash=None if last or solved else parameter_hash(strategy.mean),
+            seconds=time.perf_counter() - started,
+        )
+        run.append(stats)
+        stopped = on_generation is not None and on_generation(stats) is False
+        lifecycle.tell("generation_finished", run=run, stats=stats)
+        if display is not None:
+            display.show(stats)
+        finished = last or solved
+        if finished:
+            before.save(run.checkpoint_path(generation))
+        elif stopped or strategy.generation % config.checkpoint_every == 0:
+            search.checkpoint(run, pool).save(run.checkpoint_path(strategy.generation))
+        if finished or stopped:
+            return
+
+
+def _confirm(
+    run: Run, search: _Search, before: Checkpoint, pool: RolloutPool, evaluation: Evaluation | None
+) -> tuple[Evaluation | None, bool]:
+    """Score a centre that looks solved, or better than the best so far, on a second set of starts.
+
+    The first score chose it, and so is too good on average; the second is not.
+    """
+    if evaluation is None:
+        return None, False
+    config = run.config
+    if not _solved(config, evaluation) and search.best is not None and evaluation.mean <= search.best[1]:
+        return None, False
+    seeds = _seeds(config, Purpose.CONFIRMATION, config.confirm_episodes, before.generation)
+    confirmation = Evaluation.from_episodes(pool.rollouts((before.mean, before.statistics), seeds))
+    solved = _solved(config, confirmation)
+    if search.best is None or (solved, confirmation.mean) > search.best:
+        search.best = (solved, confirmation.mean)
+        before.save(run.best_path)
+    return confirmation, solved
+
+
+def _solved(config: TrainConfig, score: Evaluation) -> bool:
+    reached = config.solved_at is not None and score.mean >= config.solved_at
+    return reached and score.success_rate in {None, 1.0}
+
+
+def _population_stats(results: Results | None) -> dict[str, Any]:
+    if results is None:
+        names = ("mean", "median", "max", "min", "std")
+        return {f"fitness_{name}": None for name in names} | {"fitnesses": {}, "episode_length": None, "steps": 0}
+    fitness = results.fitness
+    measures = {"mean": np.mean, "median": np.median, "max": np.max, "min": np.min, "std": np.std}
+    named = {name: float(values.mean()) for name, values in results.fitnesses.items()}
+    return {f"fitness_{name}": float(measure(fitness)) for name, measure in measures.items()} | {
+        "fitnesses": {name: None if math.isnan(value) else value for name, value in named.items()},
+        "episode_length": float(results.lengths.mean()),
+        "steps": results.steps,
+    }
+
+
+def _seeds(config: TrainConfig, purpose: Purpose, count: int, generation: int) -> tuple[int, ...]:
+    return episode_seeds(config.seed, purpose, count, generation)
+
+
+def _resolve(env: str | TrainConfig, config_fields: dict[str, Any]) -> TrainConfig:
+    if isinstance(env, TrainConfig):
+        if config_fields:
+            raise TypeError(f"a TrainConfig is complete: use dataclasses.replace for {', '.join(config_fields)}")
+        config = env.resolved()
+    else:
+        config = TrainConfig.for_env(env, **config_fields)
+    if config.device == "cuda":
+        _refuse_cuda()
+    return config
+
+
+def _refuse_cuda() -> None:
+    """Policies run on CPU workers in this version; say so, and whether there is a CUDA device at all."""
+    try:
+        import torch
+
+        available = torch.cuda.is_available()
+    except ImportError:
+        available = False
+    if not available:
+        raise ValueError('device="cuda": this machine has no usable CUDA device (or no torch that sees it); use device="cpu"')
+    raise ValueError('device="cuda": the local pool plays on CPU workers, which need no GPU; use device="cpu"')
+
+
+def _pool(config: TrainConfig, workers: int | None) -> LocalPool:
+    return LocalPool(es_envs.definition(config.env_id), config, workers=workers, most=config.population_size)
+
+
+def _begin(run: Run, pool: RolloutPool, initial: str | os.PathLike[str] | Checkpoint | None) -> _Search:
+    config = run.config
+    policy = make_policy(config, pool.observation_space, pool.action_space)
+    statistics = ObservationStatistics.empty(policy.inputs) if config.observation_normalization else None
+    mean = policy.initial(config.seed)
+    if initial is not None:
+        source = initial if isinstance(initial, Checkpoint) else Checkpoint.load(initial)
+        if source.mean.shape != mean.shape:
+            raise ValueError(
+                f"initial has {source.mean.size} parameters, the policy {mean.size}: hidden_sizes or spaces differ"
+            )
+        mean = source.mean
+        if statistics is not None and source.statistics is not None:
+            statistics = source.statistics
+    search = _Search(make_strategy(config, mean), statistics)
+    search.checkpoint(run, pool).save(run.checkpoint_path(0))
+    return search
+
+
+def _reopen(env: str | TrainConfig, run_dir: str | os.PathLike[str] | None, config_fields: dict[str, Any]) -> Run:
+    """The run to resume; settings may be repeated, but none may differ, except that generations may grow."""
+    if run_dir is None:
+        raise ValueError("resume=True needs run_dir, the folder of the run to continue")
+    given = env.to_json() if isinstance(env, TrainConfig) else {"env_id": env, **config_fields}
+    run = Run.open(run_dir, trust=isinstance(env, TrainConfig))
+    require_trusted(run.config, trust=run.trusted, where=run.directory / "config.json")
+    stored = run.config.to_json()
+    if callable(given.get("fitness")):
+        given["fitness"] = names.name_of(given["fitness"])
+    for name, value in given.items():
+        wanted = list(value) if isinstance(value, tuple) else value
+        if name != "generations" and wanted != stored.get(name):
+            raise ValueError(f"{name} cannot change in a resumed run: it was {stored.get(name)!r}, now {wanted!r}")
+    generations = given.get("generations", run.config.generations)
+    if generations < run.config.generations:
+        raise ValueError(f"generations can only grow in a resumed run: it was {run.config.generations}, now {generations}")
+    if generations > run.config.generations:
+        run.write_config(replace(run.config, generations=generations))
+    return run
+
+
+def _resumed(run: Run, pool: RolloutPool) -> _Search:
+    checkpoint = run.checkpoint
+    if checkpoint is None:  # killed before the first generation
+        return _begin(run, pool, None)
+    if (checkpoint.observation_space, checkpoint.action_space) != (pool.observation_space, pool.action_space):
+        raise ValueError(f"{run.config.env_id} has other spaces now than when the run in {run.directory} was made")
+    run.cut_history(checkpoint.generation)
+    strategy = make_strategy(run.config, checkpoint.mean)
+    strategy.load_state_dict(checkpoint.strategy)
+    best = checkpoint.progress["best"]
+    return _Search(
+        strategy, checkpoint.statistics, checkpoint.progress["total_steps"], (bool(best[0]), float(best[1])) if best else None
+    )
