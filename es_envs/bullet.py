@@ -3,13 +3,15 @@
 The only module of es_envs that imports pybullet, which is the extra ``es-envs[bullet]``.
 """
 
+import ctypes
 import importlib.util
 import os
 import sys
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
@@ -24,14 +26,18 @@ try:
 except ImportError as error:
     raise ImportError(
         f"es_envs.bullet needs pybullet, which this Python {sys.version_info.major}.{sys.version_info.minor} "
-        f"cannot import ({error}). PyPI has wheels of it up to Python 3.11 only: there, `pip install 'es-envs[bullet]'`; "
-        "for other versions of Python, `conda install -c conda-forge pybullet`."
+        f"cannot import ({error}). PyPI has wheels of it up to Python 3.11 only: there, "
+        "`pip install 'es-envs[bullet]'`; for other versions of Python, `conda install -c conda-forge pybullet`."
     ) from error
 
 import pybullet_data
 
+Colour = tuple[float, float, float, float]
+"""Red, green, blue, opacity, each from 0 to 1."""
+
 RENDER_MODES = ("rgb_array", "human")
 RENDERERS = ("tiny", "egl")
+_egl_clients: set[int] = set()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +207,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode; ``options`` are not used."""
-        super().reset(seed=seed)
+        super().reset(seed=seed, options=options)
         pybullet.restoreState(self._snapshot, physicsClientId=self.client)
         self.place()
         observation = self.observe()
@@ -221,7 +227,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             self._show()
         return observation, reward, terminated, False, self.info()
 
-    def render(self) -> NDArray[np.uint8] | None:  # type: ignore[override]
+    def render(self) -> NDArray[np.uint8] | None:
         """The present state as a picture ``(height, width, 3)``, or None in "human" mode, where the window shows it.
 
         Raises:
@@ -244,6 +250,8 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             view,
             projection,
             lightDirection=self.light,
+            lightAmbientCoeff=0.65,
+            lightDiffuseCoeff=0.4,
             shadow=0,
             flags=pybullet.ER_NO_SEGMENTATION_MASK,
             renderer=pybullet.ER_BULLET_HARDWARE_OPENGL if self._egl else pybullet.ER_TINY_RENDERER,
@@ -285,13 +293,63 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
                         str(candidate), position, orientation, useFixedBase=fixed, physicsClientId=self.client
                     )
                 )
-        raise FileNotFoundError(f"{type(self).__name__}: no model at {' or '.join(map(str, dict.fromkeys(candidates)))}")
+        raise FileNotFoundError(
+            f"{type(self).__name__}: no model at {' or '.join(map(str, dict.fromkeys(candidates)))}"
+        )
 
     def joints(self, body: int) -> dict[str, int]:
         """Joint indices of a body by joint name, for use in ``build``."""
         count = pybullet.getNumJoints(body, physicsClientId=self.client)
         infos = (pybullet.getJointInfo(body, joint, physicsClientId=self.client) for joint in range(count))
         return {info[1].decode(): info[0] for info in infos}
+
+    def paint(self, body: int, colour: Colour, link: int = -1) -> None:
+        """Colour a link of a body (-1: the base), for use in ``decorate``. Opacity 0 hides it."""
+        pybullet.changeVisualShape(body, link, rgbaColor=colour, physicsClientId=self.client)
+
+    def visual_box(self, size: Sequence[float], position: Sequence[float], colour: Colour) -> None:
+        """Add a box that is seen but takes no part in the physics, for use in ``decorate``.
+
+        Args:
+            size: along x, y, z [m].
+            position: of its middle [m].
+            colour: red, green, blue, opacity, each from 0 to 1.
+        """
+        half_extents = [length / 2 for length in size]
+        shape = pybullet.createVisualShape(
+            pybullet.GEOM_BOX, halfExtents=half_extents, rgbaColor=colour, physicsClientId=self.client
+        )
+        pybullet.createMultiBody(
+            baseMass=0.0, baseVisualShapeIndex=shape, basePosition=position, physicsClientId=self.client
+        )
+
+    def visual_rectangles(
+        self, rectangles: Sequence[tuple[float, float, float, float]], height: float, colour: Colour
+    ) -> None:
+        """Add flat, horizontal rectangles that are seen but take no part in the physics, for use in ``decorate``.
+
+        They are drawn several times faster than flat boxes.
+
+        Args:
+            rectangles: ``(x0, y0, x1, y1)`` [m], with x0 < x1 and y0 < y1.
+            height: of all of them [m].
+            colour: red, green, blue, opacity, each from 0 to 1.
+        """
+        vertices: list[list[float]] = []
+        indices: list[int] = []
+        for x0, y0, x1, y1 in rectangles:
+            first = len(vertices)
+            vertices += [[x0, y0, height], [x1, y0, height], [x1, y1, height], [x0, y1, height]]
+            indices += [first, first + 1, first + 2, first, first + 2, first + 3]
+        shape = pybullet.createVisualShape(
+            pybullet.GEOM_MESH,
+            vertices=vertices,
+            indices=indices,
+            normals=[[0.0, 0.0, 1.0]] * len(vertices),
+            rgbaColor=colour,
+            physicsClientId=self.client,
+        )
+        pybullet.createMultiBody(baseMass=0.0, baseVisualShapeIndex=shape, physicsClientId=self.client)
 
     def _show(self) -> None:
         """Point the window's camera and wait for the wall clock to reach the simulated time."""
@@ -333,11 +391,41 @@ def _load_egl(client: int) -> None:
     found = importlib.util.find_spec("eglRenderer")
     if found is None or found.origin is None:
         raise RuntimeError("renderer 'egl': this build of pybullet comes without eglRenderer; use renderer='tiny'")
-    if pybullet.loadPlugin(found.origin, "_eglRendererPlugin", physicsClientId=client) < 0:
+    if _egl_clients:
+        raise RuntimeError(
+            "renderer 'egl': another environment of this process uses it, and closing one would end the process when "
+            "the other draws; close that one first, or use renderer='tiny'"
+        )
+    with _stdout_to_stderr():
+        plugin = pybullet.loadPlugin(found.origin, "_eglRendererPlugin", physicsClientId=client)
+    if plugin < 0:
         raise RuntimeError("renderer 'egl': Bullet cannot use EGL on this machine; use renderer='tiny'")
+    _egl_clients.add(client)
 
 
 def _disconnect(client: int, pid: int) -> None:
     # A forked child has the object but not the world. A window may have been closed by its user.
-    if os.getpid() == pid and pybullet.isConnected(client):
+    if os.getpid() != pid or not pybullet.isConnected(client):
+        return
+    if client in _egl_clients:
+        _egl_clients.remove(client)
+        with _stdout_to_stderr():
+            pybullet.disconnect(client)
+    else:
         pybullet.disconnect(client)
+
+
+@contextmanager
+def _stdout_to_stderr() -> Iterator[None]:
+    """Keep what the EGL plugin prints, in C, out of stdout, which carries results."""
+    sys.stdout.flush()
+    c_library = ctypes.CDLL(None)
+    c_library.fflush(None)
+    saved = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        c_library.fflush(None)
+        os.dup2(saved, 1)
+        os.close(saved)

@@ -109,6 +109,15 @@ class BalancingPlateEnv(BulletEnv):
             physicsClientId=client,
         )
 
+    def decorate(self) -> None:
+        """A table, a stand and a ball in colour."""
+        self.paint(self.floor, (1.0, 1.0, 1.0, 0.0))
+        self.visual_rectangles([(-20.0, -20.0, 20.0, 20.0)], 0.0, (0.3, 0.4, 0.47, 1.0))
+        self.visual_box((0.14, 0.14, 0.02), (0.0, 0.0, 0.01), (0.2, 0.22, 0.25, 1.0))
+        self.visual_box((0.025, 0.025, 0.14), (0.0, 0.0, 0.07), (0.2, 0.22, 0.25, 1.0))
+        self.paint(self.plate, (0.85, 0.82, 0.76, 1.0), self._hinges[1])
+        self.paint(self.ball, (0.95, 0.4, 0.15, 1.0))
+
     def place(self) -> None:
         """The plate nearly level and nearly at rest."""
         angles = self.np_random.uniform(-ANGLE_NOISE, ANGLE_NOISE, 2).tolist()
@@ -151,4 +160,4 @@ class BalancingPlateEnv(BulletEnv):
 
     def camera(self) -> Camera:
         """Above and beside the plate."""
-        return Camera(target=(0.0, 0.0, 0.14), distance=0.62, yaw=35.0, pitch=-28.0)
+        return Camera(target=(0.0, 0.0, 0.14), distance=0.52, yaw=30.0, pitch=-32.0)

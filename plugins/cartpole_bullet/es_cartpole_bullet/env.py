@@ -76,6 +76,18 @@ class CartPoleBulletEnv(BulletEnv):
             )
         self._both = (self.cart, self.pole)
 
+    def decorate(self) -> None:
+        """A floor with a post every metre, so that the cart can be seen to move."""
+        self.paint(self.body, (0.6, 0.63, 0.67, 1.0))
+        self.paint(self.body, (0.2, 0.36, 0.6, 1.0), self.cart)
+        self.paint(self.body, (1.0, 0.6, 0.2, 1.0), self.pole)
+        self.visual_rectangles([(-40.0, -4.0, 40.0, 12.0)], -0.6, (0.58, 0.66, 0.7, 1.0))
+        self.visual_box((80.0, 0.1, 20.0), (0.0, 12.0, 5.0), (0.98, 1.0, 1.0, 1.0))
+        for metre in range(-15, 16):
+            at_limit = abs(metre) == POSITION_LIMIT
+            colour = (0.85, 0.3, 0.25, 1.0) if at_limit else (0.45, 0.5, 0.55, 1.0)
+            self.visual_box((0.06, 0.06, 0.6), (metre, 0.0, -0.3), colour)
+
     def place(self) -> None:
         """Near the middle, nearly upright."""
         noise, client = self.start_noise, self.client
@@ -112,4 +124,4 @@ class CartPoleBulletEnv(BulletEnv):
 
     def camera(self) -> Camera:
         """Beside the rail, moving with the cart."""
-        return Camera(target=(self._position, 0.0, 0.35), distance=2.6, yaw=0.0, pitch=-10.0)
+        return Camera(target=(self._position, 0.0, 0.25), distance=2.4, yaw=0.0, pitch=-9.0)

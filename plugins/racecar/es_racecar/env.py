@@ -1,6 +1,7 @@
 """RaceCar-v0: a racing car between the walls of an S-shaped track."""
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,13 @@ SPEED_SCALE = 1 / 2.5
 HEADING_SCALE = 1 / math.pi
 STEERING_RATE_SCALE = 1 / 10
 BOUND = 5.0
+
+# Only for the eye: the road's four stretches and the grass around them as (x0, y0, x1, y1), the middle of the road.
+ROAD = ((0, 0, 2, 4), (2, 2, 10, 4), (8, 4, 10, 8), (10, 6, 15, 8))
+GRASS = (
+    (-30, -30, 45, 0), (-30, 0, 0, 40), (0, 4, 8, 40), (8, 8, 45, 40), (15, 0, 45, 8), (2, 0, 15, 2), (10, 2, 15, 6),
+)  # fmt: skip
+MIDDLE_OF_ROAD = ((1, 0.5), (1, 3), (9, 3), (9, 7), (14.5, 7))
 
 CONTROLS = {"steering": 1, "steering_throttle": 2}
 
@@ -122,7 +130,6 @@ class RaceCarEnv(BulletEnv):
 
     def build(self) -> None:
         """A floor, ten walls and the car."""
-        client = self.client
         self.floor = self.load_urdf("plane.urdf")
         self.walls = [self._wall(*ends) for ends in WALLS]
         self._is_wall = frozenset(self.walls)
@@ -130,21 +137,40 @@ class RaceCarEnv(BulletEnv):
             "racecar/racecar.urdf", START, pybullet.getQuaternionFromEuler((0.0, 0.0, START_HEADING))
         )
         joints = self.joints(self.car)
+        self._chassis = joints["base_link_joint"]  # Bullet numbers a link like the joint above it
         self._hinges = tuple(joints[name] for name in STEERING_HINGES)
         self._wheels = tuple(joints[name] for name in WHEELS)
         self._wheel_forces = (WHEEL_FORCE,) * len(WHEELS)
 
     def _wall(self, x0: float, y0: float, x1: float, y1: float) -> int:
-        size = (abs(x1 - x0) + WALL_THICKNESS, abs(y1 - y0) + WALL_THICKNESS, WALL_HEIGHT)
-        shape = pybullet.createCollisionShape(
-            pybullet.GEOM_BOX, halfExtents=[length / 2 for length in size], physicsClientId=self.client
-        )
-        middle = ((x0 + x1) / 2, (y0 + y1) / 2, WALL_HEIGHT / 2)
+        left, lower, right, upper = _outline(x0, y0, x1, y1)
+        half_extents = ((right - left) / 2, (upper - lower) / 2, WALL_HEIGHT / 2)
+        shape = pybullet.createCollisionShape(pybullet.GEOM_BOX, halfExtents=half_extents, physicsClientId=self.client)
+        middle = ((left + right) / 2, (lower + upper) / 2, WALL_HEIGHT / 2)
         return int(
             pybullet.createMultiBody(
                 baseMass=0.0, baseCollisionShapeIndex=shape, basePosition=middle, physicsClientId=self.client
             )
         )
+
+    def decorate(self) -> None:
+        """Grass, a road with a dashed line, kerbs on the walls and a chequered finish."""
+        self.paint(self.floor, (1.0, 1.0, 1.0, 0.0))
+        self.paint(self.car, (1.0, 0.75, 0.1, 1.0), self._chassis)
+        for wall in self.walls:
+            self.paint(wall, (0.9, 0.88, 0.84, 1.0))
+        self.visual_rectangles([_outline(*ends) for ends in WALLS], WALL_HEIGHT + 0.001, (0.8, 0.32, 0.26, 1.0))
+        self.visual_rectangles(GRASS, 0.0, (0.47, 0.6, 0.38, 1.0))
+        self.visual_rectangles(ROAD, 0.0, (0.36, 0.38, 0.41, 1.0))
+        self.visual_rectangles(_dashes(), 0.003, (0.9, 0.88, 0.8, 1.0))
+        for parity, shade in enumerate((0.95, 0.05)):
+            squares = [
+                (FINISH_X + 0.2 * i, 6.2 + 0.2 * j, FINISH_X + 0.2 * (i + 1), 6.2 + 0.2 * (j + 1))
+                for i in range(2)
+                for j in range(8)
+                if (i + j) % 2 == parity
+            ]
+            self.visual_rectangles(squares, 0.005, (shade, shade, shade, 1.0))
 
     def place(self) -> None:
         """At the track's beginning."""
@@ -211,7 +237,9 @@ class RaceCarEnv(BulletEnv):
         """Distance to the nearest wall along each ray, as a fraction of the range."""
         cos, sin = math.cos(heading), math.sin(heading)
         # For a handful of rays, plain Python is four times faster than numpy.
-        ends = [(x + cos * ahead - sin * aside, y + sin * ahead + cos * aside, LIDAR_HEIGHT) for ahead, aside in self._fan]
+        ends = [
+            (x + cos * ahead - sin * aside, y + sin * ahead + cos * aside, LIDAR_HEIGHT) for ahead, aside in self._fan
+        ]
         hits = pybullet.rayTestBatch(
             [(x, y, LIDAR_HEIGHT)] * len(ends),
             ends,
@@ -245,8 +273,27 @@ class RaceCarEnv(BulletEnv):
         }
 
     def camera(self) -> Camera:
-        """Behind and above the car, following it."""
-        return Camera(target=(self._x, self._y, 0.1), distance=3.0, yaw=math.degrees(self._heading) - 90.0, pitch=-40.0)
+        """Above and behind, always looking along the track's diagonal: a camera that turned with the car would sway."""
+        return Camera(target=(self._x + 0.5, self._y + 0.5, 0.0), distance=4.2, yaw=-45.0, pitch=-42.0)
+
+
+def _outline(x0: float, y0: float, x1: float, y1: float) -> tuple[float, float, float, float]:
+    """A wall seen from above: half its thickness on all sides, so that no corner is open."""
+    half = WALL_THICKNESS / 2
+    return x0 - half, y0 - half, x1 + half, y1 + half
+
+
+def _dashes() -> list[tuple[float, float, float, float]]:
+    """The dashed line, as rectangles."""
+    dashes = []
+    for (x0, y0), (x1, y1) in pairwise(MIDDLE_OF_ROAD):
+        length = math.hypot(x1 - x0, y1 - y0)
+        along_x, along_y = (x1 - x0) / length, (y1 - y0) / length
+        half_x, half_y = 0.03 + 0.17 * along_x, 0.03 + 0.17 * along_y
+        for metres in np.arange(0.4, length, 0.8).tolist():
+            x, y = x0 + along_x * metres, y0 + along_y * metres
+            dashes.append((x - half_x, y - half_y, x + half_x, y + half_y))
+    return dashes
 
 
 def _clipped(value: Any, low: float, high: float) -> float:
