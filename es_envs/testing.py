@@ -1,0 +1,502 @@
+"""The conformance kit: whether an environment keeps the promises on which training relies.
+
+For an environment's own tests, ``check_env("MyEnv-v0")``; ``examine`` returns the same as a report card. Each check is
+a function with a sentence for a docstring; a fault is a sentence, too, and says what to change.
+"""
+
+import ast
+import contextlib
+import copy
+import functools
+import inspect
+import math
+import os
+import re
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils.env_checker import check_env as gymnasium_check_env
+from gymnasium.utils.env_checker import data_equivalence
+
+from es_envs import registry
+from es_envs.definition import EnvDefinition
+from es_envs.fitness import fitness_names, load_fitness
+from es_envs.traces import Trace, bits, playing, trace
+
+MAX_STEPS = 1000
+"""Episodes are cut here, so that an environment without an end is checked in seconds."""
+LEAK_ROUNDS, LEAK_RESETS, LEAK_BYTES_PER_RESET = 3, 100, 10_000
+
+
+class ConformanceError(AssertionError):
+    """An environment breaks promises; the message has one sentence for each."""
+
+
+class Skip(Exception):  # noqa: N818  (not an error)
+    """A check cannot be made here; the message says why."""
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """How one check went.
+
+    Attributes:
+        name: of the check.
+        question: what it asks, in a sentence.
+        status: "passed", "failed" or "skipped".
+        message: the fault, or why the check was skipped; else empty.
+    """
+
+    name: str
+    question: str
+    status: Literal["passed", "failed", "skipped"]
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """An environment's report card.
+
+    Attributes:
+        env_id: the environment.
+        results: of all checks, in order.
+        distinct_starts: different first observations among 8 seeds; 1 means a fixed start, 0 unknown.
+        reset_microseconds: what a seeded reset costs, or NaN if it cannot be measured.
+        step_microseconds: what a step under random actions costs, or NaN if it cannot be measured.
+    """
+
+    env_id: str
+    results: tuple[CheckResult, ...]
+    distinct_starts: int
+    reset_microseconds: float
+    step_microseconds: float
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        """Names of the checks that passed."""
+        return tuple(result.name for result in self.results if result.status == "passed")
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """One sentence for each check that failed."""
+        return tuple(result.message for result in self.results if result.status == "failed")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is checked: an environment's id and definition, and the constructor's keyword arguments."""
+
+    env_id: str
+    definition: EnvDefinition
+    kwargs: Mapping[str, Any]
+
+    @property
+    def steps(self) -> int:
+        """Where episodes are cut."""
+        return min(self.definition.max_episode_steps or MAX_STEPS, MAX_STEPS)
+
+    @contextlib.contextmanager
+    def env(self, render_mode: str | None = None) -> Iterator[gymnasium.Env[Any, Any]]:
+        """A bare environment, closed afterwards."""
+        env = self.definition.build(render_mode, **self.kwargs)
+        try:
+            yield env
+        finally:
+            env.close()
+
+
+def check_env(env_id: str, **kwargs: Any) -> Report:
+    """Examine an environment and insist that no check fails.
+
+    Args:
+        env_id: as for ``es_envs.make``.
+        **kwargs: for the environment's constructor.
+
+    Raises:
+        ConformanceError: at least one check fails.
+        UnknownEnvError: nobody knows the id.
+    """
+    report = examine(env_id, **kwargs)
+    if report.faults:
+        raise ConformanceError("\n".join(f"{env_id}: {fault}" for fault in report.faults))
+    return report
+
+
+def examine(env_id: str, **kwargs: Any) -> Report:
+    """Run all checks, whatever the outcome; arguments as for ``check_env``."""
+    subject = Subject(env_id, registry.definition(env_id), kwargs)
+    made = _result(can_be_made, subject)
+    if made.status == "failed":
+        rest = tuple(
+            CheckResult(check.__name__, str(check.__doc__), "skipped", "it cannot be made") for check in CHECKS
+        )
+        return Report(env_id, (made, *rest), 0, math.nan, math.nan)
+    results = (made, *(_result(check, subject) for check in CHECKS))
+    try:
+        starts, costs = _distinct_starts(subject), _costs(subject)
+    except Exception:  # noqa: BLE001  (the checks have told what is wrong)
+        starts, costs = 0, (math.nan, math.nan)
+    return Report(env_id, results, starts, *costs)
+
+
+def _result(check: Callable[[Subject], None], subject: Subject) -> CheckResult:
+    name, question = check.__name__, str(check.__doc__)
+    try:
+        check(subject)
+    except Skip as reason:
+        return CheckResult(name, question, "skipped", str(reason))
+    except ConformanceError as fault:
+        return CheckResult(name, question, "failed", str(fault))
+    except Exception as error:  # noqa: BLE001  (whatever an environment raises is a fault of it)
+        return CheckResult(name, question, "failed", f"{name}: it raised {type(error).__name__}: {error}")
+    return CheckResult(name, question, "passed")
+
+
+def can_be_made(subject: Subject) -> None:
+    """The entry point makes an environment from the keyword arguments."""
+    with subject.env() as env:
+        env.reset(seed=0)
+
+
+def runs_by_name_in_a_fresh_process(subject: Subject) -> None:
+    """A worker process can make the environment from its entry point and keyword arguments."""
+    _trace_elsewhere(subject, seed=0, steps=1)
+
+
+def follows_gymnasium(subject: Subject) -> None:
+    """Gymnasium's own checker finds no error and has no warning."""
+    render_mode = "rgb_array" if _can_render(subject) else None
+    env = registry.make(subject.env_id, render_mode, **subject.kwargs)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            gymnasium_check_env(env.unwrapped)
+    except (Exception, Warning) as error:
+        message = re.sub(r"\x1b\[\d+m", "", f"{type(error).__name__}: {error}")  # Gymnasium colours its warnings
+        raise ConformanceError(f"gymnasium.utils.env_checker.check_env says: {message}") from error
+    finally:
+        env.close()
+
+
+def stays_within_its_spaces(subject: Subject) -> None:
+    """Observations are members of the observation space, rewards finite, under random and under extreme actions."""
+    with subject.env() as env:
+        for name, actions in _action_sources(env.action_space).items():
+            _check_episode(subject, env, name, actions)
+
+
+def resets_by_seed(subject: Subject) -> None:
+    """The same seed gives the same start, bit for bit."""
+    with subject.env() as env:
+        for seed in range(4):
+            (first, first_info), _, (again, again_info) = (env.reset(seed=s) for s in (seed, seed + 100, seed))
+            if bits(first) != bits(again) or not data_equivalence(first_info, again_info, exact=True):
+                raise ConformanceError(
+                    f"reset(seed={seed}) gives different starts when called twice: call super().reset(seed=seed) and "
+                    "draw every random number from self.np_random"
+                )
+
+
+def forgets_earlier_episodes(subject: Subject) -> None:
+    """An episode is the same, bit for bit, whatever episodes came before it."""
+    with subject.env() as env:
+        fresh = trace(env, seed=1, steps=subject.steps)
+        for seed, steps in ((2, subject.steps), (3, 5), (4, subject.steps)):  # one of them is abandoned
+            trace(env, seed, steps)
+        again = trace(env, seed=1, steps=subject.steps)
+    _insist_equal(
+        fresh, again, "after other episodes", "something of them survives reset (caches, motors, contacts, counters)"
+    )
+
+
+def is_the_same_in_every_process(subject: Subject) -> None:
+    """An episode is the same, bit for bit, in a fresh process."""
+    with subject.env() as env:
+        trace(env, seed=6, steps=subject.steps)
+        here = trace(env, seed=5, steps=subject.steps)
+    if _trace_elsewhere(subject, seed=5, steps=subject.steps) != here.digest:
+        raise ConformanceError(
+            "the same seed and actions give another episode in a fresh process: it depends on something besides them "
+            "(a global random state, the process id, the time, hash order)"
+        )
+
+
+def shares_nothing_between_instances(subject: Subject) -> None:
+    """Two environments that step in turns do not influence each other."""
+    with subject.env() as env:
+        alone = [trace(env, seed, subject.steps) for seed in (1, 2)]
+    with subject.env() as first, subject.env() as second:
+        players = [playing(first, 1, subject.steps), playing(second, 2, subject.steps)]
+        traces: dict[int, Trace] = {}
+        while len(traces) < len(players):
+            for index, player in enumerate(players):
+                if index not in traces:
+                    try:
+                        next(player)
+                    except StopIteration as end:
+                        traces[index] = end.value
+    for index, expected in enumerate(alone):
+        _insist_equal(
+            expected, traces[index], "beside another environment", "the two share state (class attributes, a client id)"
+        )
+
+
+def has_finite_fitness(subject: Subject) -> None:
+    """Every fitness that the definition names is a finite number, for whole and for abandoned episodes."""
+    with subject.env() as env:
+        for name, target in fitness_names(subject.definition).items():
+            for seed, steps in ((1, subject.steps), (2, 1)):
+                fitness: Any = load_fitness(target)
+                if inspect.isclass(fitness):
+                    fitness = fitness()
+                    value = fitness.result(trace(env, seed, steps, fitness).episode)
+                else:
+                    value = fitness(trace(env, seed, steps).episode)
+                if isinstance(value, str) or not math.isfinite(value):
+                    raise ConformanceError(f"fitness {name!r} of an episode is {value!r}, expected a finite number")
+
+
+def does_not_leak(subject: Subject) -> None:
+    """Memory does not grow from reset to reset."""
+    with subject.env() as env:
+        _reset_often(env, LEAK_RESETS)  # allocators take their share first
+        for _ in range(LEAK_ROUNDS):
+            before = _memory()
+            _reset_often(env, LEAK_RESETS)
+            growth = (_memory() - before) / LEAK_RESETS
+            if growth < LEAK_BYTES_PER_RESET:  # a leak grows in every round; allocators and caches do not
+                return
+    raise ConformanceError(
+        f"every reset leaks about {growth / 1000:.0f} kB: build the world once, in the constructor, not in reset"
+    )
+
+
+def renders(subject: Subject) -> None:
+    """Pictures are uint8 arrays (height, width, 3), and an episode that is filmed is the same episode."""
+    if not _can_render(subject):
+        raise Skip("no 'rgb_array' in metadata['render_modes']: the environment can be trained, not filmed")
+    steps = min(subject.steps, 50)
+    with subject.env() as env:
+        unseen = trace(env, seed=1, steps=steps)
+    with subject.env("rgb_array") as env:
+        if env.render_mode != "rgb_array":
+            raise ConformanceError("render_mode is not kept: set self.render_mode = render_mode in the constructor")
+        player = playing(env, 1, steps)
+        shapes = set()
+        try:
+            while True:
+                if next(player) % 20 == 0:
+                    shapes.add(_picture_shape(env.render()))
+        except StopIteration as end:
+            filmed = end.value
+        shapes.add(_picture_shape(env.render()))
+    if len(shapes) > 1:
+        raise ConformanceError(f"render gives pictures of several sizes: {sorted(shapes)}")
+    if not isinstance(env.metadata.get("render_fps"), int | float) or not env.metadata["render_fps"] > 0:
+        raise ConformanceError("metadata['render_fps'] must be the number of steps that make a second, for films")
+    _insist_equal(unseen, filmed, "while it is filmed", "rendering or its preparation changes the simulation")
+
+
+def closes_twice(subject: Subject) -> None:
+    """An environment may be closed twice, and before its first reset."""
+    for reset in (True, False):
+        env = subject.definition.build(None, **subject.kwargs)
+        if reset:
+            env.reset(seed=0)
+        env.close()
+        try:
+            env.close()
+        except Exception as error:
+            raise ConformanceError(f"close, called a second time, raises {type(error).__name__}: {error}") from error
+
+
+CHECKS: tuple[Callable[[Subject], None], ...] = (
+    runs_by_name_in_a_fresh_process,
+    follows_gymnasium,
+    stays_within_its_spaces,
+    resets_by_seed,
+    forgets_earlier_episodes,
+    is_the_same_in_every_process,
+    shares_nothing_between_instances,
+    has_finite_fitness,
+    does_not_leak,
+    renders,
+    closes_twice,
+)
+
+
+def _insist_equal(one: Trace, other: Trace, circumstance: str, suspicion: str) -> None:
+    for step, (moment, other_moment) in enumerate(zip(one.moments, other.moments, strict=False)):
+        if moment != other_moment:
+            where = f"from step {step} on" if step else "from its start on"
+            raise ConformanceError(
+                f"the same seed and actions give another episode {circumstance}, {where}: {suspicion}"
+            )
+    if not data_equivalence(one.episode.final_info, other.episode.final_info, exact=True):
+        raise ConformanceError(f"the same episode ends with another info {circumstance}: {suspicion}")
+
+
+def _trace_elsewhere(subject: Subject, *, seed: int, steps: int) -> str:
+    """The digest of an episode played in a fresh process, which gets names only, as training's workers do."""
+    definition = subject.definition
+    message = {
+        "id": definition.id,
+        "entry_point": definition.entry_point,
+        "initializer": definition.initializer,
+        "kwargs": {**definition.kwargs, **subject.kwargs},
+        "seed": seed,
+        "steps": steps,
+    }
+    try:
+        plain = ast.literal_eval(repr(message)) == message
+    except (ValueError, SyntaxError):
+        plain = False
+    if not plain:
+        raise ConformanceError(f"keyword arguments must be plain values to reach a worker, got {message['kwargs']!r}")
+    child = subprocess.run(  # noqa: S603  (this interpreter, this module)
+        [sys.executable, "-c", "from es_envs import testing; testing.play_by_name()", repr(message)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},  # noqa: PTH109
+    )
+    if child.returncode:
+        reason = (child.stderr.strip().splitlines() or [f"exit code {child.returncode}"])[-1]
+        raise ConformanceError(f"a fresh process cannot run {definition.entry_point!r} by name: {reason}")
+    return child.stdout.split()[-1]
+
+
+def play_by_name() -> None:
+    """What the fresh process does: play the episode that its argument describes, write the digest to stdout."""
+    message = ast.literal_eval(sys.argv[1])
+    definition = EnvDefinition(
+        id=message["id"],
+        entry_point=message["entry_point"],
+        initializer=message["initializer"],
+        kwargs=message["kwargs"],
+    )
+    with Subject(definition.id, definition, {}).env() as env:
+        digest = trace(env, message["seed"], message["steps"]).digest
+    sys.stdout.write(f"\n{digest}\n")
+
+
+def _action_sources(space: gymnasium.Space[Any]) -> dict[str, Callable[[], Any]]:
+    """Ways to choose actions: at random, and the same extreme one in every step."""
+    sources: dict[str, Callable[[], Any]] = {"random": space.sample}
+    extremes: tuple[Any, ...] = ()
+    if isinstance(space, spaces.Box):
+        extremes = (space.low, space.high)
+    elif isinstance(space, spaces.Discrete):
+        extremes = (space.start, space.start + space.n - 1)
+    elif isinstance(space, spaces.MultiBinary):
+        extremes = (np.zeros(space.shape, space.dtype), np.ones(space.shape, space.dtype))
+    for name, extreme in zip(("smallest", "largest"), extremes, strict=False):
+        if space.contains(extreme) and np.all(np.isfinite(extreme)):
+            sources[name] = functools.partial(copy.deepcopy, extreme)
+    return sources
+
+
+def _check_episode(subject: Subject, env: gymnasium.Env[Any, Any], name: str, choose: Callable[[], Any]) -> None:
+    env.action_space.seed(0)
+    observation, _ = env.reset(seed=0)
+    _insist_member(env.observation_space, observation, "the observation of reset(seed=0)")
+    for step in range(1, subject.steps + 1):
+        observation, reward, terminated, truncated, _ = env.step(choose())
+        when = f"at step {step} under {name} actions (seed 0)"
+        _insist_member(env.observation_space, observation, f"the observation {when}")
+        if not math.isfinite(reward):
+            raise ConformanceError(f"the reward {when} is {reward!r}, expected a finite number")
+        if terminated or truncated:
+            return
+
+
+def _insist_member(space: gymnasium.Space[Any], observation: Any, what: str) -> None:
+    if space.contains(observation) and all(np.all(np.isfinite(leaf)) for leaf in _numbers(observation)):
+        return
+    if any(not np.all(np.isfinite(leaf)) for leaf in _numbers(observation)):
+        raise ConformanceError(f"{what} holds NaN or infinity: {observation!r}")
+    if isinstance(space, spaces.Box) and isinstance(observation, np.ndarray) and observation.shape == space.shape:
+        outside = np.argwhere((observation < space.low) | (observation > space.high))
+        if len(outside):
+            entry = tuple(outside[0].tolist())
+            raise ConformanceError(
+                f"{what} is out of bounds: entry {entry} is {observation[entry]}, the space says "
+                f"{space.low[entry]} to {space.high[entry]}; clip it or widen the space"
+            )
+        raise ConformanceError(f"{what} has dtype {observation.dtype}, the space says {space.dtype}")
+    raise ConformanceError(f"{what} is no member of {space}: {observation!r}")
+
+
+def _numbers(value: Any) -> Iterator[Any]:
+    """The numeric leaves of an observation."""
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    if isinstance(value, tuple | list):
+        for item in value:
+            yield from _numbers(item)
+    elif isinstance(value, int | float | np.number) or (isinstance(value, np.ndarray) and value.dtype.kind in "fiub"):
+        yield value
+
+
+def _can_render(subject: Subject) -> bool:
+    with subject.env() as env:
+        return "rgb_array" in env.metadata.get("render_modes", ())
+
+
+def _picture_shape(picture: Any) -> tuple[int, ...]:
+    if not (
+        isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3
+    ):
+        seen = f"{picture.dtype} {picture.shape}" if isinstance(picture, np.ndarray) else type(picture).__name__
+        raise ConformanceError(f"render must return a uint8 array (height, width, 3), got {seen}")
+    return tuple(picture.shape)
+
+
+def _reset_often(env: gymnasium.Env[Any, Any], times: int) -> None:
+    for seed in range(times):
+        env.reset(seed=seed)
+        env.step(env.action_space.sample())
+
+
+def _memory() -> int:
+    """Bytes of physical memory that this process holds."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        raise Skip("this system has no /proc to tell how much memory a process holds") from None
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _distinct_starts(subject: Subject) -> int:
+    with subject.env() as env:
+        return len({bits(env.reset(seed=seed)[0]) for seed in range(8)})
+
+
+def _costs(subject: Subject, seconds: float = 0.1) -> tuple[float, float]:
+    """Microseconds for a seeded reset and for a step under random actions, each the mean over ``seconds``."""
+    with subject.env() as env:
+        actions = [env.action_space.sample() for _ in range(256)]
+        reset_time = step_time = 0.0
+        resets = steps = 0
+        while step_time < seconds:
+            start = time.perf_counter()
+            env.reset(seed=resets)
+            reset_time += time.perf_counter() - start
+            resets += 1
+            start = time.perf_counter()
+            for step in range(subject.steps):
+                _, _, terminated, truncated, _ = env.step(actions[step % len(actions)])
+                steps += 1
+                if terminated or truncated:
+                    break
+            step_time += time.perf_counter() - start
+    return reset_time / resets * 1e6, step_time / steps * 1e6
