@@ -1,0 +1,339 @@
+"""The command line ``es-envs``: results on stdout, everything else on stderr; exit codes 0, 1 (failed), 2 (usage)."""
+
+import argparse
+import inspect
+import json
+import os
+import shlex
+import sys
+import types
+import typing
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import es_envs
+from es_envs import names
+
+if typing.TYPE_CHECKING:
+    from es_core.run import Run
+
+DEMO_ENV = "CartPoleBullet-v0"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns the exit code."""
+    options = _parser().parse_args(arguments)
+    warnings.showwarning = _show_warning
+    try:
+        options.command(options)
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return 130
+    except BrokenPipeError:  # the reader of our output, `head` say, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except (es_envs.UnknownEnvError, ValueError, TypeError) as error:
+        _say(f"error: {error}")
+        return 2
+    except Exception as error:
+        from es_core.checkpoint import CheckpointError
+        from es_core.rollout import RolloutError
+
+        if isinstance(error, es_envs.PluginError | CheckpointError | RolloutError | OSError | RuntimeError | ImportError):
+            _say(f"error: {error}")
+            return 1
+        raise
+    return 0
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    _say(f"warning: {message}")
+
+
+def _command(*words: object) -> str:
+    return shlex.join(["es-envs", *map(str, words)])
+
+
+# ---- commands, in the order of the help
+
+
+def _list(options: argparse.Namespace) -> None:
+    definitions = [es_envs.definition(env_id) for env_id in es_envs.env_ids()]
+    if options.json:
+        _print_json([{"id": d.id, "plugin": d.plugin, "summary": d.summary} for d in definitions])
+        return
+    _print_table([(d.id, d.plugin or "", d.summary) for d in definitions])
+    if not definitions:
+        _say("no plugin registers an environment; any id that Gymnasium knows works too, such as CartPole-v1")
+
+
+def _show(options: argparse.Namespace) -> None:
+    definition = es_envs.definition(options.env_id)
+    if options.json:
+        _print_json(asdict(definition))
+        return
+    fitnesses = ", ".join(es_envs.fitness.fitness_names(definition))
+    rows = [
+        ("id", definition.id),
+        ("plugin", definition.plugin or "(none)"),
+        ("summary", definition.summary),
+        ("entry point", str(definition.entry_point)),
+        ("fitness", fitnesses),
+        ("step limit", str(definition.max_episode_steps)),
+        ("solved at", str(definition.solved_at)),
+        ("recommended", ", ".join(f"{name}={value}" for name, value in definition.recommended.items())),
+    ]
+    _print_table(rows)
+    try:
+        sheet = inspect.getdoc(names.load(str(definition.entry_point)))
+    except ImportError as error:
+        raise es_envs.PluginError(f"{definition.label} cannot be imported: {error}") from error
+    if sheet and definition.plugin:
+        print(f"\n{sheet}")
+
+
+def _plugins(options: argparse.Namespace) -> None:
+    found = es_envs.plugins()
+    if options.json:
+        _print_json([asdict(plugin) for plugin in found])
+        return
+    _print_table([(p.name, p.version, p.distribution, p.status, p.error or ", ".join(p.ids)) for p in found])
+
+
+def _train(options: argparse.Namespace) -> None:
+    from es_core.config import option_fields
+    from es_core.train import train
+
+    fields = {field.name: getattr(options, field.name) for field in option_fields() if hasattr(options, field.name)}
+    run = train(
+        options.env_id,
+        run_dir=options.run_dir,
+        workers=options.workers,
+        initial=options.initial,
+        progress=not options.quiet,
+        **fields,
+    )
+    _report_run(run, options)
+
+
+def _resume(options: argparse.Namespace) -> None:
+    from es_core.run import Run
+
+    run = Run.open(options.run, trust=options.trust_names)
+    fields = {} if options.generations is None else {"generations": options.generations}
+    before = len(run.history)
+    run = run.resume(workers=options.workers, progress=not options.quiet, **fields)
+    if len(run.history) == before and run.finished:
+        _say(f"{run.directory} is finished: nothing to do (--generations allows more)")
+    _report_run(run, options)
+
+
+def _evaluate(options: argparse.Namespace) -> None:
+    from es_core.evaluate import evaluate
+
+    score = evaluate(
+        options.source,
+        episodes=options.episodes,
+        seed=options.seed,
+        generation=options.generation,
+        workers=options.workers,
+        trust=options.trust_names,
+    )
+    if options.json:
+        _print_json(score.to_json())
+    else:
+        print(f"fitness {score}")
+
+
+def _record(options: argparse.Namespace) -> None:
+    from es_core.record import record
+
+    path = options.path or _default_film(options.source)
+    episodes = record(
+        options.source,
+        path,
+        episodes=options.episodes,
+        seed=options.seed,
+        generation=options.generation,
+        width=options.width,
+        height=options.height,
+        fps=options.fps,
+        trust=options.trust_names,
+    )
+    if options.json:
+        _print_json({"path": str(path), "fitness": [episode.fitness for episode in episodes]})
+    else:
+        print(path)
+        _say("fitness of what was filmed: " + ", ".join(f"{episode.fitness:.2f}" for episode in episodes))
+
+
+def _demo(options: argparse.Namespace) -> None:
+    from es_core.train import train
+
+    if DEMO_ENV not in es_envs.env_ids():
+        found = "; ".join(f"plugin {p.name}: {p.error}" for p in es_envs.plugins() if p.error) or "its plugin is not installed"
+        raise RuntimeError(f"the demo needs {DEMO_ENV}: {found}")
+    _say(f"Evolving a policy for {DEMO_ENV}: {es_envs.definition(DEMO_ENV).summary}")
+    run = train(DEMO_ENV, run_dir=options.run_dir, workers=options.workers, seed=options.seed, progress=not options.quiet)
+    _say("Scoring it on 100 starts that it has never seen")
+    print(f"fitness {run.evaluate(workers=options.workers)}; the best possible is 500")
+    path = run.directory / "videos" / f"{DEMO_ENV}.mp4"
+    path.parent.mkdir(exist_ok=True)
+    _say("Filming it")
+    run.record(path)
+    print(f"film: {path}")
+    _say(f"Next: {_command('train', 'RaceCar-v0')} (a few minutes), {_command('list')}, {_command('--help')}")
+
+
+# ---- what they share
+
+
+def _report_run(run: "Run", options: argparse.Namespace) -> None:
+    last = run.history[-1] if run.history else None
+    scored = next((s for s in reversed(run.history) if s.confirmation or s.evaluation), None)
+    score = (scored.confirmation or scored.evaluation) if scored else None
+    if options.json:
+        summary = {
+            "directory": str(run.directory),
+            "generation": last.generation if last else None,
+            "solved": bool(last and last.solved),
+            "total_steps": last.total_steps if last else 0,
+            "evaluation": score.to_json() if score else None,
+        }
+        _print_json(summary)
+        return
+    print(run.directory)
+    if last is not None:
+        outcome = "solved in" if last.solved else "stopped after"
+        steps = f"{last.total_steps:,}".replace(",", " ")
+        _say(f"{outcome} generation {last.generation}, {steps} environment steps" + (f"; centre {score}" if score else ""))
+    _say(f"Next: {_command('evaluate', run.directory)}; {_command('record', run.directory)}")
+
+
+def _default_film(source: str) -> Path:
+    folder = Path(source) / "videos" if Path(source).is_dir() else Path(source).resolve().parent
+    if Path(source).is_dir():
+        folder.mkdir(exist_ok=True)
+    number = 1
+    while (folder / f"film-{number}.mp4").exists():
+        number += 1
+    return folder / f"film-{number}.mp4"
+
+
+def _print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2, allow_nan=False, default=str))
+
+
+def _print_table(rows: Sequence[Sequence[str]]) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+# ---- arguments
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="es-envs", description="Evolve policies for your own simulations.")
+    parser.add_argument("--version", action="version", version=f"es-envs {version('es-envs')}")
+    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+
+    def command(name: str, run: Callable[[argparse.Namespace], None], help_text: str, *, as_json: bool = True) -> Any:
+        sub = commands.add_parser(name, help=help_text, description=help_text[0].upper() + help_text[1:] + ".")
+        sub.add_argument("--quiet", action="store_true", help="show no progress")
+        if as_json:
+            sub.add_argument("--json", action="store_true", help="print the result as JSON")
+        sub.set_defaults(command=run)
+        return sub
+
+    def workers(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument("--workers", type=int, metavar="N", help="worker processes (default: the usable cores)")
+
+    def trust(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument(
+            "--trust-names", action="store_true", help="let the run's files name modules outside the installed plugins"
+        )
+
+    def policy(sub: argparse.ArgumentParser, episodes: int) -> None:
+        sub.add_argument("source", metavar="RUN", help="a run folder or a checkpoint file")
+        sub.add_argument("--episodes", type=int, default=episodes, metavar="N", help="episodes (default: %(default)s)")
+        sub.add_argument("--seed", type=int, default=0, metavar="S", help="which unseen starts (default: %(default)s)")
+        sub.add_argument("--generation", type=int, metavar="G", help="checkpoint of this generation (default: the best)")
+        trust(sub)
+
+    command("list", _list, "list the environments that plugins register")
+    command("show", _show, "show an environment: settings, spaces, reward").add_argument("env_id", metavar="ID")
+    command("plugins", _plugins, "list the plugins, and what is wrong with those that do not work")
+
+    sub = command("train", _train, "evolve a policy for an environment")
+    sub.add_argument("env_id", metavar="ID", help="see `es-envs list`; ids that Gymnasium knows work too")
+    sub.add_argument("--run-dir", metavar="DIR", help="folder of the run (default: runs/ID/DATE-TIME-sSEED)")
+    sub.add_argument("--initial", metavar="CHECKPOINT", help="start from the policy in this file")
+    workers(sub)
+    _add_config_options(sub)
+
+    sub = command("resume", _resume, "continue a run where its latest checkpoint stands")
+    sub.add_argument("run", metavar="RUN", help="a run folder")
+    sub.add_argument("--generations", type=int, metavar="N", help="allow more generations than the run had")
+    workers(sub)
+    trust(sub)
+
+    sub = command("evaluate", _evaluate, "score a policy on starts that its training never saw")
+    policy(sub, episodes=100)
+    workers(sub)
+
+    sub = command("record", _record, "film a policy")
+    policy(sub, episodes=1)
+    sub.add_argument("path", nargs="?", metavar="FILM.mp4", help="default: a new file in the run's folder videos/")
+    sub.add_argument("--width", type=int, default=640, metavar="PIXELS", help="default: %(default)s")
+    sub.add_argument("--height", type=int, default=480, metavar="PIXELS", help="default: %(default)s")
+    sub.add_argument("--fps", type=float, metavar="RATE", help="frames a second at most (default: 30)")
+
+    sub = command("demo", _demo, "evolve, score and film a policy for the cart-pole", as_json=False)
+    sub.add_argument("--seed", type=int, default=0, metavar="S", help="root of all randomness (default: %(default)s)")
+    sub.add_argument("--run-dir", metavar="DIR", help="folder of the run (default: runs/ID/DATE-TIME-sSEED)")
+    workers(sub)
+    return parser
+
+
+def _add_config_options(parser: argparse.ArgumentParser) -> None:
+    """An option for each field of TrainConfig; one that is not given stays out of the namespace."""
+    from es_core.config import option_fields
+
+    group = parser.add_argument_group("settings", "defaults are those below, then what the environment recommends")
+    for field in option_fields():
+        flag, text = f"--{field.name.replace('_', '-')}", field.metadata["help"]
+        default = f" (default: {field.default})" if field.default not in {None, MISSING} else ""
+        if field.type is bool:
+            group.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
+        else:
+            group.add_argument(
+                flag, type=_parse(field.type), default=argparse.SUPPRESS, help=(text + default).replace("%", "%%"), metavar="X"
+            )
+
+
+def _parse(kind: Any) -> Callable[[str], Any]:
+    """A function from an argument's text to a value of this type; "none" stands for None where that is possible."""
+    optional = isinstance(kind, types.UnionType)
+    base = next(part for part in typing.get_args(kind) if part is not types.NoneType) if optional else kind
+
+    def parse(text: str) -> Any:
+        if optional and text.lower() == "none":
+            return None
+        if base in {int, float, str}:
+            return base(text)
+        if typing.get_origin(base) is tuple:
+            return tuple(int(part) for part in text.split(",") if part.strip())
+        return json.loads(text)
+
+    parse.__name__ = {int: "whole number", float: "number", Mapping: "JSON"}.get(base, "value")
+    return parse
