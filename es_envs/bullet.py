@@ -11,7 +11,7 @@ import time
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
@@ -123,7 +123,8 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         self.client = self._connect()
         self._disconnect = weakref.finalize(self, _disconnect, self.client, os.getpid())
         try:
-            self._start_world()
+            with self._quiet():
+                self._start_world()
         except BaseException:
             self.close()
             raise
@@ -134,6 +135,9 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
                 raise RuntimeError("render_mode 'human' needs a display, and DISPLAY is not set; use 'rgb_array'")
             return int(pybullet.connect(pybullet.GUI))
         return int(pybullet.connect(pybullet.DIRECT))
+
+    def _quiet(self) -> AbstractContextManager[None]:
+        return _stdout_to_stderr() if self._egl else nullcontext()
 
     def _start_world(self) -> None:
         client = self.client
@@ -242,21 +246,23 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             camera.target, camera.distance, camera.yaw, camera.pitch, roll=0, upAxisIndex=2
         )
         projection = pybullet.computeProjectionMatrixFOV(
-            camera.field_of_view, self.width / self.height, nearVal=camera.distance / 50, farVal=camera.distance * 50
+            camera.field_of_view, self.width / self.height, nearVal=camera.distance / 20, farVal=camera.distance * 30
         )
-        picture = pybullet.getCameraImage(
-            self.width,
-            self.height,
-            view,
-            projection,
-            lightDirection=self.light,
-            lightAmbientCoeff=0.65,
-            lightDiffuseCoeff=0.4,
-            shadow=0,
-            flags=pybullet.ER_NO_SEGMENTATION_MASK,
-            renderer=pybullet.ER_BULLET_HARDWARE_OPENGL if self._egl else pybullet.ER_TINY_RENDERER,
-            physicsClientId=self.client,
-        )[2]
+        with self._quiet():
+            picture = pybullet.getCameraImage(
+                self.width,
+                self.height,
+                view,
+                projection,
+                lightDirection=self.light,
+                lightAmbientCoeff=0.65,
+                lightDiffuseCoeff=0.4,
+                lightSpecularCoeff=0.0,
+                shadow=0,
+                flags=pybullet.ER_NO_SEGMENTATION_MASK,
+                renderer=pybullet.ER_BULLET_HARDWARE_OPENGL if self._egl else pybullet.ER_TINY_RENDERER,
+                physicsClientId=self.client,
+            )[2]
         # A pybullet compiled without numpy returns a flat tuple, hence the reshape.
         rgba = np.asarray(picture, dtype=np.uint8).reshape(self.height, self.width, 4)
         return np.ascontiguousarray(rgba[:, :, :3])
@@ -328,13 +334,17 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     ) -> None:
         """Add flat, horizontal rectangles that are seen but take no part in the physics, for use in ``decorate``.
 
-        They are drawn several times faster than flat boxes.
+        TinyRenderer draws them several times faster than boxes.
 
         Args:
             rectangles: ``(x0, y0, x1, y1)`` [m], with x0 < x1 and y0 < y1.
             height: of all of them [m].
             colour: red, green, blue, opacity, each from 0 to 1.
         """
+        if self.render_mode == "human" or self._egl:  # OpenGL shows no mesh that comes without a file
+            for x0, y0, x1, y1 in rectangles:
+                self.visual_box((x1 - x0, y1 - y0, 0.002), ((x0 + x1) / 2, (y0 + y1) / 2, height - 0.001), colour)
+            return
         vertices: list[list[float]] = []
         indices: list[int] = []
         for x0, y0, x1, y1 in rectangles:
@@ -396,9 +406,7 @@ def _load_egl(client: int) -> None:
             "renderer 'egl': another environment of this process uses it, and closing one would end the process when "
             "the other draws; close that one first, or use renderer='tiny'"
         )
-    with _stdout_to_stderr():
-        plugin = pybullet.loadPlugin(found.origin, "_eglRendererPlugin", physicsClientId=client)
-    if plugin < 0:
+    if pybullet.loadPlugin(found.origin, "_eglRendererPlugin", physicsClientId=client) < 0:
         raise RuntimeError("renderer 'egl': Bullet cannot use EGL on this machine; use renderer='tiny'")
     _egl_clients.add(client)
 
@@ -417,7 +425,7 @@ def _disconnect(client: int, pid: int) -> None:
 
 @contextmanager
 def _stdout_to_stderr() -> Iterator[None]:
-    """Keep what the EGL plugin prints, in C, out of stdout, which carries results."""
+    """Keep out of stdout, which carries results, what the EGL plugin prints there in C."""
     sys.stdout.flush()
     c_library = ctypes.CDLL(None)
     c_library.fflush(None)

@@ -159,7 +159,7 @@ class RaceCarEnv(BulletEnv):
         self.paint(self.car, (1.0, 0.75, 0.1, 1.0), self._chassis)
         for wall in self.walls:
             self.paint(wall, (0.9, 0.88, 0.84, 1.0))
-        self.visual_rectangles([_outline(*ends) for ends in WALLS], WALL_HEIGHT + 0.001, (0.8, 0.32, 0.26, 1.0))
+        self.visual_rectangles([_outline(*ends) for ends in WALLS], WALL_HEIGHT + 0.01, (0.8, 0.32, 0.26, 1.0))
         self.visual_rectangles(GRASS, 0.0, (0.47, 0.6, 0.38, 1.0))
         self.visual_rectangles(ROAD, 0.0, (0.36, 0.38, 0.41, 1.0))
         self.visual_rectangles(_dashes(), 0.003, (0.9, 0.88, 0.8, 1.0))

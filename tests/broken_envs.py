@@ -1,0 +1,143 @@
+"""A good environment and copies of it with one fault each, for the tests of the conformance kit."""
+
+import sys
+from typing import ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+LEAK = []
+
+
+class Good(gymnasium.Env):
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 30}
+
+    def __init__(self, render_mode=None, size=1.0):
+        self.render_mode = render_mode
+        self.size = size
+        self.observation_space = spaces.Box(-2.0, 2.0, (2,), np.float32)
+        self.action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed, options=options)
+        self.place = float(self.np_random.uniform(0.0, 0.1)) * self.size
+        self.time = 0
+        return self.observation(), {}
+
+    def step(self, action):
+        self.place += 0.1 if action else -0.1
+        self.time += 1
+        return self.observation(), -abs(self.place), abs(self.place) > 1 or self.time >= 60, False, {}
+
+    def observation(self):
+        return np.array([self.place, self.time / 60], np.float32)
+
+    def render(self):
+        return np.full((8, 12, 3), self.time, np.uint8)
+
+
+class Unseeded(Good):
+    def reset(self, *, seed=None, options=None):
+        _, info = super().reset(seed=seed, options=options)
+        self.place = float(np.random.default_rng().uniform(-0.1, 0.1))
+        return self.observation(), info
+
+
+class HistoryDependent(Good):
+    drift = 0.0
+
+    def step(self, action):
+        observation, *rest = super().step(action)
+        self.drift = self.drift + 1e-6
+        self.place += self.drift
+        return observation, *rest
+
+
+class ProcessDependent(Good):
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed, options=options)
+        self.place += 1e-3 * (hash("the hash of a string changes from process to process") % 97)
+        return self.observation(), {}
+
+
+class Shared(Good):
+    steps: ClassVar = [0]
+
+    def reset(self, *, seed=None, options=None):
+        self.steps[0] = 0
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        self.steps[0] += 1
+        self.place += 1e-3 * self.steps[0]
+        return super().step(action)
+
+
+class NotANumber(Good):
+    def observation(self):
+        return np.array([self.place, np.nan if self.time == 3 else 0.0], np.float32)
+
+
+class OutOfBounds(Good):
+    def observation(self):
+        return np.array([self.place, float(self.time)], np.float32)
+
+
+class WrongDtype(Good):
+    def observation(self):
+        return super().observation().astype(np.float64)
+
+
+class InfiniteReward(Good):
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, float("inf"), *rest
+
+
+class Leaking(Good):
+    def reset(self, *, seed=None, options=None):
+        LEAK.append(np.ones(8_000))  # 64 kB
+        return super().reset(seed=seed, options=options)
+
+
+class GreyPicture(Good):
+    def render(self):
+        return np.zeros((8, 12), np.uint8)
+
+
+class ChangedByRendering(Good):
+    def render(self):
+        self.place += 1e-3
+        return super().render()
+
+
+class ClosesOnce(Good):
+    closed = False
+
+    def close(self):
+        if self.closed:
+            raise OSError("already closed")
+        self.closed = True
+
+
+class NotInWorkers(Good):
+    def __init__(self, **kwargs):
+        if sys.argv[0] == "-c":
+            raise RuntimeError("no place for me here")
+        super().__init__(**kwargs)
+
+
+def not_finite(episode):
+    return float("nan")
+
+
+class CountsSteps:
+    def __init__(self):
+        self.count = 0
+
+    def on_step(self, observation, action, reward, info):
+        self.count += 1
+
+    def result(self, episode):
+        return float(self.count)

@@ -1,0 +1,342 @@
+"""BulletEnv: its world, its order of events, its pictures and its errors."""
+
+import copy
+import gc
+import os
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pybullet
+import pytest
+from gymnasium import spaces
+
+import es_envs
+from es_envs import bullet
+from es_envs.bullet import BulletEnv, Camera, bounded
+
+BULLET_IDS = ["BalancingPlate-v0", "CartPoleBullet-v0", "RaceCar-v0"]
+TORQUE_HALF_SECOND_ACTIONS = 10
+
+
+class Recorder(BulletEnv):
+    """Notes what BulletEnv asks it."""
+
+    time_step = 1 / 50
+
+    def __init__(self, **options):
+        self.calls = []
+        self.observation_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+        self.action_space = spaces.Discrete(2)
+        super().__init__(**options)
+
+    def build(self):
+        self.calls.append("build")
+        self.body = self.load_urdf("sphere2.urdf", (0.0, 0.0, 0.5))
+
+    def decorate(self):
+        self.calls.append("decorate")
+
+    def place(self):
+        self.calls.append("place")
+
+    def act(self, action):
+        self.calls.append("act")
+
+    def observe(self):
+        self.calls.append("observe")
+        (_, _, z), _ = pybullet.getBasePositionAndOrientation(self.body, physicsClientId=self.client)
+        return bounded([z], 1.0)
+
+    def outcome(self):
+        self.calls.append("outcome")
+        return 1.0, False
+
+    def info(self):
+        self.calls.append("info")
+        return {}
+
+    def camera(self):
+        self.calls.append("camera")
+        return Camera(target=(0.0, 0.0, 0.0), distance=3.0, yaw=0.0, pitch=-30.0)
+
+
+@pytest.fixture
+def made():
+    """Make Recorders that are closed after the test."""
+    envs = []
+
+    def make(**options):
+        envs.append(Recorder(**options))
+        return envs[-1]
+
+    yield make
+    for env in envs:
+        env.close()
+
+
+def run_python(code, **environment):
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, **environment}
+    )
+
+
+def test_questions_are_asked_in_the_documented_order(made):
+    env = made(action_repeat=2)
+    env.reset(seed=0)
+    env.step(0)
+
+    assert env.calls == [
+        "build", "place", "observe", "info", "act", "act", "observe", "outcome", "info",
+    ]  # fmt: skip
+
+
+def test_the_world_is_decorated_only_if_something_is_to_be_drawn(made):
+    assert made(render_mode="rgb_array").calls == ["build", "decorate"]
+
+
+def test_gravity_and_time_step_are_those_of_the_class(made):
+    env = made()
+    env.reset(seed=0)
+    env.step(0)
+
+    (_, _, speed), _ = pybullet.getBaseVelocity(env.body, physicsClientId=env.client)
+    assert speed == pytest.approx(-9.81 / 50, rel=0.01)
+
+
+def test_an_action_repeat_of_three_is_three_physics_steps(made):
+    once, thrice = made(), made(action_repeat=3)
+    once.reset(seed=0)
+    thrice.reset(seed=0)
+
+    steps = [once.step(0) for _ in range(3)]
+
+    np.testing.assert_array_equal(thrice.step(0)[0], steps[-1][0])
+    assert once.metadata["render_fps"] == pytest.approx(50)
+    assert thrice.metadata["render_fps"] == pytest.approx(50 / 3)
+
+
+def test_the_metadata_of_one_environment_leave_the_class_alone(made):
+    made(action_repeat=3)
+
+    assert Recorder.metadata is BulletEnv.metadata
+    assert "render_fps" not in BulletEnv.metadata
+
+
+@pytest.mark.parametrize("size", [(64, 48), (50, 30)])
+def test_pictures_have_the_size_that_was_asked_for(made, size):
+    width, height = size
+    env = made(render_mode="rgb_array", width=width, height=height)
+    env.reset(seed=0)
+
+    picture = env.render()
+
+    assert picture.shape == (height, width, 3)
+    assert picture.dtype == np.uint8
+    assert picture.flags["C_CONTIGUOUS"]
+    assert picture.std() > 0
+
+
+@pytest.mark.parametrize("env_id", BULLET_IDS)
+def test_environments_show_something_that_moves(env_id):
+    env = es_envs.make(env_id, render_mode="rgb_array", width=160, height=120)
+    env.action_space.seed(0)
+    env.reset(seed=0)
+    first = env.render()
+    for _ in range(TORQUE_HALF_SECOND_ACTIONS):
+        env.step(env.action_space.sample())
+    later = env.render()
+    env.close()
+
+    assert len(np.unique(first.reshape(-1, 3), axis=0)) >= 5
+    assert (first != later).any()
+
+
+def test_rendering_without_a_render_mode_says_what_to_pass(made):
+    with pytest.raises(RuntimeError, match="Recorder was made without a render_mode: pass render_mode='rgb_array'"):
+        made().render()
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems always have a display")
+def test_a_window_without_a_display_is_refused_and_not_offered(made, monkeypatch):
+    monkeypatch.delenv("DISPLAY", raising=False)
+
+    assert made().metadata["render_modes"] == ["rgb_array"]
+    with pytest.raises(RuntimeError, match="needs a display"):
+        made(render_mode="human")
+
+
+def test_a_window_is_offered_where_there_is_a_display(made, monkeypatch):
+    monkeypatch.setenv("DISPLAY", ":0")
+
+    assert made().metadata["render_modes"] == ["rgb_array", "human"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"render_mode": "ansi"}, "render_mode must be None or one of rgb_array, human, got 'ansi'"),
+        ({"renderer": "opengl"}, "renderer must be one of tiny, egl, got 'opengl'"),
+        ({"action_repeat": 0}, "action_repeat must be a positive integer, got 0"),
+        ({"action_repeat": 1.5}, "action_repeat must be a positive integer, got 1.5"),
+        ({"width": -640}, "width must be a positive integer, got -640"),
+        ({"height": True}, "height must be a positive integer, got True"),
+    ],
+)
+def test_wrong_options_are_refused_with_the_value(options, message):
+    with pytest.raises(ValueError, match=message):
+        Recorder(**options)
+
+
+def test_an_unknown_option_is_refused_by_name():
+    with pytest.raises(TypeError, match="colour"):
+        Recorder(colour="red")
+
+
+def test_a_missing_model_is_named(made):
+    with pytest.raises(FileNotFoundError, match=r"Recorder: no model at nowhere\.urdf or "):
+        made().load_urdf("nowhere.urdf")
+
+
+def test_our_own_model_is_found_and_a_missing_one_is_not():
+    assert es_envs.urdf_path("balancing_plate.urdf").is_file()
+    with pytest.raises(FileNotFoundError, match=r"balancing_plate\.urdf"):
+        es_envs.urdf_path("missing.urdf")
+
+
+def test_a_world_that_cannot_be_built_is_left(monkeypatch):
+    def build(env):
+        env.load_urdf("nowhere.urdf")
+
+    monkeypatch.setattr(Recorder, "build", build)
+    before = connections()
+    with pytest.raises(FileNotFoundError):
+        Recorder()
+
+    assert connections() == before
+
+
+def test_an_environment_that_is_forgotten_leaves_its_world():
+    before = connections()
+    env = Recorder()
+    assert connections() == before + 1
+    del env
+    gc.collect()
+
+    assert connections() == before
+
+
+def connections():
+    return sum(pybullet.isConnected(client) for client in range(64))
+
+
+def test_a_closed_environment_cannot_touch_the_world_of_another(made):
+    closed = made()
+    closed.reset(seed=0)
+    closed.close()
+    closed.close()
+    other = made()  # gets the number that has become free
+    other.reset(seed=0)
+
+    with pytest.raises(pybullet.error):
+        closed.step(0)
+
+
+@pytest.mark.parametrize("copier", [pickle.dumps, copy.copy, copy.deepcopy])
+def test_an_environment_is_neither_pickled_nor_copied(made, copier):
+    with pytest.raises(TypeError, match="Recorder cannot be pickled or copied"):
+        copier(made())
+
+
+def test_a_class_that_leaves_questions_open_is_told_which():
+    class Half(BulletEnv):
+        def build(self):
+            pass
+
+    with pytest.raises(TypeError, match="camera"):
+        Half()
+
+
+def test_observations_are_clipped_only_where_they_leave_the_bounds():
+    np.testing.assert_array_equal(bounded([0.5, -3.0, 7.0], 2.0), np.array([0.5, -2.0, 2.0], np.float32))
+    np.testing.assert_array_equal(bounded([0.5, -2.0], 2.0), np.array([0.5, -2.0], np.float32))
+    assert bounded([0.5], 2.0).dtype == np.float32
+
+
+def test_python_without_pybullet_is_told_where_to_get_it():
+    child = run_python("import sys; sys.modules['pybullet'] = None; import es_envs.bullet")
+
+    message = child.stderr.strip().splitlines()[-1]
+    assert message.startswith("ImportError: es_envs.bullet needs pybullet")
+    for part in (f"{sys.version_info.major}.{sys.version_info.minor}", "3.11", "es-envs[bullet]", "conda-forge"):
+        assert part in message
+
+
+def test_listing_environments_imports_no_bullet_and_prints_nothing_on_stdout():
+    child = run_python("import sys, es_envs; es_envs.env_ids(); assert 'pybullet' not in sys.modules")
+
+    assert (child.returncode, child.stdout, child.stderr) == (0, "", "")
+
+
+def test_stdout_stays_clean_while_environments_run():
+    code = "import es_envs\nfor id in ['CartPoleBullet-v0', 'RaceCar-v0']:\n"
+    code += "    env = es_envs.make(id, render_mode='rgb_array'); env.reset(seed=0); env.render(); env.close()"
+    child = run_python(code)
+
+    assert (child.returncode, child.stdout) == (0, "")
+
+
+@pytest.mark.parametrize("env_id", BULLET_IDS)
+def test_observations_stay_within_bounds_even_long_after_the_end(env_id):
+    env = es_envs.make(env_id).unwrapped
+    env.action_space.seed(0)
+    extremes = (
+        (env.action_space.low, env.action_space.high)
+        if isinstance(env.action_space, spaces.Box)
+        else (0, 1) if isinstance(env.action_space, spaces.Discrete) else (np.array([0, 0]), np.array([1, 1]))
+    )  # fmt: skip
+    for choose in (env.action_space.sample, lambda: extremes[0], lambda: extremes[1]):
+        observation, _ = env.reset(seed=0)
+        for _ in range(1500):
+            assert env.observation_space.contains(observation), observation
+            observation, *_ = env.step(choose())
+    env.close()
+
+
+EGL = """
+import es_envs, sys
+def make(): return es_envs.make("RaceCar-v0", render_mode="rgb_array", renderer="egl", width=160, height=120)
+try:
+    env = make()
+except RuntimeError as error:
+    sys.exit(f"no EGL: {error}")
+env.reset(seed=0)
+sys.stderr.write(f"\\nstd {env.render().std()}\\n")
+try:
+    make()
+except RuntimeError as error:
+    sys.stderr.write(f"\\nsecond {error}\\n")
+env.close()
+env = make()
+env.reset(seed=0)
+sys.stderr.write(f"\\nagain {env.render().std()}\\n")
+"""
+
+
+def test_egl_draws_for_one_environment_at_a_time_and_keeps_stdout_clean():
+    child = run_python(EGL)
+    if child.returncode:
+        pytest.skip(f"this machine has no EGL: {child.stderr.strip().splitlines()[-1:]}")
+
+    said = dict(line.split(" ", 1) for line in child.stderr.splitlines() if line.startswith(("std", "second", "again")))
+    assert child.stdout == ""
+    assert float(said["std"]) > 10
+    assert float(said["again"]) > 10
+    assert "close that one first" in said["second"]
+
+
+def test_a_display_less_machine_is_recognised(monkeypatch):
+    monkeypatch.delenv("DISPLAY", raising=False)
+
+    assert bullet._has_display() is not sys.platform.startswith("linux")

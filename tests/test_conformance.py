@@ -1,0 +1,132 @@
+"""The conformance kit: all registered environments pass, and every fault is found and named."""
+
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import es_envs
+from es_envs import EnvDefinition, registry, testing
+
+OPTIONS = [
+    ("CartPoleBullet-v0", {"start_noise": 0.0}),
+    ("CartPoleBullet-v0", {"action_repeat": 3}),
+    ("BalancingPlate-v0", {"observation": "without_rates"}),
+    ("BalancingPlate-v0", {"action_encoding": "discrete"}),
+    ("RaceCar-v0", {"control": "steering_throttle", "lidar_rays": 5}),
+    ("RaceCar-v0", {"start_noise": 0.0, "width": 160, "height": 120}),
+]
+FAULTS = {
+    "Unseeded": "reset(seed=0) gives different starts when called twice",
+    "HistoryDependent": "the same seed and actions give another episode after other episodes, from step 2 on",
+    "ProcessDependent": "the same seed and actions give another episode in a fresh process",
+    "Shared": "the same seed and actions give another episode beside another environment",
+    "NotANumber": "the observation at step 3 under random actions (seed 0) holds NaN or infinity",
+    "OutOfBounds": "is out of bounds: entry (1,) is 3.0, the space says -2.0 to 2.0",
+    "WrongDtype": "has dtype float64, the space says float32",
+    "InfiniteReward": "the reward at step 1 under random actions (seed 0) is inf, expected a finite number",
+    "Leaking": "build the world once, in the constructor, not in reset",
+    "GreyPicture": "render must return a uint8 array (height, width, 3), got uint8 (8, 12)",
+    "ChangedByRendering": "the same seed and actions give another episode while it is filmed",
+    "ClosesOnce": "close, called a second time, raises OSError: already closed",
+    "NotInWorkers": "by name: RuntimeError: no place for me here",
+}
+
+
+@pytest.fixture
+def define(monkeypatch):
+    """Register an environment of tests/broken_envs.py for the length of a test."""
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    es_envs.env_ids()  # plugins are discovered before the table is patched
+
+    def define(name, **fields):
+        definition = EnvDefinition(id=f"{name}-v0", entry_point=f"broken_envs:{name}", **fields)
+        monkeypatch.setitem(registry._registry._definitions, definition.id, definition)
+        return definition.id
+
+    return define
+
+
+@pytest.mark.parametrize("env_id", es_envs.env_ids())
+def test_every_registered_environment_keeps_all_promises(env_id):
+    report = testing.check_env(env_id)
+
+    assert len(report.passed) == len(report.results) == len(testing.CHECKS) + 1
+    assert report.distinct_starts == 8
+    assert 0 < report.step_microseconds < 1e6
+    assert 0 < report.reset_microseconds < 1e6
+
+
+@pytest.mark.parametrize(("env_id", "kwargs"), OPTIONS, ids=str)
+def test_environments_keep_all_promises_with_other_arguments(env_id, kwargs):
+    report = testing.check_env(env_id, **kwargs)
+
+    assert report.distinct_starts == (1 if kwargs.get("start_noise") == 0.0 else 8)
+
+
+@pytest.mark.parametrize(("env_id", "kwargs"), [(env_id, {}) for env_id in es_envs.env_ids()] + OPTIONS, ids=str)
+def test_stable_baselines3_has_no_complaint_either(env_id, kwargs):
+    from stable_baselines3.common.env_checker import check_env
+
+    env = es_envs.make(env_id, render_mode="rgb_array", **kwargs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(env.unwrapped)
+    env.close()
+
+
+def test_a_good_environment_passes(define):
+    report = testing.check_env(define("Good"))
+
+    assert report.faults == ()
+    assert report.distinct_starts == 8
+
+
+def test_constructor_arguments_reach_the_environment(define):
+    assert testing.check_env(define("Good"), size=0.0).distinct_starts == 1
+
+
+@pytest.mark.parametrize(("name", "sentence"), FAULTS.items())
+def test_a_broken_environment_is_caught_with_a_sentence(define, name, sentence):
+    env_id = define(name)
+
+    with pytest.raises(testing.ConformanceError) as caught:
+        testing.check_env(env_id)
+
+    assert sentence in str(caught.value)
+    assert all(line.startswith(f"{env_id}: ") for line in str(caught.value).splitlines() if "v0:" in line)
+
+
+def test_a_fitness_that_is_not_finite_is_caught(define):
+    env_id = define("Good", fitnesses={"odd": "broken_envs:not_finite"})
+
+    assert testing.examine(env_id).faults == ("fitness 'odd' of an episode is nan, expected a finite number",)
+
+
+def test_a_fitness_that_watches_every_step_is_understood(define):
+    testing.check_env(define("Good", fitness="broken_envs:CountsSteps"))
+
+
+def test_arguments_that_no_worker_can_get_are_refused(define):
+    (fault, *_) = testing.examine(define("Good"), size=np.float64(2.0)).faults
+
+    assert "keyword arguments must be plain values to reach a worker" in fault
+
+
+def test_an_environment_that_cannot_be_made_fails_once(define):
+    report = testing.examine(define("Missing"))
+
+    assert [result.status for result in report.results] == ["failed"] + ["skipped"] * len(testing.CHECKS)
+    assert "broken_envs:Missing" in report.faults[0]
+
+
+def test_an_unknown_id_is_no_fault_of_an_environment():
+    with pytest.raises(es_envs.UnknownEnvError, match="Did you mean 'RaceCar-v0'"):
+        testing.examine("RaceCart-v0")
+
+
+def test_every_check_asks_a_question_in_one_sentence():
+    for check in testing.CHECKS:
+        assert check.__doc__.endswith(".")
+        assert "\n" not in check.__doc__
