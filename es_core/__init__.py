@@ -51,7 +51,6 @@ __all__ = [
 ]
 
 
-
 class _Package(ModuleType):
     """Keeps ``es_core.train`` the function, though importing the module of that name binds the module here."""
 

@@ -66,8 +66,8 @@ class Checkpoint:
         return parameter_hash(self.mean)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the file, under a temporary name first: a crash leaves the old file or the new one, never half of one."""
-        arrays = {"mean": self.mean}
+        """Write the file, under a temporary name first: a crash leaves the old one or the new one, never a half."""
+        arrays: dict[str, NDArray[Any]] = {"mean": self.mean}
         numbers = {}
         for name, value in self.strategy.items():
             if isinstance(value, np.ndarray):
@@ -112,7 +112,9 @@ class Checkpoint:
                 text = (file.metadata() or {}).get(_KEY)
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
         except (safetensors.SafetensorError, OSError, ValueError, TypeError) as error:
-            raise CheckpointError(f"{path} cannot be read as a checkpoint (cut off, damaged, or another format): {error}") from error
+            raise CheckpointError(
+                f"{path} cannot be read as a checkpoint (cut off, damaged, or another format): {error}"
+            ) from error
         if text is None:
             raise CheckpointError(f"{path} is a safetensors file, but no checkpoint of es-envs")
         try:
@@ -168,7 +170,7 @@ class Checkpoint:
         return Actor(self._policy())
 
     def module(self) -> "torch.nn.Module":
-        """The policy as a torch module: flattened observations ``(batch, inputs)`` to raw outputs ``(batch, outputs)``."""
+        """As a torch module: flattened observations ``(batch, inputs)`` to raw outputs ``(batch, outputs)``."""
         from es_core.policies.torch_mlp import TorchMLP
 
         return TorchMLP(self._policy(), self.mean, self.statistics)
@@ -203,7 +205,9 @@ def _verified(text: str, arrays: Mapping[str, NDArray[Any]]) -> Mapping[str, Any
     outer = json.loads(text)
     document: Mapping[str, Any] = outer["document"]
     if document.get("format") != FORMAT:
-        raise CheckpointError(f"format {document.get('format')!r} is not the {FORMAT} that this version of es-envs reads")
+        raise CheckpointError(
+            f"format {document.get('format')!r} is not the {FORMAT} that this version of es-envs reads"
+        )
     if outer["sha256"] != _json_digest(document):
         raise CheckpointError("damaged: the checksum of its description does not fit")
     if document["tensors"] != {name: _digest(array) for name, array in arrays.items()}:

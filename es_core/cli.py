@@ -44,7 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from es_core.checkpoint import CheckpointError
         from es_core.rollout import RolloutError
 
-        if isinstance(error, es_envs.PluginError | CheckpointError | RolloutError | OSError | RuntimeError | ImportError):
+        if isinstance(
+            error, es_envs.PluginError | CheckpointError | RolloutError | OSError | RuntimeError | ImportError
+        ):
             _say(f"error: {error}")
             return 1
         raise
@@ -180,10 +182,15 @@ def _demo(options: argparse.Namespace) -> None:
     from es_core.train import train
 
     if DEMO_ENV not in es_envs.env_ids():
-        found = "; ".join(f"plugin {p.name}: {p.error}" for p in es_envs.plugins() if p.error) or "its plugin is not installed"
+        found = (
+            "; ".join(f"plugin {p.name}: {p.error}" for p in es_envs.plugins() if p.error)
+            or "its plugin is not installed"
+        )
         raise RuntimeError(f"the demo needs {DEMO_ENV}: {found}")
     _say(f"Evolving a policy for {DEMO_ENV}: {es_envs.definition(DEMO_ENV).summary}")
-    run = train(DEMO_ENV, run_dir=options.run_dir, workers=options.workers, seed=options.seed, progress=not options.quiet)
+    run = train(
+        DEMO_ENV, run_dir=options.run_dir, workers=options.workers, seed=options.seed, progress=not options.quiet
+    )
     _say("Scoring it on 100 starts that it has never seen")
     print(f"fitness {run.evaluate(workers=options.workers)}; the best possible is 500")
     path = run.directory / "videos" / f"{DEMO_ENV}.mp4"
@@ -215,7 +222,10 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
     if last is not None:
         outcome = "solved in" if last.solved else "stopped after"
         steps = f"{last.total_steps:,}".replace(",", " ")
-        _say(f"{outcome} generation {last.generation}, {steps} environment steps" + (f"; centre {score}" if score else ""))
+        _say(
+            f"{outcome} generation {last.generation}, {steps} environment steps"
+            + (f"; centre {score}" if score else "")
+        )
     _say(f"Next: {_command('evaluate', run.directory)}; {_command('record', run.directory)}")
 
 
@@ -267,7 +277,9 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("source", metavar="RUN", help="a run folder or a checkpoint file")
         sub.add_argument("--episodes", type=int, default=episodes, metavar="N", help="episodes (default: %(default)s)")
         sub.add_argument("--seed", type=int, default=0, metavar="S", help="which unseen starts (default: %(default)s)")
-        sub.add_argument("--generation", type=int, metavar="G", help="checkpoint of this generation (default: the best)")
+        sub.add_argument(
+            "--generation", type=int, metavar="G", help="checkpoint of this generation (default: the best)"
+        )
         trust(sub)
 
     command("list", _list, "list the environments that plugins register")
@@ -317,7 +329,11 @@ def _add_config_options(parser: argparse.ArgumentParser) -> None:
             group.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
         else:
             group.add_argument(
-                flag, type=_parse(field.type), default=argparse.SUPPRESS, help=(text + default).replace("%", "%%"), metavar="X"
+                flag,
+                type=_parse(field.type),
+                default=argparse.SUPPRESS,
+                help=(text + default).replace("%", "%%"),
+                metavar="X",
             )
 
 

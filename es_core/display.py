@@ -38,7 +38,9 @@ class Display:
 
     def __enter__(self) -> Self:
         if not self._live:
-            self._console.print(f"{self._run.config.env_id}: training in {self._run.directory}", highlight=False, soft_wrap=True)
+            self._console.print(
+                f"{self._run.config.env_id}: training in {self._run.directory}", highlight=False, soft_wrap=True
+            )
         self._progress.__enter__()
         return self
 
@@ -55,7 +57,9 @@ class Display:
             self._score = f" centre {score.mean:.1f}" + (
                 f" ({score.success_rate:.0%} successful)" if score.success_rate is not None else ""
             )
-        population = f"fitness {stats.fitness_mean:.1f}, max {stats.fitness_max:.1f};" if stats.fitness_mean is not None else ""
+        population = (
+            f"fitness {stats.fitness_mean:.1f}, max {stats.fitness_max:.1f};" if stats.fitness_mean is not None else ""
+        )
         rate = (stats.steps + stats.evaluation_steps) / stats.seconds if stats.seconds else 0.0
         numbers = f"{population}{self._score}; {_thousands(rate)} steps/s"
         elapsed = time.monotonic() - self._started

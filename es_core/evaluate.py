@@ -84,5 +84,3 @@ def require_same_spaces(checkpoint: Checkpoint, env: object) -> None:
         if then != now:
             env_id = checkpoint.config.env_id
             raise ValueError(f"{env_id} has another {name} now ({now}) than when this policy was evolved ({then})")
-
-

@@ -29,7 +29,9 @@ class Lifecycle:
         for name, plugin in registry.active_plugins().items():
             self._manager.register(plugin, name)
         chosen = [_logger(logger) for logger in loggers]
-        if importlib.util.find_spec("tensorboard") and not any(isinstance(logger, TensorBoardLogger) for logger in chosen):
+        if importlib.util.find_spec("tensorboard") and not any(
+            isinstance(logger, TensorBoardLogger) for logger in chosen
+        ):
             chosen.append(TensorBoardLogger())
         for logger in chosen:
             self._manager.register(logger, f"{type(logger).__name__}-{id(logger)}")
@@ -111,5 +113,7 @@ def _logger(logger: object) -> object:
             raise ValueError(f"no logger is called {logger!r}: there are {', '.join(LOGGERS)}")
         return LOGGERS[logger]()
     if not any(hasattr(getattr(logger, hook, None), "es_envs_impl") for hook in hookspecs.LIFECYCLE):
-        raise ValueError(f"{logger!r} implements none of {', '.join(hookspecs.LIFECYCLE)}, marked with @es_envs.hookimpl")
+        raise ValueError(
+            f"{logger!r} implements none of {', '.join(hookspecs.LIFECYCLE)}, marked with @es_envs.hookimpl"
+        )
     return logger

@@ -133,8 +133,8 @@ def _film_episode(
         draw()
     if episode.fitnesses != preview.fitnesses:
         message = (
-            f"{definition.label} is not deterministic: the episode with seed {seed} had fitness {preview.fitness} when it "
-            f"was scored and {episode.fitness} when it was filmed"
+            f"{definition.label} is not deterministic: the episode with seed {seed} had fitness {preview.fitness} when "
+            f"it was scored and {episode.fitness} when it was filmed"
         )
         warnings.warn(message, RuntimeWarning, stacklevel=3)
     return episode
@@ -150,7 +150,9 @@ def _frame(rollouts: Rollouts, where: str) -> Frame:
     except Exception as error:
         raise _FilmError(f"{where}: render() failed: {type(error).__name__}: {error}") from error
     if frame.dtype != np.uint8 or frame.ndim != 3 or frame.shape[2] != 3 or min(frame.shape[:2]) < 2:
-        raise _FilmError(f"{where}: render() must return uint8 pixels (height, width, 3), got {frame.dtype} {frame.shape}")
+        raise _FilmError(
+            f"{where}: render() must return uint8 pixels (height, width, 3), got {frame.dtype} {frame.shape}"
+        )
     height, width = frame.shape[:2]
     # H.264 with yuv420p has even sizes only; a frame is cut by one pixel rather than rescaled.
     return np.ascontiguousarray(frame[: height - height % 2, : width - width % 2])
@@ -176,7 +178,7 @@ def _font(size: int) -> Any:
 def _film(path: Path, rate: float) -> Iterator[Callable[[Frame], None]]:
     """A function that adds a frame; the film gets its name when it is complete, and only then."""
     partial = path.with_name(f"{path.stem}.partial{path.suffix}")
-    options = {"codec": "libx264", "pixelformat": "yuv420p", "macro_block_size": 2, "output_params": _ENCODING}
+    options: Any = {"codec": "libx264", "pixelformat": "yuv420p", "macro_block_size": 2, "output_params": _ENCODING}
     frames = 0
 
     def write(frame: Frame) -> None:
@@ -185,7 +187,8 @@ def _film(path: Path, rate: float) -> Iterator[Callable[[Frame], None]]:
         frames += 1
 
     try:
-        with imageio.get_writer(partial, format="FFMPEG", fps=rate, **options) as writer:  # type: ignore[arg-type]
+        writer: Any = imageio.get_writer(partial, format="FFMPEG", fps=rate, **options)
+        with writer:
             yield write
         # The encoder reports its errors on stderr alone, and leaves an empty file.
         if not partial.exists() or imageio_ffmpeg.count_frames_and_secs(str(partial))[0] != frames:

@@ -88,9 +88,9 @@ class Rollouts:
         for length in range(1, self.step_limit + 1):  # noqa: B007  (its last value is the episode's length)
             action = act(observation)
             observation, reward, terminated, truncated, info = step(action)
-            total_reward += reward
+            total_reward += reward  # type: ignore[operator]  # Gymnasium says SupportsFloat
             for observe in observers:
-                observe(observation, action, reward, info)
+                observe(observation, action, reward, info)  # type: ignore[arg-type]
             if terminated or truncated:
                 break
 

@@ -66,7 +66,8 @@ class GenerationStats:
     def from_json(cls, values: dict[str, Any]) -> Self:
         """The stats that ``to_json`` described."""
         scores = {
-            name: Evaluation.from_json(values[name]) if values[name] else None for name in ("evaluation", "confirmation")
+            name: Evaluation.from_json(values[name]) if values[name] else None
+            for name in ("evaluation", "confirmation")
         }
         return cls(**{**values, **scores})
 
@@ -168,7 +169,9 @@ class Run:
         path = self.checkpoint_path(generation)
         if not path.exists():
             present = ", ".join(map(str, self.checkpoint_generations())) or "none"
-            raise FileNotFoundError(f"{self.directory} has no checkpoint of generation {generation}; there are: {present}")
+            raise FileNotFoundError(
+                f"{self.directory} has no checkpoint of generation {generation}; there are: {present}"
+            )
         return Checkpoint.load(path)
 
     def checkpoint_path(self, generation: int) -> Path:

@@ -63,7 +63,9 @@ class Evaluation:
             success_rate=float(np.mean(successes)) if known else None,
             success_interval=_wilson(sum(successes), len(successes)) if known else None,
             episodes=len(episodes),
-            distinct=len({(e.total_reward, e.length, *e.fitnesses.values(), repr(e.last_observation)) for e in episodes}),
+            distinct=len(
+                {(e.total_reward, e.length, *e.fitnesses.values(), repr(e.last_observation)) for e in episodes}
+            ),
             steps=sum(lengths),
         )
 

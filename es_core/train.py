@@ -205,7 +205,13 @@ def _population_stats(results: Results | None) -> dict[str, Any]:
         names = ("mean", "median", "max", "min", "std")
         return {f"fitness_{name}": None for name in names} | {"fitnesses": {}, "episode_length": None, "steps": 0}
     fitness = results.fitness
-    measures = {"mean": np.mean, "median": np.median, "max": np.max, "min": np.min, "std": np.std}
+    measures: dict[str, Callable[..., Any]] = {
+        "mean": np.mean,
+        "median": np.median,
+        "max": np.max,
+        "min": np.min,
+        "std": np.std,
+    }
     named = {name: float(values.mean()) for name, values in results.fitnesses.items()}
     return {f"fitness_{name}": float(measure(fitness)) for name, measure in measures.items()} | {
         "fitnesses": {name: None if math.isnan(value) else value for name, value in named.items()},
@@ -239,7 +245,9 @@ def _refuse_cuda() -> None:
     except ImportError:
         available = False
     if not available:
-        raise ValueError('device="cuda": this machine has no usable CUDA device (or no torch that sees it); use device="cpu"')
+        raise ValueError(
+            'device="cuda": this machine has no usable CUDA device (or no torch that sees it); use device="cpu"'
+        )
     raise ValueError('device="cuda": the local pool plays on CPU workers, which need no GPU; use device="cpu"')
 
 
@@ -282,7 +290,9 @@ def _reopen(env: str | TrainConfig, run_dir: str | os.PathLike[str] | None, conf
             raise ValueError(f"{name} cannot change in a resumed run: it was {stored.get(name)!r}, now {wanted!r}")
     generations = given.get("generations", run.config.generations)
     if generations < run.config.generations:
-        raise ValueError(f"generations can only grow in a resumed run: it was {run.config.generations}, now {generations}")
+        raise ValueError(
+            f"generations can only grow in a resumed run: it was {run.config.generations}, now {generations}"
+        )
     if generations > run.config.generations:
         run.write_config(replace(run.config, generations=generations))
     return run
@@ -299,5 +309,8 @@ def _resumed(run: Run, pool: RolloutPool) -> _Search:
     strategy.load_state_dict(checkpoint.strategy)
     best = checkpoint.progress["best"]
     return _Search(
-        strategy, checkpoint.statistics, checkpoint.progress["total_steps"], (bool(best[0]), float(best[1])) if best else None
+        strategy,
+        checkpoint.statistics,
+        checkpoint.progress["total_steps"],
+        (bool(best[0]), float(best[1])) if best else None,
     )

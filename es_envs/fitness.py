@@ -99,7 +99,7 @@ def distance_from_start(episode: Episode) -> float:
         return float(np.linalg.norm(end - start))
     raise KeyError(
         "distance_from_start needs info['distance_from_start'] at the last step, or info['position'] from reset and "
-        f"the last step; got the keys {sorted(episode.start_info)} from reset and {sorted(episode.final_info)} at the end"
+        f"the last step; got the keys {sorted(episode.start_info)} from reset, {sorted(episode.final_info)} at the end"
     )
 
 
@@ -155,7 +155,9 @@ def load_fitness(name: str) -> Callable[[Episode], float] | type[StepFitness]:
                          "a name that the environment defines, or 'module:name'")  # fmt: skip
     target = names.load(name)
     if inspect.isclass(target) and not (hasattr(target, "on_step") and hasattr(target, "result")):
-        raise ValueError(f"fitness {name!r}: a class needs on_step(observation, action, reward, info) and result(episode)")
+        raise ValueError(
+            f"fitness {name!r}: a class needs on_step(observation, action, reward, info) and result(episode)"
+        )
     if not callable(target):
         raise ValueError(f"fitness {name!r} is not callable but {target!r}")
     return target  # type: ignore[no-any-return]

@@ -26,7 +26,7 @@ def register_envs() -> Sequence[EnvDefinition]:  # type: ignore[empty-body]
 
 @hookspec
 def register_strategies() -> Mapping[str, str]:  # type: ignore[empty-body]
-    """Return strategies by name, each as ``module:Class``. Called when a strategy is looked up by a name not built in."""
+    """Return strategies by name, each as ``module:Class``. Called when a name that is not built in is looked up."""
 
 
 @hookspec

@@ -93,7 +93,9 @@ class Registry:
             try:
                 importlib.import_module(module)
             except ImportError as error:
-                raise UnknownEnvError(f"No environment {env_id!r}: module {module!r} cannot be imported: {error}") from error
+                raise UnknownEnvError(
+                    f"No environment {env_id!r}: module {module!r} cannot be imported: {error}"
+                ) from error
         if bare_id in self._definitions:
             return self._definitions[bare_id]
         if bare_id in gymnasium_registry:
@@ -124,7 +126,7 @@ class Registry:
         for implementation in self._discover().hook.register_strategies.get_hookimpls():
             plugin = implementation.plugin_name
             try:
-                table = implementation.function()
+                table: Any = implementation.function()
                 for name, target in table.items():
                     if not (isinstance(name, str) and isinstance(target, str) and ":" in target):
                         raise TypeError(f"expected strings name: 'module:Class', got {name!r}: {target!r}")
@@ -145,7 +147,8 @@ class Registry:
         for entry_point in sorted(set(found), key=lambda ep: (ep.name, ep.value)):
             distribution = entry_point.dist
             name, version = (distribution.name, distribution.version) if distribution else (entry_point.name, "")
-            status, error, ids = "active", None, ()
+            status, error = "active", None
+            ids: tuple[str, ...] = ()
             if disabled & {entry_point.name, name}:
                 status, error = "disabled", "named in ES_ENVS_DISABLE_PLUGINS"
             else:

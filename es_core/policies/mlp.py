@@ -1,12 +1,13 @@
 """The multi-layer perceptron: its parameter layout, and the NumPy engine that CPU workers run.
 
 One flat vector holds the layers one after the other, each as a matrix ``(outputs, inputs + 1)`` whose last column is
-the bias; the layers are views of that vector, and every layer's input ends with a constant 1. A step is then one product
-and one activation per layer, without an allocation.
+the bias; the layers are views of that vector, and every layer's input ends with a constant 1. A step is then one
+product and one activation per layer, without an allocation.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import gymnasium
@@ -20,7 +21,7 @@ from es_core.policies.spaces import decoder, encoder, input_size, output_size
 Vector = NDArray[np.float32]
 
 ACTIVATIONS: Mapping[str, Callable[[Vector, Vector], object]] = {
-    "tanh": lambda values, out: np.tanh(values, out),
+    "tanh": np.tanh,
     "relu": lambda values, out: np.maximum(values, 0, out),
 }
 
@@ -30,7 +31,7 @@ _OUTPUT_SCALE = 0.01  # small first outputs (Salimans et al. 2017, their release
 def layer_shapes(inputs: int, hidden_sizes: Sequence[int], outputs: int) -> list[tuple[int, int]]:
     """Shape of each layer's matrix, bias column included."""
     widths = [inputs, *hidden_sizes, outputs]
-    return [(after, before + 1) for before, after in zip(widths, widths[1:], strict=False)]
+    return [(after, before + 1) for before, after in pairwise(widths)]
 
 
 class MLP:
@@ -83,11 +84,11 @@ class MLP:
         self._last, self._last_input = matrices[-1].dot, extended[-1]
 
     def initial(self, seed: int) -> Vector:
-        """The initial mean ``(d,)``: weights N(0, 1/inputs of the layer), biases 0, the output layer 100 times smaller."""
+        """The initial mean ``(d,)``: weights N(0, 1/inputs), biases 0, the output layer 100 times smaller."""
         initial = seeding.noise(seeding.derive(seed, seeding.Purpose.INITIAL_MEAN), np.empty(self.size, np.float32))
         matrices = split(initial, self.shapes)
         for matrix in matrices:
-            matrix /= math.sqrt(max(1, matrix.shape[1] - 1))
+            matrix[:, :-1] /= math.sqrt(max(1, matrix.shape[1] - 1))
             matrix[:, -1] = 0
         matrices[-1][:] *= _OUTPUT_SCALE
         return initial

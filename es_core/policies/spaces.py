@@ -59,7 +59,7 @@ def encoder(space: gymnasium.Space[Any]) -> Encoder:
         return encode_box
 
     def encode(observation: Any, out: NDArray[np.float32]) -> None:
-        out[:] = spaces.flatten(space, observation)
+        out[:] = np.asarray(spaces.flatten(space, observation), np.float32)
 
     return encode
 
@@ -80,7 +80,9 @@ def output_size(space: gymnasium.Space[Any]) -> int:
         case spaces.MultiBinary():
             return math.prod(space.shape)
         case _:
-            raise ValueError(f"action space {space} is not supported: expected Box, Discrete, MultiDiscrete or MultiBinary")
+            raise ValueError(
+                f"action space {space} is not supported: expected Box, Discrete, MultiDiscrete or MultiBinary"
+            )
 
 
 def decoder(space: gymnasium.Space[Any]) -> Decoder:

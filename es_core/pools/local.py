@@ -10,7 +10,7 @@ import os
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from es_core.config import TrainConfig
 from es_core.pools import PolicyState, Results, worker
-from es_core.pools.worker import CandidateReply, CandidateTask, CentreReply, CentreTask, FailedReply, ReadyReply
+from es_core.pools.worker import CandidateReply, CandidateTask, CentreReply, CentreTask, FailedReply
 from es_core.rollout import RolloutError
 from es_core.strategies.population import Population
 from es_envs import EnvDefinition, Episode, PluginError
@@ -33,7 +33,9 @@ _BOOTSTRAP = (
 )
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 _IN_FLIGHT = 2  # tasks a worker holds: the next one is there before the reply to the last has been read
-_AGGREGATIONS = {"mean": np.mean, "median": np.median, "min": np.min}
+# Raised by our own checks at the start; their message says it all, and a traceback would bury it.
+_FOR_PEOPLE = {"PluginError": PluginError, "ValueError": ValueError}
+_AGGREGATIONS: Mapping[str, Callable[..., NDArray[np.float64]]] = {"mean": np.mean, "median": np.median, "min": np.min}
 
 
 def usable_cores() -> int:
@@ -68,9 +70,13 @@ class LocalPool:
         RolloutError: a worker could not start, or differs from the others in its spaces.
     """
 
-    def __init__(self, definition: EnvDefinition, config: TrainConfig, *, workers: int | None = None, most: int) -> None:
+    def __init__(
+        self, definition: EnvDefinition, config: TrainConfig, *, workers: int | None = None, most: int
+    ) -> None:
         if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
-            raise ValueError(f"workers must be a whole number of at least 1, or None for all usable cores; got {workers!r}")
+            raise ValueError(
+                f"workers must be a whole number of at least 1, or None for all usable cores; got {workers!r}"
+            )
         if worker.serving:
             raise RuntimeError(
                 "a worker process tried to start workers: the module of your environment or fitness calls train() or "
@@ -83,23 +89,29 @@ class LocalPool:
         try:
             for _ in range(self.workers):
                 self._spawn()
-            ready = [self._greeting(number) for number in range(self.workers)]
+            greetings = [self._greeting(number) for number in range(self.workers)]
+            for spaces in greetings:
+                if spaces != greetings[0]:
+                    raise RolloutError(
+                        f"{definition.label}: two workers see different spaces: {greetings[0]} in one and {spaces} in "
+                        "the other; an environment's spaces must not depend on the process"
+                    )
         except BaseException:
             self.close()
             raise
-        self.observation_space, self.action_space = ready[0].observation_space, ready[0].action_space
+        self.observation_space, self.action_space = greetings[0]
 
     def _spawn(self) -> None:
         ours, theirs = Pipe()
         options: dict[str, Any] = {"pass_fds": [theirs.fileno()], "process_group": 0}
         if sys.platform == "win32":
-            os.set_handle_inheritable(theirs.fileno(), True)  # noqa: FBT003
+            os.set_handle_inheritable(theirs.fileno(), True)
             options = {
                 "startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [theirs.fileno()]}),
                 "creationflags": subprocess.CREATE_NEW_PROCESS_GROUP,
             }
         # A process group of its own: Ctrl-C is for the main process, which then ends its workers in order.
-        process = subprocess.Popen(
+        process = subprocess.Popen(  # noqa: S603  (our own code, by our own interpreter)
             [sys.executable, "-c", _BOOTSTRAP, str(theirs.fileno()), json.dumps([str(entry) for entry in sys.path])],
             stdin=subprocess.DEVNULL,
             env={**os.environ, **dict.fromkeys(_ONE_THREAD, "1")},
@@ -110,25 +122,18 @@ class LocalPool:
         self._connections.append(ours)
         ours.send((self.definition, self._config))
 
-    def _greeting(self, number: int) -> ReadyReply:
+    def _greeting(self, number: int) -> tuple[Any, Any]:
+        """The spaces that a worker reports when it has made its environment."""
         reply = self._receive(number)
         if isinstance(reply, FailedReply):
-            if reply.kind in {"PluginError", "ValueError"} and reply.task is None:
-                kind = PluginError if reply.kind == "PluginError" else ValueError
-                raise kind(reply.message)
+            if reply.kind in _FOR_PEOPLE:
+                raise _FOR_PEOPLE[reply.kind](reply.message)
             raise RolloutError(
                 f"{self.definition.label}: a worker could not start: {reply.kind}: {reply.message}\n"
                 f"The worker's traceback:\n{reply.traceback}"
             )
-        first = getattr(self, "_first", reply)
-        for name in ("observation_space", "action_space"):
-            if getattr(first, name) != getattr(reply, name):
-                raise RolloutError(
-                    f"{self.definition.label}: two workers see different spaces: {name} is {getattr(first, name)} in one "
-                    f"and {getattr(reply, name)} in the other; an environment's spaces must not depend on the process"
-                )
-        self._first = first
-        return reply
+        spaces: tuple[Any, Any] = (reply.observation_space, reply.action_space)
+        return spaces
 
     def _receive(self, number: int) -> Any:
         try:

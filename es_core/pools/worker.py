@@ -100,7 +100,7 @@ def _connection(handle: int) -> Any:
 def _start(connection: Any, definition: Any, config: Any) -> "Worker | None":
     try:
         rollouts = Rollouts(definition, config)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001  (the main process raises it)
         connection.send(FailedReply(None, None, type(error).__name__, str(error), traceback.format_exc()))
         return None
     connection.send(ReadyReply(rollouts.env.observation_space, rollouts.env.action_space))
@@ -129,7 +129,7 @@ class Worker:
         self._seed: int | None = None
         try:
             return self._candidate(task) if isinstance(task, CandidateTask) else self._centre(task)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  (the main process raises it)
             return FailedReply(task, self._seed, type(error).__name__, str(error), traceback.format_exc())
 
     def _candidate(self, task: CandidateTask) -> CandidateReply:
@@ -139,7 +139,10 @@ class Worker:
         episodes = [self._play(seed, population.generation, task.index) for seed in task.seeds]
         statistics = self._collector.take() if self._collector is not None else None
         return CandidateReply(
-            task.index, [episode.fitnesses for episode in episodes], [episode.length for episode in episodes], statistics
+            task.index,
+            [episode.fitnesses for episode in episodes],
+            [episode.length for episode in episodes],
+            statistics,
         )
 
     def _centre(self, task: CentreTask) -> CentreReply:

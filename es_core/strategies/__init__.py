@@ -16,18 +16,27 @@ __all__ = ["STRATEGIES", "OpenAIES", "Population", "Strategy", "make_strategy"]
 
 
 class Strategy(Protocol):
-    """What every strategy offers. ``ask`` changes nothing that ``state_dict`` shows; ``tell`` moves on by one generation."""
+    """What every strategy offers.
+
+    Attributes:
+        mean: ``(d,)`` float32, what would be deployed.
+        generation: how often ``tell`` was called.
+    """
 
     mean: NDArray[np.float32]
     generation: int
 
-    def ask(self) -> Population: ...
+    def ask(self) -> Population:
+        """The population of this generation; changes nothing that ``state_dict`` shows."""
 
-    def tell(self, fitness: NDArray[np.float64], valid: NDArray[np.bool_] | None = None) -> None: ...
+    def tell(self, fitness: NDArray[np.float64], valid: NDArray[np.bool_] | None = None) -> None:
+        """Move on by one generation, by ``fitness`` ``(N,)``; False in ``valid`` ``(N,)`` leaves a candidate out."""
 
-    def state_dict(self) -> dict[str, Any]: ...
+    def state_dict(self) -> dict[str, Any]:
+        """Arrays and numbers by name, from which a strategy of the same arguments continues."""
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from ``state_dict``."""
 
 
 STRATEGIES: Mapping[str, type[Strategy]] = {"openai_es": OpenAIES}

@@ -1,6 +1,6 @@
 """OpenAI-ES (Salimans et al. 2017, "Evolution Strategies as a Scalable Alternative to Reinforcement Learning",
 arXiv 1703.03864): algorithm 2 with mirrored noise, centred ranks, Adam and l2 weight decay (section 2).
-"""  # noqa: D205, D415
+"""  # noqa: D205
 
 from collections.abc import Mapping
 from typing import Any
@@ -50,7 +50,9 @@ class OpenAIES:
         options: Mapping[str, Any] | None = None,
     ) -> None:
         if population_size < 2 or population_size % 2:
-            raise ValueError(f"population_size must be even, since candidates come in mirrored pairs; got {population_size}")
+            raise ValueError(
+                f"population_size must be even, since candidates come in mirrored pairs; got {population_size}"
+            )
         if optimizer not in OPTIMIZERS:
             raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {optimizer!r}")
         if shaping not in SHAPINGS:
@@ -62,7 +64,9 @@ class OpenAIES:
         try:
             self._optimizer = OPTIMIZERS[optimizer](self.mean.size, learning_rate=learning_rate, **(options or {}))
         except TypeError as error:
-            raise ValueError(f"strategy_options {dict(options or {})!r} do not suit optimizer {optimizer!r}: {error}") from error
+            raise ValueError(
+                f"strategy_options {dict(options or {})!r} do not suit optimizer {optimizer!r}: {error}"
+            ) from error
         self._asked = False
 
     def ask(self) -> Population:

@@ -43,4 +43,6 @@ class Population:
             return out
         seeding.noise(int(self.noise_seed[index]), out)
         out *= self.scale
-        return np.add(parent, out, out=out) if sign > 0 else np.subtract(parent, out, out=out)
+        move = np.add if sign > 0 else np.subtract
+        move(parent, out, out=out)
+        return out
