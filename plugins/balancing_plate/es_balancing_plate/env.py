@@ -46,9 +46,9 @@ class BalancingPlateEnv(BulletEnv):
     |---|---|---|---|
     | 0, 1 | position of the ball, x and y | m | -1.5 to 1.5 |
     | 2 | height of the ball above its rest on the level plate | m | -0.5 to 0.2 |
-    | 3, 4, 5 | velocity of the ball | m/s | -5 to 5 |
+    | 3, 4, 5 | velocity of the ball | m/s | -6 to 6 (the fall onto the plate) |
     | 6, 7 | angle of pitch and roll joint | rad | -1 to 1 |
-    | 8, 9 | angular velocity of pitch and roll joint | rad/s | -5 to 5 |
+    | 8, 9 | angular velocity of pitch and roll joint | rad/s | -2 to 2 |
 
     With ``observation="without_rates"`` the last two are hidden, ``(8,)``: a task for policies with a memory.
 

@@ -35,10 +35,10 @@ class CartPoleBulletEnv(BulletEnv):
 
     | index | meaning | unit | scaled by | values while balancing |
     |---|---|---|---|---|
-    | 0 | position of the cart | m | 1 / 5 | -2 to 2 |
-    | 1 | velocity of the cart | m/s | 1 / 5 | -1 to 1 |
+    | 0 | position of the cart | m | 1 / 5 | -0.5 to 0.5 |
+    | 1 | velocity of the cart | m/s | 1 / 5 | -0.5 to 0.5 |
     | 2 | angle of the pole from upright | rad | 1 / 0.2095 | -1 to 1 |
-    | 3 | angular velocity of the pole | rad/s | 1 / 2 | -2 to 2 |
+    | 3 | angular velocity of the pole | rad/s | 1 / 2 | -1.5 to 1.5 |
 
     ## Reward
     1 for every step (``info["reward_survive"]``).

@@ -110,8 +110,8 @@ class RaceCarEnv(BulletEnv):
             raise ValueError(f"control must be one of {', '.join(CONTROLS)}, got {control!r}")
         if not 0.0 <= throttle <= 1.0:
             raise ValueError(f"throttle must be from 0 to 1, got {throttle!r}")
-        if not 1 <= lidar_rays <= 8192:  # Bullet silently answers nothing to somewhat more
-            raise ValueError(f"lidar_rays must be from 1 to 8192, got {lidar_rays!r}")
+        if lidar_rays not in range(1, 8193):  # Bullet answers nothing, silently, to about twice as many
+            raise ValueError(f"lidar_rays must be a whole number from 1 to 8192, got {lidar_rays!r}")
         if not 0.0 <= start_noise <= 0.15:  # more would start inside a wall
             raise ValueError(f"start_noise must be from 0 to 0.15, got {start_noise!r}")
         self.control = control

@@ -1,0 +1,101 @@
+"""CartPoleBullet-v0: its physics, its ends, its arguments."""
+
+import numpy as np
+import pytest
+from es_cartpole_bullet.env import ANGLE_LIMIT, ANGLE_SCALE, POSITION_SCALE, CartPoleBulletEnv
+
+import es_envs
+
+# A linear policy that balances: weights of position, velocity, angle and rate.
+BALANCING = np.array([-0.16, -0.32, 0.41, 1.04])
+
+
+@pytest.fixture
+def env():
+    env = CartPoleBulletEnv()
+    yield env
+    env.close()
+
+
+def play(env, seed, choose, steps=500):
+    observation, _ = env.reset(seed=seed)
+    total = 0.0
+    for step in range(1, steps + 1):  # noqa: B007  (the length)
+        observation, reward, terminated, truncated, _ = env.step(choose(observation))
+        total += reward
+        assert truncated is False
+        if terminated:
+            break
+    return step, total, observation
+
+
+def test_the_definition_says_how_long_and_how_good():
+    definition = es_envs.definition("CartPoleBullet-v0")
+
+    assert (definition.max_episode_steps, definition.solved_at) == (500, 500.0)
+    assert definition.fitness == "episode_length"
+    assert definition.plugin == "cartpole_bullet"
+
+
+def test_episodes_start_near_the_middle_at_rest(env):
+    starts = np.array([env.reset(seed=seed)[0] for seed in range(200)])
+
+    positions, angles = starts[:, 0] / POSITION_SCALE, starts[:, 2] / ANGLE_SCALE
+    for values in (positions, angles):
+        assert 0.045 < np.abs(values).max() <= 0.05 + 1e-6
+    np.testing.assert_array_equal(starts[:, [1, 3]], 0.0)
+
+
+def test_a_push_to_the_right_moves_the_cart_right_and_tips_the_pole_left(env):
+    env.reset(seed=0)
+    observation, reward, *_, info = env.step(1)
+
+    assert observation[1] > 0 > observation[3]
+    assert reward == info["reward_survive"] == 1.0
+
+
+def test_pushing_one_way_drops_the_pole(env):
+    for action in (0, 1):
+        length, total, observation = play(env, 0, lambda _, action=action: action)
+
+        assert length == total < 10
+        assert abs(observation[2]) > ANGLE_LIMIT * ANGLE_SCALE
+
+
+def test_the_pole_can_be_balanced_to_the_step_limit_from_many_starts(env):
+    lengths = [play(env, seed, lambda observation: int(observation @ BALANCING > 0))[0] for seed in range(20)]
+
+    assert lengths == [500] * 20
+
+
+def test_leaving_the_rail_ends_the_episode(env):
+    env.reset(seed=0)
+    env._position, env._angle = 10.01, 0.0
+    assert env.outcome() == (1.0, True)
+    env._position = -10.0
+    assert env.outcome() == (1.0, False)
+
+
+def test_a_fixed_start_is_upright_in_the_middle():
+    env = CartPoleBulletEnv(start_noise=0.0)
+    for seed in (0, 1):
+        np.testing.assert_array_equal(env.reset(seed=seed)[0], np.zeros(4))
+    env.close()
+
+
+@pytest.mark.parametrize("action", [2, -1, None, 0.5, np.array([1])])
+def test_an_action_that_does_not_exist_is_refused(env, action):
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match=r"an action is 0 .left. or 1 .right., got"):
+        env.step(action)
+
+
+@pytest.mark.parametrize("action", [1, np.int64(1), np.array(1).item()])
+def test_numpy_integers_are_actions(env, action):
+    env.reset(seed=0)
+    assert env.step(action)[0][1] > 0
+
+
+def test_a_start_beyond_the_limit_is_refused():
+    with pytest.raises(ValueError, match=r"start_noise must be at least 0 and below 0\.2095, got 0\.3"):
+        CartPoleBulletEnv(start_noise=0.3)
