@@ -22,7 +22,7 @@ Vector = NDArray[np.float32]
 
 ACTIVATIONS: Mapping[str, Callable[[Vector, Vector], object]] = {
     "tanh": np.tanh,
-    "relu": lambda values, out: np.maximum(values, 0, out),
+    "relu": lambda values, out: np.maximum(values, 0, out=out),
 }
 
 _OUTPUT_SCALE = 0.01  # small first outputs (Salimans et al. 2017, their released code) let the noise choose the action
@@ -122,8 +122,8 @@ class MLP:
         if self._center is not None:
             flat -= self._center
             flat *= self._scale
-            np.maximum(flat, -CLIP, flat)
-            np.minimum(flat, CLIP, flat)
+            np.maximum(flat, -CLIP, out=flat)
+            np.minimum(flat, CLIP, out=flat)
         activate = self._activate
         for product, source, target in self._hidden:
             product(source, target)
