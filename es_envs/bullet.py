@@ -119,9 +119,10 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             "render_fps": 1 / (self.time_step * self.action_repeat),
         }
         self._egl = renderer == "egl" and render_mode == "rgb_array"
+        self._opengl = self._egl or render_mode == "human"
         self._frame_due = 0.0
         self.client = self._connect()
-        self._disconnect = weakref.finalize(self, _disconnect, self.client, os.getpid())
+        self._disconnect = weakref.finalize(self, _disconnect, self.client, self._opengl, os.getpid())
         try:
             with self._quiet():
                 self._start_world()
@@ -133,11 +134,12 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         if self.render_mode == "human":
             if not _has_display():  # Bullet would end the whole process
                 raise RuntimeError("render_mode 'human' needs a display, and DISPLAY is not set; use 'rgb_array'")
-            return int(pybullet.connect(pybullet.GUI))
+            with self._quiet():
+                return int(pybullet.connect(pybullet.GUI))
         return int(pybullet.connect(pybullet.DIRECT))
 
     def _quiet(self) -> AbstractContextManager[None]:
-        return _stdout_to_stderr() if self._egl else nullcontext()
+        return _stdout_to_stderr() if self._opengl else nullcontext()
 
     def _start_world(self) -> None:
         client = self.client
@@ -341,7 +343,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             height: of all of them [m].
             colour: red, green, blue, opacity, each from 0 to 1.
         """
-        if self.render_mode == "human" or self._egl:  # OpenGL shows no mesh that comes without a file
+        if self._opengl:  # which shows no mesh that comes without a file
             for x0, y0, x1, y1 in rectangles:
                 self.visual_box((x1 - x0, y1 - y0, 0.002), ((x0 + x1) / 2, (y0 + y1) / 2, height - 0.001), colour)
             return
@@ -411,23 +413,22 @@ def _load_egl(client: int) -> None:
     _egl_clients.add(client)
 
 
-def _disconnect(client: int, pid: int) -> None:
+def _disconnect(client: int, opengl: bool, pid: int) -> None:
     # A forked child has the object but not the world. A window may have been closed by its user.
-    if os.getpid() != pid or not pybullet.isConnected(client):
-        return
-    if client in _egl_clients:
-        _egl_clients.remove(client)
-        with _stdout_to_stderr():
+    if os.getpid() == pid and pybullet.isConnected(client):
+        _egl_clients.discard(client)
+        with _stdout_to_stderr() if opengl else nullcontext():
             pybullet.disconnect(client)
-    else:
-        pybullet.disconnect(client)
 
 
 @contextmanager
 def _stdout_to_stderr() -> Iterator[None]:
-    """Keep out of stdout, which carries results, what the EGL plugin prints there in C."""
-    sys.stdout.flush()
+    """Keep out of stdout, which carries results, what Bullet's OpenGL code prints there in C."""
+    if os.name != "posix":
+        yield
+        return
     c_library = ctypes.CDLL(None)
+    sys.stdout.flush()
     c_library.fflush(None)
     saved = os.dup(1)
     os.dup2(2, 1)
