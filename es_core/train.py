@@ -278,7 +278,7 @@ def _reopen(env: str | TrainConfig, run_dir: str | os.PathLike[str] | None, conf
     """The run to resume; settings may be repeated, but none may differ, except that generations may grow."""
     if run_dir is None:
         raise ValueError("resume=True needs run_dir, the folder of the run to continue")
-    given = env.to_json() if isinstance(env, TrainConfig) else {"env_id": env, **config_fields}
+    given = {**(env.to_json() if isinstance(env, TrainConfig) else {"env_id": env}), **config_fields}
     run = Run.open(run_dir, trust=isinstance(env, TrainConfig))
     require_trusted(run.config, trust=run.trusted, where=run.directory / "config.json")
     stored = run.config.to_json()
@@ -299,9 +299,11 @@ def _reopen(env: str | TrainConfig, run_dir: str | os.PathLike[str] | None, conf
 
 
 def _resumed(run: Run, pool: RolloutPool) -> _Search:
-    checkpoint = run.checkpoint
-    if checkpoint is None:  # killed before the first generation
+    # A checkpoint counts only with all the lines before it: a crash may have cut metrics.jsonl off.
+    generations = [generation for generation in run.checkpoint_generations() if generation <= len(run.history)]
+    if not generations:  # killed before the first generation
         return _begin(run, pool, None)
+    checkpoint = run.checkpoint_at(generations[-1])
     if (checkpoint.observation_space, checkpoint.action_space) != (pool.observation_space, pool.action_space):
         raise ValueError(f"{run.config.env_id} has other spaces now than when the run in {run.directory} was made")
     run.cut_history(checkpoint.generation)

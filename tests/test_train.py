@@ -1,0 +1,314 @@
+import dataclasses
+import itertools
+import json
+import math
+
+import numpy as np
+import psutil
+import pytest
+from threadpoolctl import threadpool_limits
+
+import es_core
+import es_envs
+from es_core import Run, TrainConfig, train
+from es_envs import hookimpl
+
+SMALL = {
+    "population_size": 8,
+    "hidden_sizes": (8,),
+    "max_episode_steps": 60,
+    "eval_episodes": 3,
+    "confirm_episodes": 4,
+    "sigma": 0.1,
+    "solved_at": None,
+}
+
+
+def small_run(run_dir, env_id="CartPoleBullet-v0", generations=3, workers=2, **fields):
+    return train(
+        env_id, run_dir=run_dir, workers=workers, progress=False, **{**SMALL, "generations": generations, **fields}
+    )
+
+
+def lines(run):
+    """The metrics, but for times."""
+    return [{**stats.to_json(), "seconds": None} for stats in Run.open(run.directory).history]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run of six generations, never interrupted."""
+    return small_run(tmp_path_factory.mktemp("runs") / "whole", generations=6, observation_normalization=True)
+
+
+@pytest.mark.parametrize("env_id", es_envs.env_ids())
+def test_the_number_of_workers_and_of_blas_threads_does_not_change_a_bit(env_id, tmp_path):
+    runs = []
+    for workers, threads in [(1, 1), (2, 2), (3, 1)]:
+        with threadpool_limits(threads):
+            options = {
+                "generations": 5,
+                "max_episode_steps": 400 if env_id == "BalancingPlate-v0" else 60,  # the ball first falls onto the plate
+                "workers": workers,
+                "hidden_sizes": (64, 64),
+                "observation_normalization": True,
+            }
+            runs.append(small_run(tmp_path / str(workers), env_id, **options))
+    first, *others = runs
+    assert first.checkpoint.generation == 5
+    assert first.checkpoint.parameter_hash != first.checkpoint_at(0).parameter_hash
+    for other in others:
+        assert lines(other) == lines(first)
+        for file in ("checkpoints/000000.safetensors", "checkpoints/000005.safetensors", "best.safetensors"):
+            assert (other.directory / file).read_bytes() == (first.directory / file).read_bytes()
+
+
+def test_seeds_differ_and_an_equal_seed_repeats(tmp_path):
+    hashes = [
+        small_run(tmp_path / name, seed=seed).checkpoint.parameter_hash for name, seed in [("a", 0), ("b", 0), ("c", 1)]
+    ]
+    assert hashes[0] == hashes[1] != hashes[2]
+
+
+def test_a_stopped_and_resumed_run_equals_one_that_never_stopped(whole, tmp_path):
+    fields = {"generations": 6, "observation_normalization": True}
+    stopped = small_run(tmp_path / "r", on_generation=lambda stats: stats.generation < 2, **fields)
+    assert stopped.checkpoint.generation == 3
+    assert not stopped.finished
+    resumed = Run.open(stopped.directory).resume(progress=False, workers=1)
+    assert lines(resumed) == lines(whole)
+    assert resumed.checkpoint.parameter_hash == whole.checkpoint.parameter_hash
+    assert (resumed.directory / "best.safetensors").read_bytes() == (whole.directory / "best.safetensors").read_bytes()
+
+
+def test_a_run_interrupted_by_ctrl_c_leaves_a_checkpoint_no_process_and_continues_alike(whole, tmp_path):
+    def interrupt(stats):
+        if stats.generation == 3:
+            raise KeyboardInterrupt
+
+    before = len(psutil.Process().children(recursive=True))
+    with pytest.raises(KeyboardInterrupt):
+        small_run(tmp_path / "r", on_generation=interrupt, generations=6, observation_normalization=True)
+    assert len(psutil.Process().children(recursive=True)) == before
+    resumed = train("CartPoleBullet-v0", run_dir=tmp_path / "r", resume=True, progress=False)
+    assert lines(resumed) == lines(whole)
+
+
+def test_a_run_whose_last_line_was_cut_off_resumes(whole, tmp_path):
+    run = small_run(
+        tmp_path / "r", on_generation=lambda stats: stats.generation < 2, generations=6, observation_normalization=True
+    )
+    metrics = run.directory / "metrics.jsonl"
+    metrics.write_text(metrics.read_text(encoding="utf-8")[:-40], encoding="utf-8")
+    assert lines(Run.open(run.directory).resume(progress=False)) == lines(whole)
+
+
+def test_a_finished_run_may_grow_and_then_equals_a_longer_one(whole, tmp_path):
+    run = small_run(tmp_path / "r", generations=4, observation_normalization=True)
+    assert run.finished
+    assert lines(run.resume(progress=False)) == lines(run)
+    grown = run.resume(progress=False, generations=6)
+    assert lines(grown) == lines(whole)
+    assert grown.config.generations == Run.open(run.directory).config.generations == 6
+
+
+def test_a_generation_is_counted_as_documented(whole):
+    history = whole.history
+    assert [stats.generation for stats in history] == list(range(7))
+    for earlier, later in itertools.pairwise(history):
+        assert earlier.next_hash == later.parameter_hash
+        assert later.total_steps == earlier.total_steps + later.steps + later.evaluation_steps
+    last = history[-1]
+    assert last.fitness_mean is None
+    assert last.next_hash is None
+    assert last.evaluation is not None
+    assert whole.checkpoint.parameter_hash == last.parameter_hash
+
+
+def test_a_run_folder_holds_what_is_documented(whole):
+    names = {path.name for path in whole.directory.iterdir()}
+    assert names >= {"config.json", "metrics.jsonl", "checkpoints", "best.safetensors", "tensorboard"}
+    assert (
+        TrainConfig.from_json(json.loads((whole.directory / "config.json").read_text(encoding="utf-8"))) == whole.config
+    )
+    for line in (whole.directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
+        assert "NaN" not in line
+        assert "Infinity" not in line
+    assert [whole.checkpoint_at(generation).generation for generation in whole.checkpoint_generations()] == [0, 6]
+
+
+def test_the_best_centre_is_the_one_with_the_best_confirmed_score(whole):
+    confirmed = {stats.generation: stats.confirmation.mean for stats in whole.history if stats.confirmation}
+    assert whole.best.generation == max(confirmed, key=lambda generation: (confirmed[generation], -generation))
+    assert len(confirmed) < len(whole.history) or sorted(confirmed.values()) == list(confirmed.values())
+
+
+@pytest.mark.parametrize("every", [0, 2])
+def test_the_centre_is_evaluated_as_often_as_asked_for(every, tmp_path):
+    run = small_run(tmp_path / "r", eval_every=every, checkpoint_every=2)
+    assert [stats.evaluation is not None for stats in run.history] == (
+        [False] * 4 if every == 0 else [True, False, True, True]
+    )
+    assert run.checkpoint_generations() == [0, 2, 3]
+    assert (run.best is None) == (every == 0)
+    assert run.evaluate(episodes=2, workers=1).episodes == 2
+
+
+def test_a_solved_run_stops_with_the_centre_that_was_confirmed(tmp_path):
+    run = small_run(tmp_path / "r", solved_at=1.0, generations=5)
+    assert len(run.history) == 1
+    assert run.history[0].solved
+    assert run.history[0].confirmation.episodes == 4
+    assert run.finished
+    assert run.best.parameter_hash == run.checkpoint.parameter_hash == run.history[0].parameter_hash
+    assert len(run.resume(progress=False).history) == 1
+
+
+def test_where_success_is_reported_a_run_is_solved_only_by_successes(tmp_path):
+    run = small_run(tmp_path / "r", "RaceCar-v0", solved_at=0.0, generations=1, population_size=4)
+    assert all(stats.evaluation.mean > 0 for stats in run.history)
+    assert not any(stats.solved for stats in run.history)
+    assert run.history[0].evaluation.success_rate == 0
+
+
+def test_training_improves_the_centre_on_unseen_starts(tmp_path):
+    run = train("CartPoleBullet-v0", run_dir=tmp_path / "r", progress=False, seed=3, generations=20)
+    start = es_core.evaluate(run.checkpoint_at(0), episodes=20)
+    assert run.evaluate(episodes=20).interval[0] > start.interval[1]
+
+
+def test_a_run_can_start_from_another_runs_policy(whole, tmp_path):
+    options = {"generations": 1, "observation_normalization": True}
+    run = small_run(tmp_path / "r", initial=whole.directory / "best.safetensors", **options)
+    np.testing.assert_array_equal(run.checkpoint_at(0).mean, whole.best.mean)
+    assert run.checkpoint_at(0).statistics.count == whole.best.statistics.count
+    with pytest.raises(ValueError, match="initial has"):
+        small_run(tmp_path / "q", initial=whole.best, hidden_sizes=(4,))
+
+
+def test_a_config_is_complete_and_cannot_be_overridden(tmp_path):
+    config = TrainConfig(env_id="CartPoleBullet-v0", **{**SMALL, "generations": 1})
+    run = train(config, run_dir=tmp_path / "r", progress=False, workers=1)
+    assert run.config == dataclasses.replace(config, fitness="episode_length", engine="numpy")
+    with pytest.raises(TypeError, match="sigma"):
+        train(config, sigma=1.0)
+
+
+def test_recommended_settings_apply_below_the_callers_own():
+    config = TrainConfig.for_env("CartPoleBullet-v0", sigma=0.3)
+    recommended = es_envs.definition("CartPoleBullet-v0").recommended
+    assert config.sigma == 0.3
+    assert config.learning_rate == recommended["learning_rate"]
+    assert config.solved_at == 500.0
+    assert TrainConfig.for_env("CartPoleBullet-v0", fitness="episode_return").solved_at is None
+
+
+def test_zero_is_a_value_and_not_a_missing_one():
+    config = TrainConfig.for_env("CartPoleBullet-v0", seed=0, eval_every=0, weight_decay=0, solved_at=0.0)
+    assert (config.seed, config.eval_every, config.weight_decay, config.solved_at) == (0, 0, 0, 0.0)
+
+
+def test_action_noise_changes_training_but_not_evaluation(tmp_path):
+    fields = {"env_id": "RaceCar-v0", "generations": 1, "population_size": 4}
+    quiet = small_run(tmp_path / "a", **fields)
+    noisy = small_run(tmp_path / "b", action_noise=0.5, **fields)
+    again = small_run(tmp_path / "c", action_noise=0.5, workers=1, **fields)
+    assert quiet.history[0].evaluation == noisy.history[0].evaluation
+    assert quiet.history[0].fitness_mean != noisy.history[0].fitness_mean
+    assert lines(noisy) == lines(again)
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "Taxi-v4"])
+def test_gymnasiums_own_environments_train_untouched(env_id, tmp_path):
+    run = small_run(tmp_path / "r", env_id, generations=2)
+    assert len(run.history) == 3
+    assert run.config.fitness == "episode_return"
+
+
+class Listener:
+    def __init__(self):
+        self.heard = []
+
+    @hookimpl
+    def run_started(self, run, config):
+        assert run.config == config
+        self.heard.append("started")
+
+    @hookimpl
+    def generation_finished(self, stats):
+        self.heard.append(stats.generation)
+
+    @hookimpl
+    def run_finished(self, run):
+        self.heard.append("finished")
+
+
+def test_lifecycle_hooks_are_called_in_order(tmp_path):
+    listener = Listener()
+    small_run(tmp_path / "r", loggers=[listener])
+    assert listener.heard == ["started", 0, 1, 2, 3, "finished"]
+
+
+def test_a_logger_that_raises_is_reported_once_and_cannot_stop_a_run(tmp_path):
+    class Broken:
+        @hookimpl
+        def generation_finished(self, stats):
+            raise OSError("no network")
+
+    with pytest.warns(RuntimeWarning, match="no network.*switched off") as caught:
+        run = small_run(tmp_path / "r", loggers=[Broken()])
+    assert len(caught) == 1
+    assert run.finished
+
+
+def test_what_is_no_logger_is_refused():
+    with pytest.raises(ValueError, match="run_started"):
+        train("CartPoleBullet-v0", loggers=[object()])
+    with pytest.raises(ValueError, match="tensorboard"):
+        train("CartPoleBullet-v0", loggers=["tensorbored"])
+
+
+def test_tensorboard_can_read_the_scalars(whole):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(whole.directory / "tensorboard"))
+    events.Reload()
+    assert {"population/fitness_mean", "centre/fitness", "fitness/episode_length"} <= set(events.Tags()["scalars"])
+    values = [event.value for event in events.Scalars("population/fitness_mean")]
+    assert values == pytest.approx([stats.fitness_mean for stats in whole.history[:-1]], rel=1e-6)
+
+
+def test_progress_is_shown_on_stderr_as_plain_lines_where_there_is_no_terminal(tmp_path, capfd):
+    train("CartPoleBullet-v0", run_dir=tmp_path / "r", workers=1, **{**SMALL, "generations": 1})
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert "training in" in err
+    assert "generation 1/1" in err
+
+
+def test_an_evaluation_scores_unseen_starts_and_repeats(whole):
+    first, second, other = (
+        whole.evaluate(episodes=30),
+        whole.evaluate(episodes=30, workers=1),
+        whole.evaluate(episodes=30, seed=1),
+    )
+    assert first == second != other
+    assert first.interval[0] <= first.mean <= first.interval[1]
+    assert first.success_rate is None
+    assert first.distinct == 30
+    assert first.returns == first.fitnesses["episode_length"] == first.length
+    assert math.isclose(first.steps, first.length * 30)
+
+
+def test_equal_starts_are_reported_as_one_distinct_episode(tmp_path):
+    run = small_run(tmp_path / "r", env_kwargs={"start_noise": 0.0}, generations=1)
+    score = run.evaluate(episodes=5)
+    assert (score.episodes, score.distinct) == (5, 1)
+    assert "all of them the same" in str(score)
+
+
+def test_every_way_to_name_a_policy_gives_the_same_score(whole):
+    best = whole.directory / "best.safetensors"
+    scores = [es_core.evaluate(source, episodes=5) for source in (whole, whole.directory, str(best), best, whole.best)]
+    assert all(score == scores[0] for score in scores)
+    assert es_core.evaluate(whole, episodes=5, generation=0) == es_core.evaluate(whole.checkpoint_at(0), episodes=5)
