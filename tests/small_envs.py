@@ -1,0 +1,185 @@
+"""Tiny environments and fitness functions that workers import: this folder is on ``sys.path`` (see conftest.py)."""
+
+import os
+import sys
+from pathlib import Path
+from typing import ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Walk(gymnasium.Env):
+    """Walk along a line for five steps; the action is the step's length, the reward too.
+
+    Args:
+        fault: what goes wrong, or None.
+        where: a file; the fault shows only while it exists. None: always.
+    """
+
+    metadata: ClassVar = {"render_modes": [], "render_fps": 30}
+    observation_space = spaces.Box(-10.0, 10.0, (2,), np.float32)
+    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, *, fault=None, where=None):
+        self.fault, self.where = fault, where
+        if fault == "constructor":
+            raise ValueError("no simulator at this address")
+        if fault == "spaces":
+            sizes = 2, 3
+            try:
+                Path(where).touch(exist_ok=False)
+            except FileExistsError:
+                sizes = 3, 2
+            self.observation_space = spaces.Box(-10.0, 10.0, sizes[:1], np.float32)
+        if fault == "image":
+            self.observation_space = spaces.Box(0, 255, (8, 8, 3), np.uint8)
+        if fault == "text":
+            self.observation_space = spaces.Dict({"name": spaces.Text(5)})
+        if fault == "sequence":
+            self.action_space = spaces.Sequence(spaces.Discrete(2))
+
+    def _observation(self):
+        return np.array([self.place, self.time], np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed, options=options)
+        self.place, self.time = float(self.np_random.uniform(-1.0, 1.0)), 0
+        return self._observation(), {"position": np.array([self.place])}
+
+    def step(self, action):
+        fault = self.fault if self.where is None or Path(self.where).exists() else None
+        if fault == "step":
+            raise RuntimeError("the motor is on fire")
+        self.place += float(action[0])
+        self.time += 1
+        observation = self._observation()
+        if fault == "nan":
+            observation[1] = np.nan
+        if fault == "shape":
+            observation = observation[:1]
+        reward = "much" if fault == "reward" else float(action[0])
+        info = {"position": np.array([self.place]), "energy": float(action[0]) ** 2, "note": "text"}
+        return observation, reward, self.time >= 5, False, info
+
+
+class Sized(Walk):
+    """Says that it can be filmed, but cannot draw "rgb_array"."""
+
+    def __init__(self, *, render_mode=None):
+        super().__init__()
+        self.render_mode = render_mode
+
+
+class Nested(gymnasium.Env):
+    """Dict in Tuple in Dict; the position is the middle entry of the last observation."""
+
+    observation_space = spaces.Dict(
+        {
+            "body": spaces.Tuple((spaces.Box(-9.0, 9.0, (1,), np.float32), spaces.Discrete(3))),
+            "mode": spaces.Dict({"on": spaces.MultiBinary(2)}),
+        }
+    )
+    action_space = spaces.Discrete(3, start=-1)
+
+    def _observation(self):
+        body = (np.array([self.place], np.float32), np.int64(self.time % 3))
+        return {"body": body, "mode": {"on": np.array([self.place > 0, 1], np.int8)}}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed, options=options)
+        self.place, self.time = float(self.np_random.uniform(-1.0, 1.0)), 0
+        return self._observation(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(np.int64(action))
+        self.place += 0.5 * int(action)
+        self.time += 1
+        return self._observation(), 0.0, self.time >= 5, False, {}
+
+
+class Reporting(Walk):
+    """Adds a line with process and event to the file ``log`` whenever one is made or reset."""
+
+    def __init__(self, *, log):
+        super().__init__()
+        self.log = Path(log)
+        self._note("made")
+
+    def _note(self, event):
+        with self.log.open("a") as file:
+            file.write(f"{os.getpid()} {event} torch={'torch' in sys.modules} main={_main_file()}\n")
+
+    def reset(self, *, seed=None, options=None):
+        self._note("reset")
+        return super().reset(seed=seed, options=options)
+
+
+def _main_file():
+    return getattr(sys.modules["__main__"], "__file__", None)
+
+
+def initialize():
+    """An initializer: notes its process in the file that the environment variable names."""
+    with Path(os.environ["SMALL_ENVS_LOG"]).open("a") as file:
+        file.write(f"{os.getpid()} initialized\n")
+
+
+def place_reached(episode):
+    return float(episode.last_observation[0])
+
+
+def middle_of_nested(episode):
+    return float(episode.last_observation["body"][0][0])
+
+
+def not_a_number(episode):
+    return float("nan")
+
+
+def text(episode):
+    return "very good"
+
+
+def nothing(episode):
+    pass
+
+
+def failing(episode):
+    raise ArithmeticError("no such thing as a distance here")
+
+
+def depends_on_seed(episode):
+    """Differs from episode to episode, whatever the policy does."""
+    return float(episode.seed % 1000)
+
+
+class LongestStep:
+    """A per-step fitness; an instance that is used twice would remember the episode before."""
+
+    def __init__(self):
+        self.steps = []
+
+    def on_step(self, observation, action, reward, info):
+        self.steps.append(reward)
+
+    def result(self, episode):
+        assert len(self.steps) == episode.length
+        return max(self.steps)
+
+
+class FailingOnStep:
+    def on_step(self, observation, action, reward, info):
+        raise ArithmeticError("cannot measure this step")
+
+    def result(self, episode):
+        return 0.0
+
+
+class FailingToStart(LongestStep):
+    def __init__(self):
+        raise ArithmeticError("cannot measure this episode")
+
+
+NOT_CALLABLE = 3
