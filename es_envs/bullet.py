@@ -1,6 +1,8 @@
 """The base class for environments simulated by PyBullet: it owns the connection, the snapshot and the order of events.
 
-The only module of es_envs that imports pybullet, which is the extra ``es-envs[bullet]``.
+The only module of es_envs that imports pybullet, which is the extra ``es-envs[bullet]``. Environments take the module
+from here (``from es_envs.bullet import BulletEnv, pybullet``): then a missing pybullet is explained, and its banner,
+which every process would print, is left out.
 """
 
 import ctypes
@@ -21,8 +23,29 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+
+@contextmanager
+def _descriptor(number: int, target: int) -> Iterator[None]:
+    """Lead what is written to file descriptor ``number``, by C code too, to ``target`` for a while."""
+    c_library = ctypes.CDLL(None) if os.name == "posix" else None
+    (sys.stdout if number == 1 else sys.stderr).flush()
+    if c_library is not None:
+        c_library.fflush(None)
+    saved = os.dup(number)
+    os.dup2(target, number)
+    try:
+        yield
+    finally:
+        if c_library is not None:
+            c_library.fflush(None)
+        os.dup2(saved, number)
+        os.close(saved)
+
+
 try:
-    import pybullet
+    with Path(os.devnull).open("wb") as nowhere, _descriptor(2, nowhere.fileno()):
+        import pybullet
+        import pybullet_data
 except ImportError as error:
     raise ImportError(
         f"es_envs.bullet needs pybullet, which this Python {sys.version_info.major}.{sys.version_info.minor} "
@@ -30,7 +53,7 @@ except ImportError as error:
         "`pip install 'es-envs[bullet]'`; for other versions of Python, `conda install -c conda-forge pybullet`."
     ) from error
 
-import pybullet_data
+__all__ = ["BulletEnv", "Camera", "bounded", "pybullet"]
 
 Colour = tuple[float, float, float, float]
 """Red, green, blue, opacity, each from 0 to 1."""
@@ -139,7 +162,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         return int(pybullet.connect(pybullet.DIRECT))
 
     def _quiet(self) -> AbstractContextManager[None]:
-        return _stdout_to_stderr() if self._opengl else nullcontext()
+        return _descriptor(1, 2) if self._opengl else nullcontext()
 
     def _start_world(self) -> None:
         client = self.client
@@ -417,24 +440,5 @@ def _disconnect(client: int, opengl: bool, pid: int) -> None:
     # A forked child has the object but not the world. A window may have been closed by its user.
     if os.getpid() == pid and pybullet.isConnected(client):
         _egl_clients.discard(client)
-        with _stdout_to_stderr() if opengl else nullcontext():
+        with _descriptor(1, 2) if opengl else nullcontext():
             pybullet.disconnect(client)
-
-
-@contextmanager
-def _stdout_to_stderr() -> Iterator[None]:
-    """Keep out of stdout, which carries results, what Bullet's OpenGL code prints there in C."""
-    if os.name != "posix":
-        yield
-        return
-    c_library = ctypes.CDLL(None)
-    sys.stdout.flush()
-    c_library.fflush(None)
-    saved = os.dup(1)
-    os.dup2(2, 1)
-    try:
-        yield
-    finally:
-        c_library.fflush(None)
-        os.dup2(saved, 1)
-        os.close(saved)

@@ -67,8 +67,11 @@ class EnvDefinition:
         limit = self.max_episode_steps
         if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
             raise ValueError(f"{self.id}: max_episode_steps must be a positive integer or None, got {limit!r}")
-        if self.solved_at is not None:
-            self._set("solved_at", float(self.solved_at))
+        threshold = self.solved_at
+        if threshold is not None:
+            if isinstance(threshold, bool) or not isinstance(threshold, int | float):
+                raise ValueError(f"{self.id}: solved_at must be a number or None, got {threshold!r}")
+            self._set("solved_at", float(threshold))
 
     def _set(self, attribute: str, value: Any) -> None:
         object.__setattr__(self, attribute, value)  # the dataclass is frozen; this runs only while it is made

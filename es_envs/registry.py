@@ -76,7 +76,10 @@ class Registry:
         if present == definition:
             return
         if present is not None:
-            raise ValueError(f"{definition.id!r} is already registered by {_origin(present)}: choose another id")
+            raise ValueError(
+                f"{definition.id!r} ({definition.entry_point}) is already registered by {_origin(present)}: "
+                "choose another id"
+            )
         self._definitions[definition.id] = definition
 
     def definition(self, env_id: str) -> EnvDefinition:
@@ -92,9 +95,9 @@ class Registry:
         if separator:
             try:
                 importlib.import_module(module)
-            except ImportError as error:
+            except Exception as error:
                 raise UnknownEnvError(
-                    f"No environment {env_id!r}: module {module!r} cannot be imported: {error}"
+                    f"No environment {env_id!r}: module {module!r} cannot be imported: {_one_line(error)}"
                 ) from error
         if bare_id in self._definitions:
             return self._definitions[bare_id]
@@ -123,6 +126,7 @@ class Registry:
             PluginError: a plugin's ``register_strategies`` raises, or returns something else than strings by name.
         """
         found: dict[str, str] = {}
+        origins: dict[str, str] = {}
         for implementation in self._discover().hook.register_strategies.get_hookimpls():
             plugin = implementation.plugin_name
             try:
@@ -131,8 +135,8 @@ class Registry:
                     if not (isinstance(name, str) and isinstance(target, str) and ":" in target):
                         raise TypeError(f"expected strings name: 'module:Class', got {name!r}: {target!r}")
                     if name in found:
-                        raise ValueError(f"strategy {name!r} is registered twice")
-                    found[name] = target
+                        raise ValueError(f"strategy {name!r} is already registered by plugin {origins[name]!r}")
+                    found[name], origins[name] = target, plugin
             except Exception as error:
                 raise PluginError(f"plugin {plugin!r}: register_strategies failed: {_one_line(error)}") from error
         return found
@@ -159,7 +163,7 @@ class Registry:
                     status, error = "error", _one_line(cause)
                     message = f"plugin {entry_point.name!r} (distribution {name!r}) is skipped: {error}"
                     if os.environ.get("ES_ENVS_STRICT", "") not in {"", "0"}:
-                        self._manager = None
+                        self._manager, self._definitions, self._plugins = None, {}, []  # the next look-up tries again
                         raise PluginError(message) from cause
                     warnings.warn(message, RuntimeWarning, stacklevel=4)
             self._plugins.append(PluginInfo(entry_point.name, version, name, status, error, ids))
@@ -169,8 +173,8 @@ class Registry:
         plugin = entry_point.load()
         if manager.is_registered(plugin) or manager.has_plugin(entry_point.name):
             raise PluginError(f"another entry point has the name {entry_point.name!r} or names the same plugin")
-        manager.register(plugin, entry_point.name)
         try:
+            manager.register(plugin, entry_point.name)
             _refuse_misspelt_hooks(plugin, manager)
             definitions = self._definitions_of(plugin, entry_point.name)
         except BaseException:
@@ -216,6 +220,8 @@ def _refuse_misspelt_hooks(plugin: object, manager: pluggy.PluginManager) -> Non
             raise PluginError(f"no hook is called {name!r}: {hint}")
         if name in hooks and not marked:
             raise PluginError(f"{name!r} is not marked: put @es_envs.hookimpl above it")
+    if not manager.get_hookcallers(plugin):
+        raise PluginError(f"it implements no hook: the hooks are {', '.join(hooks)}, marked with @es_envs.hookimpl")
 
 
 def _origin(definition: EnvDefinition) -> str:
@@ -271,7 +277,8 @@ def make(env_id: str, render_mode: str | None = None, **kwargs: Any) -> gymnasiu
 def _spec(definition: EnvDefinition, kwargs: Mapping[str, Any]) -> EnvSpec:
     return EnvSpec(
         id=definition.id,
-        entry_point=str(definition.entry_point),
+        # By name where possible, since such a spec can be written to a file.
+        entry_point=str(definition.entry_point) if definition.initializer is None else definition.build,
         reward_threshold=definition.solved_at,
         max_episode_steps=definition.max_episode_steps,
         kwargs={**definition.kwargs, **kwargs},

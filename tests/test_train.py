@@ -48,7 +48,7 @@ def test_the_number_of_workers_and_of_blas_threads_does_not_change_a_bit(env_id,
         with threadpool_limits(threads):
             options = {
                 "generations": 5,
-                "max_episode_steps": 400 if env_id == "BalancingPlate-v0" else 60,  # the ball first falls onto the plate
+                "max_episode_steps": 400 if env_id == "BalancingPlate-v0" else 60,  # it falls first
                 "workers": workers,
                 "hidden_sizes": (64, 64),
                 "observation_normalization": True,

@@ -3,12 +3,11 @@
 from typing import Any
 
 import numpy as np
-import pybullet
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from es_envs import urdf_path
-from es_envs.bullet import BulletEnv, Camera, bounded
+from es_envs.bullet import BulletEnv, Camera, bounded, pybullet
 
 TORQUE = 0.0003  # [N·m]
 BASE_HEIGHT = 0.1  # [m]

@@ -3,11 +3,10 @@
 from typing import Any
 
 import numpy as np
-import pybullet
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from es_envs.bullet import BulletEnv, Camera, bounded
+from es_envs.bullet import BulletEnv, Camera, bounded, pybullet
 
 FORCES = {0: -50.0, 1: 50.0}  # [N]; a weaker push cannot hold the pole at 20 Hz
 POSITION_LIMIT = 10.0  # [m]

@@ -5,11 +5,10 @@ from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import pybullet
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from es_envs.bullet import BulletEnv, Camera, bounded
+from es_envs.bullet import BulletEnv, Camera, bounded, pybullet
 
 START = (0.5, 0.5, 0.1)  # [m]
 START_HEADING = math.pi / 2  # [rad]
