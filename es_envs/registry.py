@@ -173,8 +173,8 @@ class Registry:
         plugin = entry_point.load()
         if manager.is_registered(plugin) or manager.has_plugin(entry_point.name):
             raise PluginError(f"another entry point has the name {entry_point.name!r} or names the same plugin")
+        manager.register(plugin, entry_point.name)  # raises, and registers nothing, if a hook has wrong arguments
         try:
-            manager.register(plugin, entry_point.name)
             _refuse_misspelt_hooks(plugin, manager)
             definitions = self._definitions_of(plugin, entry_point.name)
         except BaseException:
@@ -210,8 +210,8 @@ class Registry:
 
 
 def _refuse_misspelt_hooks(plugin: object, manager: pluggy.PluginManager) -> None:
-    """A hook under a name that nobody calls, or one that lacks its marker, would do nothing, silently."""
-    hooks = [name for name in vars(hookspecs) if hasattr(manager.hook, name)]
+    """A hook under a name that nobody calls, one that lacks its marker, or none would do nothing, silently."""
+    hooks = [name for name, member in vars(hookspecs).items() if hasattr(member, f"{manager.project_name}_spec")]
     for name, member in getmembers(plugin, isroutine):
         marked = hasattr(member, f"{manager.project_name}_impl")
         if marked and name not in hooks:
@@ -229,6 +229,8 @@ def _origin(definition: EnvDefinition) -> str:
 
 
 def _one_line(error: BaseException) -> str:
+    if isinstance(error, PluginError):
+        return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 

@@ -1,0 +1,479 @@
+"""The registry: real entry points of real distributions, good ones and broken ones."""
+
+import importlib.metadata
+import itertools
+import json
+import re
+import textwrap
+import warnings
+from collections import Counter
+
+import gymnasium
+import numpy as np
+import pytest
+
+import es_envs
+from es_envs import EnvDefinition, PluginError, UnknownEnvError
+from es_envs.registry import Registry
+
+GOOD = """
+    from es_envs import EnvDefinition, hookimpl
+
+    @hookimpl
+    def register_envs():
+        return [EnvDefinition(id="{id}", entry_point="small_envs:Walk", max_episode_steps=5)]
+"""
+numbers = itertools.count()
+
+
+class Plugins:
+    """Distributions in a folder, each with a module and an entry point."""
+
+    def __init__(self, folder):
+        self.folder = folder
+
+    def add(self, name, source, *, value=None, **files):
+        """Install the module ``source`` as plugin ``name`` of the distribution "es-``name``"; returns its module."""
+        module = f"plugin_{name}_{next(numbers)}"  # a new name each time: modules stay in sys.modules
+        info = self.folder / f"es_{name}_{module}-1.5.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: es-{name}\nVersion: 1.5\n")
+        (info / "entry_points.txt").write_text(f"[es_envs]\n{name} = {value or module}\n")
+        (self.folder / f"{module}.py").write_text(textwrap.dedent(source))
+        for file, text in files.items():
+            (self.folder / f"{file}.py").write_text(textwrap.dedent(text))
+        return module
+
+    def registry(self):
+        found = importlib.metadata.distributions(path=[str(self.folder)])
+        return Registry(found=[entry_point for distribution in found for entry_point in distribution.entry_points])
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    return Plugins(tmp_path)
+
+
+def test_a_plugin_is_found_and_described(installed):
+    installed.add("good", GOOD.format(id="Good-v0"))
+    registry = installed.registry()
+
+    assert registry.env_ids() == ["Good-v0"]
+    assert registry.definition("Good-v0").plugin == "good"
+    (info,) = registry.plugins()
+    assert (info.name, info.version, info.distribution, info.status) == ("good", "1.5", "es-good", "active")
+    assert (info.error, info.ids) == (None, ("Good-v0",))
+
+
+BROKEN = {
+    "raises at import": ("raise RuntimeError('the flux is missing')", "RuntimeError: the flux is missing"),
+    "exits at import": ("import sys; sys.exit('licence expired')", "SystemExit: licence expired"),
+    "lacks a dependency": ("import no_such_module_anywhere", "No module named 'no_such_module_anywhere'"),
+    "is no Python": ("def (:", "SyntaxError"),
+    "returns a string": (
+        "import es_envs\n@es_envs.hookimpl\ndef register_envs(): return 'Env-v0'",
+        "register_envs must return a list of EnvDefinition, got 'Env-v0'",
+    ),
+    "returns nothing": (
+        "import es_envs\n@es_envs.hookimpl\ndef register_envs(): pass",
+        "register_envs must return a list of EnvDefinition, got None",
+    ),
+    "returns classes": (
+        "import es_envs\n@es_envs.hookimpl\ndef register_envs(): return [int]",
+        "register_envs must return a list of EnvDefinition, got [<class 'int'>]",
+    ),
+    "raises in its hook": (
+        "import es_envs\n@es_envs.hookimpl\ndef register_envs(): raise OSError('no meshes')",
+        "OSError: no meshes",
+    ),
+    "registers an invalid id": (
+        GOOD.format(id="my env"),
+        "'my env' is no environment id: expected 'Name-v0' or 'namespace/Name-v0'",
+    ),
+    "registers an id with a colon": (GOOD.format(id="mod:Env-v0"), "'mod:Env-v0' is no environment id"),
+    "registers an id twice": (
+        GOOD.format(id="Twice-v0").replace("max_episode_steps=5)]", "max_episode_steps=5)] * 2"),
+        "'Twice-v0' is already registered by",
+    ),
+    "misspells a hook": (
+        "import es_envs\n@es_envs.hookimpl\ndef register_env(): return []",
+        "no hook is called 'register_env': did you mean 'register_envs'?",
+    ),
+    "invents a hook": (
+        "import es_envs\n@es_envs.hookimpl\ndef xyz(): return []",
+        "no hook is called 'xyz': the hooks are register_envs, ",
+    ),
+    "forgets the marker": (
+        "def register_envs(): return []",
+        "'register_envs' is not marked: put @es_envs.hookimpl above it",
+    ),
+    "implements nothing": ("ANSWER = 42", "it implements no hook"),
+    "wants arguments": (
+        "import es_envs\n@es_envs.hookimpl\ndef register_envs(world): return []",
+        "register_envs(world)",
+    ),
+    "wants arguments of a later hook": (
+        "import es_envs\n@es_envs.hookimpl\ndef register_strategies(): return {}\n"
+        "@es_envs.hookimpl\ndef run_started(folder): 0",
+        "run_started(folder)",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_a_plugin_is_skipped_with_a_warning_that_names_it_if_it(fault, installed):
+    source, cause = BROKEN[fault]
+    installed.add("awry", source)
+    installed.add("good", GOOD.format(id="Good-v0"))
+    registry = installed.registry()
+
+    with pytest.warns(RuntimeWarning) as caught:
+        assert registry.env_ids() == ["Good-v0"]
+
+    (warning,) = caught
+    assert str(warning.message).startswith("plugin 'awry' (distribution 'es-awry') is skipped: ")
+    assert cause in str(warning.message)
+    awry = {plugin.name: plugin for plugin in registry.plugins()}["awry"]
+    assert awry.status == "error"
+    assert cause in awry.error
+    assert awry.ids == ()
+    assert list(registry.active_plugins()) == ["good"]  # none of its other hooks is called, either
+    with pytest.raises(UnknownEnvError) as error:
+        registry.definition("AwryEnvironment-v0")
+    assert "Plugin 'awry' (es-awry) is not active" in str(error.value)
+    assert cause in str(error.value)
+
+
+def test_an_entry_point_that_names_nothing_is_skipped(installed):
+    installed.add("awry", "", value="no_such_plugin_module")
+    with pytest.warns(RuntimeWarning, match="plugin 'awry' .*No module named 'no_such_plugin_module'"):
+        assert installed.registry().env_ids() == []
+
+
+def test_duplicate_ids_name_both_plugins_and_the_first_one_keeps_the_id(installed):
+    installed.add("abel", GOOD.format(id="Same-v0"))
+    installed.add("cain", GOOD.format(id="Same-v0"))
+    registry = installed.registry()
+
+    with pytest.warns(RuntimeWarning, match="plugin 'cain' .*'Same-v0' is already registered by plugin 'abel'"):
+        assert registry.definition("Same-v0").plugin == "abel"
+
+
+def test_two_entry_points_of_one_name_are_not_confused(installed):
+    installed.add("twin", GOOD.format(id="One-v0"))
+    installed.add("twin", GOOD.format(id="Two-v0"))
+    with pytest.warns(RuntimeWarning, match="another entry point has the name 'twin'"):
+        assert len(installed.registry().env_ids()) == 1
+
+
+@pytest.mark.parametrize("name", ["awry", "es-awry", " other , awry,"])
+def test_a_plugin_is_disabled_by_entry_point_or_distribution_and_not_even_imported(name, installed, monkeypatch):
+    installed.add("awry", "raise RuntimeError('imported')")
+    installed.add("good", GOOD.format(id="Good-v0"))
+    monkeypatch.setenv("ES_ENVS_DISABLE_PLUGINS", name)
+    registry = installed.registry()
+
+    assert registry.env_ids() == ["Good-v0"]
+    assert [plugin.status for plugin in registry.plugins()] == ["disabled", "active"]
+    with pytest.raises(UnknownEnvError, match=r"'awry' .*is not active: named in ES_ENVS_DISABLE_PLUGINS"):
+        registry.definition("Awry-v0")
+
+
+def test_strict_mode_raises_and_looks_again_next_time(installed, monkeypatch):
+    installed.add("abel", GOOD.format(id="Abel-v0"))
+    installed.add("awry", "raise RuntimeError('the flux is missing')")
+    monkeypatch.setenv("ES_ENVS_STRICT", "1")
+    registry = installed.registry()
+
+    for _ in range(2):
+        with pytest.raises(PluginError, match=r"plugin 'awry' .*the flux is missing"):
+            registry.env_ids()
+    monkeypatch.setenv("ES_ENVS_STRICT", "0")
+    with pytest.warns(RuntimeWarning, match="awry"):
+        assert registry.env_ids() == ["Abel-v0"]
+    assert [plugin.name for plugin in registry.plugins()] == ["abel", "awry"]
+
+
+def test_a_script_may_register_the_same_definition_twice_but_not_another_with_its_id(installed):
+    installed.add("good", GOOD.format(id="Good-v0"))
+    registry = installed.registry()
+    definition = EnvDefinition(id="Mine-v0", entry_point="small_envs:Walk")
+    registry.register(definition)
+    registry.register(EnvDefinition(id="Mine-v0", entry_point="small_envs:Walk"))
+    assert registry.env_ids() == ["Good-v0", "Mine-v0"]
+
+    with pytest.raises(ValueError, match=r"'Mine-v0' \(small_envs:Nested\) .*already .*a script \(small_envs:Walk\)"):
+        registry.register(EnvDefinition(id="Mine-v0", entry_point="small_envs:Nested"))
+    with pytest.raises(ValueError, match=r"'Good-v0' \(small_envs:Nested\) .*already registered by plugin 'good'"):
+        registry.register(EnvDefinition(id="Good-v0", entry_point="small_envs:Nested"))
+    with pytest.raises(TypeError, match="expects an EnvDefinition, got dict"):
+        registry.register({"id": "Mine-v0"})
+    assert registry.definition("Mine-v0") is definition
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"id": "no id"}, "'no id' is no environment id"),
+        ({"entry_point": "small_envs"}, "X-v0: entry_point must be a string 'module:name', got 'small_envs'"),
+        ({"entry_point": lambda: None}, "X-v0: entry_point: .*is a lambda.*put it into a module"),
+        ({"entry_point": "__main__:Env"}, "X-v0: entry_point '__main__:Env': workers do not import the running script"),
+        ({"initializer": 3}, "X-v0: initializer must be a string 'module:name', got 3"),
+        ({"fitness": lambda episode: 0}, "X-v0: fitness: .*is a lambda"),
+        ({"fitnesses": {"a": 3}}, r"X-v0: fitnesses\['a'\] must be a string"),
+        ({"max_episode_steps": 0}, "X-v0: max_episode_steps must be a positive integer or None, got 0"),
+        ({"max_episode_steps": True}, "X-v0: max_episode_steps must be a positive integer or None, got True"),
+        ({"kwargs": [1]}, r"X-v0: kwargs must be a dict, got \[1\]"),
+        ({"solved_at": "high"}, "X-v0: solved_at must be a number or None, got 'high'"),
+        ({"recommended": "sigma"}, "X-v0: recommended must be a dict"),
+    ],
+)
+def test_a_definition_that_cannot_be_is_refused(fields, message):
+    with pytest.raises((ValueError, TypeError), match=message):
+        EnvDefinition(**{"id": "X-v0", "entry_point": "small_envs:Walk", **fields})
+
+
+def test_an_unknown_id_gets_suggestions_and_a_next_step(installed):
+    installed.add("good", GOOD.format(id="WindTurbine-v0"))
+    registry = installed.registry()
+    for wrong, right in [("WindTurbin-v0", "WindTurbine-v0"), ("CartPole", "CartPole-v1")]:
+        with pytest.raises(UnknownEnvError) as error:
+            registry.definition(wrong)
+        assert f"No environment {wrong!r}. Did you mean " in str(error.value)
+        assert repr(right) in str(error.value)
+        assert "`es-envs list`" in str(error.value)
+    with pytest.raises(TypeError, match="an environment id is a string, got None"):
+        registry.definition(None)
+
+
+def test_an_id_may_name_the_module_that_registers_it(installed):
+    (installed.folder / "shop.py").write_text(
+        "import gymnasium\ngymnasium.register('Shop-v3', 'small_envs:Walk', max_episode_steps=7)"
+    )
+    (installed.folder / "mill.py").write_text("raise RuntimeError('no wind')")
+    found = Registry(found=[]).definition("shop:Shop-v3")
+    assert (found.id, found.max_episode_steps) == ("Shop-v3", 7)
+    env = es_envs.make("shop:Shop-v3")
+    assert type(env.unwrapped).__name__ == "Walk"
+
+    for env_id, cause in [
+        ("no_shop:Shop-v3", "module 'no_shop' cannot be imported: .*No module named 'no_shop'"),
+        ("mill:Shop-v3", "module 'mill' cannot be imported: .*no wind"),
+        (":Shop-v3", "module '' cannot be imported"),
+        ("shop:Ship-v3", "Did you mean 'Shop-v3'"),
+    ]:
+        with pytest.raises(UnknownEnvError, match=f"No environment '{env_id}'.*{cause}"):
+            es_envs.definition(env_id)
+
+
+def test_ids_of_gymnasium_work_and_are_not_listed():
+    found = es_envs.definition("CartPole-v1")
+    assert (found.max_episode_steps, found.solved_at) == (500, 475.0)
+    assert "CartPole-v1" not in es_envs.env_ids()
+    with found.build() as bare:
+        assert bare is bare.unwrapped  # neither TimeLimit nor checking wrappers
+    with es_envs.make("CartPole-v1", render_mode="rgb_array") as env:
+        assert type(env) is gymnasium.wrappers.TimeLimit
+        env.reset(seed=0)
+        assert env.render().ndim == 3
+
+
+def test_make_adds_the_time_limit_and_a_spec_that_can_make_it_again(register):
+    env_id = register("Stroll-v0", "small_envs:Walk", max_episode_steps=3, kwargs={"fault": "none"})
+    env = es_envs.make(env_id, where="/nowhere")
+    assert (env.unwrapped.fault, env.unwrapped.where) == ("none", "/nowhere")
+    env.reset(seed=0)
+    endings = [env.step(np.zeros(1, np.float32))[2:4] for _ in range(3)]
+    assert endings == [(False, False), (False, False), (False, True)]
+
+    again = gymnasium.make(env.spec)
+    assert type(again.unwrapped) is type(env.unwrapped)
+    assert (again.unwrapped.fault, again.unwrapped.where) == ("none", "/nowhere")
+    assert (again.spec.id, again.spec.max_episode_steps) == (env_id, 3)
+
+    endless = es_envs.make(register("Endless-v0", "small_envs:Walk", max_episode_steps=None))
+    assert endless is endless.unwrapped
+
+
+def test_make_passes_a_render_mode_on_only_if_there_is_one(register):
+    assert es_envs.make(register("Drawn-v0", "small_envs:Sized"), render_mode="human").render_mode == "human"
+    blind = register("Blind-v0", "small_envs:Walk")
+    es_envs.make(blind)
+    with pytest.raises(ValueError, match=r"Blind-v0 \(plugin 'walking'\) cannot render: .* takes no render_mode arg"):
+        es_envs.make(blind, render_mode="rgb_array")
+
+
+@pytest.mark.parametrize(
+    ("fields", "cause"),
+    [
+        ({"entry_point": "no_such_module:Env"}, "entry_point 'no_such_module:Env' cannot be imported"),
+        ({"entry_point": "small_envs:NoEnv"}, "module 'small_envs' has no 'NoEnv'"),
+        ({"entry_point": "small_envs:NOT_CALLABLE"}, "entry_point 'small_envs:NOT_CALLABLE' is not callable but 3"),
+        ({"entry_point": "builtins:dict"}, "builtins:dict made dict, not a gymnasium.Env"),
+        ({"initializer": "small_envs:no_start"}, "initializer 'small_envs:no_start' cannot be imported"),
+    ],
+)
+def test_an_environment_that_cannot_be_made_is_named_with_its_plugin(fields, cause, register):
+    env_id = register("Ruin-v0", **{"entry_point": "small_envs:Walk", **fields})
+    with pytest.raises(PluginError, match=rf"Ruin-v0 \(plugin 'walking'\): .*{re.escape(cause)}"):
+        es_envs.make(env_id)
+
+
+USE_FROM_GYMNASIUM = """
+import gymnasium, warnings
+warnings.simplefilter("error")
+env = gymnasium.make("es_envs.gym:Stroll-v0")
+print(type(env.unwrapped).__name__, env.spec.max_episode_steps)
+env.reset(seed=0); env.step(env.action_space.sample())
+for mode in ("sync", "async"):
+    vector = gymnasium.make_vec("Stroll-v0", num_envs=2, vectorization_mode=mode)
+    observations, _ = vector.reset(seed=1)
+    print(mode, observations.shape)
+    vector.step(vector.action_space.sample())
+    vector.close()
+import es_envs
+print(es_envs.register_with_gymnasium() == es_envs.register_with_gymnasium() == es_envs.env_ids())
+"""
+
+
+def test_plain_gymnasium_makes_our_environments_singly_and_in_vectors(installed, python, tmp_path):
+    hooks = GOOD.format(id="Stroll-v0").replace("max_", 'initializer="small_envs:initialize", max_')
+    installed.add("stroll", hooks)
+    log = tmp_path / "log"
+    done = python(USE_FROM_GYMNASIUM, path=[tmp_path], environment={"SMALL_ENVS_LOG": str(log)})
+
+    assert done.err == ""
+    assert done.out.splitlines() == ["Walk 5", "sync (2, 2)", "async (2, 2)", "True"]
+    assert log.exists()  # the initializer runs here, too
+
+
+def test_listing_imports_neither_torch_nor_pybullet_nor_environment_modules(installed, python):
+    installed.add("good", GOOD.format(id="Good-v0"))
+    done = python(
+        "import es_envs, sys; print(es_envs.env_ids()); print({'torch', 'pybullet', 'small_envs'} & {*sys.modules})",
+        path=[installed.folder],
+    )
+    assert "'Good-v0'" in done.out
+    assert done.out.splitlines()[-1] == "set()"
+
+
+TRAIN = """
+from es_core import train
+import es_envs, json, os, sys
+settings = json.loads(sys.argv[1])
+run = train(settings.pop("env"), **settings)
+print(len(run.history), os.getpid())
+"""
+
+
+def test_a_worker_makes_one_environment_for_the_whole_run_and_imports_no_other_plugin(
+    installed, python, tmp_path, tiny
+):
+    """One run of several generations with evaluation, observed from outside."""
+    log, marks = tmp_path / "log", tmp_path / "marks"
+    marks.mkdir()
+    for name in ("mill", "farm"):
+        environment = f"""
+            import os, pathlib, small_envs
+            pathlib.Path({str(marks)!r}, f"{name}-{{os.getpid()}}").touch()
+            class Env(small_envs.Reporting): pass
+        """
+        hooks = f"""
+            from es_envs import EnvDefinition, hookimpl
+            @hookimpl
+            def register_envs():
+                return [EnvDefinition(id="{name.title()}-v0", entry_point="{name}_env:Env", max_episode_steps=5,
+                                      initializer="small_envs:initialize", kwargs=dict(log={str(log)!r}))]
+            @hookimpl
+            def register_strategies():
+                return {{"{name}_search": "{name}_search:Still"}}
+        """
+        search = """
+            import numpy as np
+            from es_core import Population
+            class Still:
+                def __init__(self, mean, *, population_size, sigma, seed, **others):
+                    self.mean, self.generation, self.size = mean, 0, population_size
+                def ask(self):
+                    zeros = np.zeros(self.size, np.int64)
+                    return Population(generation=self.generation, base=self.mean[None], parent=zeros, scale=0.0,
+                                      noise_seed=zeros, sign=zeros.astype(np.int8))
+                def tell(self, fitness, valid=None):
+                    self.generation += 1
+                def state_dict(self):
+                    return {"generation": self.generation}
+                def load_state_dict(self, state):
+                    self.generation = state["generation"]
+        """
+        installed.add(name, hooks, **{f"{name}_env": environment, f"{name}_search": search})
+    settings = {"generations": 3, "eval_episodes": 2, "workers": 2, "env": "Mill-v0", "strategy": "mill_search"}
+    settings |= {"run_dir": str(tmp_path / "run"), "population_size": 4}
+    done = python(
+        TRAIN,
+        path=[tmp_path],
+        environment={"SMALL_ENVS_LOG": str(log)},
+        arguments=[json.dumps({**tiny, **settings})],
+    )
+
+    assert done.err == ""
+    generations, main = done.out.split()
+    assert generations == "4"  # three, and the last centre
+    events = [line.split()[:2] for line in log.read_text().splitlines()]
+    workers = {pid for pid, _ in events}
+    assert len(workers) == 2
+    assert main not in workers
+    for worker in workers:
+        here = [event for pid, event in events if pid == worker]
+        assert here[:2] == ["initialized", "made"]
+        assert Counter(here)["made"] == Counter(here)["initialized"] == 1
+    assert {mark.name for mark in marks.iterdir()} == {f"mill-{worker}" for worker in workers}
+
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert len({line["parameter_hash"] for line in lines}) == 1  # the plugin's strategy stands still
+
+
+def test_strategies_that_plugins_misname_are_refused_with_the_plugin(installed):
+    installed.add("good", "import es_envs\n@es_envs.hookimpl\ndef register_strategies(): return {'walk': 'm:Walk'}")
+    assert installed.registry().strategies() == {"walk": "m:Walk"}
+    installed.add("hasty", "import es_envs\n@es_envs.hookimpl\ndef register_strategies(): return {'walk': 'm:Run'}")
+    with pytest.raises(PluginError, match=r"plugin 'hasty': .*'walk' is already registered by plugin 'good'"):
+        installed.registry().strategies()
+    other = Plugins(installed.folder / "other")
+    other.folder.mkdir()
+    other.add("lazy", "import es_envs\n@es_envs.hookimpl\ndef register_strategies(): return {'walk': int}")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(other.folder)
+        with pytest.raises(PluginError, match=r"plugin 'lazy': register_strategies failed: .*'walk': <class 'int'>"):
+            other.registry().strategies()
+
+
+@pytest.mark.parametrize(
+    ("recommended", "cause"),
+    [
+        ({"sigmma": 1}, "no setting is called 'sigmma': did you mean 'sigma'?"),
+        ({"sigma": -1}, "sigma must be a finite number above 0, got -1"),
+        ({"env_id": "Other-v0"}, "'env_id'"),
+    ],
+)
+def test_an_invalid_recommendation_names_the_plugin(recommended, cause, register):
+    from es_core import TrainConfig
+
+    env_id = register("Walk-v0", recommended=recommended)
+    with pytest.raises(PluginError, match=rf"Walk-v0 \(plugin 'walking'\) recommends an invalid.*{re.escape(cause)}"):
+        TrainConfig.for_env(env_id)
+
+
+def test_importing_the_package_discovers_nothing(installed, python):
+    installed.add("awry", "raise RuntimeError('imported')")
+    done = python("import es_envs, es_core; from es_core import train", path=[installed.folder])
+    assert (done.err, done.code) == ("", 0)
+
+
+def test_a_plugin_may_look_up_other_environments_while_it_registers(installed):
+    installed.add("abel", GOOD.format(id="Abel-v0"))
+    source = "import es_envs\nSEEN = es_envs.env_ids()\n" + textwrap.dedent(GOOD.format(id="Curious-v0"))
+    installed.add("curious", source)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert installed.registry().env_ids() == ["Abel-v0", "Curious-v0"]
