@@ -31,14 +31,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options.command(options)
         sys.stdout.flush()
-    except KeyboardInterrupt:
-        _say("interrupted")
+    except KeyboardInterrupt as error:
+        _say_error("interrupted", error)
         return 130
     except BrokenPipeError:  # the reader of our output, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (es_envs.UnknownEnvError, ValueError, TypeError) as error:
-        _say(f"error: {error}")
+        _say_error(f"error: {error}", error)
         return 2
     except Exception as error:
         from es_core.checkpoint import CheckpointError
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if isinstance(
             error, es_envs.PluginError | CheckpointError | RolloutError | OSError | RuntimeError | ImportError
         ):
-            _say(f"error: {error}")
+            _say_error(f"error: {error}", error)
             return 1
         raise
     return 0
@@ -55,6 +55,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr)
+
+
+def _say_error(text: str, error: BaseException) -> None:
+    _say("\n".join([text, *getattr(error, "__notes__", ())]))
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -3,7 +3,7 @@
 import difflib
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from importlib.metadata import packages_distributions
 from typing import Any, Self
@@ -153,12 +153,12 @@ class TrainConfig:
         known = {option.name for option in fields(cls)}
         for name in overrides:
             if name not in known:
-                raise TypeError(_unknown_field(name, known))
+                raise TypeError(unknown_field(name, known))
         values: dict[str, Any] = {"env_id": env_id, "solved_at": definition.solved_at}
         try:
             for name in definition.recommended:
                 if name not in known - {"env_id"}:
-                    raise TypeError(_unknown_field(name, known))
+                    raise TypeError(unknown_field(name, known))
             cls(**{**values, **definition.recommended})
         except (TypeError, ValueError) as error:
             raise es_envs.PluginError(f"{definition.label} recommends an invalid setting: {error}") from error
@@ -182,10 +182,11 @@ class TrainConfig:
         else:
             known = fitness_names(definition)
             fitness = next((name for name, target in known.items() if target == self.fitness), self.fitness)
-        try:
-            load_fitness(fitness_names(definition, fitness)[fitness])
-        except (ImportError, ValueError) as error:
-            raise ValueError(f"{definition.label}: fitness {fitness!r} cannot be used: {error}") from error
+        for name, target in fitness_names(definition, fitness).items():
+            try:
+                load_fitness(target)
+            except Exception as error:
+                raise ValueError(f"{definition.label}: fitness {name!r} cannot be used: {error}") from error
         if self.max_episode_steps is None and definition.max_episode_steps is None:
             raise ValueError(
                 f"{definition.label} has no step limit, and an episode might never end: pass max_episode_steps=1000 "
@@ -223,7 +224,7 @@ def option_fields() -> list[Field[Any]]:
     return [option for option in fields(TrainConfig) if option.name != "env_id"]
 
 
-def require_trusted(config: TrainConfig, *, trust: bool, where: object) -> EnvDefinition:
+def require_trusted(config: TrainConfig, *, trust: bool, where: object, vouched: Collection[str] = ()) -> EnvDefinition:
     """Refuse names from a file that would import a module nobody installed as a plugin.
 
     A file must not choose what code runs: it may name registered environments, fitness functions of theirs or of
@@ -233,6 +234,7 @@ def require_trusted(config: TrainConfig, *, trust: bool, where: object) -> EnvDe
         config: as read from the file.
         trust: the caller vouches for the file.
         where: the file, for the message.
+        vouched: fields whose values the caller has named himself.
 
     Returns:
         The definition of the config's environment.
@@ -242,13 +244,14 @@ def require_trusted(config: TrainConfig, *, trust: bool, where: object) -> EnvDe
         UnknownEnvError: the environment is not installed.
     """
     named = {"env_id": config.env_id, "policy": config.policy, "strategy": config.strategy}
-    module_names = {key: value for key, value in named.items() if ":" in value and not trust}
+    module_names = {key: value for key, value in named.items() if ":" in value and not trust and key not in vouched}
     definition = None
     if "env_id" not in module_names:
         definition = es_envs.definition(config.env_id)
         fitness = config.fitness or ""
         known = {*fitness_names(definition), *fitness_names(definition).values(), *FITNESSES}
-        if fitness not in known and ":" in fitness and not fitness.startswith("final_info:") and not trust:
+        of_another_module = ":" in fitness and not fitness.startswith("final_info:") and fitness not in known
+        if of_another_module and not trust and "fitness" not in vouched:
             module_names["fitness"] = fitness
     for key, name in module_names.items():
         if definition is None or not _of_a_plugin(name):
@@ -264,6 +267,7 @@ def _of_a_plugin(name: str) -> bool:
     return bool(plugins & set(packages_distributions().get(name.partition(".")[0].partition(":")[0], [])))
 
 
-def _unknown_field(name: str, known: set[str]) -> str:
+def unknown_field(name: str, known: set[str]) -> str:
+    """What to say about a setting that TrainConfig does not have."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"no setting is called {name!r}" + (f": did you mean {close[0]!r}?" if close else "")

@@ -14,13 +14,17 @@ from es_core.config import TrainConfig
 from es_core.normalizer import ObservationStatistics
 from es_core.policies import Policy, make_policy
 from es_envs import EnvDefinition, Episode
-from es_envs.fitness import fitness_names, load_fitness
+from es_envs.fitness import StepFitness, fitness_names, load_fitness
 
 Observer = Callable[[Any, Any, float, Mapping[str, Any]], object]
 
 
 class RolloutError(RuntimeError):
     """An episode failed; the message names the environment, the seed, the candidate and the generation."""
+
+
+class SpaceError(ValueError):
+    """A policy cannot be made for the environment's spaces; the message says it all."""
 
 
 class Rollouts:
@@ -38,7 +42,7 @@ class Rollouts:
 
     Raises:
         PluginError: the environment cannot be made.
-        ValueError: a space is not supported.
+        SpaceError: a space is not supported.
     """
 
     def __init__(
@@ -47,14 +51,15 @@ class Rollouts:
         self.definition = definition
         limits = (definition.max_episode_steps, config.max_episode_steps)
         self.step_limit = min(limit for limit in limits if limit is not None)
-        self._fitnesses = [
+        self._fitnesses: list[tuple[str, Any]] = [
             (name, load_fitness(target)) for name, target in fitness_names(definition, config.fitness).items()
         ]
         self.env: gymnasium.Env[Any, Any] = definition.build(render_mode, **{**config.env_kwargs, **kwargs})
         try:
             self.policy: Policy = make_policy(config, self.env.observation_space, self.env.action_space)
         except ValueError as error:
-            raise ValueError(f"{definition.label}: {error}") from error
+            self.env.close()
+            raise SpaceError(f"{definition.label}: {error}") from error
         self._action_noise = config.action_noise if isinstance(self.env.action_space, gymnasium.spaces.Box) else 0.0
 
     def use(self, parameters: np.ndarray[Any, np.dtype[np.float32]], statistics: ObservationStatistics | None) -> None:
@@ -75,8 +80,10 @@ class Rollouts:
             Exception: whatever the environment raises.
         """
         env, policy = self.env, self.policy
-        measured = [(name, fitness() if inspect.isclass(fitness) else fitness) for name, fitness in self._fitnesses]
-        observers = [*observers, *(fitness.on_step for _, fitness in measured if hasattr(fitness, "on_step"))]
+        measured = [
+            (name, _PerStep(fitness) if inspect.isclass(fitness) else fitness) for name, fitness in self._fitnesses
+        ]
+        observers = [*observers, *(fitness.on_step for _, fitness in measured if isinstance(fitness, _PerStep))]
         act = policy.act if noise_seed is None or not self._action_noise else self._noisy_act(noise_seed)
         step = env.step
 
@@ -112,8 +119,8 @@ class Rollouts:
         values: dict[str, float | None] = {}
         for position, (name, fitness) in enumerate(measured):
             try:
-                value = fitness.result(episode) if hasattr(fitness, "on_step") else fitness(episode)
-                if isinstance(value, str) or not math.isfinite(value):
+                value = fitness.result(episode) if isinstance(fitness, _PerStep) else fitness(episode)
+                if not _is_finite(value):
                     raise ValueError(f"it returned {value!r}, expected a finite number")
                 values[name] = float(value)
             except Exception as error:
@@ -134,6 +141,39 @@ class Rollouts:
     def close(self) -> None:
         """Close the environment."""
         self.env.close()
+
+
+class _PerStep:
+    """A per-step fitness in use: what it raises is kept until its value is asked for.
+
+    A secondary one must not end the episode, and of the first one the error shall say which it was.
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._error: Exception | None = None
+        try:
+            self._fitness: StepFitness = make()
+        except Exception as error:  # noqa: BLE001  (raised by result)
+            self._error = error
+
+    def on_step(self, observation: Any, action: Any, reward: float, info: Mapping[str, Any]) -> None:
+        if self._error is None:
+            try:
+                self._fitness.on_step(observation, action, reward, info)
+            except Exception as error:  # noqa: BLE001  (raised by result)
+                self._error = error
+
+    def result(self, episode: Episode) -> float:
+        if self._error is not None:
+            raise self._error
+        return self._fitness.result(episode)
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except TypeError:
+        return False
 
 
 def _kept(observation: Any) -> Any:

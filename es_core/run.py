@@ -5,15 +5,16 @@ import os
 import re
 import shutil
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
-from es_core.checkpoint import Checkpoint
-from es_core.config import TrainConfig
+from es_core.checkpoint import Checkpoint, CheckpointError
+from es_core.config import TrainConfig, require_trusted
 from es_core.scoring import Evaluation
 from es_envs import Episode
 
@@ -101,7 +102,9 @@ class Run:
             OSError: it cannot be written.
         """
         path = _unique_directory(config) if directory is None else Path(directory)
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        if path.exists() and not path.is_dir():
+            raise FileExistsError(f"{path} is a file: a run needs a folder, new or empty")
+        if path.exists() and any(path.iterdir()):
             raise FileExistsError(
                 f"{path} exists and is not empty: choose another folder, or continue the run in it with resume=True "
                 f"(es-envs resume {path})"
@@ -153,7 +156,7 @@ class Run:
     @property
     def best(self) -> Checkpoint | None:
         """The best evaluated centre, or None if none was evaluated."""
-        return Checkpoint.load(self.best_path) if self.best_path.exists() else None
+        return self._checkpoint(self.best_path) if self.best_path.exists() else None
 
     def checkpoint_generations(self) -> list[int]:
         """Generations that have a checkpoint, ascending."""
@@ -172,7 +175,13 @@ class Run:
             raise FileNotFoundError(
                 f"{self.directory} has no checkpoint of generation {generation}; there are: {present}"
             )
-        return Checkpoint.load(path)
+        return self._checkpoint(path)
+
+    def _checkpoint(self, path: Path) -> Checkpoint:
+        checkpoint = Checkpoint.load(path)
+        if replace(checkpoint.config, generations=self.config.generations) != self.config:
+            raise CheckpointError(f"{path} belongs to another run: its settings are not those of config.json")
+        return checkpoint
 
     def checkpoint_path(self, generation: int) -> Path:
         """Where the checkpoint of a generation is, or would be."""
@@ -199,18 +208,16 @@ class Run:
         """Remove the folder; for a run that failed before its first checkpoint."""
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def lock(self) -> FileLock:
+    def lock(self) -> AbstractContextManager[object]:
         """Hold the folder for writing, by a lock of the operating system, which a crash releases.
 
         Raises:
             RuntimeError: another process is writing to the folder.
         """
-        lock = FileLock(self.directory / ".lock")
         try:
-            lock.acquire(timeout=0)
+            return FileLock(self.directory / ".lock").acquire(timeout=0)
         except Timeout:
             raise RuntimeError(f"another process is training in {self.directory}") from None
-        return lock
 
     # The verbs below belong to layers above this one: they go through the package's own front door.
 
@@ -230,6 +237,7 @@ class Run:
         """Continue this run where its latest checkpoint stands: ``es_core.train`` with ``resume=True``."""
         import es_core
 
+        require_trusted(self.config, trust=self.trusted, where=self.directory / "config.json")
         return es_core.train(self.config, run_dir=self.directory, resume=True, **options)
 
 

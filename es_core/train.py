@@ -2,6 +2,7 @@
 
 import math
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
@@ -12,7 +13,7 @@ import numpy as np
 
 import es_envs
 from es_core.checkpoint import Checkpoint, parameter_hash
-from es_core.config import TrainConfig, require_trusted
+from es_core.config import TrainConfig, require_trusted, unknown_field
 from es_core.display import Display
 from es_core.loggers import Lifecycle
 from es_core.normalizer import ObservationStatistics
@@ -64,6 +65,8 @@ def train(
     """
     if pool != "local":
         raise ValueError(f"pool must be 'local', got {pool!r}")
+    if resume and initial is not None:
+        raise ValueError("initial is where a new run starts; a resumed one continues from its own checkpoint")
     lifecycle = Lifecycle(loggers)
     if resume:
         run = _reopen(env, run_dir, config_fields)
@@ -81,7 +84,7 @@ def train(
             finally:
                 lifecycle.tell("run_finished", run=run)
     except BaseException:
-        if not run.checkpoint_generations():
+        if not resume and not run.checkpoint_generations():
             run.discard()  # nothing was learnt: leave no empty folder behind
         raise
     return run
@@ -137,9 +140,11 @@ def _evolve(
                 centre_episodes = results.centre
             evaluation = Evaluation.from_episodes(centre_episodes) if due else None
             confirmation, solved = _confirm(run, search, before, pool, evaluation)
-        except BaseException:
+        except BaseException as error:
             # Interrupted, or an episode failed: this generation can be run again from here.
             before.save(run.checkpoint_path(generation))
+            command = shlex.join(["es-envs", "resume", str(run.directory)])
+            error.add_note(f"Nothing is lost: `{command}` runs generation {generation} again.")
             raise
 
         if results is not None and not solved:
@@ -280,25 +285,31 @@ def _reopen(env: str | TrainConfig, run_dir: str | os.PathLike[str] | None, conf
         raise ValueError("resume=True needs run_dir, the folder of the run to continue")
     given = {**(env.to_json() if isinstance(env, TrainConfig) else {"env_id": env}), **config_fields}
     run = Run.open(run_dir, trust=isinstance(env, TrainConfig))
-    require_trusted(run.config, trust=run.trusted, where=run.directory / "config.json")
     stored = run.config.to_json()
     if callable(given.get("fitness")):
         given["fitness"] = names.name_of(given["fitness"])
+    for name, left_open in (("fitness", None), ("engine", "auto")):  # what the run settled when it began
+        if given.get(name) == left_open:
+            given.pop(name, None)
+    generations = given.pop("generations", run.config.generations)
     for name, value in given.items():
+        if name not in stored:
+            raise TypeError(unknown_field(name, set(stored)))
         wanted = list(value) if isinstance(value, tuple) else value
-        if name != "generations" and wanted != stored.get(name):
-            raise ValueError(f"{name} cannot change in a resumed run: it was {stored.get(name)!r}, now {wanted!r}")
-    generations = given.get("generations", run.config.generations)
+        if wanted != stored[name]:
+            raise ValueError(f"{name} cannot change in a resumed run: it was {stored[name]!r}, now {wanted!r}")
+    config = replace(run.config, generations=generations)
     if generations < run.config.generations:
         raise ValueError(
             f"generations can only grow in a resumed run: it was {run.config.generations}, now {generations}"
         )
-    if generations > run.config.generations:
-        run.write_config(replace(run.config, generations=generations))
+    require_trusted(config, trust=run.trusted, vouched=given, where=run.directory / "config.json")
+    run.config = config
     return run
 
 
 def _resumed(run: Run, pool: RolloutPool) -> _Search:
+    run.write_config(run.config)  # its generations may have grown
     # A checkpoint counts only with all the lines before it: a crash may have cut metrics.jsonl off.
     generations = [generation for generation in run.checkpoint_generations() if generation <= len(run.history)]
     if not generations:  # killed before the first generation

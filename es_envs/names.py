@@ -7,17 +7,21 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
+_ADVICE = "put it into a module of its own (a .py file beside your script) and import it from there"
+
 
 def load(name: str) -> Any:
     """Import what a ``module:name`` string names.
 
     Raises:
-        ValueError: the string has no ``:``, or the module has nothing of that name.
+        ValueError: the string has no ``:``, the module has nothing of that name, or it is ``__main__``.
         ImportError: the module cannot be imported.
     """
     module_name, separator, attribute = name.partition(":")
     if not (separator and module_name and attribute):
         raise ValueError(f"expected a string 'module:name', got {name!r}")
+    if module_name == "__main__":
+        raise ValueError(f"{name!r} is in the running script, which no worker imports: {_ADVICE}")
     target = importlib.import_module(module_name)
     for part in attribute.split("."):
         try:
@@ -35,15 +39,14 @@ def name_of(target: Callable[..., Any]) -> str:
             script or notebook itself.
     """
     module, qualname = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
-    advice = "put it into a module of its own (a .py file beside your script) and import it from there"
     if not module or not qualname:
-        raise ValueError(f"{target!r} has no name that a worker process could import: {advice}")
+        raise ValueError(f"{target!r} has no name that a worker process could import: {_ADVICE}")
     if "<" in qualname:
         kind = "a lambda" if qualname.endswith("<lambda>") else "defined inside a function"
-        raise ValueError(f"{qualname!r} is {kind}, which no worker process can import: {advice}")
+        raise ValueError(f"{qualname!r} is {kind}, which no worker process can import: {_ADVICE}")
     if module == "__main__":
-        raise ValueError(f"{qualname!r} is defined in the running script, which no worker imports: {advice}")
+        raise ValueError(f"{qualname!r} is defined in the running script, which no worker imports: {_ADVICE}")
     name = f"{module}:{qualname}"
     if load(name) is not target:
-        raise ValueError(f"{name!r} names something else than the given object: {advice}")
+        raise ValueError(f"{name!r} names something else than the given object: {_ADVICE}")
     return name

@@ -34,7 +34,7 @@ _BOOTSTRAP = (
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 _IN_FLIGHT = 2  # tasks a worker holds: the next one is there before the reply to the last has been read
 # Raised by our own checks at the start; their message says it all, and a traceback would bury it.
-_FOR_PEOPLE = {"PluginError": PluginError, "ValueError": ValueError}
+_FOR_PEOPLE = {"PluginError": PluginError, "SpaceError": ValueError}
 _AGGREGATIONS: Mapping[str, Callable[..., NDArray[np.float64]]] = {"mean": np.mean, "median": np.median, "min": np.min}
 
 
