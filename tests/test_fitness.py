@@ -1,0 +1,187 @@
+"""Fitness: by every way to name one, of every kind, and what happens when one fails."""
+
+import json
+
+import numpy as np
+import pytest
+import small_envs
+
+from es_core import Run, RolloutError, TrainConfig, train
+from es_envs import Episode
+from es_envs.fitness import distance_from_start, fitness_names, load_fitness
+
+
+def episode(**fields):
+    return Episode(**{"seed": 0, "total_reward": 2.5, "length": 7, "terminated": True, "truncated": False, **fields})
+
+
+def metrics(run):
+    return [json.loads(line) for line in (run.directory / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("prefix", ["", "es_envs.fitness:"])
+@pytest.mark.parametrize(
+    ("name", "fields", "value"),
+    [
+        ("episode_return", {}, 2.5),
+        ("episode_length", {}, 7.0),
+        ("distance_from_start", {"final_info": {"distance_from_start": 4}}, 4.0),
+        (
+            "distance_from_start",
+            {"start_info": {"position": (1, 1)}, "final_info": {"position": np.array([4.0, 5.0])}},
+            5.0,
+        ),
+        ("final_info:speed", {"final_info": {"speed": np.float32(1.5)}}, 1.5),
+        ("final_info:a:b", {"final_info": {"a:b": 3}}, 3.0),
+    ],
+)
+def test_a_named_fitness_measures(prefix, name, fields, value):
+    measured = load_fitness(prefix + name)(episode(**fields))
+    assert measured == value
+    assert isinstance(measured, float)
+
+
+def test_a_missing_key_is_named_with_those_that_are_there():
+    with pytest.raises(KeyError) as error:
+        distance_from_start(episode(start_info={"position": 0}, final_info={"speed": 1}))
+    for text in ("info['distance_from_start']", "info['position']", "['position'] from reset", "['speed'] at the end"):
+        assert text in str(error.value)
+    with pytest.raises(KeyError, match=r"final_info:energy: the last info has the keys \['speed'\]"):
+        load_fitness("final_info:energy")(episode(final_info={"speed": 1}))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        (
+            "episode_retrun",
+            "no fitness 'episode_retrun': expected one of episode_return, .*final_info:KEY.*'module:name'",
+        ),
+        ("final_info:", "no fitness 'final_info:'"),
+        ("small_envs:absent", "module 'small_envs' has no 'absent'"),
+        ("small_envs:NOT_CALLABLE", "'small_envs:NOT_CALLABLE' is not callable but 3"),
+        ("builtins:dict", r"a class needs on_step\(observation, action, reward, info\) and result\(episode\)"),
+    ],
+)
+def test_a_name_that_names_no_fitness_is_refused(name, message):
+    with pytest.raises(ValueError, match=message):
+        load_fitness(name)
+
+
+def test_the_chosen_fitness_comes_first_and_all_others_are_computed_too(register):
+    from es_envs import definition
+
+    found = definition(register("A-v0", fitness="small_envs:place_reached", fitnesses={"far": "final_info:position"}))
+    assert list(fitness_names(found)) == ["place_reached", "far"]
+    assert fitness_names(found, "far") == {"far": "final_info:position", "place_reached": "small_envs:place_reached"}
+    assert list(fitness_names(found, "episode_length")) == ["episode_length", "place_reached", "far"]
+    with pytest.raises(ValueError, match="has not been computed"):
+        _ = episode().fitness
+
+
+CHOICES = [
+    "place_reached",  # a name of the definition
+    "energy",  # another name of the definition
+    "episode_length",  # one of es_envs.fitness
+    "es_envs.fitness:episode_length",
+    "final_info:energy",
+    "small_envs:depends_on_seed",
+    small_envs.place_reached,
+    small_envs.LongestStep,
+]
+
+
+@pytest.mark.parametrize("choice", CHOICES, ids=lambda choice: getattr(choice, "__name__", choice))
+def test_training_maximises_the_chosen_fitness(choice, register, tiny, tmp_path):
+    fitnesses = {"energy": "final_info:energy", "longest": "small_envs:LongestStep"}
+    env_id = register("Walk-v0", fitness="small_envs:place_reached", fitnesses=fitnesses)
+    run = train(env_id, fitness=choice, run_dir=tmp_path / "run", **tiny)
+
+    first, last = metrics(run)
+    chosen = next(iter(first["fitnesses"]))
+    assert first["fitnesses"][chosen] == pytest.approx(first["fitness_mean"])
+    assert last["evaluation"]["fitnesses"][chosen] == last["evaluation"]["mean"]
+    others = {"place_reached", "energy", "longest"}
+    if choice is small_envs.LongestStep:
+        assert chosen == "longest"  # the definition's name for it
+    assert others | {chosen} == set(first["fitnesses"])
+    assert None not in first["fitnesses"].values()
+    assert Run.open(run.directory).config.fitness == run.config.fitness
+
+
+def test_a_per_step_class_sees_every_step_and_is_made_anew_for_each_episode(walk, tiny, tmp_path):
+    """LongestStep itself asserts that it saw as many steps as the episode has."""
+    run = train(
+        walk,
+        run_dir=tmp_path / "run",
+        fitness="small_envs:LongestStep",
+        **{**tiny, "eval_episodes": 4, "episodes_per_candidate": 3},
+    )
+    assert len(metrics(run)) == 2
+
+
+@pytest.fixture(scope="module")
+def undisturbed(walk, tiny, tmp_path_factory):
+    run = train(walk, run_dir=tmp_path_factory.mktemp("fitness") / "run", **{**tiny, "generations": 2})
+    return [line["parameter_hash"] for line in metrics(run)]
+
+
+@pytest.mark.parametrize("name", ["failing", "not_a_number", "text", "nothing", "FailingOnStep", "FailingToStart"])
+def test_a_secondary_fitness_that_fails_is_logged_as_null_and_changes_nothing(
+    name, undisturbed, register, tiny, tmp_path
+):
+    env_id = register("Walk-v0", fitnesses={"odd": f"small_envs:{name}"})
+    run = train(env_id, run_dir=tmp_path / "run", **{**tiny, "generations": 2})
+
+    lines = metrics(run)
+    assert [line["parameter_hash"] for line in lines] == undisturbed
+    assert [line["fitnesses"]["odd"] for line in lines[:-1]] == [None, None]
+    assert lines[-1]["evaluation"]["fitnesses"]["odd"] is None
+    assert lines[0]["fitnesses"]["episode_return"] is not None
+    assert run.evaluate(episodes=2, workers=1).fitnesses["odd"] is None
+
+
+@pytest.mark.parametrize(
+    ("name", "cause"),
+    [
+        ("failing", "ArithmeticError: no such thing as a distance here"),
+        ("not_a_number", "it returned nan, expected a finite number"),
+        ("text", "it returned 'very good', expected a finite number"),
+        ("nothing", "it returned None, expected a finite number"),
+        ("FailingOnStep", "ArithmeticError: cannot measure this step"),
+        ("FailingToStart", "ArithmeticError: cannot measure this episode"),
+    ],
+)
+def test_a_chosen_fitness_that_fails_ends_the_run_and_is_named(name, cause, walk, tiny, tmp_path):
+    with pytest.raises(RolloutError) as error:
+        train(walk, run_dir=tmp_path / "run", fitness=f"small_envs:{name}", **tiny)
+    message = str(error.value)
+    assert f"fitness 'small_envs:{name}' failed: " in message
+    assert cause in message
+    for text in ("Walk-v0 (plugin 'walking')", "candidate 0 in generation 0", "episode seed ", "run seed 0"):
+        assert text in message
+
+
+@pytest.mark.parametrize("aggregation", ["mean", "median", "min"])
+def test_a_candidates_fitness_is_the_aggregate_of_its_episodes(aggregation, walk, tiny, tmp_path):
+    run = train(
+        walk,
+        run_dir=tmp_path / "run",
+        fitness="small_envs:depends_on_seed",
+        **{**tiny, "fitness_aggregation": aggregation, "episodes_per_candidate": 3},
+    )
+    from es_core.seeding import Purpose, episode_seeds
+
+    values = [seed % 1000 for seed in episode_seeds(0, Purpose.TRAINING, 3, 0)]
+    line = metrics(run)[0]
+    assert line["fitness_mean"] == pytest.approx(getattr(np, aggregation)(values))
+    assert line["fitnesses"]["small_envs:depends_on_seed"] == pytest.approx(np.mean(values))
+    assert line["fitness_std"] == 0.0
+    assert line["next_hash"] == line["parameter_hash"]  # all candidates alike: no gradient
+
+
+def test_another_fitness_drops_the_environments_threshold(register):
+    env_id = register("Walk-v0", solved_at=3.0)
+    assert TrainConfig.for_env(env_id).solved_at == 3.0
+    assert TrainConfig.for_env(env_id, fitness="episode_length").solved_at is None
+    assert TrainConfig.for_env(env_id, fitness="episode_length", solved_at=5).solved_at == 5
