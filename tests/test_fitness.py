@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import small_envs
 
-from es_core import Run, RolloutError, TrainConfig, train
+from es_core import RolloutError, Run, TrainConfig, train
 from es_envs import Episode
 from es_envs.fitness import distance_from_start, fitness_names, load_fitness
 
