@@ -98,11 +98,11 @@ def _show(options: argparse.Namespace) -> None:
         ("solved at", str(definition.solved_at)),
         ("recommended", ", ".join(f"{name}={value}" for name, value in definition.recommended.items())),
     ]
-    _print_table(rows)
     try:
         sheet = inspect.getdoc(names.load(str(definition.entry_point)))
-    except ImportError as error:
+    except (ImportError, ValueError) as error:
         raise es_envs.PluginError(f"{definition.label} cannot be imported: {error}") from error
+    _print_table(rows)
     if sheet and definition.plugin:
         print(f"\n{sheet}")
 
@@ -355,5 +355,6 @@ def _parse(kind: Any) -> Callable[[str], Any]:
             return tuple(int(part) for part in text.split(",") if part.strip())
         return json.loads(text)
 
-    parse.__name__ = {int: "whole number", float: "number", Mapping: "JSON"}.get(base, "value")
+    words = {int: "whole number", float: "number", tuple: "list of whole numbers", Mapping: "JSON"}
+    parse.__name__ = words.get(typing.get_origin(base) or base, "value")
     return parse

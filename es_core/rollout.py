@@ -92,10 +92,13 @@ class Rollouts:
         first_observation, start_info = _kept(observation), dict(start_info)
         total_reward, length, terminated, truncated = 0.0, 0, False, False
         info: Mapping[str, Any] = start_info
-        for length in range(1, self.step_limit + 1):  # noqa: B007  (its last value is the episode's length)
+        for length in range(1, self.step_limit + 1):
             action = act(observation)
             observation, reward, terminated, truncated, info = step(action)
-            total_reward += reward  # type: ignore[operator]  # Gymnasium says SupportsFloat
+            try:
+                total_reward += reward  # type: ignore[operator]  # Gymnasium says SupportsFloat
+            except TypeError:
+                raise ValueError(f"the reward of step {length} is {reward!r}, expected a number") from None
             for observe in observers:
                 observe(observation, action, reward, info)  # type: ignore[arg-type]
             if terminated or truncated:

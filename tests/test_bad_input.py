@@ -1,0 +1,590 @@
+"""What people get wrong: each mistake is named, with what was expected and where, and costs nothing."""
+
+import dataclasses
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import small_envs
+
+from es_core import CheckpointError, RolloutError, Run, TrainConfig, evaluate, record, train
+from es_envs import PluginError, UnknownEnvError
+
+LABEL = re.escape("Walk-v0 (plugin 'walking')")
+
+
+@pytest.fixture(scope="module")
+def finished(walk, tiny, tmp_path_factory):
+    """A run that is done, for reading."""
+    return train(walk, run_dir=tmp_path_factory.mktemp("runs") / "finished", **{**tiny, "eval_every": 0})
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    """A folder like that of ``finished``, to be spoilt."""
+    return Path(shutil.copytree(finished.directory, tmp_path / "copied"))
+
+
+@pytest.fixture
+def refused(walk, tiny, tmp_path):
+    """``refused(error, message, **fields)``: training raises and leaves no folder behind."""
+
+    def refused(kind, message, env=walk, **fields):
+        with pytest.raises(kind, match=message) as caught:
+            train(env, **{**tiny, "run_dir": tmp_path / "refused", **fields})
+        assert not (tmp_path / "refused").exists()
+        return caught.value
+
+    return refused
+
+
+def contents(folder):
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock")
+    return {path: path.read_bytes() for path in files}
+
+
+# ---- settings
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "expected"),
+    [
+        ("population_size", 0, "a whole number of at least 2"),
+        ("sigma", 0, "a finite number above 0"),
+        ("sigma", -0.1, "a finite number above 0"),
+        ("sigma", float("nan"), "a finite number above 0"),
+        ("sigma", "small", "a finite number above 0"),
+        ("sigma", True, "a finite number above 0"),
+        ("learning_rate", 0, "a finite number above 0"),
+        ("weight_decay", -1, "a finite number of at least 0"),
+        ("generations", 0, "a whole number of at least 1"),
+        ("generations", -3, "a whole number of at least 1"),
+        ("generations", 1.5, "a whole number of at least 1"),
+        ("generations", True, "a whole number of at least 1"),
+        ("seed", -1, "a whole number of at least 0"),
+        ("seed", None, "a whole number of at least 0"),
+        ("episodes_per_candidate", 0, "a whole number of at least 1"),
+        ("eval_episodes", 0, "a whole number of at least 1"),
+        ("eval_every", -1, "a whole number of at least 0"),
+        ("hidden_sizes", (8, 0), "layer sizes, positive whole numbers such as (32, 32)"),
+        ("hidden_sizes", (8, -2), "layer sizes, positive whole numbers such as (32, 32)"),
+        ("hidden_sizes", 32, "layer sizes, positive whole numbers such as (32, 32)"),
+        ("max_episode_steps", 0, "a whole number of at least 1, or None"),
+        ("solved_at", float("inf"), "a finite number, or None"),
+        ("fitness_aggregation", "max", "one of 'mean', 'median', 'min'"),
+        ("observation_normalization", 1, "True or False"),
+        ("env_kwargs", {"place": np.zeros(2)}, "a dict that JSON can hold"),
+        ("env_kwargs", {1: "a"}, "a dict that JSON can hold"),
+        ("device", "gpu", "one of 'cpu', 'cuda'"),
+    ],
+)
+def test_a_setting_that_cannot_be_is_named_with_what_can(field, value, expected, refused):
+    refused(ValueError, re.escape(f"{field} must be {expected}") + r".*got ", **{field: value})
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"population_size": 3}, "population_size must be even, since candidates come in mirrored pairs; got 3"),
+        ({"strategy": "openai_se"}, "no strategy is called 'openai_se': did you mean 'openai_es'?"),
+        ({"optimizer": "adamw"}, "optimizer must be one of .*'?adam'?.* got 'adamw'"),
+        ({"shaping": "ranks"}, "shaping must be one of centered_ranks.* got 'ranks'"),
+        ({"strategy_options": {"beta3": 1}}, "strategy_options {'beta3': 1} do not suit optimizer 'adam'"),
+        ({"policy": "cnn"}, "policy must be one of mlp.* got 'cnn'"),
+        ({"activation": "gelu"}, "activation must be one of tanh.* got 'gelu'"),
+        ({"pool": "threads"}, "pool must be 'local', got 'threads'"),
+        ({"workers": 0}, "workers must be a whole number of at least 1, or None for all usable cores; got 0"),
+        ({"workers": -2}, "workers must be a whole number of at least 1.* got -2"),
+        ({"workers": True}, "workers must be a whole number of at least 1.* got True"),
+        ({"workers": 1.0}, "workers must be a whole number of at least 1.* got 1.0"),
+        ({"loggers": ["wandbb"]}, "no logger is called 'wandbb'"),
+        ({"loggers": [object()]}, "implements none of run_started, .*@es_envs.hookimpl"),
+    ],
+)
+def test_a_choice_that_does_not_exist_is_named_with_those_that_do(fields, message, refused):
+    refused(ValueError, message, **fields)
+
+
+def test_a_misspelt_setting_gets_a_suggestion(refused, walk):
+    refused(TypeError, "no setting is called 'populaton_size': did you mean 'population_size'?", populaton_size=4)
+    config = TrainConfig.for_env(walk)
+    with pytest.raises(TypeError, match=r"a TrainConfig is complete: use dataclasses.replace for sigma"):
+        train(config, sigma=1.0)
+
+
+def test_more_workers_than_candidates_are_not_started_and_change_nothing(register, tiny, tmp_path):
+    log = tmp_path / "log"
+    env_id = register("Log-v0", "small_envs:Reporting", kwargs={"log": str(log)})
+    few = train(env_id, run_dir=tmp_path / "few", **tiny)
+    log.unlink()
+    many = train(env_id, run_dir=tmp_path / "many", **{**tiny, "workers": 9})
+    assert len({line.split()[0] for line in log.read_text().splitlines()}) == 2
+    assert few.history[-1].parameter_hash == many.history[-1].parameter_hash
+
+
+def test_cuda_is_refused_where_there_is_none_or_nobody_would_use_it(refused):
+    refused(ValueError, 'device="cuda": .*use device="cpu"', device="cuda")
+
+
+# ---- environments and fitness
+
+
+def test_an_unknown_environment_gets_a_suggestion(refused):
+    refused(UnknownEnvError, "No environment 'Wolk-v0'. Did you mean 'Walk-v0'", env="Wolk-v0")
+    refused(TypeError, "an environment id is a string, got <class 'small_envs.Walk'>", env=small_envs.Walk)
+
+
+def test_an_environment_without_any_step_limit_is_refused_with_the_line_that_sets_one(register, refused):
+    error = refused(ValueError, "has no step limit", env=register("Endless-v0", max_episode_steps=None))
+    for text in ("Endless-v0", "max_episode_steps=1000", "--max-episode-steps 1000", "in the definition"):
+        assert text in str(error)
+
+
+def local_fitness():
+    def inner(episode):
+        return 0.0
+
+    return inner
+
+
+@pytest.mark.parametrize(
+    ("fitness", "message"),
+    [
+        ("no_such_module:best", f"{LABEL}: fitness 'no_such_module:best' cannot be used: No module named"),
+        ("small_envs:best", "module 'small_envs' has no 'best'"),
+        ("best", "no fitness 'best': expected one of"),
+        ("__main__:best", "'__main__:best' is in the running script, which no worker imports: put it into a module"),
+        (lambda episode: 0.0, "is a lambda, which no worker process can import: put it into a module of its own"),
+        (local_fitness(), "'local_fitness.<locals>.inner' is defined inside a function, which no worker process"),
+        (small_envs.Walk, "a class needs on_step"),
+        (3, "fitness must be a non-empty string, or None, got 3"),
+    ],
+)
+def test_a_fitness_that_no_worker_could_use_is_refused_before_the_run(fitness, message, refused):
+    refused(ValueError, message, fitness=fitness)
+
+
+def test_a_further_fitness_that_cannot_be_imported_is_refused_before_the_run(register, refused):
+    env_id = register("Walk-v0", fitnesses={"speed": "no_such_module:speed"})
+    refused(ValueError, f"{LABEL}: fitness 'speed' cannot be used: No module named 'no_such_module'", env=env_id)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("image", r"observation space Box\(0, 255, \(8, 8, 3\), uint8\) holds images"),
+        ("text", r"observation space\['name'\] Text\(.*\) is not supported: expected Box, Discrete, .* Dict or Tuple"),
+        (
+            "sequence",
+            r"action space Sequence\(.*\) is not supported: expected Box, Discrete, MultiDiscrete or MultiBin",
+        ),
+    ],
+)
+def test_a_space_for_which_there_is_no_policy_is_refused(fault, message, refused):
+    refused(ValueError, f"^{LABEL}: {message}", env_kwargs={"fault": fault})
+
+
+def test_an_environment_whose_constructor_raises_is_named_with_the_workers_traceback(refused):
+    error = refused(
+        RolloutError,
+        f"^{LABEL}: a worker could not start: ValueError: no simulator at this address",
+        env_kwargs={"fault": "constructor"},
+    )
+    assert 'small_envs.py", line ' in str(error)
+    refused(RolloutError, "unexpected keyword argument 'weather'", env_kwargs={"weather": 1})
+
+
+def test_an_environment_that_cannot_be_imported_is_named_with_its_plugin(register, refused):
+    env_id = register("Walk-v0", "no_such_module:Env")
+    refused(PluginError, f"^{LABEL}: entry_point 'no_such_module:Env' cannot be imported: No module", env=env_id)
+
+
+def test_a_module_that_ends_the_process_is_reported_with_its_exit_code(register, refused, capfd, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "leaving.py").write_text("import os; os.write(2, b'no licence'); os._exit(7)")
+    env_id = register("Walk-v0", "leaving:Env")
+    refused(RolloutError, rf"^{LABEL}: a worker process died \(exit code 7\)", env=env_id)
+    assert "no licence" in capfd.readouterr().err
+
+
+def test_a_module_that_trains_while_it_is_imported_is_caught_in_the_worker(register, refused, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "unguarded.py").write_text(
+        "from small_envs import Walk\nfrom es_core import train\ntrain('CartPole-v1', progress=False)"
+    )
+    error = refused(
+        RolloutError, "calls train\\(\\) or evaluate\\(\\) while", env=register("Walk-v0", "unguarded:Walk")
+    )
+    assert 'if __name__ == "__main__":' in str(error)
+    assert "unguarded.py" in str(error)
+    assert not list(tmp_path.glob("runs/**/config.json"))
+
+
+def test_workers_that_see_different_spaces_are_caught(refused, tmp_path):
+    where = str(tmp_path / "first")
+    message = f"^{LABEL}: two workers see different spaces: .*must not depend on the process"
+    refused(RolloutError, message, env_kwargs={"fault": "spaces", "where": where}, workers=2)
+
+
+# ---- episodes that fail
+
+CAUSES = {
+    "step": "RuntimeError: the motor is on fire",
+    "nan": "the observation is not finite: array([",
+    "shape": "observation has shape (1,), its space says (2,)",
+    "reward": "the reward of step 1 is 'much', expected a number",
+}
+
+
+@pytest.mark.parametrize("fault", CAUSES)
+def test_an_episode_that_fails_is_named_and_the_run_goes_on_once_that_is_repaired(
+    fault, walk, tiny, tmp_path, monkeypatch
+):
+    broken, folder = tmp_path / "broken", tmp_path / "run"
+    settings = {**tiny, "generations": 3, "env_kwargs": {"fault": fault, "where": str(broken)}}
+
+    with pytest.raises(RolloutError) as caught:
+        train(walk, run_dir=folder, on_generation=lambda stats: broken.touch(), **settings)
+    message = str(caught.value)
+    assert message.startswith("Walk-v0 (plugin 'walking'): an episode of candidate 0 in generation 1 (episode seed ")
+    assert CAUSES[fault] in message
+    assert "The worker's traceback:\nTraceback" in message
+    assert caught.value.__notes__ == [f"Nothing is lost: `es-envs resume {folder}` runs generation 1 again."]
+    assert Run.open(folder).checkpoint_generations() == [0, 1]
+
+    broken.unlink()
+    resumed = train(walk, run_dir=folder, resume=True, **settings)
+    assert [stats.generation for stats in resumed.history] == [0, 1, 2, 3]
+    if fault == "step":
+        undisturbed = train(walk, run_dir=tmp_path / "undisturbed", **settings)
+        assert [s.parameter_hash for s in resumed.history] == [s.parameter_hash for s in undisturbed.history]
+
+
+def test_an_evaluation_that_fails_names_the_centre_and_the_seed(finished, monkeypatch):
+    checkpoint = finished.checkpoint
+    spoilt = dataclasses.replace(
+        checkpoint, config=dataclasses.replace(checkpoint.config, env_kwargs={"fault": "step"})
+    )
+    with pytest.raises(RolloutError, match=rf"^{LABEL}: an episode of the centre .*episode seed \d+.*motor is on fire"):
+        evaluate(spoilt, episodes=1, workers=1)
+
+
+# ---- folders
+
+
+def test_a_folder_with_something_in_it_is_refused_and_left_alone(walk, tiny, copied, tmp_path):
+    before = contents(copied)
+    with pytest.raises(FileExistsError, match=rf"{copied} exists and is not empty.*resume=True.*es-envs resume"):
+        train(walk, run_dir=copied, **tiny)
+    assert contents(copied) == before
+
+
+@pytest.mark.parametrize(
+    ("folder", "message"), [("file", "is a file"), ("file/run", "file/run"), ("nul\0", "null byte")]
+)
+def test_a_folder_that_cannot_be_made_is_named(folder, message, walk, tiny, tmp_path):
+    (tmp_path / "file").write_text("precious")
+    with pytest.raises((OSError, ValueError), match=message):
+        train(walk, run_dir=tmp_path / folder, **tiny)
+    assert contents(tmp_path) == {tmp_path / "file": b"precious"}
+
+
+def test_an_empty_folder_may_be_given(walk, tiny, tmp_path):
+    (tmp_path / "empty").mkdir()
+    assert train(walk, run_dir=tmp_path / "empty", **tiny).finished
+
+
+def test_two_runs_cannot_share_a_folder(walk, tiny, copied):
+    before = contents(copied)
+    with (
+        Run.open(copied).lock(),
+        pytest.raises(RuntimeError, match=f"another process is training in {copied}"),
+    ):
+        train(walk, run_dir=copied, resume=True, **{**tiny, "generations": 5, "eval_every": 0})
+    assert contents(copied) == before
+
+
+def test_a_locked_folder_without_a_checkpoint_is_not_removed_by_a_second_run(walk, tiny, copied):
+    for checkpoint in (copied / "checkpoints").iterdir():
+        checkpoint.unlink()
+    with Run.open(copied).lock(), pytest.raises(RuntimeError, match="another process"):
+        train(walk, run_dir=copied, resume=True, generations=5, workers=1)
+    assert (copied / "config.json").exists()
+
+
+# ---- resuming
+
+DIFFERENT = [
+    ({"sigma": 0.5}, ValueError, "sigma cannot change in a resumed run: it was 0.05, now 0.5"),
+    ({"seed": 1}, ValueError, "seed cannot change in a resumed run: it was 0, now 1"),
+    ({"hidden_sizes": (4,)}, ValueError, r"hidden_sizes cannot change in a resumed run: it was \[\], now \[4\]"),
+    ({"fitness": "episode_length"}, ValueError, "fitness cannot change .* 'episode_return', now 'episode_length'"),
+    ({"generations": 0}, ValueError, "generations must be a whole number of at least 1, got 0"),
+    ({"generations": "9"}, ValueError, "generations must be a whole number of at least 1, got '9'"),
+    ({"sigmma": 0.5}, TypeError, "no setting is called 'sigmma': did you mean 'sigma'?"),
+    ({"initial": "some.safetensors"}, ValueError, "initial is where a new run starts"),
+    ({"workers": 0}, ValueError, "workers must be"),
+]
+
+
+@pytest.mark.parametrize(("fields", "kind", "message"), DIFFERENT)
+def test_a_resumed_run_refuses_what_would_change_it(fields, kind, message, walk, copied):
+    before = contents(copied)
+    with pytest.raises(kind, match=message):
+        train(walk, run_dir=copied, resume=True, **{"generations": 5, "workers": 1, **fields})
+    assert contents(copied) == before
+
+
+def test_a_resumed_run_refuses_fewer_generations_and_another_environment(walk, tiny, register, tmp_path):
+    folder = tmp_path / "run"
+    train(walk, run_dir=folder, **{**tiny, "generations": 3}, on_generation=lambda stats: False)
+    with pytest.raises(ValueError, match="generations can only grow in a resumed run: it was 3, now 2"):
+        train(walk, run_dir=folder, resume=True, generations=2)
+    with pytest.raises(ValueError, match="env_id cannot change in a resumed run: it was 'Walk-v0', now 'Other-v0'"):
+        train(register("Other-v0"), run_dir=folder, resume=True)
+    with pytest.raises(ValueError, match="resume=True needs run_dir"):
+        train(walk, resume=True)
+    with pytest.raises(FileNotFoundError, match=r"is no run folder: it has no config.json"):
+        train(walk, run_dir=tmp_path, resume=True)
+    config = TrainConfig.for_env(walk, generations=3, population_size=2, eval_episodes=1, confirm_episodes=1)
+    with pytest.raises(ValueError, match="hidden_sizes cannot change"):
+        train(config, run_dir=folder, resume=True)
+    same = TrainConfig(env_id=walk, generations=3, population_size=2, eval_episodes=1, confirm_episodes=1,
+                       hidden_sizes=())  # fmt: skip
+    assert train(same, run_dir=folder, resume=True, workers=1, progress=False).finished
+
+
+def test_an_environment_whose_spaces_have_changed_is_refused(finished, register, copied, tmp_path):
+    register("Walk-v0", "small_envs:Nested")
+    with pytest.raises(
+        ValueError, match=r"Walk-v0 has another observation_space now .* than when this policy was evol"
+    ):
+        evaluate(finished, episodes=1, workers=1)
+    with pytest.raises(ValueError, match=r"Walk-v0 has other spaces now than when the run in .* was made"):
+        train("Walk-v0", run_dir=copied, resume=True, generations=5, workers=1, progress=False)
+
+
+# ---- files
+
+
+def spoil(copied, kind):
+    path = copied / "checkpoints" / "000001.safetensors"
+    data = path.read_bytes()
+    other = copied / "other.safetensors"
+    if kind == "foreign":
+        other.write_bytes(b"not a checkpoint at all")
+    elif kind == "empty":
+        other.write_bytes(b"")
+    elif kind == "cut off":
+        other.write_bytes(data[:-5])
+    elif kind == "a flipped bit in an array":
+        other.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    elif kind == "a changed description":
+        other.write_bytes(data.replace(b"Walk-v0", b"Talk-v0"))
+    elif kind == "another safetensors file":
+        safetensors.numpy.save_file({"weights": np.zeros(3, np.float32)}, other)
+    return other
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("foreign", "cannot be read as a checkpoint"),
+        ("empty", "cannot be read as a checkpoint"),
+        ("cut off", "cannot be read as a checkpoint"),
+        ("a flipped bit in an array", "damaged: the checksum of its arrays"),
+        ("a changed description", "damaged: the checksum of its description"),
+        ("another safetensors file", "is a safetensors file, but no checkpoint of es-envs"),
+    ],
+)
+def test_a_spoilt_checkpoint_is_refused_by_everything_that_reads_one(kind, message, copied, refused, tmp_path):
+    file = spoil(copied, kind)
+    pattern = f"{file}.*{message}"
+    with pytest.raises(CheckpointError, match=pattern):
+        evaluate(file, workers=1)
+    with pytest.raises(CheckpointError, match=pattern):
+        record(file, tmp_path / "film.mp4")
+    assert not list(tmp_path.glob("film*"))
+    refused(CheckpointError, pattern, initial=file)
+
+
+def test_a_checkpoint_of_another_run_in_the_folder_is_noticed(walk, tiny, copied, tmp_path):
+    other = train(walk, run_dir=tmp_path / "other", seed=1, **tiny)
+    other.checkpoint_path(0).replace(copied / "best.safetensors")
+    with pytest.raises(CheckpointError, match=r"best.safetensors belongs to another run: .* not those of config.json"):
+        evaluate(copied, episodes=1, workers=1)
+
+
+def test_what_is_not_there_is_named(finished, walk, refused, tmp_path):
+    absent = tmp_path / "absent"
+    with pytest.raises(FileNotFoundError, match=f"{absent}"):
+        evaluate(absent)
+    with pytest.raises(FileNotFoundError, match=f"{tmp_path} is no run folder: it has no config.json"):
+        evaluate(tmp_path)
+    with pytest.raises(FileNotFoundError, match="has no checkpoint of generation 7; there are: 0, 1"):
+        evaluate(finished, generation=7)
+    with pytest.raises(ValueError, match="a generation can be chosen from a run, not from a single checkpoint"):
+        evaluate(finished.checkpoint_path(0), generation=0)
+    with pytest.raises(ValueError, match="episodes must be a whole number of at least 1, got 0"):
+        evaluate(finished, episodes=0)
+    refused(FileNotFoundError, f"there is no checkpoint {absent}", initial=absent)
+    refused(ValueError, "initial has 3 parameters, the policy ", initial=finished.checkpoint_path(0), hidden_sizes=(4,))
+
+
+def test_a_damaged_config_or_history_is_named(copied):
+    (copied / "metrics.jsonl").write_text("{}\n{}\n")
+    with pytest.raises(ValueError, match=r"metrics.jsonl, line 1 is damaged"):
+        Run.open(copied)
+    for text in ("{", "[]", json.dumps({"env_id": "X"})):
+        (copied / "config.json").write_text(text)
+        with pytest.raises(ValueError, match=r"config.json is damaged"):
+            evaluate(copied)
+
+
+# ---- films
+
+
+def test_a_film_that_cannot_be_made_says_why_before_anything_is_played(finished, tmp_path):
+    for name, message in [
+        ("film.gif", "a film's name must end in .mp4, got 'film.gif'"),
+        ("film", "must end in .mp4, got 'film'"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            record(finished, tmp_path / name)
+    with pytest.raises(FileNotFoundError, match=f"there is no folder {tmp_path / 'absent'} for the film"):
+        record(finished, tmp_path / "absent" / "film.mp4")
+    for field, value in [("width", 0), ("height", 2.5), ("episodes", 0), ("fps", 0), ("fps", float("nan"))]:
+        with pytest.raises(ValueError, match=f"{field} must be"):
+            record(finished, tmp_path / "film.mp4", **{field: value})
+
+
+def test_an_environment_that_cannot_be_filmed_says_what_is_missing_and_is_still_trained(
+    finished, register, tiny, tmp_path
+):
+    with pytest.raises(ValueError, match=rf"{LABEL} cannot render: .* takes no render_mode argument; add it"):
+        finished.record(tmp_path / "film.mp4")
+    dark = train(register("Dark-v0", "small_envs:Sized"), run_dir=tmp_path / "dark", **tiny)
+    with pytest.raises(ValueError, match=r"Dark-v0 .*cannot be filmed: 'rgb_array' is not among its render modes \[\]"):
+        dark.record(tmp_path / "film.mp4")
+    assert not list(tmp_path.glob("film*"))
+
+
+# ---- pybullet
+
+
+def test_a_missing_pybullet_is_explained(python):
+    done = python("import sys; sys.modules['pybullet'] = None\nimport es_envs.bullet")
+    last = done.err.strip().splitlines()[-1]
+    version = f"{sys.version_info.major}.{sys.version_info.minor}"
+    for text in (
+        "ImportError",
+        "needs pybullet",
+        f"Python {version}",
+        "wheels",
+        "3.11",
+        "es-envs[bullet]",
+        "conda-forge",
+    ):
+        assert text in last
+
+
+# ---- command line
+
+MISTAKES = [
+    (2, "train Wolk-v0", "Did you mean 'Walk-v0'"),
+    (2, "train", "required"),
+    (2, "trian Walk-v0", "invalid choice: 'trian'"),
+    (2, "train Walk-v0 --population-size 3", "population_size must be even"),
+    (2, "train Walk-v0 --population-size many", "argument --population-size: invalid whole number value: 'many'"),
+    (2, "train Walk-v0 --hidden-sizes 3,x", "argument --hidden-sizes: invalid list of whole numbers value: '3,x'"),
+    (2, "train Walk-v0 --env-kwargs rain", "argument --env-kwargs: invalid JSON value: 'rain'"),
+    (2, "train Walk-v0 --sigma -1", "sigma must be a finite number above 0, got -1.0"),
+    (2, "train Walk-v0 --workers 0", "workers must be a whole number of at least 1"),
+    (2, "train Walk-v0 --fitness best", "no fitness 'best'"),
+    (2, "train Endless-v0", "--max-episode-steps 1000"),
+    (2, "evaluate {finished} --episodes 0", "episodes must be a whole number of at least 1, got 0"),
+    (2, "evaluate {finished} --generation x", "argument --generation: invalid int value: 'x'"),
+    (2, "record {finished} {tmp}/film.avi", "must end in .mp4"),
+    (2, "record {finished} {tmp}/film.mp4", "cannot render"),
+    (2, "show Wolk-v0", "Did you mean 'Walk-v0'"),
+    (1, "train Walk-v0 --run-dir {finished}", "is not empty"),
+    (1, "train Walk-v0 --run-dir {tmp}/file/run", "file"),
+    (1, "train Walk-v0 --initial {tmp}/file", "file cannot be read as a checkpoint"),
+    (1, "train Walk-v0 --initial {tmp}/absent", "there is no checkpoint"),
+    (1, "train Lost-v0", "entry_point 'no_such_module:Env' cannot be imported"),
+    (1, "evaluate {tmp}/absent", "absent"),
+    (1, "evaluate {tmp}/file", "cannot be read as a checkpoint"),
+    (1, "evaluate {finished} --generation 9", "has no checkpoint of generation 9"),
+    (1, "resume {tmp}", "no run folder"),
+    (1, "record {finished} {tmp}/absent/film.mp4", "there is no folder"),
+    (1, "show Lost-v0", "no_such_module"),
+]
+COMMANDS = """
+import contextlib, io, json, shlex, sys, os
+import es_envs
+from es_core.cli import main
+from es_envs import EnvDefinition
+es_envs.register(EnvDefinition(id="Walk-v0", entry_point="small_envs:Walk", max_episode_steps=5))
+es_envs.register(EnvDefinition(id="Endless-v0", entry_point="small_envs:Walk"))
+es_envs.register(EnvDefinition(id="Lost-v0", entry_point="no_such_module:Env", max_episode_steps=5))
+for line in json.loads(sys.argv[1]):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            code = main(shlex.split(line))
+        except SystemExit as exit:
+            code = exit.code
+        except BaseException as error:
+            code = repr(error)
+    sys.__stdout__.write(json.dumps([code, out.getvalue(), err.getvalue()]) + "\\n")
+"""
+
+
+@pytest.fixture(scope="module")
+def answers(python, finished, tmp_path_factory):
+    """What the command line says to each of the mistakes, all in one process."""
+    folder = tmp_path_factory.mktemp("commands")
+    (folder / "file").write_text("text")
+    lines = [line.format(finished=finished.directory, tmp=folder) for _, line, _ in MISTAKES]
+    done = python(COMMANDS, arguments=[json.dumps(lines)], cwd=folder)
+    assert done.code == 0, done.err
+    assert done.err == ""
+    left = {path.name for path in folder.rglob("*") if path.is_file()}
+    assert left == {"file"}  # no half-made run, no half-made film
+    return dict(zip([line for _, line, _ in MISTAKES], map(json.loads, done.out.splitlines()), strict=True))
+
+
+@pytest.mark.parametrize(("code", "line", "message"), MISTAKES, ids=[line for _, line, _ in MISTAKES])
+def test_the_command_line_answers_a_mistake_in_a_sentence(code, line, message, answers):
+    actual, out, err = answers[line]
+    assert (actual, out) == (code, "")
+    assert message in err
+    assert "Traceback" not in err
+
+
+def test_the_command_line_shows_the_traceback_of_a_users_environment_and_how_to_go_on(python, tmp_path):
+    code = COMMANDS.replace("max_episode_steps=5)", "max_episode_steps=5, kwargs={'fault': 'step'})", 1)
+    done = python(code, arguments=[json.dumps(["train Walk-v0 --run-dir run --quiet --workers 1"])], cwd=tmp_path)
+    status, out, err = json.loads(done.out)
+    assert (status, out) == (1, "")
+    assert err.startswith("error: Walk-v0: an episode of candidate 0 in generation 0 (episode seed ")
+    assert err.count("Traceback") == 1  # the worker's
+    assert "small_envs.py" in err
+    assert err.endswith(f"Nothing is lost: `es-envs resume {tmp_path / 'run'}` runs generation 0 again.\n")
+
+
+def test_the_process_ends_with_the_exit_code(tmp_path):
+    for words, code in [(["train", "CartPol-v1"], 2), (["resume", "absent"], 1)]:
+        done = subprocess.run(
+            [sys.executable, "-m", "es_core", *words], capture_output=True, text=True, check=False, cwd=tmp_path
+        )
+        assert (done.returncode, done.stdout) == (code, "")
+        assert len(done.stderr.splitlines()) == 1
+    assert not list(tmp_path.iterdir())
