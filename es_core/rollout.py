@@ -89,7 +89,7 @@ class Rollouts:
 
         policy.reset()
         observation, start_info = env.reset(seed=seed)
-        first_observation, start_info = _kept(observation), dict(start_info)
+        first_observation, start_info = _kept(observation), _kept(start_info)
         total_reward, length, terminated, truncated = 0.0, 0, False, False
         info: Mapping[str, Any] = start_info
         for length in range(1, self.step_limit + 1):
@@ -111,7 +111,7 @@ class Rollouts:
             terminated=bool(terminated),
             truncated=not terminated,
             start_info=start_info,
-            final_info=dict(info),
+            final_info=_kept(info),
             first_observation=first_observation,
             last_observation=_kept(observation),
         )
@@ -179,6 +179,13 @@ def _is_finite(value: Any) -> bool:
         return False
 
 
-def _kept(observation: Any) -> Any:
-    """A copy where the environment may write into its observation again."""
-    return observation.copy() if isinstance(observation, np.ndarray) else observation
+def _kept(value: Any) -> Any:
+    """An observation or info with copies of its arrays, since an environment may write into its own again."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, Mapping):
+        return {key: _kept(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        items = [_kept(item) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    return value

@@ -61,10 +61,13 @@ def register():
 
 @pytest.fixture(scope="session")
 def python():
-    """``python(code, ...)``: run code in a process of its own; stdout, stderr and the exit code."""
+    """``python(code, ...)``: run code in a process of its own; stdout, stderr and the exit code.
 
-    def run(code, *, path=(), stdin=None, environment=None, arguments=(), cwd=None):
-        words = [sys.executable, *([] if stdin is not None else ["-c", code]), *arguments]
+    Without code: the script that ``arguments`` name, or what comes through ``stdin``.
+    """
+
+    def run(code=None, *, path=(), stdin=None, environment=None, arguments=(), cwd=None):
+        words = [sys.executable, *([] if code is None else ["-c", code]), *arguments]
         variables = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, [*path, TESTS])), **(environment or {})}
         done = subprocess.run(
             words, input=stdin, capture_output=True, text=True, check=False, env=variables, cwd=cwd, timeout=120

@@ -64,6 +64,26 @@ class Walk(gymnasium.Env):
         return observation, reward, self.time >= 5, False, info
 
 
+class Reusing(Walk):
+    """Walk, but it returns the same arrays again and again."""
+
+    def __init__(self):
+        super().__init__()
+        self.here, self.info = np.zeros(2, np.float32), {"position": np.zeros(1)}
+
+    def _reuse(self, observation, info):
+        self.here[:] = observation
+        self.info["position"][:] = info["position"]
+        return self.here
+
+    def reset(self, *, seed=None, options=None):
+        return self._reuse(*super().reset(seed=seed, options=options)), self.info
+
+    def step(self, action):
+        observation, *others, info = super().step(action)
+        return self._reuse(observation, info), *others, self.info
+
+
 class Sized(Walk):
     """Says that it can be filmed, but cannot draw "rgb_array"."""
 
@@ -128,6 +148,10 @@ def initialize():
 
 def place_reached(episode):
     return float(episode.last_observation[0])
+
+
+def way(episode):
+    return float(episode.last_observation[0] - episode.first_observation[0])
 
 
 def middle_of_nested(episode):

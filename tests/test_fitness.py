@@ -185,3 +185,12 @@ def test_another_fitness_drops_the_environments_threshold(register):
     assert TrainConfig.for_env(env_id).solved_at == 3.0
     assert TrainConfig.for_env(env_id, fitness="episode_length").solved_at is None
     assert TrainConfig.for_env(env_id, fitness="episode_length", solved_at=5).solved_at == 5
+
+
+@pytest.mark.parametrize("fitness", ["distance_from_start", "small_envs:way"])
+def test_an_environment_may_write_into_the_arrays_that_it_returned(fitness, walk, register, tiny, tmp_path):
+    reusing = register("Reusing-v0", "small_envs:Reusing")
+    runs = [train(env_id, run_dir=tmp_path / env_id, fitness=fitness, **tiny) for env_id in (walk, reusing)]
+    first, other = ([(stats.fitness_mean, stats.parameter_hash) for stats in run.history] for run in runs)
+    assert first == other
+    assert first[0][0] != 0

@@ -1,0 +1,124 @@
+"""Training from where people train: scripts without a guard, stdin, notebooks; and what workers load there."""
+
+import textwrap
+from pathlib import Path
+
+import nbclient
+import nbformat
+import numpy as np
+import pytest
+
+from es_core import Run, train
+
+TESTS = Path(__file__).parent
+
+SCRIPT = """
+    import sys
+    import es_envs
+    from es_core import train
+
+    with open("started", "a") as file:
+        file.write("x")
+    es_envs.register(es_envs.EnvDefinition(id="Mine-v0", entry_point="my_env:Mine", max_episode_steps=5))
+    run = train("Mine-v0", run_dir="run", workers=2, generations=2, population_size=4, eval_episodes=1,
+                confirm_episodes=1, hidden_sizes=(), observation_normalization=True)
+    print(len(run.history), "torch" in sys.modules, "small_envs" in sys.modules)
+"""
+MY_ENV = """
+    import small_envs
+
+    class Mine(small_envs.Reporting):
+        def __init__(self):
+            super().__init__(log="log")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a module of the user's and a script that trains on it without a guard."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my_env.py").write_text(textwrap.dedent(MY_ENV))
+    (tmp_path / "script.py").write_text(textwrap.dedent(SCRIPT))
+    return tmp_path
+
+
+def check(folder):
+    """The script ran once, in one process; two workers played; none of them saw torch or the script."""
+    assert (folder / "started").read_text() == "x"
+    assert [stats.generation for stats in Run.open(folder / "run").history] == [0, 1, 2]
+    lines = [line.split() for line in (folder / "log").read_text().splitlines()]
+    assert len({line[0] for line in lines}) == 2
+    assert [line[1] for line in lines].count("made") == 2
+    assert {tuple(line[2:]) for line in lines} == {("torch=False", "main=None")}
+
+
+def test_an_unguarded_script_trains_and_its_imports_stay_out_of_the_workers(folder, python):
+    script = (folder / "script.py").read_text()
+    (folder / "script.py").write_text("import torch\n" + script)
+    done = python(arguments=["script.py"])
+    assert done.code == 0, done.err
+    assert done.out == "3 True False\n"
+    check(folder)
+
+
+def test_a_script_from_stdin_trains_and_no_process_imports_torch(folder, python):
+    done = python(stdin=(folder / "script.py").read_text(), environment={"PYTHONPROFILEIMPORTTIME": "1"})
+    assert done.code == 0, done.err
+    assert done.out == "3 False False\n"
+    check(folder)
+    imported = [line.rpartition("|")[2].strip() for line in done.err.splitlines() if line.startswith("import time:")]
+    assert imported.count("numpy") == 3  # the main process and both workers speak here
+    assert imported.count("small_envs") == 2
+    assert not [name for name in imported if name.partition(".")[0] in {"torch", "pybullet"}]
+    assert "Mine-v0: training in" in done.err
+
+
+def test_a_notebook_trains(folder, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(TESTS))
+    cells = [
+        nbformat.v4.new_code_cell(cell)
+        for cell in (
+            textwrap.dedent(SCRIPT),
+            "class Here(small_envs.Walk): pass",
+            "es_envs.register(es_envs.EnvDefinition(id='Here-v0', entry_point=Here))",
+        )
+    ]
+    cells[1].source = "import small_envs\n" + cells[1].source
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    client = nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3", allow_errors=True)
+    client.execute(cwd=str(folder))
+
+    texts = ["".join(output.get("text", "") for output in cell.outputs) for cell in notebook.cells]
+    assert texts[0].splitlines()[-1:] == ["3 False False"], notebook.cells[0].outputs
+    check(folder)
+    (error,) = notebook.cells[2].outputs
+    assert error["ename"] == "ValueError"
+    assert "'Here' is defined in the running script, which no worker imports: put it into a module" in error["evalue"]
+
+
+def test_a_third_party_environment_with_nested_observations_learns_by_its_last_observation(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "third_party.py").write_text(
+        "import gymnasium\ngymnasium.register('Nested-v2', 'small_envs:Nested', max_episode_steps=9)"
+    )
+    run = train(
+        "third_party:Nested-v2",
+        fitness="small_envs:middle_of_nested",
+        run_dir=tmp_path / "run",
+        workers=1,
+        progress=False,
+        generations=12,
+        population_size=16,
+        eval_episodes=5,
+        confirm_episodes=5,
+        hidden_sizes=(4,),
+        sigma=0.3,
+        learning_rate=0.3,
+        observation_normalization=True,
+    )
+    assert run.history[-1].evaluation.mean > 1.5  # five steps of 0.5 from somewhere between -1 and 1
+    assert run.history[0].episode_length == 5
+    act = run.checkpoint.actor()
+    observation = {"body": (np.zeros(1, np.float32), np.int64(0)), "mode": {"on": np.zeros(2, np.int8)}}
+    assert act(observation) == 1
+    assert run.evaluate(episodes=3, workers=1).mean > 1.5
