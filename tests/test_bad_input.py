@@ -14,7 +14,7 @@ import safetensors.numpy
 import small_envs
 
 from es_core import CheckpointError, RolloutError, Run, TrainConfig, evaluate, record, train
-from es_envs import PluginError, UnknownEnvError
+from es_envs import PluginError, UnknownEnvError, registry
 
 LABEL = re.escape("Walk-v0 (plugin 'walking')")
 
@@ -133,6 +133,13 @@ def test_cuda_is_refused_where_there_is_none_or_nobody_would_use_it(refused):
 
 
 # ---- environments and fitness
+
+
+def test_a_strategy_that_cannot_be_imported_is_named(refused, monkeypatch):
+    monkeypatch.setattr(registry, "strategies", lambda: {"walking": "no_such_module:Walking"})
+    message = r"strategy 'walking' \(no_such_module:Walking\) cannot be imported: No module named 'no_such_module'"
+    refused(PluginError, message, strategy="walking")
+    refused(ValueError, "no strategy is called 'walkin': did you mean 'walking'?", strategy="walkin")
 
 
 def test_an_unknown_environment_gets_a_suggestion(refused):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from es_core.config import TrainConfig
 from es_core.strategies.openai_es import OpenAIES
 from es_core.strategies.population import Population
-from es_envs import names, registry
+from es_envs import PluginError, names, registry
 
 __all__ = ["STRATEGIES", "OpenAIES", "Population", "Strategy", "make_strategy"]
 
@@ -47,6 +47,7 @@ def make_strategy(config: TrainConfig, mean: NDArray[np.float32]) -> Strategy:
 
     Raises:
         ValueError: nobody registers it, or it refuses its arguments.
+        PluginError: it cannot be imported.
     """
     strategy = STRATEGIES.get(config.strategy)
     if strategy is None:
@@ -56,7 +57,11 @@ def make_strategy(config: TrainConfig, mean: NDArray[np.float32]) -> Strategy:
             close = difflib.get_close_matches(config.strategy, choices, n=1)
             hint = f": did you mean {close[0]!r}?" if close else f": there are {', '.join(choices)}"
             raise ValueError(f"no strategy is called {config.strategy!r}{hint}")
-        strategy = names.load(registered[config.strategy])
+        target = registered[config.strategy]
+        try:
+            strategy = names.load(target)
+        except (ImportError, ValueError) as error:
+            raise PluginError(f"strategy {config.strategy!r} ({target}) cannot be imported: {error}") from error
     return strategy(  # type: ignore[call-arg]
         mean,
         population_size=config.population_size,
