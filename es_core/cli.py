@@ -200,7 +200,7 @@ def _demo(options: argparse.Namespace) -> None:
     path = run.directory / "videos" / f"{DEMO_ENV}.mp4"
     path.parent.mkdir(exist_ok=True)
     _say("Filming it")
-    run.record(path)
+    run.record(path, width=options.width, height=options.height)
     print(f"film: {path}")
     _say(f"Next: {_command('train', 'RaceCar-v0')} (a few minutes), {_command('list')}, {_command('--help')}")
 
@@ -277,6 +277,10 @@ def _parser() -> argparse.ArgumentParser:
             "--trust-names", action="store_true", help="let the run's files name modules outside the installed plugins"
         )
 
+    def size(sub: argparse.ArgumentParser) -> None:
+        sub.add_argument("--width", type=int, default=640, metavar="PIXELS", help="of the film (default: %(default)s)")
+        sub.add_argument("--height", type=int, default=480, metavar="PIXELS", help="of the film (default: %(default)s)")
+
     def policy(sub: argparse.ArgumentParser, episodes: int) -> None:
         sub.add_argument("source", metavar="RUN", help="a run folder or a checkpoint file")
         sub.add_argument("--episodes", type=int, default=episodes, metavar="N", help="episodes (default: %(default)s)")
@@ -310,14 +314,14 @@ def _parser() -> argparse.ArgumentParser:
     sub = command("record", _record, "film a policy")
     policy(sub, episodes=1)
     sub.add_argument("path", nargs="?", metavar="FILM.mp4", help="default: a new file in the run's folder videos/")
-    sub.add_argument("--width", type=int, default=640, metavar="PIXELS", help="default: %(default)s")
-    sub.add_argument("--height", type=int, default=480, metavar="PIXELS", help="default: %(default)s")
+    size(sub)
     sub.add_argument("--fps", type=float, metavar="RATE", help="frames a second at most (default: 30)")
 
     sub = command("demo", _demo, "evolve, score and film a policy for the cart-pole", as_json=False)
     sub.add_argument("--seed", type=int, default=0, metavar="S", help="root of all randomness (default: %(default)s)")
     sub.add_argument("--run-dir", metavar="DIR", help="folder of the run (default: runs/ID/DATE-TIME-sSEED)")
     workers(sub)
+    size(sub)
     return parser
 
 

@@ -1,0 +1,66 @@
+"""What `es-envs train ID --seed S` reaches: the table in README.md.
+
+Usage: python benchmarks/reached.py [--seeds 0 1 2 3 4] [ID ...]
+
+Trains with the recommended settings, then scores the best centre on 100 starts that neither training, nor the choice of
+the best centre, has seen. Prints a Markdown row for each environment and writes the runs and a JSON file.
+"""
+
+import argparse
+import json
+import os
+import platform
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+import es_envs
+from es_core import train
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ids", nargs="*", metavar="ID", default=es_envs.env_ids(), help="default: all registered")
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
+    parser.add_argument("--out", type=Path, default=Path("runs/reached"), help="folder of the runs and reached.json")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+
+    versions = {name: version(name) for name in ("es-envs", "numpy", "pybullet", "gymnasium")}
+    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {versions}\n")
+    print(
+        "| | seed | fitness on 100 unseen starts (95 % interval) | success | generations | environment steps | seconds |"
+    )
+    print("|---|---|---|---|---|---|---|")
+    rows = []
+    for env_id in options.ids:
+        for seed in options.seeds:
+            started = time.perf_counter()
+            run = train(env_id, run_dir=options.out / f"{env_id}-{seed}", seed=seed, progress=False)
+            seconds = time.perf_counter() - started
+            score, last = run.evaluate(episodes=100), run.history[-1]
+            rows.append(
+                {
+                    "env_id": env_id,
+                    "seed": seed,
+                    "score": score.to_json(),
+                    "solved": last.solved,
+                    "generations": last.generation,
+                    "steps": last.total_steps,
+                    "seconds": seconds,
+                }
+            )
+            success = "" if score.success_rate is None else f"{score.success_rate:.2f}"
+            interval = f"{score.mean:.2f} ({score.interval[0]:.2f} to {score.interval[1]:.2f})"
+            steps = f"{last.total_steps / 1e6:.2f} M"
+            print(
+                f"| {env_id} | {seed} | {interval} | {success} | {last.generation} | {steps} | {seconds:.0f} |",
+                flush=True,
+            )
+    (options.out / "reached.json").write_text(
+        json.dumps({"versions": versions, "runs": rows}, indent=2), encoding="utf-8"
+    )
+
+
+if __name__ == "__main__":
+    main()

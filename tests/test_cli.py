@@ -1,0 +1,162 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+import es_envs
+from es_core import Run
+from es_core.cli import main
+from es_core.config import option_fields
+
+TINY = [
+    "--generations",
+    "2",
+    "--population-size",
+    "4",
+    "--max-episode-steps",
+    "40",
+    "--eval-episodes",
+    "2",
+    "--workers",
+    "1",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    assert main(["train", "CartPoleBullet-v0", "--run-dir", str(folder), "--quiet", *TINY]) == 0
+    return folder
+
+
+def results(capsys, *arguments, code=0):
+    """What a command prints on stdout, and on stderr."""
+    capsys.readouterr()
+    assert main([str(argument) for argument in arguments]) == code
+    return capsys.readouterr()
+
+
+def test_list_shows_every_environment_with_its_summary(capsys):
+    out = results(capsys, "list").out
+    for env_id in es_envs.env_ids():
+        assert env_id in out
+        assert es_envs.definition(env_id).summary in out
+    assert [row["id"] for row in json.loads(results(capsys, "list", "--json").out)] == es_envs.env_ids()
+
+
+@pytest.mark.parametrize("env_id", es_envs.env_ids())
+def test_show_prints_the_data_sheet(env_id, capsys):
+    out = results(capsys, "show", env_id).out
+    assert es_envs.definition(env_id).fitness.rpartition(":")[2] in out
+    for heading in ("Actions", "Observations", "Reward", "Start", "End"):
+        assert f"## {heading}" in out
+    assert json.loads(results(capsys, "show", env_id, "--json").out)["id"] == env_id
+
+
+def test_plugins_shows_what_is_installed(capsys):
+    out = results(capsys, "plugins").out
+    assert "es-racecar" in out
+    assert all(plugin["status"] == "active" for plugin in json.loads(results(capsys, "plugins", "--json").out))
+
+
+def test_train_prints_the_run_folder_and_what_to_do_next(capsys, tmp_path):
+    captured = results(capsys, "train", "CartPoleBullet-v0", "--run-dir", tmp_path / "a run", *TINY, "--seed", "4")
+    assert captured.out.strip() == str(tmp_path / "a run")
+    assert f"es-envs evaluate '{tmp_path}/a run'" in captured.err
+    config = Run.open(tmp_path / "a run").config
+    assert (config.seed, config.generations, config.max_episode_steps) == (4, 2, 40)
+
+
+def test_every_setting_can_be_given_on_the_command_line(capsys, tmp_path):
+    given = {
+        "env_kwargs": '{"start_noise": 0.01}', "fitness": "episode_return", "hidden_sizes": "8,4", "solved_at": "none",
+        "observation_normalization": None, "strategy_options": '{"beta1": 0.8}', "weight_decay": "0.005",
+    }  # fmt: skip
+    arguments = [part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", value) if part]
+    results(capsys, "train", "CartPoleBullet-v0", "--run-dir", tmp_path / "r", "--quiet", *TINY, *arguments)
+    config = Run.open(tmp_path / "r").config
+    assert config.env_kwargs == {"start_noise": 0.01}
+    assert config.hidden_sizes == (8, 4)
+    assert config.fitness == "episode_return"
+    assert config.solved_at is None
+    assert config.observation_normalization
+    assert config.strategy_options == {"beta1": 0.8}
+    assert config.weight_decay == 0.005
+
+
+def test_help_names_every_setting_with_its_default(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["train", "--help"])
+    assert stop.value.code == 0
+    out = capsys.readouterr().out
+    for field in option_fields():
+        assert f"--{field.name.replace('_', '-')}" in out
+    assert "(default: 64)" in out
+
+
+def test_evaluate_prints_a_score_with_its_interval(folder, capsys):
+    assert "95 % interval" in results(capsys, "evaluate", folder, "--episodes", 5, "--workers", 1).out
+    score = json.loads(results(capsys, "evaluate", folder, "--episodes", 5, "--json").out)
+    assert score == Run.open(folder).evaluate(episodes=5).to_json() | {"interval": list(score["interval"])}
+
+
+def test_record_prints_the_films_path(folder, capsys):
+    for number in (1, 2):
+        out = results(capsys, "record", folder, "--width", 64, "--height", 48).out.strip()
+        assert out == str(folder / "videos" / f"film-{number}.mp4")
+        assert (folder / "videos" / f"film-{number}.mp4").stat().st_size > 500
+
+
+def test_resume_continues_and_says_when_there_is_nothing_to_do(folder, capsys):
+    assert "nothing to do" in results(capsys, "resume", folder).err
+    results(capsys, "resume", folder, "--generations", 3, "--quiet")
+    assert len(Run.open(folder).history) == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["train", "CartPolBullet-v0"], 2, "Did you mean 'CartPoleBullet-v0'"),
+        (["train", "CartPoleBullet-v0", "--sigma", "0"], 2, "sigma must be a finite number above 0, got 0"),
+        (["evaluate", "nowhere"], 1, "nowhere"),
+        (["record", "nowhere"], 1, "nowhere"),
+        (["resume", "nowhere"], 1, "no run folder"),
+    ],
+)
+def test_errors_go_to_stderr_with_the_documented_exit_code(arguments, code, message, capsys):
+    captured = results(capsys, *arguments, code=code)
+    assert captured.out == ""
+    assert captured.err.startswith("error: ")
+    assert message in captured.err
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["trian"], ["train"], ["train", "X-v0", "--sigma", "big"], ["train", "X-v0", "--env-kwargs", "{"]]
+)
+def test_usage_errors_exit_with_2(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(arguments)
+    assert stop.value.code == 2
+    assert capsys.readouterr().out == ""
+
+
+def test_python_m_es_core_is_the_same_command():
+    done = subprocess.run([sys.executable, "-m", "es_core", "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("es-envs ")
+
+
+def test_a_reader_that_leaves_early_is_no_error():
+    code = f'"{sys.executable}" -m es_core show RaceCar-v0 | head -n 1'
+    done = subprocess.run(code, shell=True, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("id")
+    assert done.stderr == ""
+
+
+def test_demo_trains_scores_and_films(capsys, tmp_path):
+    captured = results(capsys, "demo", "--run-dir", tmp_path / "demo", "--width", 96, "--height", 64)
+    assert "fitness 500.00" in captured.out
+    film = captured.out.strip().splitlines()[-1].removeprefix("film: ")
+    assert film == str(tmp_path / "demo" / "videos" / "CartPoleBullet-v0.mp4")
+    assert (tmp_path / "demo" / "videos" / "CartPoleBullet-v0.mp4").stat().st_size > 1000
+    assert "generation" in captured.err
