@@ -105,6 +105,8 @@ class Checkpoint:
             CheckpointError: it is no checkpoint, damaged, or of another version.
         """
         path = Path(path)
+        if path.is_dir():
+            raise FileNotFoundError(f"{path} is a folder: expected a checkpoint, such as {path / 'best.safetensors'}")
         if not path.is_file():
             raise FileNotFoundError(f"there is no checkpoint {path}")
         try:

@@ -186,7 +186,8 @@ class TrainConfig:
             try:
                 load_fitness(target)
             except Exception as error:
-                raise ValueError(f"{definition.label}: fitness {name!r} cannot be used: {error}") from error
+                cause = str(error) if isinstance(error, ImportError | ValueError) else repr(error)
+                raise ValueError(f"{definition.label}: fitness {name!r} cannot be used: {cause}") from error
         if self.max_episode_steps is None and definition.max_episode_steps is None:
             raise ValueError(
                 f"{definition.label} has no step limit, and an episode might never end: pass max_episode_steps=1000 "

@@ -170,10 +170,13 @@ def local_fitness():
         (lambda episode: 0.0, "is a lambda, which no worker process can import: put it into a module of its own"),
         (local_fitness(), "'local_fitness.<locals>.inner' is defined inside a function, which no worker process"),
         (small_envs.Walk, "a class needs on_step"),
+        ("awry:best", r"fitness 'awry:best' cannot be used: RuntimeError\('no wind'\)"),
         (3, "fitness must be a non-empty string, or None, got 3"),
     ],
 )
-def test_a_fitness_that_no_worker_could_use_is_refused_before_the_run(fitness, message, refused):
+def test_a_fitness_that_no_worker_could_use_is_refused_before_the_run(fitness, message, refused, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "awry.py").write_text("raise RuntimeError('no wind')")
     refused(ValueError, message, fitness=fitness)
 
 
@@ -216,7 +219,9 @@ def test_a_module_that_ends_the_process_is_reported_with_its_exit_code(register,
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "leaving.py").write_text("import os; os.write(2, b'no licence'); os._exit(7)")
     env_id = register("Walk-v0", "leaving:Env")
-    refused(RolloutError, rf"^{LABEL}: a worker process died \(exit code 7\)", env=env_id)
+    refused(
+        RolloutError, rf"^{LABEL}: a worker could not start: the process died \(exit code 7\); what it wro", env=env_id
+    )
     assert "no licence" in capfd.readouterr().err
 
 
@@ -244,6 +249,8 @@ def test_workers_that_see_different_spaces_are_caught(refused, tmp_path):
 
 CAUSES = {
     "step": "RuntimeError: the motor is on fire",
+    "exit": "SystemExit: the licence has expired",
+    "crash": "failed: the process died (exit code -9; killed by a signal: a crash, or the system lacked memory)",
     "nan": "the observation is not finite: array([",
     "shape": "observation has shape (1,), its space says (2,)",
     "reward": "the reward of step 1 is 'much', expected a number",
@@ -262,7 +269,7 @@ def test_an_episode_that_fails_is_named_and_the_run_goes_on_once_that_is_repaire
     message = str(caught.value)
     assert message.startswith("Walk-v0 (plugin 'walking'): an episode of candidate 0 in generation 1 (episode seed ")
     assert CAUSES[fault] in message
-    assert "The worker's traceback:\nTraceback" in message
+    assert ("The worker's traceback:\nTraceback" in message) == (fault != "crash")
     assert caught.value.__notes__ == [f"Nothing is lost: `es-envs resume {folder}` runs generation 1 again."]
     assert Run.open(folder).checkpoint_generations() == [0, 1]
 
@@ -442,6 +449,7 @@ def test_what_is_not_there_is_named(finished, walk, refused, tmp_path):
     with pytest.raises(ValueError, match="episodes must be a whole number of at least 1, got 0"):
         evaluate(finished, episodes=0)
     refused(FileNotFoundError, f"there is no checkpoint {absent}", initial=absent)
+    refused(FileNotFoundError, "is a folder: expected a checkpoint, such as .*best.safetensors", initial=tmp_path)
     refused(ValueError, "initial has 3 parameters, the policy ", initial=finished.checkpoint_path(0), hidden_sizes=(4,))
 
 

@@ -86,6 +86,7 @@ class LocalPool:
         self.workers = min(usable_cores() if workers is None else workers, most)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[Any] = []
+        self._held: list[deque[CandidateTask | CentreTask]] = []  # what each worker has been given and not answered
         try:
             for _ in range(self.workers):
                 self._spawn()
@@ -120,6 +121,7 @@ class LocalPool:
         theirs.close()
         self._processes.append(process)
         self._connections.append(ours)
+        self._held.append(deque())
         ours.send((self.definition, self._config))
 
     def _greeting(self, number: int) -> tuple[Any, Any]:
@@ -128,23 +130,25 @@ class LocalPool:
         if isinstance(reply, FailedReply):
             if reply.kind in _FOR_PEOPLE:
                 raise _FOR_PEOPLE[reply.kind](reply.message)
-            raise RolloutError(
-                f"{self.definition.label}: a worker could not start: {reply.kind}: {reply.message}\n"
-                f"The worker's traceback:\n{reply.traceback}"
-            )
+            raise RolloutError(f"{self.definition.label}: a worker could not start: {_cause(reply)}")
         spaces: tuple[Any, Any] = (reply.observation_space, reply.action_space)
         return spaces
 
     def _receive(self, number: int) -> Any:
+        """The next reply; that the worker has died is one, too."""
         try:
-            return self._connections[number].recv()
-        except (EOFError, ConnectionResetError) as error:
-            code = self._processes[number].wait()
-            raise RolloutError(
-                f"{self.definition.label}: a worker process died (exit code {code}"
-                f"{'; killed by a signal, by the system perhaps for lack of memory' if code < 0 else ''}). "
-                "What it wrote to stderr stands above."
-            ) from error
+            reply = self._connections[number].recv()
+        except (EOFError, ConnectionResetError):
+            return self._death(number)
+        if self._held[number]:
+            self._held[number].popleft()
+        return reply
+
+    def _death(self, number: int) -> FailedReply:
+        code = self._processes[number].wait()
+        signal = "; killed by a signal: a crash, or the system lacked memory" if code < 0 else ""
+        message = f"the process died (exit code {code}{signal}); what it wrote to stderr stands above"
+        return FailedReply(next(iter(self._held[number]), None), None, "", message, "")
 
     def evaluate(
         self, population: Population, episode_seeds: NDArray[np.int64], *, centre_seeds: Sequence[int] = ()
@@ -193,35 +197,42 @@ class LocalPool:
         """Hand out ``tasks`` as workers become free; the replies, in the order of their arrival."""
         queue = deque(tasks)
         replies: list[CandidateReply | CentreReply] = []
-        for connection in self._connections:
-            self._send(connection, population)
+
+        def hand_out(number: int) -> None:
+            if queue:
+                self._held[number].append(queue[0])
+                self._send(number, queue.popleft(), population)
+
+        for number in range(self.workers):
+            self._send(number, population, population)
         for _ in range(_IN_FLIGHT):
-            for connection in self._connections:
-                if queue:
-                    self._send(connection, queue.popleft())
+            for number in range(self.workers):
+                hand_out(number)
         while len(replies) < len(tasks):
             for connection in wait(self._connections):
-                reply = self._receive(self._connections.index(connection))
+                number = self._connections.index(connection)
+                reply = self._receive(number)
                 if isinstance(reply, FailedReply):
                     raise self._failure(population, reply)
                 replies.append(reply)
-                if queue:
-                    self._send(connection, queue.popleft())
+                hand_out(number)
         return replies
 
-    def _send(self, connection: Any, message: object) -> None:
+    def _send(self, number: int, message: object, population: Population) -> None:
         try:
-            connection.send(message)
-        except (BrokenPipeError, ConnectionResetError):
-            self._receive(self._connections.index(connection))  # says how the worker ended
-            raise
+            self._connections[number].send(message)
+        except (BrokenPipeError, ConnectionResetError) as error:
+            raise self._failure(population, self._death(number)) from error
 
     def _failure(self, population: Population, reply: FailedReply) -> RolloutError:
-        who = f"candidate {reply.task.index}" if isinstance(reply.task, CandidateTask) else "the centre"
+        task = reply.task
+        if task is None:
+            return RolloutError(f"{self.definition.label}: a worker failed: {_cause(reply)}")
+        who = f"candidate {task.index}" if isinstance(task, CandidateTask) else "the centre"
+        seed = reply.seed if reply.seed is not None else task.seeds[0] if isinstance(task, CandidateTask) else task.seed
         return RolloutError(
             f"{self.definition.label}: an episode of {who} in generation {population.generation} "
-            f"(episode seed {reply.seed}, run seed {self._config.seed}) failed: {reply.kind}: {reply.message}\n"
-            f"The worker's traceback:\n{reply.traceback}"
+            f"(episode seed {seed}, run seed {self._config.seed}) failed: {_cause(reply)}"
         )
 
     def close(self) -> None:
@@ -243,6 +254,12 @@ class LocalPool:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _cause(reply: FailedReply) -> str:
+    if not reply.traceback:
+        return reply.message
+    return f"{reply.kind}: {reply.message}\nThe worker's traceback:\n{reply.traceback}"
 
 
 def _episodes(replies: Sequence[Any]) -> list[Episode]:

@@ -100,7 +100,8 @@ def _connection(handle: int) -> Any:
 def _start(connection: Any, definition: Any, config: Any) -> "Worker | None":
     try:
         rollouts = Rollouts(definition, config)
-    except Exception as error:  # noqa: BLE001  (the main process raises it)
+    # SystemExit too: a simulator that calls sys.exit must not take the reason with it.
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
         connection.send(FailedReply(None, None, type(error).__name__, str(error), traceback.format_exc()))
         return None
     connection.send(ReadyReply(rollouts.env.observation_space, rollouts.env.action_space))
@@ -129,7 +130,7 @@ class Worker:
         self._seed: int | None = None
         try:
             return self._candidate(task) if isinstance(task, CandidateTask) else self._centre(task)
-        except Exception as error:  # noqa: BLE001  (the main process raises it)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
             return FailedReply(task, self._seed, type(error).__name__, str(error), traceback.format_exc())
 
     def _candidate(self, task: CandidateTask) -> CandidateReply:
