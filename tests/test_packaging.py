@@ -1,0 +1,112 @@
+"""The distributions: what they contain, and that their wheels work in an empty environment."""
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+ROOT = Path(__file__).parent.parent
+PROJECTS = {
+    path.parent: tomllib.loads(path.read_text(encoding="utf-8"))
+    for path in ROOT.glob("**/pyproject.toml")
+    if "." not in path.parent.name
+}
+
+
+def run(*command, cwd=None, **options):
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [str(part) for part in command],
+        cwd=cwd,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
+    return done.stdout
+
+
+def test_every_package_is_in_the_list():
+    listed = set(PROJECTS[ROOT]["tool"]["setuptools"]["packages"])
+    found = {"es_envs.urdf"}
+    for top in ("es_envs", "es_core"):
+        found |= {".".join(file.parent.relative_to(ROOT).parts) for file in (ROOT / top).rglob("*.py")}
+    assert listed == found
+
+
+@pytest.mark.parametrize("folder", PROJECTS, ids=lambda folder: folder.name)
+def test_every_distribution_is_typed_licensed_and_needs_python_3_11_without_an_upper_bound(folder):
+    project = PROJECTS[folder]["project"]
+    assert project["requires-python"] == ">=3.11"
+    assert project["license"] == "MIT"
+    for package in PROJECTS[folder]["tool"]["setuptools"]["packages"]:
+        if "." not in package:
+            assert (folder / package / "py.typed").exists()
+
+
+def test_constraints_hold_one_exact_version_of_everything_required():
+    lines = [
+        line for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines() if line and line[0] != "#"
+    ]
+    pinned = {Requirement(line).name.lower(): Requirement(line) for line in lines}
+    assert len(pinned) == len(lines)
+    assert all(re.fullmatch(r"==[\w.]+", str(requirement.specifier)) for requirement in pinned.values())
+    assert str(pinned["torch"].specifier) == "==2.13.0"
+    for project in PROJECTS.values():
+        extras = project["project"].get("optional-dependencies", {}).values()
+        for text in [*project["project"]["dependencies"], *(line for extra in extras for line in extra)]:
+            requirement = Requirement(text)
+            if requirement.name.startswith("es-"):
+                continue
+            version = str(pinned[requirement.name.lower()].specifier).removeprefix("==")
+            assert requirement.specifier.contains(version), text
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory):
+    """Wheels of every distribution, and of the plugin in README."""
+    from test_readme import block
+
+    folder = tmp_path_factory.mktemp("wheels")
+    hover = tmp_path_factory.mktemp("hover")
+    for name in ("es_hover.py", "pyproject.toml"):
+        (hover / name).write_text(block(f"plugin: {name}"), encoding="utf-8")
+    for project in [*PROJECTS, hover]:
+        run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, project, cwd=folder)
+    return sorted(folder.glob("*.whl"))
+
+
+@pytest.mark.slow
+def test_wheels_install_into_an_empty_environment_and_work_from_another_directory(wheels, tmp_path):
+    """The three plugins and README's own, without torch."""
+    run(sys.executable, "-m", "venv", tmp_path / "venv")
+    bin_folder = tmp_path / "venv" / ("Scripts" if os.name == "nt" else "bin")
+    python, es_envs = bin_folder / "python", bin_folder / "es-envs"
+    run(python, "-m", "pip", "install", "--quiet", "--constraint", ROOT / "constraints.txt", *wheels, cwd=tmp_path)
+    work = tmp_path / "elsewhere"
+    work.mkdir()
+    listed = run(es_envs, "list", cwd=work)
+    assert [line.split()[0] for line in listed.splitlines()] == [
+        "BalancingPlate-v0",
+        "CartPoleBullet-v0",
+        "Hover-v0",
+        "RaceCar-v0",
+    ]
+    urdf = run(python, "-c", "import es_envs; print(es_envs.urdf_path('balancing_plate.urdf'))", cwd=work).strip()
+    assert Path(urdf).is_file()
+    assert not Path(urdf).is_relative_to(ROOT)
+    tiny = ["--generations", "2", "--population-size", "8", "--max-episode-steps", "100", "--quiet"]
+    for env_id in ("BalancingPlate-v0", "Hover-v0"):
+        folder = run(es_envs, "train", env_id, *tiny, cwd=work).strip()
+        assert "95 % interval" in run(es_envs, "evaluate", folder, "--episodes", "5", cwd=work)
+        film = run(es_envs, "record", folder, "--width", "96", "--height", "64", cwd=work).strip()
+        assert Path(film).stat().st_size > 500
+    installed = run(python, "-m", "pip", "list", cwd=work)
+    assert "torch" not in installed

@@ -1,0 +1,84 @@
+"""README's promises: its Python runs, its plugin works, its commands exist."""
+
+import re
+import shlex
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from es_core.cli import main
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def block(label):
+    """The code block behind the marker ``<!-- label -->``."""
+    found = re.search(rf"<!-- {re.escape(label)} -->\n```\w*\n(.*?)```", README, re.DOTALL)
+    assert found, f"README has no block {label!r}"
+    return found.group(1)
+
+
+def test_the_python_example_runs(tmp_path):
+    example = block("example").replace('"cartpole.mp4"', '"cartpole.mp4", width=96, height=64')
+    done = subprocess.run(
+        [sys.executable, "-"], input=example, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "95 % interval" in done.stdout
+    assert (tmp_path / "cartpole.mp4").stat().st_size > 1000
+    assert len(list((tmp_path / "runs" / "CartPoleBullet-v0").iterdir())) == 1
+
+
+def test_the_plugin_trains_better_than_it_started_and_is_filmed(tmp_path):
+    """From README's two files alone; the slow tests install it from its wheel."""
+    (tmp_path / "es_hover.py").write_text(block("plugin: es_hover.py"), encoding="utf-8")
+    entry_points = tomllib.loads(block("plugin: pyproject.toml"))["project"]["entry-points"]["es_envs"]
+    info = tmp_path / "es_hover-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: es-hover\nVersion: 0.1.0\n", encoding="utf-8")
+    (info / "entry_points.txt").write_text(
+        "[es_envs]\n" + "".join(f"{name} = {value}\n" for name, value in entry_points.items()), encoding="utf-8"
+    )
+    script = """
+import sys; sys.path.insert(0, ".")
+import es_envs, es_core
+from es_envs.testing import check_env
+check_env("Hover-v0")
+run = es_core.train("Hover-v0", run_dir="run", progress=False)
+start = es_core.evaluate(run.checkpoint_at(0), episodes=50)
+assert run.evaluate(episodes=50).interval[0] > start.interval[1], (run.evaluate(), start)
+run.record("hover.mp4")
+"""
+    done = subprocess.run(
+        [sys.executable, "-"], input=script, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "hover.mp4").stat().st_size > 1000
+
+
+def test_every_command_in_the_documents_exists(capsys):
+    for document in [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:
+        for command in set(re.findall(r"es-envs ([a-z]+)", document.read_text(encoding="utf-8"))) - {"says"}:
+            with pytest.raises(SystemExit) as stop:
+                main([command, "--help"])
+            assert stop.value.code == 0, command
+            assert capsys.readouterr().out
+
+
+@pytest.mark.parametrize("label", ["demo command", "test command"])
+def test_a_set_up_command_is_one_line_that_names_files_of_the_repository(label):
+    command = block(label).strip()
+    assert "\n" not in command
+    for word in shlex.split(command):
+        if word.startswith("requirements"):
+            assert (ROOT / word).is_file()
+
+
+def test_files_and_pictures_that_the_readme_links_exist():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        if not target.startswith("http"):
+            assert (ROOT / target).exists(), target
