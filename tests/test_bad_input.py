@@ -375,6 +375,20 @@ def test_a_resumed_run_refuses_fewer_generations_and_another_environment(walk, t
     assert train(same, run_dir=folder, resume=True, workers=1, progress=False).finished
 
 
+def test_a_resumed_run_uses_a_module_only_if_the_caller_names_it_too(walk, tiny, tmp_path):
+    folder, settings = tmp_path / "run", {**tiny, "generations": 2, "fitness": small_envs.place_reached}
+    train(walk, run_dir=folder, on_generation=lambda stats: False, **settings)
+    for resume in (
+        lambda: train(walk, run_dir=folder, resume=True),
+        lambda: Run.open(folder).resume(),
+        lambda: evaluate(folder),
+    ):
+        with pytest.raises(ValueError, match=r"fitness='small_envs:place_reached', a module outside .*--trust-names"):
+            resume()
+    assert train(walk, run_dir=folder, resume=True, **settings).finished
+    assert Run.open(folder, trust=True).evaluate(episodes=1, workers=1).episodes == 1
+
+
 def test_an_environment_whose_spaces_have_changed_is_refused(finished, register, copied, tmp_path):
     register("Walk-v0", "small_envs:Nested")
     with pytest.raises(
