@@ -1,7 +1,6 @@
 """What tests share: tests/ on ``sys.path``, so that workers find the modules in it, and environments for one test."""
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -75,8 +74,3 @@ def python():
         return SimpleNamespace(out=done.stdout, err=done.stderr, code=done.returncode)
 
     return run
-
-
-def metrics(directory):
-    """The lines of a run's metrics.jsonl."""
-    return [json.loads(line) for line in (Path(directory) / "metrics.jsonl").read_text().splitlines()]

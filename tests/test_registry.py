@@ -114,8 +114,10 @@ BROKEN = {
         "register_envs(world)",
     ),
     "wants arguments of a later hook": (
-        "import es_envs\n@es_envs.hookimpl\ndef register_strategies(): return {}\n"
-        "@es_envs.hookimpl\ndef run_started(folder): 0",
+        GOOD.format(id="Awry-v0")
+        + """
+    @hookimpl
+    def run_started(folder): pass""",
         "run_started(folder)",
     ),
 }
