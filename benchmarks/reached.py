@@ -19,6 +19,7 @@ from es_core import train
 
 
 def main() -> None:
+    """Train and score every environment with every seed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ids", nargs="*", metavar="ID", default=es_envs.env_ids(), help="default: all registered")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
@@ -28,9 +29,7 @@ def main() -> None:
 
     versions = {name: version(name) for name in ("es-envs", "numpy", "pybullet", "gymnasium")}
     print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {versions}\n")
-    print(
-        "| | seed | fitness on 100 unseen starts (95 % interval) | success | generations | environment steps | seconds |"
-    )
+    print("| | seed | fitness on 100 unseen starts (95 % interval) | success | generations | steps | seconds |")
     print("|---|---|---|---|---|---|---|")
     rows = []
     for env_id in options.ids:
