@@ -88,6 +88,7 @@ class Run:
     config: TrainConfig
     trusted: bool = False
     history: list[GenerationStats] = field(default_factory=list)
+    _made: list[Path] = field(default_factory=list, repr=False)  # folders, from the run's own upwards
 
     @classmethod
     def create(cls, directory: str | os.PathLike[str] | None, config: TrainConfig) -> Self:
@@ -110,9 +111,10 @@ class Run:
                 f"(es-envs resume {path})"
             )
         path = path.resolve()
-        (path / "checkpoints").mkdir(parents=True, exist_ok=True)
+        made = [folder for folder in (path, *path.parents) if not folder.exists()]
+        (path / "checkpoints").mkdir(parents=True)  # fails if another process was a moment faster
         _write_text(path / "config.json", json.dumps(config.to_json(), indent=2, allow_nan=False) + "\n")
-        return cls(path, config, trusted=True)
+        return cls(path, config, trusted=True, _made=made)
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str], *, trust: bool = False) -> Self:
@@ -205,8 +207,13 @@ class Run:
         _write_text(self.directory / "config.json", json.dumps(config.to_json(), indent=2, allow_nan=False) + "\n")
 
     def discard(self) -> None:
-        """Remove the folder; for a run that failed before its first checkpoint."""
-        shutil.rmtree(self.directory, ignore_errors=True)
+        """Remove what ``create`` made, and no more; for a run that failed before its first checkpoint."""
+        for entry in self.directory.iterdir():
+            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+        for folder in self._made:
+            if any(folder.iterdir()):
+                break
+            folder.rmdir()
 
     def lock(self) -> AbstractContextManager[object]:
         """Hold the folder for writing, by a lock of the operating system, which a crash releases.

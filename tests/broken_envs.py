@@ -1,5 +1,6 @@
 """A good environment and copies of it with one fault each, for the tests of the conformance kit."""
 
+import os
 import sys
 from typing import ClassVar
 
@@ -55,9 +56,11 @@ class HistoryDependent(Good):
 
 
 class ProcessDependent(Good):
+    offset = 0.1 * int.from_bytes(os.urandom(4)) / 2**32  # drawn once in each process
+
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed, options=options)
-        self.place += 1e-3 * (hash("the hash of a string changes from process to process") % 97)
+        self.place += self.offset
         return self.observation(), {}
 
 
@@ -123,7 +126,7 @@ class ClosesOnce(Good):
 
 class NotInWorkers(Good):
     def __init__(self, **kwargs):
-        if sys.argv[0] == "-c":
+        if "pytest" not in sys.modules:
             raise RuntimeError("no place for me here")
         super().__init__(**kwargs)
 

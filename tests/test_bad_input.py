@@ -310,6 +310,15 @@ def test_a_folder_that_cannot_be_made_is_named(folder, message, walk, tiny, tmp_
     assert contents(tmp_path) == {tmp_path / "file": b"precious"}
 
 
+def test_a_refused_run_removes_the_folders_it_made_and_no_others(walk, tiny, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "empty").mkdir()
+    for run_dir in (None, "new/er", "empty"):
+        with pytest.raises(ValueError, match="even"):
+            train(walk, run_dir=run_dir, **{**tiny, "population_size": 3})
+    assert [path.name for path in tmp_path.rglob("*")] == ["empty"]
+
+
 def test_an_empty_folder_may_be_given(walk, tiny, tmp_path):
     (tmp_path / "empty").mkdir()
     assert train(walk, run_dir=tmp_path / "empty", **tiny).finished

@@ -1,13 +1,12 @@
 """The conformance kit: all registered environments pass, and every fault is found and named."""
 
 import warnings
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import es_envs
-from es_envs import EnvDefinition, registry, testing
+from es_envs import testing
 
 OPTIONS = [
     ("CartPoleBullet-v0", {"start_noise": 0.0}),
@@ -35,17 +34,11 @@ FAULTS = {
 
 
 @pytest.fixture
-def define(monkeypatch):
+def define(register):
     """Register an environment of tests/broken_envs.py for the length of a test."""
-    monkeypatch.syspath_prepend(Path(__file__).parent)
-    es_envs.env_ids()  # plugins are discovered before the table is patched
-
-    def define(name, **fields):
-        definition = EnvDefinition(id=f"{name}-v0", entry_point=f"broken_envs:{name}", **fields)
-        monkeypatch.setitem(registry._registry._definitions, definition.id, definition)
-        return definition.id
-
-    return define
+    return lambda name, **fields: register(
+        f"{name}-v0", f"broken_envs:{name}", **{"plugin": None, "max_episode_steps": None, **fields}
+    )
 
 
 @pytest.mark.parametrize("env_id", es_envs.env_ids())
