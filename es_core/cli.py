@@ -27,7 +27,12 @@ DEMO_ENV = "CartPoleBullet-v0"
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     options = _parser().parse_args(arguments)
-    warnings.showwarning = _show_warning
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning
+        return _exit_code(options)
+
+
+def _exit_code(options: argparse.Namespace) -> int:
     try:
         options.command(options)
         sys.stdout.flush()
@@ -146,14 +151,7 @@ def _resume(options: argparse.Namespace) -> None:
 def _evaluate(options: argparse.Namespace) -> None:
     from es_core.evaluate import evaluate
 
-    score = evaluate(
-        options.source,
-        episodes=options.episodes,
-        seed=options.seed,
-        generation=options.generation,
-        workers=options.workers,
-        trust=options.trust_names,
-    )
+    score = evaluate(options.source, workers=options.workers, **_episodes(options))
     if options.json:
         _print_json(score.to_json())
     else:
@@ -167,13 +165,11 @@ def _record(options: argparse.Namespace) -> None:
     episodes = record(
         options.source,
         path,
-        episodes=options.episodes,
-        seed=options.seed,
-        generation=options.generation,
         width=options.width,
         height=options.height,
         fps=options.fps,
-        trust=options.trust_names,
+        progress=not options.quiet,
+        **_episodes(options),
     )
     if options.json:
         _print_json({"path": str(path), "fitness": [episode.fitness for episode in episodes]})
@@ -199,8 +195,8 @@ def _demo(options: argparse.Namespace) -> None:
     print(f"fitness {run.evaluate(workers=options.workers)}; the best possible is 500")
     path = run.directory / "videos" / f"{DEMO_ENV}.mp4"
     path.parent.mkdir(exist_ok=True)
-    _say("Filming it")
-    run.record(path, width=options.width, height=options.height)
+    _say("Filming it: the software renderer needs about as long as the film lasts")
+    run.record(path, width=options.width, height=options.height, progress=not options.quiet)
     print(f"film: {path}")
     _say(f"Next: {_command('train', 'RaceCar-v0')} (a few minutes), {_command('list')}, {_command('--help')}")
 
@@ -231,6 +227,12 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
             + (f"; centre {score}" if score else "")
         )
     _say(f"Next: {_command('evaluate', run.directory)}; {_command('record', run.directory)}")
+
+
+def _episodes(options: argparse.Namespace) -> dict[str, Any]:
+    """Which episodes of which policy, for `evaluate` and `record` alike."""
+    given = {name: getattr(options, name) for name in ("episodes", "seed", "generation")}
+    return {**given, "trust": options.trust_names}
 
 
 def _default_film(source: str) -> Path:

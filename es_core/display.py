@@ -5,11 +5,30 @@ from types import TracebackType
 from typing import Self
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from es_core.run import GenerationStats, Run
 
 _LINE_EVERY = 2.0  # seconds between plain lines
+
+
+def film_progress(*, shown: bool) -> Progress:
+    """A bar that counts frames, where there is a terminal or notebook to show it."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, disable=not (shown and _is_live(console)))
+
+
+def _is_live(console: Console) -> bool:
+    return console.is_terminal or console.is_jupyter
 
 
 class Display:
@@ -18,7 +37,7 @@ class Display:
     def __init__(self, run: Run) -> None:
         self._run = run
         self._console = Console(stderr=True)
-        self._live = self._console.is_terminal or self._console.is_jupyter
+        self._live = _is_live(self._console)
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("[bold]{task.description}"),

@@ -14,8 +14,10 @@ import imageio_ffmpeg
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
+from rich.progress import Progress
 
 from es_core.checkpoint import Checkpoint
+from es_core.display import film_progress
 from es_core.evaluate import Source, find_policy, require_same_spaces
 from es_core.rollout import RolloutError, Rollouts
 from es_core.seeding import Purpose, episode_seeds
@@ -39,6 +41,7 @@ def record(
     height: int = 480,
     fps: float | None = None,
     trust: bool = False,
+    progress: bool = False,
 ) -> list[Episode]:
     """Film a policy.
 
@@ -54,6 +57,7 @@ def record(
         height: likewise.
         fps: frames a second at most; None: 30. Every k-th step is drawn, so that the film runs in real time.
         trust: the source may name modules outside the installed plugins.
+        progress: show a progress bar, if there is a terminal.
 
     Returns:
         The episodes, as they were filmed.
@@ -80,9 +84,9 @@ def record(
         rollouts.use(checkpoint.mean, checkpoint.statistics)
         rate = float(rollouts.env.metadata.get("render_fps") or _MOST_FRAMES)
         every = max(1, math.ceil(rate / (fps or _MOST_FRAMES) - 1e-9))
-        with _film(path, rate / every) as write:
+        with _film(path, rate / every) as write, film_progress(shown=progress) as frames:
             return [
-                _film_episode(rollouts, checkpoint, episode_seed, every, write)
+                _film_episode(rollouts, checkpoint, episode_seed, every, write, frames)
                 for episode_seed in episode_seeds(seed, Purpose.TEST, episodes)
             ]
     finally:
@@ -103,7 +107,7 @@ def _stage(definition: EnvDefinition, checkpoint: Checkpoint, width: int, height
 
 
 def _film_episode(
-    rollouts: Rollouts, checkpoint: Checkpoint, seed: int, every: int, write: Callable[[Frame], None]
+    rollouts: Rollouts, checkpoint: Checkpoint, seed: int, every: int, write: Callable[[Frame], None], frames: Progress
 ) -> Episode:
     """Play an episode twice: unseen, to know its fitness for the caption, then drawing every ``every``-th step."""
     definition = rollouts.definition
@@ -112,6 +116,7 @@ def _film_episode(
     def draw() -> None:
         frame = _frame(rollouts, f"{definition.label}, episode seed {seed}, step {steps}")
         write(_captioned(frame, f"{caption}   step {steps}   fitness {preview.fitness:.2f}"))
+        frames.advance(task)
 
     def observe(*_: object) -> None:
         nonlocal steps
@@ -122,6 +127,7 @@ def _film_episode(
     caption = f"{definition.id}   generation {checkpoint.generation}"
     try:
         preview = rollouts.episode(seed)
+        task = frames.add_task(f"filming, fitness {preview.fitness:.2f}", total=math.ceil(preview.length / every))
         episode = rollouts.episode(seed, observers=[observe])
     except _FilmError:
         raise
