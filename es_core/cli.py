@@ -1,6 +1,7 @@
 """The command line ``es-envs``: results on stdout, everything else on stderr; exit codes 0, 1 (failed), 2 (usage)."""
 
 import argparse
+import contextlib
 import inspect
 import json
 import os
@@ -9,14 +10,13 @@ import sys
 import types
 import typing
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import MISSING, asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import es_envs
-from es_envs import names
 
 if typing.TYPE_CHECKING:
     from es_core.run import Run
@@ -92,23 +92,23 @@ def _show(options: argparse.Namespace) -> None:
     if options.json:
         _print_json(asdict(definition))
         return
-    fitnesses = ", ".join(es_envs.fitness.fitness_names(definition))
+    with contextlib.closing(definition.build()) as env:
+        spaces = env.observation_space, env.action_space
     rows = [
         ("id", definition.id),
         ("plugin", definition.plugin or "(none)"),
         ("summary", definition.summary),
         ("entry point", str(definition.entry_point)),
-        ("fitness", fitnesses),
+        ("observations", str(spaces[0])),
+        ("actions", str(spaces[1])),
+        ("fitness", ", ".join(es_envs.fitness.fitness_names(definition))),
         ("step limit", str(definition.max_episode_steps)),
         ("solved at", str(definition.solved_at)),
         ("recommended", ", ".join(f"{name}={value}" for name, value in definition.recommended.items())),
     ]
-    try:
-        sheet = inspect.getdoc(names.load(str(definition.entry_point)))
-    except (ImportError, ValueError) as error:
-        raise es_envs.PluginError(f"{definition.label} cannot be imported: {error}") from error
-    _print_table(rows)
-    if sheet and definition.plugin:
+    _print_table([(name, value) for name, value in rows if value])
+    sheet = inspect.getdoc(env.unwrapped)
+    if sheet:
         print(f"\n{sheet}")
 
 
@@ -144,7 +144,10 @@ def _resume(options: argparse.Namespace) -> None:
     before = len(run.history)
     run = run.resume(workers=options.workers, progress=not options.quiet, **fields)
     if len(run.history) == before and run.finished:
-        _say(f"{run.directory} is finished: nothing to do (--generations allows more)")
+        last = run.history[-1]
+        solved = f"was solved in generation {last.generation}"
+        done = f"has run its {last.generation} generations (--generations allows more)"
+        _say(f"nothing to do: {run.directory} {solved if last.solved else done}")
     _report_run(run, options)
 
 
@@ -194,7 +197,6 @@ def _demo(options: argparse.Namespace) -> None:
     _say("Scoring it on 100 starts that it has never seen")
     print(f"fitness {run.evaluate(workers=options.workers)}; the best possible is 500")
     path = run.directory / "videos" / f"{DEMO_ENV}.mp4"
-    path.parent.mkdir(exist_ok=True)
     _say("Filming it: the software renderer needs about as long as the film lasts")
     run.record(path, width=options.width, height=options.height, progress=not options.quiet)
     print(f"film: {path}")
@@ -206,15 +208,16 @@ def _demo(options: argparse.Namespace) -> None:
 
 def _report_run(run: "Run", options: argparse.Namespace) -> None:
     last = run.history[-1] if run.history else None
-    scored = next((s for s in reversed(run.history) if s.confirmation or s.evaluation), None)
-    score = (scored.confirmation or scored.evaluation) if scored else None
+    best = run.best
+    confirmed = {stats.generation: stats.confirmation for stats in run.history}
+    score = confirmed.get(best.generation) if best else None
     if options.json:
         summary = {
             "directory": str(run.directory),
             "generation": last.generation if last else None,
             "solved": bool(last and last.solved),
             "total_steps": last.total_steps if last else 0,
-            "evaluation": score.to_json() if score else None,
+            "best": {"generation": best.generation, **score.to_json()} if best and score else None,
         }
         _print_json(summary)
         return
@@ -222,10 +225,9 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
     if last is not None:
         outcome = "solved in" if last.solved else "stopped after"
         steps = f"{last.total_steps:,}".replace(",", " ")
-        _say(
-            f"{outcome} generation {last.generation}, {steps} environment steps"
-            + (f"; centre {score}" if score else "")
-        )
+        _say(f"{outcome} generation {last.generation}, {steps} environment steps")
+    if best is not None and score is not None:
+        _say(f"best centre, of generation {best.generation}: fitness {score}")
     _say(f"Next: {_command('evaluate', run.directory)}; {_command('record', run.directory)}")
 
 
@@ -237,8 +239,6 @@ def _episodes(options: argparse.Namespace) -> dict[str, Any]:
 
 def _default_film(source: str) -> Path:
     folder = Path(source) / "videos" if Path(source).is_dir() else Path(source).resolve().parent
-    if Path(source).is_dir():
-        folder.mkdir(exist_ok=True)
     number = 1
     while (folder / f"film-{number}.mp4").exists():
         number += 1
@@ -338,29 +338,33 @@ def _add_config_options(parser: argparse.ArgumentParser) -> None:
         if field.type is bool:
             group.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
         else:
-            group.add_argument(
-                flag,
-                type=_parse(field.type),
-                default=argparse.SUPPRESS,
-                help=(text + default).replace("%", "%%"),
-                metavar="X",
-            )
+            parse, metavar = _parse(field.type)
+            help_text = (text + default).replace("%", "%%")
+            group.add_argument(flag, type=parse, default=argparse.SUPPRESS, help=help_text, metavar=metavar)
 
 
-def _parse(kind: Any) -> Callable[[str], Any]:
-    """A function from an argument's text to a value of this type; "none" stands for None where that is possible."""
+def _parse(kind: Any) -> tuple[Callable[[str], Any], str]:
+    """A function from an argument's text to a value of this type, and what the help calls the value.
+
+    "none" stands for None where that is possible.
+    """
     optional = isinstance(kind, types.UnionType)
     base = next(part for part in typing.get_args(kind) if part is not types.NoneType) if optional else kind
+    origin = typing.get_origin(base) or base
 
     def parse(text: str) -> Any:
         if optional and text.lower() == "none":
             return None
-        if base in {int, float, str}:
-            return base(text)
-        if typing.get_origin(base) is tuple:
+        if origin is tuple:
             return tuple(int(part) for part in text.split(",") if part.strip())
-        return json.loads(text)
+        return base(text) if base in {int, float, str} else json.loads(text)
 
-    words = {int: "whole number", float: "number", tuple: "list of whole numbers", Mapping: "JSON"}
-    parse.__name__ = words.get(typing.get_origin(base) or base, "value")
-    return parse
+    # argparse says "invalid NAME value: '...'", with the function's name.
+    words = {
+        int: ("whole number", "N"),
+        float: ("number", "NUMBER"),
+        str: ("text", "NAME"),
+        tuple: ("list of whole numbers (such as 32,32)", "N,N"),
+    }
+    parse.__name__, metavar = words.get(origin, ("JSON", "JSON"))
+    return parse, metavar

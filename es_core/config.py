@@ -3,7 +3,7 @@
 import difflib
 import json
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, replace
 from importlib.metadata import packages_distributions
 from typing import Any, Self
@@ -124,7 +124,9 @@ class TrainConfig:
     eval_every: int = _option(1, _whole(0), "generations between evaluations of the centre (0: never)")
     eval_episodes: int = _option(20, _whole(1), "episodes in each evaluation of the centre")
     confirm_episodes: int = _option(100, _whole(1), "episodes that confirm a centre that looks best or solved")
-    solved_at: float | None = _option(None, _maybe(_finite), "fitness of the centre at which the run stops")
+    solved_at: float | None = _option(
+        None, _maybe(_finite), "fitness of the centre at which the run stops, if all its confirmed episodes succeed"
+    )
     checkpoint_every: int = _option(10, _whole(1), "generations between checkpoints")
     engine: str = _option("auto", _one_of("auto", "numpy"), "what computes the policy; auto is resolved before the run")
     device: str = _option("cpu", _one_of("cpu", "cuda"), "where the policy is computed")
@@ -245,6 +247,9 @@ def require_trusted(config: TrainConfig, *, trust: bool, where: object, vouched:
         UnknownEnvError: the environment is not installed.
     """
     named = {"env_id": config.env_id, "policy": config.policy, "strategy": config.strategy}
+    # An environment may import what an argument names, as Gymnasium's make does.
+    for key in ("env_kwargs", "strategy_options"):
+        named[key] = next((text for text in _texts(getattr(config, key)) if ":" in text), "")
     module_names = {key: value for key, value in named.items() if ":" in value and not trust and key not in vouched}
     definition = None
     if "env_id" not in module_names:
@@ -261,6 +266,15 @@ def require_trusted(config: TrainConfig, *, trust: bool, where: object, vouched:
                 "what code runs. If you trust the file, pass trust=True (on the command line: --trust-names)"
             )
     return definition if definition is not None else es_envs.definition(config.env_id)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All text in a JSON value, keys of dicts excepted."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(item)
 
 
 def _of_a_plugin(name: str) -> bool:

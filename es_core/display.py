@@ -1,10 +1,12 @@
 """What a run shows while it goes on: a progress bar in a terminal or notebook, plain lines elsewhere. All on stderr."""
 
 import time
+from collections.abc import Iterable
+from importlib.util import find_spec
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
@@ -14,6 +16,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from es_core.run import GenerationStats, Run
 
@@ -28,7 +31,16 @@ def film_progress(*, shown: bool) -> Progress:
 
 
 def _is_live(console: Console) -> bool:
-    return console.is_terminal or console.is_jupyter
+    return console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
+
+
+class _TwoLines(Progress):
+    """A bar, and below it the numbers, which would not fit beside it."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        for task in self.tasks:
+            yield Text(task.fields["numbers"], no_wrap=True, overflow="ellipsis")
 
 
 class Display:
@@ -38,12 +50,11 @@ class Display:
         self._run = run
         self._console = Console(stderr=True)
         self._live = _is_live(self._console)
-        self._progress = Progress(
+        self._progress = _TwoLines(
             SpinnerColumn(),
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=24),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[numbers]}"),
             TimeElapsedColumn(),
             TextColumn("{task.fields[left]}"),
             console=self._console,
@@ -56,10 +67,8 @@ class Display:
         self._score = ""
 
     def __enter__(self) -> Self:
-        if not self._live:
-            self._console.print(
-                f"{self._run.config.env_id}: training in {self._run.directory}", highlight=False, soft_wrap=True
-            )
+        where = f"{self._run.config.env_id}: training in {self._run.directory}"
+        self._console.print(where, highlight=False, soft_wrap=True)
         self._progress.__enter__()
         return self
 

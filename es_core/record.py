@@ -70,14 +70,14 @@ def record(
     path = Path(path)
     if path.suffix.lower() != ".mp4":
         raise ValueError(f"a film's name must end in .mp4, got {path.name!r}")
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent} for the film")
     for name, value in (("episodes", episodes), ("width", width), ("height", height)):
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
     if fps is not None and not (math.isfinite(fps) and fps > 0):
         raise ValueError(f"fps must be positive, got {fps!r}")
     checkpoint, definition = find_policy(source, generation=generation, trust=trust)
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} for the film")
     rollouts = _stage(definition, checkpoint, width, height)
     try:
         require_same_spaces(checkpoint, rollouts.env)
@@ -115,7 +115,7 @@ def _film_episode(
 
     def draw() -> None:
         frame = _frame(rollouts, f"{definition.label}, episode seed {seed}, step {steps}")
-        write(_captioned(frame, f"{caption}   step {steps}   fitness {preview.fitness:.2f}"))
+        write(_captioned(frame, f"{caption}   step {steps}   episode fitness {preview.fitness:.2f}"))
         frames.advance(task)
 
     def observe(*_: object) -> None:
@@ -184,7 +184,14 @@ def _font(size: int) -> Any:
 def _film(path: Path, rate: float) -> Iterator[Callable[[Frame], None]]:
     """A function that adds a frame; the film gets its name when it is complete, and only then."""
     partial = path.with_name(f"{path.stem}.partial{path.suffix}")
-    options: Any = {"codec": "libx264", "pixelformat": "yuv420p", "macro_block_size": 2, "output_params": _ENCODING}
+    # Errors of the encoder are found below, by counting frames; what it says of them is noise.
+    options: Any = {
+        "ffmpeg_log_level": "quiet",
+        "codec": "libx264",
+        "pixelformat": "yuv420p",
+        "macro_block_size": 2,
+        "output_params": _ENCODING,
+    }
     frames = 0
 
     def write(frame: Frame) -> None:

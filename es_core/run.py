@@ -102,7 +102,7 @@ class Run:
             FileExistsError: the folder has something in it.
             OSError: it cannot be written.
         """
-        path = _unique_directory(config) if directory is None else Path(directory)
+        path = _default_directory(config) if directory is None else Path(directory)
         if path.exists() and not path.is_dir():
             raise FileExistsError(f"{path} is a file: a run needs a folder, new or empty")
         if path.exists() and any(path.iterdir()):
@@ -112,7 +112,13 @@ class Run:
             )
         path = path.resolve()
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
-        (path / "checkpoints").mkdir(parents=True)  # fails if another process was a moment faster
+        try:
+            (path / "checkpoints").mkdir(parents=True)
+        except FileExistsError:  # another process was a moment faster
+            if directory is None:
+                return cls.create(None, config)
+            raise
+        (path / "videos").mkdir()
         _write_text(path / "config.json", json.dumps(config.to_json(), indent=2, allow_nan=False) + "\n")
         return cls(path, config, trusted=True, _made=made)
 
@@ -248,7 +254,7 @@ class Run:
         return es_core.train(self.config, run_dir=self.directory, resume=True, **options)
 
 
-def _unique_directory(config: TrainConfig) -> Path:
+def _default_directory(config: TrainConfig) -> Path:
     stem = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-s{config.seed}"
     parent = Path("runs") / re.sub(r"[^\w.-]+", "-", config.env_id)
     path, number = parent / stem, 1

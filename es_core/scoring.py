@@ -96,8 +96,10 @@ def _mean(values: Sequence[float | None]) -> float | None:
 def _bootstrap(fitness: NDArray[np.float64]) -> tuple[float, float]:
     """Percentile interval of the mean; the resampling depends on nothing but the number of episodes."""
     generator = seeding.generator(seeding.derive(0, seeding.Purpose.BOOTSTRAP, 0, len(fitness)))
-    means = fitness[generator.integers(len(fitness), size=(_RESAMPLES, len(fitness)))].mean(axis=1)
-    low, high = np.quantile(means, [0.025, 0.975])
+    rows = max(1, 1_000_000 // len(fitness))  # at a time, so that memory stays small
+    blocks = [min(rows, _RESAMPLES - start) for start in range(0, _RESAMPLES, rows)]
+    picks = (generator.integers(len(fitness), size=(block, len(fitness))) for block in blocks)
+    low, high = np.quantile(np.concatenate([fitness[pick].mean(axis=1) for pick in picks]), [0.025, 0.975])
     return float(low), float(high)
 
 

@@ -59,7 +59,7 @@ def train(
 
     Raises:
         UnknownEnvError: nobody knows the environment.
-        ValueError, TypeError: a setting that cannot be; raised before anything is written.
+        ValueError, TypeError: a setting that cannot be; nothing is left behind.
         FileExistsError: ``run_dir`` has something in it, and ``resume`` is not set.
         RolloutError: an episode failed; the last checkpoint is intact.
     """
@@ -143,8 +143,7 @@ def _evolve(
         except BaseException as error:
             # Interrupted, or an episode failed: this generation can be run again from here.
             before.save(run.checkpoint_path(generation))
-            command = shlex.join(["es-envs", "resume", str(run.directory)])
-            error.add_note(f"Nothing is lost: `{command}` runs generation {generation} again.")
+            error.add_note(f"Nothing is lost: {_how_to_resume(run)} runs generation {generation} again.")
             raise
 
         if results is not None and not solved:
@@ -223,6 +222,13 @@ def _population_stats(results: Results | None) -> dict[str, Any]:
         "episode_length": float(results.lengths.mean()),
         "steps": results.steps,
     }
+
+
+def _how_to_resume(run: Run) -> str:
+    definition = es_envs.definition(run.config.env_id)
+    if definition.plugin is None and definition.id in es_envs.env_ids():  # only the script itself registers it
+        return f"train({definition.id!r}, run_dir={str(run.directory)!r}, resume=True) in your script"
+    return f"`{shlex.join(['es-envs', 'resume', str(run.directory)])}`"
 
 
 def _seeds(config: TrainConfig, purpose: Purpose, count: int, generation: int) -> tuple[int, ...]:

@@ -28,7 +28,11 @@ from numpy.typing import NDArray
 def _descriptor(number: int, target: int) -> Iterator[None]:
     """Lead what is written to file descriptor ``number``, by C code too, to ``target`` for a while."""
     c_library = ctypes.CDLL(None) if os.name == "posix" else None
-    (sys.stdout if number == 1 else sys.stderr).flush()
+    stream = sys.stdout if number == 1 else sys.stderr
+    if stream is None:  # a program without a console: there is nothing to lead elsewhere
+        yield
+        return
+    stream.flush()
     if c_library is not None:
         c_library.fflush(None)
     saved = os.dup(number)
@@ -182,6 +186,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             pybullet.configureDebugVisualizer(pybullet.COV_ENABLE_RENDERING, 1, physicsClientId=client)
         # Before any step: a state saved with contacts in it is restored with small differences.
         self._snapshot = pybullet.saveState(physicsClientId=client)
+        self._apart = self._save_apart()
 
     @abstractmethod
     def build(self) -> None:
@@ -237,12 +242,36 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode; ``options`` are not used."""
         super().reset(seed=seed, options=options)
-        pybullet.restoreState(self._snapshot, physicsClientId=self.client)
+        self._restore()
         self.place()
         observation = self.observe()
         if self.render_mode == "human":
             self._show()
         return observation, self.info()
+
+    def _save_apart(self) -> int:
+        """Save a state in which no movable body touches another, then return to the snapshot."""
+        client = self.client
+        for index in range(pybullet.getNumBodies(physicsClientId=client)):
+            body = pybullet.getBodyUniqueId(index, physicsClientId=client)
+            mass = pybullet.getDynamicsInfo(body, -1, physicsClientId=client)[0]
+            if mass > 0 or pybullet.getNumJoints(body, physicsClientId=client) > 0:
+                place = (0.0, 0.0, 1000.0 + 100.0 * index)
+                pybullet.resetBasePositionAndOrientation(body, place, (0.0, 0.0, 0.0, 1.0), physicsClientId=client)
+        apart = int(pybullet.saveState(physicsClientId=client))
+        pybullet.restoreState(self._snapshot, physicsClientId=client)
+        return apart
+
+    def _restore(self) -> None:
+        """Return to the snapshot, by way of a state without contacts.
+
+        A pair of bodies that still touches after ``restoreState`` keeps the impulses of the last episode, from which
+        the solver starts: the next episode would differ from its twin in the last bits, and then in all. (Switching the
+        pair's collisions off and on forgets them, too, but changes the order of the pairs.)
+        """
+        pybullet.restoreState(self._apart, physicsClientId=self.client)
+        pybullet.performCollisionDetection(physicsClientId=self.client)
+        pybullet.restoreState(self._snapshot, physicsClientId=self.client)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Run the physics for ``action_repeat`` steps under ``action``; never truncates."""

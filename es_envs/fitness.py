@@ -56,10 +56,10 @@ class Episode:
         Raises:
             ValueError: no fitness has been computed for this episode yet.
         """
-        for value in self.fitnesses.values():
-            if value is not None:
-                return value
-        raise ValueError("this episode's fitness has not been computed")
+        value = next(iter(self.fitnesses.values()), None)
+        if value is None:
+            raise ValueError("this episode's fitness has not been computed")
+        return value
 
 
 @runtime_checkable

@@ -45,7 +45,9 @@ def name_of(target: Callable[..., Any]) -> str:
         kind = "a lambda" if qualname.endswith("<lambda>") else "defined inside a function"
         raise ValueError(f"{qualname!r} is {kind}, which no worker process can import: {_ADVICE}")
     if module == "__main__":
-        raise ValueError(f"{qualname!r} is defined in the running script, which no worker imports: {_ADVICE}")
+        raise ValueError(
+            f"{qualname!r} is defined in the running script or notebook, which no worker imports: {_ADVICE}"
+        )
     name = f"{module}:{qualname}"
     if load(name) is not target:
         raise ValueError(f"{name!r} names something else than the given object: {_ADVICE}")

@@ -541,7 +541,11 @@ MISTAKES = [
     (2, "trian Walk-v0", "invalid choice: 'trian'"),
     (2, "train Walk-v0 --population-size 3", "population_size must be even"),
     (2, "train Walk-v0 --population-size many", "argument --population-size: invalid whole number value: 'many'"),
-    (2, "train Walk-v0 --hidden-sizes 3,x", "argument --hidden-sizes: invalid list of whole numbers value: '3,x'"),
+    (
+        2,
+        "train Walk-v0 --hidden-sizes 3,x",
+        "argument --hidden-sizes: invalid list of whole numbers (such as 32,32) value: '3,x'",
+    ),
     (2, "train Walk-v0 --env-kwargs rain", "argument --env-kwargs: invalid JSON value: 'rain'"),
     (2, "train Walk-v0 --sigma -1", "sigma must be a finite number above 0, got -1.0"),
     (2, "train Walk-v0 --workers 0", "workers must be a whole number of at least 1"),
@@ -615,7 +619,8 @@ def test_the_command_line_shows_the_traceback_of_a_users_environment_and_how_to_
     assert err.startswith("error: Walk-v0: an episode of candidate 0 in generation 0 (episode seed ")
     assert err.count("Traceback") == 1  # the worker's
     assert "small_envs.py" in err
-    assert err.endswith(f"Nothing is lost: `es-envs resume {tmp_path / 'run'}` runs generation 0 again.\n")
+    again = f"train('Walk-v0', run_dir={str(tmp_path / 'run')!r}, resume=True) in your script"
+    assert err.endswith(f"Nothing is lost: {again} runs generation 0 again.\n")
 
 
 def test_the_process_ends_with_the_exit_code(tmp_path):

@@ -340,3 +340,21 @@ def test_a_display_less_machine_is_recognised(monkeypatch):
     monkeypatch.delenv("DISPLAY", raising=False)
 
     assert bullet._has_display() is not sys.platform.startswith("linux")
+
+
+def test_bodies_that_touch_from_the_start_are_reset_to_the_last_bit(register):
+    from es_envs.testing import check_env
+
+    check_env(register("Puck-v0", "puck_env:Puck", max_episode_steps=50))
+
+
+def test_the_kit_notices_contacts_that_survive_a_reset(register, monkeypatch):
+    from es_envs.bullet import BulletEnv
+    from es_envs.testing import ConformanceError, check_env
+
+    def restore(self):
+        pybullet.restoreState(self._snapshot, physicsClientId=self.client)
+
+    monkeypatch.setattr(BulletEnv, "_restore", restore)
+    with pytest.raises(ConformanceError, match=r"another episode after other episodes.*contacts"):
+        check_env(register("Puck-v0", "puck_env:Puck", max_episode_steps=50))

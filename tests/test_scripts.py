@@ -1,5 +1,7 @@
 """Training from where people train: scripts without a guard, stdin, notebooks; and what workers load there."""
 
+import subprocess
+import sys
 import textwrap
 from pathlib import Path
 
@@ -93,7 +95,7 @@ def test_a_notebook_trains(folder, monkeypatch):
     check(folder)
     (error,) = notebook.cells[2].outputs
     assert error["ename"] == "ValueError"
-    assert "'Here' is defined in the running script, which no worker imports: put it into a module" in error["evalue"]
+    assert "'Here' is defined in the running script or notebook, which no worker imports" in error["evalue"]
 
 
 def test_a_third_party_environment_with_nested_observations_learns_by_its_last_observation(tmp_path, monkeypatch):
@@ -122,3 +124,20 @@ def test_a_third_party_environment_with_nested_observations_learns_by_its_last_o
     observation = {"body": (np.zeros(1, np.float32), np.int64(0)), "mode": {"on": np.zeros(2, np.int8)}}
     assert act(observation) == 1
     assert run.evaluate(episodes=3, workers=1).mean > 1.5
+
+
+def test_runs_started_in_the_same_moment_get_folders_of_their_own(tmp_path):
+    code = (
+        "from es_core import train; train('CartPole-v1', generations=1, population_size=2, workers=1, progress=False)"
+    )
+    started = [subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path) for _ in range(3)]
+    assert [process.wait() for process in started] == [0, 0, 0]
+    assert len(list((tmp_path / "runs" / "CartPole-v1").iterdir())) == 3
+
+
+def test_a_file_beside_the_script_does_not_replace_a_module_that_workers_need(tmp_path):
+    (tmp_path / "json.py").write_text("raise SystemExit('not the real json')", encoding="utf-8")
+    train = "from es_core import train; train('CartPole-v1', generations=1, progress=False)"
+    code = f"import sys; sys.path.pop(0); {train}"  # the script itself does not look beside it
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

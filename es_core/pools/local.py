@@ -9,6 +9,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import Pipe
@@ -113,7 +114,14 @@ class LocalPool:
             }
         # A process group of its own: Ctrl-C is for the main process, which then ends its workers in order.
         process = subprocess.Popen(  # noqa: S603  (our own code, by our own interpreter)
-            [sys.executable, "-c", _BOOTSTRAP, str(theirs.fileno()), json.dumps([str(entry) for entry in sys.path])],
+            [
+                sys.executable,
+                "-P",
+                "-c",
+                _BOOTSTRAP,
+                str(theirs.fileno()),
+                json.dumps([str(entry) for entry in sys.path]),
+            ],
             stdin=subprocess.DEVNULL,
             env={**os.environ, **dict.fromkeys(_ONE_THREAD, "1")},
             **options,
@@ -229,19 +237,21 @@ class LocalPool:
         if task is None:
             return RolloutError(f"{self.definition.label}: a worker failed: {_cause(reply)}")
         who = f"candidate {task.index}" if isinstance(task, CandidateTask) else "the centre"
+        when = f" in generation {population.generation}" if len(population) else ""  # `rollouts` knows of none
         seed = reply.seed if reply.seed is not None else task.seeds[0] if isinstance(task, CandidateTask) else task.seed
         return RolloutError(
-            f"{self.definition.label}: an episode of {who} in generation {population.generation} "
-            f"(episode seed {seed}, run seed {self._config.seed}) failed: {_cause(reply)}"
+            f"{self.definition.label}: an episode of {who}{when} (episode seed {seed}, "
+            f"run seed {self._config.seed}) failed: {_cause(reply)}"
         )
 
     def close(self) -> None:
         """End the workers: politely, then by force. May be called twice."""
         for connection in self._connections:
             connection.close()
+        deadline = time.monotonic() + 1.0
         for process in self._processes:
             try:
-                process.wait(timeout=1.0)
+                process.wait(timeout=max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
