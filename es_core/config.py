@@ -197,12 +197,6 @@ class TrainConfig:
             )
         return replace(self, fitness=fitness, engine="numpy")
 
-    @property
-    def step_limit(self) -> int:
-        """Steps after which an episode is truncated: the smaller of the definition's and the config's."""
-        limits = (es_envs.definition(self.env_id).max_episode_steps, self.max_episode_steps)
-        return min(limit for limit in limits if limit is not None)
-
     def to_json(self) -> dict[str, Any]:
         """The fields, as JSON holds them."""
         return {option.name: _lists(getattr(self, option.name)) for option in fields(self)}
@@ -220,6 +214,17 @@ class TrainConfig:
         if set(values) != known:
             raise ValueError(f"a config's fields differ from this version's: {sorted(known ^ set(values))}")
         return cls(**values)
+
+
+def require_positive(name: str, value: Any) -> None:
+    """Refuse an argument that is no whole number of at least 1.
+
+    Raises:
+        ValueError: it names the argument.
+    """
+    expected = _whole(1)(value)
+    if expected:
+        raise ValueError(f"{name} must be {expected}, got {value!r}")
 
 
 def option_fields() -> list[Field[Any]]:
@@ -246,26 +251,25 @@ def require_trusted(config: TrainConfig, *, trust: bool, where: object, vouched:
         ValueError: an untrusted name.
         UnknownEnvError: the environment is not installed.
     """
-    named = {"env_id": config.env_id, "policy": config.policy, "strategy": config.strategy}
-    # An environment may import what an argument names, as Gymnasium's make does.
-    for key in ("env_kwargs", "strategy_options"):
-        named[key] = next((text for text in _texts(getattr(config, key)) if ":" in text), "")
-    module_names = {key: value for key, value in named.items() if ":" in value and not trust and key not in vouched}
-    definition = None
-    if "env_id" not in module_names:
-        definition = es_envs.definition(config.env_id)
-        fitness = config.fitness or ""
-        known = {*fitness_names(definition), *fitness_names(definition).values(), *FITNESSES}
-        of_another_module = ":" in fitness and not fitness.startswith("final_info:") and fitness not in known
-        if of_another_module and not trust and "fitness" not in vouched:
-            module_names["fitness"] = fitness
-    for key, name in module_names.items():
-        if definition is None or not _of_a_plugin(name):
+
+    def require(key: str, name: str) -> None:
+        if ":" in name and not trust and key not in vouched and (key == "env_id" or not _of_a_plugin(name)):
             raise ValueError(
                 f"{where} names {key}={name!r}, a module outside the installed plugins; reading a file must not choose "
                 "what code runs. If you trust the file, pass trust=True (on the command line: --trust-names)"
             )
-    return definition if definition is not None else es_envs.definition(config.env_id)
+
+    require("env_id", config.env_id)  # before it is looked up: that imports its module
+    definition = es_envs.definition(config.env_id)
+    fitness = config.fitness or ""
+    known = {*fitness_names(definition), *fitness_names(definition).values(), *FITNESSES}
+    if fitness not in known and not fitness.startswith("final_info:"):
+        require("fitness", fitness)
+    # An environment may import what an argument names, as Gymnasium's make does.
+    for key in ("policy", "strategy", "env_kwargs", "strategy_options"):
+        for text in _texts(getattr(config, key)):
+            require(key, text)
+    return definition
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -169,7 +169,14 @@ def test_a_file_cannot_make_us_import_a_module(field, value, file, tmp_path):
 def test_an_argument_in_a_file_cannot_make_us_import_a_module(file, tmp_path):
     """Gymnasium's make imports the part of an id before the colon."""
     (tmp_path / "evil.py").write_text("raise SystemExit('evil code ran')", encoding="utf-8")
-    rewritten(file, set_config(env_id="CartPole-v1", env_kwargs={"deep": [{"env_id": "evil:Evil-v0"}]}, fitness=None))
+    rewritten(
+        file,
+        set_config(
+            env_id="CartPole-v1",
+            env_kwargs={"plugin": "es_racecar:x", "deep": [{"env_id": "evil:Evil-v0"}]},
+            fitness=None,
+        ),
+    )
     with pytest.raises(ValueError, match=r"names env_kwargs='evil:Evil-v0'.*trust"):
         es_core.evaluate(file)
 
