@@ -88,13 +88,12 @@ class Display:
         population = (
             f"fitness {stats.fitness_mean:.1f}, max {stats.fitness_max:.1f};" if stats.fitness_mean is not None else ""
         )
-        rate = (stats.steps + stats.evaluation_steps) / stats.seconds if stats.seconds else 0.0
-        numbers = f"{population}{self._score}; {_thousands(rate)} steps/s"
+        numbers = f"{population}{self._score}; {_thousands(stats.steps_per_second)} steps/s"
+        finished = stats.solved or done >= total
         elapsed = time.monotonic() - self._started
         remaining = elapsed / max(1, done + 1 - self._first) * (total - done)
-        left = f"at most {_duration(remaining)} left" if not (stats.solved or done >= total) else "done"
+        left = "done" if finished else f"at most {_duration(remaining)} left"
         self._progress.update(self._task, completed=done, numbers=numbers, left=left)
-        finished = stats.solved or done >= total
         if not self._live and (finished or time.monotonic() - self._shown >= _LINE_EVERY):
             self._shown = time.monotonic()
             self._console.print(f"generation {done}/{total}: {numbers}; {left}", highlight=False, soft_wrap=True)

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from es_core.checkpoint import Checkpoint
-from es_core.config import require_trusted
+from es_core.config import require_positive, require_trusted
 from es_core.pools.local import LocalPool
 from es_core.run import Run
 from es_core.scoring import Evaluation
@@ -40,8 +40,7 @@ def evaluate(
         CheckpointError: a damaged checkpoint.
         RolloutError: an episode failed.
     """
-    if isinstance(episodes, bool) or not isinstance(episodes, int) or episodes < 1:
-        raise ValueError(f"episodes must be a whole number of at least 1, got {episodes!r}")
+    require_positive("episodes", episodes)
     checkpoint, definition = find_policy(source, generation=generation, trust=trust)
     with LocalPool(definition, checkpoint.config, workers=workers, most=episodes) as pool:
         require_same_spaces(checkpoint, pool)

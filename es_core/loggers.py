@@ -98,7 +98,7 @@ def _scalars(stats: GenerationStats) -> dict[str, float]:
         "population/fitness_std": stats.fitness_std,
         "population/episode_length": stats.episode_length,
         "time/total_steps": stats.total_steps,
-        "time/steps_per_second": (stats.steps + stats.evaluation_steps) / stats.seconds if stats.seconds else None,
+        "time/steps_per_second": stats.steps_per_second,
     }
     values |= {f"fitness/{name}": value for name, value in stats.fitnesses.items()}
     for kind, score in (("centre", stats.evaluation), ("confirmed", stats.confirmation)):

@@ -17,6 +17,7 @@ from PIL import Image, ImageDraw, ImageFont
 from rich.progress import Progress
 
 from es_core.checkpoint import Checkpoint
+from es_core.config import require_positive
 from es_core.display import film_progress
 from es_core.evaluate import Source, find_policy, require_same_spaces
 from es_core.rollout import RolloutError, Rollouts
@@ -71,8 +72,7 @@ def record(
     if path.suffix.lower() != ".mp4":
         raise ValueError(f"a film's name must end in .mp4, got {path.name!r}")
     for name, value in (("episodes", episodes), ("width", width), ("height", height)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1, got {value!r}")
+        require_positive(name, value)
     if fps is not None and not (math.isfinite(fps) and fps > 0):
         raise ValueError(f"fps must be positive, got {fps!r}")
     checkpoint, definition = find_policy(source, generation=generation, trust=trust)

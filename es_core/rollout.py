@@ -39,6 +39,7 @@ class Rollouts:
     Attributes:
         env: the bare environment.
         policy: its parameters and statistics are the caller's to set.
+        action_noise: standard deviation of the noise on actions while exploring; 0 where actions are not Box.
 
     Raises:
         PluginError: the environment cannot be made.
@@ -60,7 +61,7 @@ class Rollouts:
         except ValueError as error:
             self.env.close()
             raise SpaceError(f"{definition.label}: {error}") from error
-        self._action_noise = config.action_noise if isinstance(self.env.action_space, gymnasium.spaces.Box) else 0.0
+        self.action_noise = config.action_noise if isinstance(self.env.action_space, gymnasium.spaces.Box) else 0.0
 
     def use(self, parameters: np.ndarray[Any, np.dtype[np.float32]], statistics: ObservationStatistics | None) -> None:
         """Play with these parameters ``(d,)`` and this normalisation from now on."""
@@ -72,7 +73,7 @@ class Rollouts:
 
         Args:
             seed: for ``env.reset``.
-            noise_seed: of the action noise, where the config asks for some; None: no noise.
+            noise_seed: of the action noise; None: no noise.
             observers: called after every step with observation, action, reward and info.
 
         Raises:
@@ -84,7 +85,7 @@ class Rollouts:
             (name, _PerStep(fitness) if inspect.isclass(fitness) else fitness) for name, fitness in self._fitnesses
         ]
         observers = [*observers, *(fitness.on_step for _, fitness in measured if isinstance(fitness, _PerStep))]
-        act = policy.act if noise_seed is None or not self._action_noise else self._noisy_act(noise_seed)
+        act = policy.act if noise_seed is None else self._noisy_act(noise_seed)
         step = env.step
 
         policy.reset()
@@ -134,7 +135,7 @@ class Rollouts:
 
     def _noisy_act(self, noise_seed: int) -> Callable[[Any], Any]:
         generator = seeding.generator(noise_seed)
-        size, scale = self.policy.outputs, np.float32(self._action_noise)
+        size, scale = self.policy.outputs, np.float32(self.action_noise)
 
         def act(observation: Any) -> Any:
             return self.policy.act_with_noise(observation, scale * generator.standard_normal(size, np.float32))

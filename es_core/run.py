@@ -59,6 +59,11 @@ class GenerationStats:
     next_hash: str | None
     seconds: float
 
+    @property
+    def steps_per_second(self) -> float:
+        """Environment steps of all episodes by wall time."""
+        return (self.steps + self.evaluation_steps) / self.seconds
+
     def to_json(self) -> dict[str, Any]:
         """The fields, as JSON holds them."""
         return asdict(self)
@@ -119,8 +124,9 @@ class Run:
                 return cls.create(None, config)
             raise
         (path / "videos").mkdir()
-        _write_text(path / "config.json", json.dumps(config.to_json(), indent=2, allow_nan=False) + "\n")
-        return cls(path, config, trusted=True, _made=made)
+        run = cls(path, config, trusted=True, _made=made)
+        run.write_config(config)
+        return run
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str], *, trust: bool = False) -> Self:
@@ -199,16 +205,15 @@ class Run:
         """Add a line to metrics.jsonl and to the history."""
         self.history.append(stats)
         with (self.directory / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps(stats.to_json(), allow_nan=False) + "\n")
+            file.write(_line(stats))
 
     def cut_history(self, generation: int) -> None:
         """Forget the lines from ``generation`` on; a resumed run writes them again."""
         self.history = [stats for stats in self.history if stats.generation < generation]
-        lines = [json.dumps(stats.to_json(), allow_nan=False) + "\n" for stats in self.history]
-        _write_text(self.directory / "metrics.jsonl", "".join(lines))
+        _write_text(self.directory / "metrics.jsonl", "".join(map(_line, self.history)))
 
     def write_config(self, config: TrainConfig) -> None:
-        """Replace the config; only the number of generations may differ."""
+        """Write config.json; of a run that has begun, only the number of generations may change."""
         self.config = config
         _write_text(self.directory / "config.json", json.dumps(config.to_json(), indent=2, allow_nan=False) + "\n")
 
@@ -262,6 +267,10 @@ def _default_directory(config: TrainConfig) -> Path:
         number += 1
         path = parent / f"{stem}-{number}"
     return path
+
+
+def _line(stats: GenerationStats) -> str:
+    return json.dumps(stats.to_json(), allow_nan=False) + "\n"
 
 
 def _write_text(path: Path, text: str) -> None:

@@ -5,7 +5,7 @@ A plugin is a module (or object) named by an entry point in the group ``es_envs`
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pluggy
 
@@ -46,4 +46,4 @@ def run_finished(run: "Run") -> None:
 
 LIFECYCLE = ("run_started", "generation_finished", "run_finished")
 
-__all__: Sequence[Any] = ["LIFECYCLE", "hookimpl", "hookspec"]
+__all__ = ["LIFECYCLE", "hookimpl", "hookspec"]

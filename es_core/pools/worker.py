@@ -156,7 +156,9 @@ class Worker:
 
     def _play(self, seed: int, generation: int, candidate: int, *, explore: bool = True) -> Episode:
         self._seed = seed
-        noise_seed = seeding.derive(seed, seeding.Purpose.ACTION_NOISE, generation, candidate + 1) if explore else None
+        noise_seed = None
+        if explore and self._rollouts.action_noise:
+            noise_seed = seeding.derive(seed, seeding.Purpose.ACTION_NOISE, generation, candidate + 1)
         return self._rollouts.episode(seed, noise_seed=noise_seed)
 
     def _present(self) -> Population:
