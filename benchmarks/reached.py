@@ -7,12 +7,10 @@ the best centre, has seen. Prints a Markdown row for each environment and writes
 """
 
 import argparse
-import json
-import os
-import platform
 import time
-from importlib.metadata import version
 from pathlib import Path
+
+from report import Report
 
 import es_envs
 from es_core import train
@@ -25,12 +23,11 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2, 3, 4])
     parser.add_argument("--out", type=Path, default=Path("runs/reached"), help="folder of the runs and reached.json")
     options = parser.parse_args()
-    options.out.mkdir(parents=True, exist_ok=True)
 
-    versions = {name: version(name) for name in ("es-envs", "numpy", "pybullet", "gymnasium")}
-    print(f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, {versions}\n")
-    print("| | seed | fitness on 100 unseen starts (95 % interval) | success | generations | steps | seconds |")
-    print("|---|---|---|---|---|---|---|")
+    report = Report("reached", options.out)
+    report.head(
+        "", "seed", "fitness on 100 unseen starts (95 % interval)", "success", "generations", "steps", "seconds"
+    )
     rows = []
     for env_id in options.ids:
         for seed in options.seeds:
@@ -52,13 +49,8 @@ def main() -> None:
             success = "" if score.success_rate is None else f"{score.success_rate:.2f}"
             interval = f"{score.mean:.2f} ({score.interval[0]:.2f} to {score.interval[1]:.2f})"
             steps = f"{last.total_steps / 1e6:.2f} M"
-            print(
-                f"| {env_id} | {seed} | {interval} | {success} | {last.generation} | {steps} | {seconds:.0f} |",
-                flush=True,
-            )
-    (options.out / "reached.json").write_text(
-        json.dumps({"versions": versions, "runs": rows}, indent=2), encoding="utf-8"
-    )
+            report.row(env_id, seed, interval, success, last.generation, steps, f"{seconds:.0f}")
+    report.save(rows)
 
 
 if __name__ == "__main__":

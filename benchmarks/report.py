@@ -1,0 +1,124 @@
+"""What the benchmarks share: options, the machine's line, alternating measurements, Markdown tables, JSON files."""
+
+import argparse
+import json
+import os
+import platform
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from statistics import median, quantiles
+from typing import Any
+
+PACKAGES = ("es-envs", "numpy", "pybullet", "gymnasium")
+OUT = Path("runs/benchmarks")
+
+
+def options(documentation: str | None, *, seconds: float = 3.0, rounds: int = 5) -> argparse.Namespace:
+    """What the command line says: ``rounds``, ``seconds`` (of each measurement), ``population``, ``quick``, ``out``."""
+    parser = argparse.ArgumentParser(description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, help=f"how often everything is measured in turn (default: {rounds})")
+    parser.add_argument("--quick", action="store_true", help="try it out: its figures mean nothing")
+    parser.add_argument("--out", type=Path, default=OUT, help="folder of the JSON file (default: %(default)s)")
+    given = parser.parse_args()
+    given.rounds = given.rounds or (1 if given.quick else rounds)
+    given.seconds = 0.1 if given.quick else seconds
+    given.population = 4 if given.quick else 64
+    return given
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What the rounds measured; it is shown as ``median (lower quartile to upper quartile)``."""
+
+    values: tuple[float, ...]
+
+    @property
+    def median(self) -> float:
+        """The middle one."""
+        return median(self.values)
+
+    @property
+    def quartiles(self) -> tuple[float, float]:
+        """The lower and the upper one."""
+        if len(self.values) == 1:
+            return self.values[0], self.values[0]
+        lower, _, upper = quantiles(self.values, n=4, method="inclusive")
+        return lower, upper
+
+    def __format__(self, spec: str) -> str:
+        lower, upper = self.quartiles
+        return f"{self.median:{spec}} ({lower:{spec}} to {upper:{spec}})"
+
+    def __truediv__(self, other: "Spread") -> "Spread":
+        """Round by round, since what disturbs the machine for a while disturbs both sides of a round."""
+        return Spread(tuple(ours / theirs for ours, theirs in zip(self.values, other.values, strict=True)))
+
+    def to_json(self) -> dict[str, Any]:
+        """Median, quartiles and every value."""
+        return {"median": self.median, "quartiles": self.quartiles, "values": self.values}
+
+
+def alternate(measurements: Mapping[str, Callable[[], float]], rounds: int) -> dict[str, Spread]:
+    """Measure A B C A B C ...: a machine that grows slower or faster meanwhile favours none of them."""
+    values: dict[str, list[float]] = {name: [] for name in measurements}
+    for _ in range(rounds):
+        for name, measure in measurements.items():
+            values[name].append(measure())
+    return {name: Spread(tuple(measured)) for name, measured in values.items()}
+
+
+class Report:
+    """The machine's line and tables on stdout, and a JSON file.
+
+    Args:
+        name: of the file.
+        out: its folder.
+        packages: further distributions whose version matters.
+    """
+
+    def __init__(self, name: str, out: Path = OUT, packages: Iterable[str] = ()) -> None:
+        self._path = out / f"{name}.json"
+        self.machine = {
+            "architecture": platform.machine(),
+            "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+            "python": platform.python_version(),
+            "versions": {package: _version(package) for package in (*PACKAGES, *packages)},
+        }
+        versions = ", ".join(f"{package} {number}" for package, number in self.machine["versions"].items())
+        machine = "{architecture}, {cores} cores, Python {python}".format(**self.machine)
+        print(f"{machine}, {versions}")
+
+    def head(self, *columns: str) -> None:
+        """Begin a table."""
+        print(f"\n{_line(columns)}\n{_line(['---'] * len(columns), space='')}", flush=True)
+
+    def row(self, *cells: object) -> None:
+        """Add a row to it."""
+        print(_line(map(str, cells)), flush=True)
+
+    def say(self, text: str) -> None:
+        """A sentence below the table."""
+        print(f"\n{text}", flush=True)
+
+    def save(self, results: object) -> None:
+        """Write the machine and the results."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({"machine": self.machine, "results": results}, indent=2, default=_plain, allow_nan=False)
+        self._path.write_text(f"{text}\n", encoding="utf-8")
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def _line(cells: Iterable[str], space: str = " ") -> str:
+    return f"|{space}{f'{space}|{space}'.join(cells)}{space}|"
+
+
+def _plain(value: Any) -> Any:
+    return value.to_json()
