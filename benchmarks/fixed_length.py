@@ -1,0 +1,95 @@
+"""Environments whose episodes are all of one length, so that contenders in a comparison do the same work.
+
+``fixed_length:FixedCartPole-v0`` and so on: the module in the id registers them, and worker processes find it, since
+they look where the main process does.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+from es_cartpole_bullet.env import CartPoleBulletEnv
+from es_racecar.env import RaceCarEnv
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+import es_envs
+from es_envs import EnvDefinition
+from es_envs.bullet import pybullet
+
+
+class FixedCartPole(CartPoleBulletEnv):
+    """The cart-pole, stood upright again in the middle whenever it fails, for which the step has no reward.
+
+    Left lying, its observations would be clipped in every step, which no real episode does and costs more than half
+    as much as a step: every contender would look better beside the bare loop.
+    """
+
+    def outcome(self) -> tuple[float, bool]:
+        """The cart-pole's own reward while it stands, and no end."""
+        reward, failed = super().outcome()
+        if failed:
+            pybullet.resetJointState(self.body, self.cart, 0.0, 0.0, physicsClientId=self.client)
+            pybullet.resetJointState(self.body, self.pole, 0.0, 0.0, physicsClientId=self.client)
+            reward = 0.0
+        return reward, False
+
+
+class FixedRaceCar(RaceCarEnv):
+    """The racing car, which stops at a wall but not the episode; contacts are looked up as ever."""
+
+    def outcome(self) -> tuple[float, bool]:
+        """The car's own reward, and no end."""
+        reward, _ = super().outcome()
+        return reward, False
+
+
+class FixedHumanoid(gymnasium.Env[Any, Any]):
+    """As many numbers as Gymnasium's Humanoid, and no physics: what remains is the cost of evolution itself."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (376,), np.float32)
+    action_space = spaces.Box(-0.4, 0.4, (17,), np.float32)
+
+    def __init__(self) -> None:
+        self._observation = np.linspace(-1.0, 1.0, 376, dtype=np.float32)
+
+    def reset(
+        self,
+        *,
+        seed: int | None = None,  # noqa: ARG002
+        options: dict[str, Any] | None = None,  # noqa: ARG002
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """The same observation always."""
+        return self._observation, {}
+
+    def step(self, action: NDArray[np.float32]) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """A reward that tells candidates apart: without, there would be no gradient to compute."""
+        return self._observation, float(action.sum()), False, False, {}
+
+
+for _id, _class, _steps in (
+    ("CartPoleBullet-v0", "FixedCartPole", 500),
+    ("RaceCar-v0", "FixedRaceCar", 300),
+):
+    # All that the definition says about how the environment is used stays; the fitness is what rivals maximise.
+    es_envs.register(
+        replace(
+            es_envs.definition(_id),
+            id=f"{_class}-v0",
+            entry_point=f"fixed_length:{_class}",
+            fitness="episode_return",
+            max_episode_steps=_steps,
+            solved_at=None,
+            recommended={},
+            plugin=None,
+        )
+    )
+es_envs.register(
+    EnvDefinition(
+        id="FixedHumanoid-v0",
+        entry_point="fixed_length:FixedHumanoid",
+        fitness="episode_return",
+        max_episode_steps=1000,
+    )
+)

@@ -1,0 +1,132 @@
+"""The two sides of a comparison: a loop that only steps the environment, and training on it.
+
+``python benchmarks/loops.py ID SECONDS`` is a process of ``bare``.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import es_envs
+from es_core import train
+
+CART_POLE, RACE_CAR, HUMANOID = (f"fixed_length:Fixed{name}-v0" for name in ("CartPole", "RaceCar", "Humanoid"))
+HIDDEN = (64, 64)
+SIGMA = 0.05
+# So small that nobody's policy learns anything, and all episodes are of the same kind from first to last; the whole
+# update is computed all the same.
+LEARNING_RATE = 1e-6
+
+
+def bare(env_id: str, workers: int, seconds: float) -> float:
+    """Steps/s of all ``workers`` processes together, each stepping an environment of its own at the same time."""
+    command = [sys.executable, __file__, env_id, str(seconds)]
+    processes = [
+        subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) for _ in range(workers)
+    ]
+    for process in processes:  # until each has made its environment
+        process.stdout.readline()
+    for process in processes:
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    return sum(float(process.communicate()[0]) for process in processes)
+
+
+def _bare(env_id: str, seconds: float) -> None:
+    """The plain loop: random actions, made beforehand; whole episodes, each begun by a seeded reset."""
+    env = es_envs.make(env_id).unwrapped
+    length = es_envs.definition(env_id).max_episode_steps
+    actions = [env.action_space.sample() for _ in range(length or 0)]
+    if isinstance(actions[0], int | float) or actions[0].ndim == 0:
+        actions = [int(action) for action in actions]  # a Python int is what Bullet environments like best
+
+    def play(seed: int) -> int:
+        env.reset(seed=seed)
+        for action in actions:
+            _observation, _reward, terminated, truncated, _info = env.step(action)
+            if terminated or truncated:
+                break
+        return len(actions)
+
+    play(0)
+    print("ready", flush=True)
+    sys.stdin.readline()
+    steps, seed, started = 0, 0, time.perf_counter()
+    while time.perf_counter() < started + seconds:
+        seed += 1
+        steps += play(seed)
+    print(steps / (time.perf_counter() - started))
+
+
+@dataclass(frozen=True)
+class Training:
+    """What whole generations took, the first left out: it still warms up.
+
+    Attributes:
+        generations: how many.
+        steps: environment steps.
+        seconds: inside the generations, as metrics.jsonl says.
+        wall_seconds: from the first generation's end to the last one's: with metrics, loggers and checkpoints.
+        metered: what ``meter`` returned at these two moments.
+    """
+
+    generations: int
+    steps: int
+    seconds: float
+    wall_seconds: float
+    metered: tuple[Any, Any]
+
+
+def trained(
+    env_id: str, *, workers: int, seconds: float, meter: Callable[[], Any] = time.perf_counter, **fields: Any
+) -> Training:
+    """Train for as many whole generations as begin within ``seconds``."""
+    marks, metered = [], []
+
+    def time_is_left(_stats: object) -> bool:
+        marks.append(time.perf_counter())
+        more = marks[-1] < marks[0] + seconds
+        if len(marks) == 1 or not more:
+            metered.append(meter())
+        return more
+
+    settings = {
+        "population_size": 64,
+        "hidden_sizes": HIDDEN,
+        "sigma": SIGMA,
+        "learning_rate": LEARNING_RATE,
+        "eval_every": 0,
+        "generations": 10**6,
+    }
+    with TemporaryDirectory() as folder:
+        run = train(
+            env_id,
+            run_dir=Path(folder) / "run",
+            workers=workers,
+            progress=False,
+            on_generation=time_is_left,
+            **{**settings, **fields},
+        )
+    measured = run.history[1:]
+    return Training(
+        generations=len(measured),
+        steps=sum(stats.steps for stats in measured),
+        seconds=sum(stats.seconds for stats in measured),
+        wall_seconds=marks[-1] - marks[0],
+        metered=(metered[0], metered[1]),
+    )
+
+
+def training_rate(env_id: str, **arguments: Any) -> float:
+    """Steps/s of ``trained``, inside the generations."""
+    training = trained(env_id, **arguments)
+    return training.steps / training.seconds
+
+
+if __name__ == "__main__":
+    _bare(sys.argv[1], float(sys.argv[2]))
