@@ -1,0 +1,65 @@
+"""How long the first result takes, what a worker weighs, and that nobody loads torch.
+
+Usage: python benchmarks/startup.py [--quick]
+
+Seconds are those of whole processes, from start to exit. A worker's memory is the most that was seen while it trained,
+with the recommended settings and 2 workers; PSS divides the pages that processes share among them.
+"""
+
+import sys
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from processes import MEGABYTE, Use, es_envs_command, run, watch
+from report import Report, Spread, alternate, options
+
+ENVIRONMENTS = ("CartPoleBullet-v0", "BalancingPlate-v0", "RaceCar-v0")
+SMALL = ("--population-size", 4, "--eval-episodes", 1, "--confirm-episodes", 1)
+
+
+def training(env_id: str, folder: Path, *words: object) -> list[str]:
+    """The command that trains into a new folder."""
+    number = len(list(folder.iterdir()))
+    return es_envs_command("train", env_id, "--run-dir", folder / str(number), "--quiet", *words)
+
+
+def main() -> None:
+    """Time the commands, then look at the processes of trainings."""
+    given = options(__doc__)
+    report = Report("startup", given.out, ("torch",))
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        seconds = alternate(
+            {
+                "python -c pass": partial(run, [sys.executable, "-c", "pass"]),
+                "import es_core": partial(run, [sys.executable, "-c", "import es_core"]),
+                "from es_core import train": partial(run, [sys.executable, "-c", "from es_core import train"]),
+                "es-envs list": partial(run, es_envs_command("list")),
+                "es-envs train CartPoleBullet-v0 --generations 1": lambda: run(
+                    training("CartPoleBullet-v0", folder, "--generations", 1)
+                ),
+            },
+            given.rounds,
+        )
+        report.head("", "seconds", "target")
+        for label, spread in seconds.items():
+            report.row(f"`{label}`", f"{spread:.2f}", "at most 2" if "train" in label else "")
+
+        uses: dict[str, list[Use]] = {env_id: [] for env_id in ENVIRONMENTS}
+        words = ("--generations", 1, *SMALL) if given.quick else ("--generations", 2)
+        for _ in range(given.rounds):
+            for env_id, seen in uses.items():
+                seen.append(watch(training(env_id, folder, "--workers", 2, *words)))
+    report.head("a worker's memory [MB]", "RSS", "PSS", "target", "processes seen", "of these, with torch")
+    memory = {}
+    for env_id, seen in uses.items():
+        rss, pss = (Spread(tuple(getattr(use, kind) / MEGABYTE for use in seen)) for kind in ("rss", "pss"))
+        processes, with_torch = (sum(len(getattr(use, kind)) for use in seen) for kind in ("processes", "with_torch"))
+        report.row(env_id, f"{rss:.0f}", f"{pss:.0f}", "at most 130, no torch", processes, with_torch)
+        memory[env_id] = {"rss_mb": rss, "pss_mb": pss, "processes": processes, "with_torch": with_torch}
+    report.save({"seconds": seconds, "worker": memory})
+
+
+if __name__ == "__main__":
+    main()
