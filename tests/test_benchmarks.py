@@ -1,0 +1,62 @@
+"""The scripts in benchmarks/ run, print tables and write finite numbers; what they measure is not judged."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+QUICK = {
+    "reached": ["CartPoleBullet-v0", "--seeds", "0"],
+    **{name: ["--quick"] for name in ("policy_size", "reset", "rivals", "scaling", "startup", "throughput")},
+}
+
+
+def spreads(value):
+    """Every measurement in a benchmark's JSON: its median, quartiles and values."""
+    if isinstance(value, dict) and "values" in value:
+        yield [value["median"], *value["quartiles"], *value["values"]]
+    elif isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from spreads(item)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUICK)
+def test_a_benchmark_prints_tables_and_writes_finite_numbers(name, tmp_path):
+    words = [sys.executable, str(BENCHMARKS / f"{name}.py"), *QUICK[name], "--out", str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=600)
+
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert "Python" in lines[0]
+    rows = [line for line in lines if line.startswith("|")]
+    assert len(rows) > 2
+    assert rows[1].startswith("|---|")
+    written = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
+    assert written["machine"]["versions"]["es-envs"]
+    measured = list(spreads(written["results"]))
+    assert measured or name == "reached"  # which measures each seed once
+    assert all(math.isfinite(number) and number >= 0 for spread in measured for number in spread)
+
+
+@pytest.mark.slow
+def test_rivals_without_evotorch_says_how_to_install_it_and_measures_the_rest(tmp_path):
+    hide = (
+        "import importlib.util, runpy, sys; "
+        "sys.argv = sys.argv[1:]; sys.path[0] = sys.argv.pop(0); "
+        "find_spec = importlib.util.find_spec; "
+        "importlib.util.find_spec = lambda name, *rest: None if name == 'evotorch' else find_spec(name, *rest); "
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
+    )
+    script = str(BENCHMARKS / "rivals.py")
+    words = [sys.executable, "-c", hide, str(BENCHMARKS), script, "--quick", "--out", str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=600)
+
+    assert done.returncode == 0, done.stderr
+    assert "pip install evotorch" in done.stdout
+    assert "plain script" in done.stdout
+    assert "GymNE |" not in done.stdout
