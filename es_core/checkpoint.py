@@ -8,7 +8,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -21,7 +21,7 @@ from safetensors.numpy import save
 
 from es_core.config import TrainConfig
 from es_core.normalizer import ObservationStatistics
-from es_core.policies import Policy, make_policy
+from es_core.policies import Actor, Policy, make_policy
 from es_core.policies.mlp import layer_shapes
 from es_core.policies.spaces import input_size, output_size, space_from_json, space_to_json
 
@@ -162,32 +162,15 @@ class Checkpoint:
         )
 
     def _policy(self) -> Policy:
-        policy = make_policy(self.config, self.observation_space, self.action_space)
-        policy.parameters[:] = self.mean
-        policy.normalize(self.statistics)
-        return policy
+        return make_policy(self.config, self.observation_space, self.action_space)
 
-    def actor(self) -> "Actor":
+    def actor(self) -> Actor:
         """The policy, ready to act; needs neither the environment nor torch."""
-        return Actor(self._policy())
+        return Actor(self._policy(), self.mean, self.statistics)
 
     def module(self) -> "torch.nn.Module":
         """As a torch module: flattened observations ``(batch, inputs)`` to raw outputs ``(batch, outputs)``."""
-        from es_core.policies.torch_mlp import TorchMLP
-
-        return TorchMLP(self._policy(), self.mean, self.statistics)
-
-
-class Actor:
-    """A policy in use: call it with an observation; ``reset`` it at the start of an episode."""
-
-    def __init__(self, policy: Policy) -> None:
-        self.act: Callable[[Any], Any] = policy.act
-        self.reset: Callable[[], None] = policy.reset
-
-    def __call__(self, observation: Any) -> Any:
-        """The action for one observation."""
-        return self.act(observation)
+        return self._policy().module(self.mean, self.statistics)
 
 
 def parameter_hash(mean: NDArray[np.float32]) -> str:

@@ -45,33 +45,3 @@ class ObservationStatistics:
         mean = self.total / self.count
         variance = np.maximum(self.squares / self.count - mean**2, STD_FLOOR**2)
         return mean.astype(np.float32), (1 / np.sqrt(variance)).astype(np.float32)
-
-
-class StatisticsCollector:
-    """Gathers the observations of one task and adds them up in blocks."""
-
-    def __init__(self, size: int) -> None:
-        self._block = np.empty((1024, size), np.float32)
-        self._filled = 0
-        self._sums = ObservationStatistics.empty(size)
-
-    def add(self, observation: NDArray[np.float32]) -> None:
-        """Count one flattened observation ``(n,)``."""
-        self._block[self._filled] = observation
-        self._filled += 1
-        if self._filled == len(self._block):
-            self._flush()
-
-    def take(self) -> ObservationStatistics:
-        """The statistics since the last ``take``."""
-        self._flush()
-        taken, self._sums = self._sums, ObservationStatistics.empty(self._block.shape[1])
-        return taken
-
-    def _flush(self) -> None:
-        if self._filled:
-            rows = self._block[: self._filled]
-            increment = ObservationStatistics(
-                self._filled, rows.sum(0, dtype=np.float64), np.square(rows, dtype=np.float64).sum(0)
-            )
-            self._sums, self._filled = self._sums.merged([increment]), 0

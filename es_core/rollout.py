@@ -2,20 +2,22 @@
 
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
+from itertools import count
+from typing import Any, Generic, TypeVar
 
 import gymnasium
 import numpy as np
 
-from es_core import seeding
 from es_core.config import TrainConfig
 from es_core.normalizer import ObservationStatistics
-from es_core.policies import Policy, make_policy
+from es_core.policies import Actors, Network, NotFiniteError, Policy, make_network, make_policy
 from es_envs import EnvDefinition, Episode
 from es_envs.fitness import StepFitness, fitness_names, load_fitness
 
+T = TypeVar("T")
 Observer = Callable[[Any, Any, float, Mapping[str, Any]], object]
 
 
@@ -27,74 +29,54 @@ class SpaceError(ValueError):
     """A policy cannot be made for the environment's spaces; the message says it all."""
 
 
-class Rollouts:
-    """An environment, a policy and a fitness that live for a whole run and play episodes.
+class Lane:
+    """One environment for life, and the episodes that are played in it.
 
     Args:
         definition: of the environment.
         config: of the run, resolved.
-        render_mode: for the environment.
         **kwargs: for the environment, over the config's.
 
     Attributes:
         env: the bare environment.
-        policy: its parameters and statistics are the caller's to set.
-        action_noise: standard deviation of the noise on actions while exploring; 0 where actions are not Box.
+        row: of the policy's buffers, in which it is played at present.
 
     Raises:
         PluginError: the environment cannot be made.
-        SpaceError: a space is not supported.
     """
 
-    def __init__(
-        self, definition: EnvDefinition, config: TrainConfig, *, render_mode: str | None = None, **kwargs: Any
-    ) -> None:
-        self.definition = definition
+    def __init__(self, definition: EnvDefinition, config: TrainConfig, **kwargs: Any) -> None:
         limits = (definition.max_episode_steps, config.max_episode_steps)
-        self.step_limit = min(limit for limit in limits if limit is not None)
+        self._step_limit = min(limit for limit in limits if limit is not None)
         self._fitnesses: list[tuple[str, Any]] = [
             (name, load_fitness(target)) for name, target in fitness_names(definition, config.fitness).items()
         ]
-        self.env: gymnasium.Env[Any, Any] = definition.build(render_mode, **{**config.env_kwargs, **kwargs})
-        try:
-            self.policy: Policy = make_policy(config, self.env.observation_space, self.env.action_space)
-        except ValueError as error:
-            self.env.close()
-            raise SpaceError(f"{definition.label}: {error}") from error
-        self.action_noise = config.action_noise if isinstance(self.env.action_space, gymnasium.spaces.Box) else 0.0
+        self.env: gymnasium.Env[Any, Any] = definition.build(**{**config.env_kwargs, **kwargs})
+        self.row = 0
 
-    def use(self, parameters: np.ndarray[Any, np.dtype[np.float32]], statistics: ObservationStatistics | None) -> None:
-        """Play with these parameters ``(d,)`` and this normalisation from now on."""
-        self.policy.parameters[:] = parameters
-        self.policy.normalize(statistics)
-
-    def episode(self, seed: int, *, noise_seed: int | None = None, observers: Sequence[Observer] = ()) -> Episode:
-        """Play one episode with the policy's present parameters.
+    def episode(self, seed: int, observers: Sequence[Observer] = ()) -> Generator[Any, Any, Episode]:
+        """Play one episode: yields each observation that needs an action, is sent the action, returns the episode.
 
         Args:
             seed: for ``env.reset``.
-            noise_seed: of the action noise; None: no noise.
             observers: called after every step with observation, action, reward and info.
 
         Raises:
-            ValueError: an observation or the fitness is not finite, or of the wrong form.
+            ValueError: the fitness is not finite, or a reward is no number.
             Exception: whatever the environment raises.
         """
-        env, policy = self.env, self.policy
         measured = [
             (name, _PerStep(fitness) if inspect.isclass(fitness) else fitness) for name, fitness in self._fitnesses
         ]
         observers = [*observers, *(fitness.on_step for _, fitness in measured if isinstance(fitness, _PerStep))]
-        act = policy.act if noise_seed is None else self._noisy_act(noise_seed)
-        step = env.step
+        step = self.env.step
 
-        policy.reset()
-        observation, start_info = env.reset(seed=seed)
+        observation, start_info = self.env.reset(seed=seed)
         first_observation, start_info = _kept(observation), _kept(start_info)
         total_reward, length, terminated, truncated = 0.0, 0, False, False
         info: Mapping[str, Any] = start_info
-        for length in range(1, self.step_limit + 1):
-            action = act(observation)
+        for length in range(1, self._step_limit + 1):
+            action = yield observation
             observation, reward, terminated, truncated, info = step(action)
             try:
                 total_reward += reward  # type: ignore[operator]  # Gymnasium says SupportsFloat
@@ -116,35 +98,205 @@ class Rollouts:
             first_observation=first_observation,
             last_observation=_kept(observation),
         )
-        return replace(episode, fitnesses=self._judge(episode, measured))
+        return replace(episode, fitnesses=_judge(episode, measured))
 
-    def _judge(self, episode: Episode, measured: Sequence[tuple[str, Any]]) -> dict[str, float | None]:
-        """All fitness values; the first drives selection and must be a number, the others may fail."""
-        values: dict[str, float | None] = {}
-        for position, (name, fitness) in enumerate(measured):
-            try:
-                value = fitness.result(episode) if isinstance(fitness, _PerStep) else fitness(episode)
-                if not _is_finite(value):
-                    raise ValueError(f"it returned {value!r}, expected a finite number")
-                values[name] = float(value)
-            except Exception as error:
-                if position == 0:
-                    raise ValueError(f"fitness {name!r} failed: {type(error).__name__}: {error}") from error
-                values[name] = None
-        return values
 
-    def _noisy_act(self, noise_seed: int) -> Callable[[Any], Any]:
-        generator = seeding.generator(noise_seed)
-        size, scale = self.policy.outputs, np.float32(self.action_noise)
+Script = Callable[[Lane], Generator[Any, Any, T]]
 
-        def act(observation: Any) -> Any:
-            return self.policy.act_with_noise(observation, scale * generator.standard_normal(size, np.float32))
+# Parameters (1 MB of them) that the rows of a network may have together: beyond, they leave the processor's cache at
+# each step, and lockstep gains nothing.
+_TOGETHER_AT_MOST = 2**18
 
-        return act
+
+class Rollouts:
+    """Lanes, and a policy that acts in all of them at once.
+
+    Lanes are stepped in lockstep, so that candidates share the calls of a forward pass: where a step of the environment
+    takes a few microseconds, those calls cost as much as the step. No episode depends on the number of lanes.
+
+    Args:
+        definition: of the environment.
+        config: of the run, resolved.
+        lanes: environments at most; the first is made at once, each other one when there is work for it.
+        network: makes the network that computes, from the policy and the number of lanes.
+        **kwargs: for the environment, over the config's; ``render_mode`` too.
+
+    Attributes:
+        env: the bare environment of the first lane.
+        policy: its kind.
+        actors: the policy in use.
+        action_noise: standard deviation of the noise on actions while exploring; 0 where actions are not Box.
+
+    Raises:
+        PluginError: the environment cannot be made.
+        SpaceError: a space is not supported.
+    """
+
+    def __init__(
+        self,
+        definition: EnvDefinition,
+        config: TrainConfig,
+        *,
+        lanes: int = 1,
+        network: Callable[[Policy, int], Network] = make_network,
+        **kwargs: Any,
+    ) -> None:
+        self.definition = definition
+        self._make_lane = partial(Lane, definition, config, **kwargs)
+        self._lanes = [self._make_lane()]
+        self.env = self._lanes[0].env
+        try:
+            self.policy = make_policy(config, self.env.observation_space, self.env.action_space)
+        except ValueError as error:
+            self.close()
+            raise SpaceError(f"{definition.label}: {error}") from error
+        self.action_noise = config.action_noise if isinstance(self.env.action_space, gymnasium.spaces.Box) else 0.0
+        rows = max(1, min(lanes, _TOGETHER_AT_MOST // self.policy.size))
+        self.actors = Actors(self.policy, network(self.policy, rows), action_noise=self.action_noise)
+
+    def use(self, parameters: np.ndarray[Any, np.dtype[np.float32]], statistics: ObservationStatistics | None) -> None:
+        """Play ``episode`` with these parameters ``(d,)`` and this normalisation from now on."""
+        self.actors.load(0, parameters)
+        self.actors.normalize(statistics)
+
+    def episode(self, seed: int, *, observers: Sequence[Observer] = ()) -> Episode:
+        """Play one episode as ``use`` said; what can go wrong says ``Lane.episode``."""
+
+        def script(lane: Lane) -> Generator[Any, Any, Episode]:
+            self.actors.start(lane.row)
+            return (yield from lane.episode(seed, observers))
+
+        waiting: list[Script[Episode]] = [script]
+        episodes: list[Episode] = []
+        self.play(lambda: waiting.pop() if waiting else None, episodes.append)
+        return episodes[0]
+
+    def play(self, next_script: Callable[[], Script[T] | None], done: Callable[[T], object]) -> None:
+        """Play scripts, as many at once as there are lanes, until there are no more.
+
+        A script plays in the lane that it is given: it yields observations and is sent actions, as ``Lane.episode``
+        does. Its candidate is in row ``lane.row`` of the actors, which may change between two yields.
+
+        Args:
+            next_script: called whenever a lane is free; None: there is none at present.
+            done: called with what a script returns.
+
+        Raises:
+            Exception: what a script raises.
+        """
+        _Lockstep(self, next_script, done).run()
+
+    def idle_lane(self, busy: Sequence[Lane]) -> Lane:
+        """A lane that is not among ``busy``, a new one if need be."""
+        for lane in self._lanes:
+            if lane not in busy:
+                return lane
+        self._lanes.append(self._make_lane())
+        return self._lanes[-1]
 
     def close(self) -> None:
-        """Close the environment."""
-        self.env.close()
+        """Close the environments."""
+        for lane in self._lanes:
+            lane.env.close()
+
+
+class _Lockstep(Generic[T]):
+    """Scripts in play, one in each row; ``vacant`` are the rows whose script has ended."""
+
+    def __init__(
+        self, rollouts: Rollouts, next_script: Callable[[], Script[T] | None], done: Callable[[T], object]
+    ) -> None:
+        self._rollouts, self._actors = rollouts, rollouts.actors
+        self._next_script, self._done = next_script, done
+        self._lanes: list[Lane] = []
+        self._scripts: list[Generator[Any, Any, T]] = []
+        self._sends: list[Callable[[Any], Any]] = []
+        self._vacant: list[int] = []
+
+    def run(self) -> None:
+        while True:
+            if self._vacant or len(self._lanes) < len(self._actors.rows):
+                self._fill()
+                self._close_up()
+            if not self._lanes:
+                return
+            self._step()
+
+    def _step(self) -> None:
+        """One step of every lane."""
+        try:
+            actions = self._actors.act(len(self._lanes))
+        except NotFiniteError as error:
+            self._advance(error.row, self._scripts[error.row].throw, error)
+            return
+        encode = self._actors.encode
+        # `_advance`, written out: these are the lines that every step of every environment passes through.
+        for row, send, action, out in zip(count(), self._sends, actions, self._actors.rows, strict=False):
+            try:
+                encode(send(action), out)
+            except StopIteration as stop:
+                self._end(row, stop)
+            except ValueError as error:  # of the encoder; one of the script's own is raised again
+                self._advance(row, self._scripts[row].throw, error)
+
+    def _advance(self, row: int, resume: Callable[[Any], Any], value: Any) -> None:
+        """Run a script up to its next observation, which goes into its row, or to its end."""
+        try:
+            observation = resume(value)
+        except StopIteration as stop:
+            self._end(row, stop)
+            return
+        try:
+            self._actors.encode(observation, self._actors.rows[row])
+        except ValueError as error:  # the script's to answer for
+            self._advance(row, self._scripts[row].throw, error)
+
+    def _end(self, row: int, stop: StopIteration) -> None:
+        self._vacant.append(row)
+        self._done(stop.value)
+
+    def _fill(self) -> None:
+        """Begin scripts in vacant rows, and in new ones, as long as there are any."""
+        while self._vacant or len(self._lanes) < len(self._actors.rows):
+            script = self._next_script()
+            if script is None:
+                return
+            row = self._vacant.pop() if self._vacant else len(self._lanes)
+            if row == len(self._lanes):
+                self._lanes.append(self._rollouts.idle_lane(self._lanes))
+            self._lanes[row].row = row
+            generator = script(self._lanes[row])
+            self._scripts[row : row + 1], self._sends[row : row + 1] = [generator], [generator.send]
+            self._advance(row, generator.send, None)
+
+    def _close_up(self) -> None:
+        """Move the rows behind vacant ones up."""
+        if not self._vacant:
+            return
+        stay = [row for row in range(len(self._lanes)) if row not in self._vacant]
+        self._lanes = [self._lanes[row] for row in stay]
+        self._scripts = [self._scripts[row] for row in stay]
+        self._sends = [self._sends[row] for row in stay]
+        self._actors.keep(stay)
+        for row, lane in enumerate(self._lanes):
+            lane.row = row
+        self._vacant.clear()
+
+
+def _judge(episode: Episode, measured: Sequence[tuple[str, Any]]) -> dict[str, float | None]:
+    """All fitness values; the first drives selection and must be a number, the others may fail."""
+    values: dict[str, float | None] = {}
+    for position, (name, fitness) in enumerate(measured):
+        try:
+            value = fitness.result(episode) if isinstance(fitness, _PerStep) else fitness(episode)
+            if not _is_finite(value):
+                raise ValueError(f"it returned {value!r}, expected a finite number")
+            values[name] = float(value)
+        except Exception as error:
+            if position == 0:
+                raise ValueError(f"fitness {name!r} failed: {type(error).__name__}: {error}") from error
+            values[name] = None
+    return values
 
 
 class _PerStep:

@@ -33,6 +33,9 @@ class EnvDefinition:
         fitnesses: further fitness functions by name; all are logged, any can be chosen with ``train(fitness=name)``.
         max_episode_steps: steps after which an episode is truncated, or None if the environment ends by itself.
         initializer: ``module:name`` of a function that each process calls once before it makes the environment.
+        lanes: environments that each training process steps in lockstep, so that their candidates share the calls of
+            the policy: 16 suits one that steps in microseconds, and needs to work beside its like in one process. 1
+            for all others. Changes the speed, never the result.
         solved_at: fitness from which on the task counts as solved, or None.
         recommended: TrainConfig fields that suit this environment.
         summary: one line for lists.
@@ -46,6 +49,7 @@ class EnvDefinition:
     fitnesses: Mapping[str, str | Callable[..., Any]] = field(default_factory=dict)
     max_episode_steps: int | None = None
     initializer: str | Callable[[], None] | None = None
+    lanes: int = 1
     solved_at: float | None = None
     recommended: Mapping[str, Any] = field(default_factory=dict)
     summary: str = ""
@@ -64,9 +68,12 @@ class EnvDefinition:
                                 for name, value in self.fitnesses.items()})  # fmt: skip
         if self.initializer is not None:
             self._set("initializer", self._named("initializer", self.initializer))
-        limit = self.max_episode_steps
-        if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
-            raise ValueError(f"{self.id}: max_episode_steps must be a positive integer or None, got {limit!r}")
+        if self.max_episode_steps is not None and not _is_positive_integer(self.max_episode_steps):
+            raise ValueError(
+                f"{self.id}: max_episode_steps must be a positive integer or None, got {self.max_episode_steps!r}"
+            )
+        if not _is_positive_integer(self.lanes):
+            raise ValueError(f"{self.id}: lanes must be a positive integer, got {self.lanes!r}")
         threshold = self.solved_at
         if threshold is not None:
             if isinstance(threshold, bool) or not isinstance(threshold, int | float):
@@ -139,3 +146,7 @@ def accepts(function: Callable[..., Any], argument: str) -> bool:
     except (TypeError, ValueError):  # some built-in callables have no signature: let the call itself tell
         return True
     return argument in parameters or any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())
+
+
+def _is_positive_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 
 # From the ground up; a module imports from lower lines only.
 LAYERS = [
-    ["config", "seeding", "shaping"],
+    ["config", "machine", "seeding", "shaping"],
     ["normalizer", "optimizers"],
     ["policies"],
     ["strategies", "rollout", "scoring"],

@@ -4,8 +4,8 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from es_core.normalizer import ObservationStatistics, StatisticsCollector
-from es_core.policies.mlp import MLP
+from es_core.normalizer import ObservationStatistics
+from es_core.policies import MLP, Actor, Actors
 from es_core.policies.spaces import space_from_json, space_to_json
 
 NESTED = spaces.Dict(
@@ -37,12 +37,22 @@ ACTION_SPACES = {
     "binary matrix": spaces.MultiBinary([2, 3]),
 }
 BOX = OBSERVATION_SPACES["box"]
+UNBOUNDED = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 
 
-def randomised(observation_space, action_space, **options):
+def parameters_of(policy, seed=0):
+    return np.random.default_rng(seed).normal(size=policy.size).astype(np.float32)
+
+
+def randomised(observation_space, action_space, *, statistics=None, **options):
     policy = MLP(observation_space, action_space, **options)
-    policy.parameters[:] = np.random.default_rng(0).normal(size=policy.size)
-    return policy
+    return Actor(policy, parameters_of(policy), statistics)
+
+
+def outputs(policy, parameters, observations, statistics=None):
+    """Of one candidate whose actions have no bounds, observation by observation."""
+    act = Actor(policy, parameters, statistics)
+    return np.array([act(observation) for observation in observations])
 
 
 @pytest.mark.parametrize("action_space", ACTION_SPACES.values(), ids=ACTION_SPACES)
@@ -50,7 +60,7 @@ def randomised(observation_space, action_space, **options):
 def test_every_action_lies_in_its_space_for_every_kind_of_observation(observation_space, action_space):
     policy = randomised(observation_space, action_space)
     observation_space.seed(1)
-    actions = [policy.act(observation_space.sample()) for _ in range(20)]
+    actions = [policy(observation_space.sample()) for _ in range(20)]
     assert all(action_space.contains(action) for action in actions)
 
 
@@ -58,9 +68,7 @@ def test_every_action_lies_in_its_space_for_every_kind_of_observation(observatio
 @pytest.mark.parametrize(("hidden_sizes", "activation"), [((), "tanh"), ((8,), "relu"), ((16, 7), "tanh")])
 @pytest.mark.parametrize("normalized", [False, True])
 def test_the_torch_engine_gives_the_same_outputs(observation_space, hidden_sizes, activation, normalized):
-    from es_core.policies.torch_mlp import TorchMLP
-
-    policy = randomised(observation_space, spaces.Discrete(3), hidden_sizes=hidden_sizes, activation=activation)
+    policy = MLP(observation_space, UNBOUNDED, hidden_sizes=hidden_sizes, activation=activation)
     observation_space.seed(2)
     observations = [observation_space.sample() for _ in range(50)]
     flat = np.array([np.asarray(spaces.flatten(observation_space, item), np.float32) for item in observations])
@@ -68,52 +76,51 @@ def test_the_torch_engine_gives_the_same_outputs(observation_space, hidden_sizes
     if normalized:
         total, squares = flat.sum(0, dtype=float), np.square(flat, dtype=float).sum(0)
         statistics = ObservationStatistics(len(flat), total, squares)
-        policy.normalize(statistics)
-    ours = np.array([policy.raw(observation).copy() for observation in observations])
+    ours = outputs(policy, parameters_of(policy), observations, statistics)
     with torch.no_grad():
-        theirs = TorchMLP(policy, policy.parameters, statistics)(torch.from_numpy(flat)).numpy()
+        theirs = policy.module(parameters_of(policy), statistics)(torch.from_numpy(flat)).numpy()
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
     assert ours.std() > 0.1
 
 
 def test_the_forward_pass_is_the_textbook_one():
-    policy = randomised(BOX, spaces.Box(-100, 100, (2,), np.float32), hidden_sizes=(3,))
-    first, second = policy.parameters[: 3 * 6].reshape(3, 6), policy.parameters[3 * 6 :].reshape(2, 4)
+    policy = MLP(BOX, UNBOUNDED, hidden_sizes=(2,))
+    parameters = parameters_of(policy)
+    first, second = parameters[: 2 * 6].reshape(2, 6), parameters[2 * 6 :].reshape(3, 3)
     x = np.arange(5, dtype=np.float32) / 5
     hidden = np.tanh(first[:, :5] @ x + first[:, 5])
-    np.testing.assert_allclose(policy.act(x), second[:, :3] @ hidden + second[:, 3], rtol=1e-5)
+    np.testing.assert_allclose(outputs(policy, parameters, [x])[0], second[:, :2] @ hidden + second[:, 2], rtol=1e-5)
 
 
 def test_an_action_is_a_new_object_that_the_environment_may_keep():
     policy = randomised(BOX, spaces.Box(-1, 1, (2,), np.float32))
-    first = policy.act(np.ones(5, np.float32))
+    first = policy(np.ones(5, np.float32))
     kept = first.copy()
-    policy.act(-np.ones(5, np.float32))
+    policy(-np.ones(5, np.float32))
     np.testing.assert_array_equal(first, kept)
 
 
 def test_the_initial_mean_depends_on_the_seed_alone_and_starts_almost_undecided():
-    policy = MLP(BOX, spaces.Discrete(2))
-    np.testing.assert_array_equal(policy.initial(3), MLP(BOX, spaces.Discrete(2)).initial(3))
+    policy = MLP(BOX, UNBOUNDED)
+    np.testing.assert_array_equal(policy.initial(3), MLP(BOX, UNBOUNDED).initial(3))
     assert not np.array_equal(policy.initial(3), policy.initial(4))
-    policy.parameters[:] = policy.initial(3)
-    assert np.abs(policy.raw(np.ones(5))).max() < 0.05
+    assert np.abs(outputs(policy, policy.initial(3), [np.ones(5)])).max() < 0.05
 
 
 @pytest.mark.parametrize("observation", [np.full(5, np.nan), np.array([0, 0, np.inf, 0, 0])])
 def test_an_observation_that_is_not_finite_is_refused(observation):
     with pytest.raises(ValueError, match="not finite"):
-        randomised(BOX, spaces.Discrete(2)).act(observation)
+        randomised(BOX, spaces.Discrete(2))(observation)
 
 
 def test_large_finite_observations_are_accepted():
-    randomised(BOX, spaces.Discrete(2)).act(np.full(5, 1e18))
+    randomised(BOX, spaces.Discrete(2))(np.full(5, 1e18))
 
 
 @pytest.mark.parametrize("observation", [np.zeros(4), np.zeros(1), 0.0, np.zeros((5, 1))])
 def test_an_observation_of_another_shape_is_not_broadcast_but_refused(observation):
     with pytest.raises(ValueError, match="shape"):
-        randomised(BOX, spaces.Discrete(2)).act(observation)
+        randomised(BOX, spaces.Discrete(2))(observation)
 
 
 @pytest.mark.parametrize(
@@ -154,25 +161,48 @@ def test_json_that_describes_no_space_is_refused(described):
 
 def test_statistics_merge_to_the_mean_and_deviation_of_all_observations():
     observations = np.random.default_rng(0).normal([3, -1], [2, 0.001], (3000, 2)).astype(np.float32)
-    parts = []
-    for part in np.array_split(observations, 3):
-        collector = StatisticsCollector(2)
-        for observation in part:
-            collector.add(observation)
-        parts.append(collector.take())
-        assert collector.take().count == 0
-    statistics = ObservationStatistics.empty(2).merged(parts)
+    policy = MLP(spaces.Box(-np.inf, np.inf, (2,), np.float32), spaces.Discrete(2))
+    actors = Actors(policy, policy.network(3))
+    actors.collect()
+    for row in range(3):
+        actors.start(row)
+    for step in observations.reshape(1000, 3, 2):
+        for row, observation in enumerate(step):
+            actors.encode(observation, actors.rows[row])
+        actors.act(3)
+    statistics = ObservationStatistics.empty(2).merged([actors.statistics(row, 1000) for row in range(3)])
     mean, scale = statistics.mean_and_scale()
     np.testing.assert_allclose(mean, observations.mean(0), rtol=1e-3)
     assert scale[0] == pytest.approx(1 / observations[:, 0].std(), rel=1e-3)
     assert scale[1] == pytest.approx(10)  # the floor of 0.1 on the deviation
+    actors.start(1)
+    assert not actors.statistics(1, 0).total.any()
 
 
 def test_normalised_inputs_are_clipped():
-    policy = randomised(BOX, spaces.Discrete(2))
-    policy.normalize(ObservationStatistics(100, np.zeros(5), np.full(5, 100.0)))
-    extreme = policy.raw(np.full(5, 1000.0)).copy()
-    np.testing.assert_array_equal(extreme, policy.raw(np.full(5, 50.0)))
+    policy = MLP(BOX, UNBOUNDED)
+    statistics = ObservationStatistics(100, np.zeros(5), np.full(5, 100.0))
+    far, further = outputs(policy, parameters_of(policy), [np.full(5, 50.0), np.full(5, 1000.0)], statistics)
+    np.testing.assert_array_equal(far, further)
+
+
+@pytest.mark.parametrize("sizes", [(), (64, 64), (3,), (256, 256)], ids=str)
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_a_candidate_acts_alike_to_the_last_bit_alone_and_in_any_company(sizes, activation):
+    policy = MLP(spaces.Box(-np.inf, np.inf, (17,), np.float32), UNBOUNDED, hidden_sizes=sizes, activation=activation)
+    candidates = [parameters_of(policy, seed) for seed in range(7)]
+    observations = np.random.default_rng(1).normal(size=(20, 7, 17)).astype(np.float32)
+    alone = np.array([outputs(policy, candidates[row], observations[:, row]) for row in range(7)])
+    network = policy.network(7)
+    for row, candidate in enumerate(candidates):
+        network.load(row, lambda out, candidate=candidate: np.copyto(out, candidate))
+    rows = list(range(7))
+    for step, observation in enumerate(observations):
+        if step in {5, 9, 12}:  # one leaves, and the others move up
+            del rows[step % len(rows)]
+            network.keep([row for row in range(len(rows) + 1) if row != step % (len(rows) + 1)])
+        network.inputs[: len(rows), :17] = observation[rows]
+        np.testing.assert_array_equal(network.forward(len(rows)), alone[rows, step])
 
 
 def test_a_policy_acts_in_a_real_environment():
@@ -180,4 +210,4 @@ def test_a_policy_acts_in_a_real_environment():
     policy = randomised(env.observation_space, env.action_space)
     observation, _ = env.reset(seed=0)
     for _ in range(10):
-        observation, *_ = env.step(policy.act(observation))
+        observation, *_ = env.step(policy(observation))

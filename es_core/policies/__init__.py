@@ -6,11 +6,11 @@ from typing import Any
 import gymnasium
 
 from es_core.config import TrainConfig
+from es_core.policies.actor import Actor, Actors, NotFiniteError
 from es_core.policies.mlp import MLP
+from es_core.policies.network import Network, Policy
 
-__all__ = ["MLP", "POLICIES", "Policy", "make_policy"]
-
-Policy = MLP
+__all__ = ["MLP", "POLICIES", "Actor", "Actors", "Network", "NotFiniteError", "Policy", "make_network", "make_policy"]
 
 POLICIES: Mapping[str, Callable[..., Policy]] = {"mlp": MLP}
 
@@ -28,3 +28,8 @@ def make_policy(
     return POLICIES[config.policy](
         observation_space, action_space, hidden_sizes=config.hidden_sizes, activation=config.activation
     )
+
+
+def make_network(policy: Policy, rows: int) -> Network:
+    """The network of ``rows`` candidates that CPU workers compute with."""
+    return policy.network(rows)

@@ -1,24 +1,25 @@
 """The multi-layer perceptron: its parameter layout, and the NumPy engine that CPU workers run.
 
 One flat vector holds the layers one after the other, each as a matrix ``(outputs, inputs + 1)`` whose last column is
-the bias; the layers are views of that vector, and every layer's input ends with a constant 1. A step is then one
-product and one activation per layer, without an allocation.
+the bias; every layer's input ends with a constant 1. A layer is then one product and one activation, without an
+allocation, and candidates in lockstep share the calls: ``(rows, outputs, inputs + 1)`` times ``(rows, inputs + 1)``.
 """
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
-from numpy.typing import NDArray
 
 from es_core import seeding
-from es_core.normalizer import CLIP, ObservationStatistics, StatisticsCollector
-from es_core.policies.spaces import decoder, encoder, input_size, output_size
+from es_core.normalizer import ObservationStatistics
+from es_core.policies.network import Network, Policy, Vector
 
-Vector = NDArray[np.float32]
+if TYPE_CHECKING:
+    import torch
 
 ACTIVATIONS: Mapping[str, Callable[[Vector, Vector], object]] = {
     "tanh": np.tanh,
@@ -34,18 +35,14 @@ def layer_shapes(inputs: int, hidden_sizes: Sequence[int], outputs: int) -> list
     return [(after, before + 1) for before, after in pairwise(widths)]
 
 
-class MLP:
+class MLP(Policy):
     """A policy on flat inputs.
 
     Args:
-        observation_space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of these, nested or not.
-        action_space: Box, Discrete, MultiDiscrete or MultiBinary.
+        observation_space: see ``Policy``.
+        action_space: see ``Policy``.
         hidden_sizes: widths of the hidden layers; none makes the policy linear.
         activation: "tanh" or "relu".
-
-    Attributes:
-        size: number of parameters ``d``.
-        parameters: ``(d,)``, the buffer that the layers are views of: write a candidate into it.
 
     Raises:
         ValueError: a space or the activation is not supported.
@@ -59,29 +56,12 @@ class MLP:
         hidden_sizes: Sequence[int] = (32, 32),
         activation: str = "tanh",
     ) -> None:
+        super().__init__(observation_space, action_space)
         if activation not in ACTIVATIONS:
             raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {activation!r}")
-        self.observation_space, self.action_space = observation_space, action_space
-        self.hidden_sizes, self.activation = tuple(hidden_sizes), activation
-        self.inputs, self.outputs = input_size(observation_space), output_size(action_space)
-        self.shapes = layer_shapes(self.inputs, self.hidden_sizes, self.outputs)
+        self.activation = activation
+        self.shapes = layer_shapes(self.inputs, hidden_sizes, self.outputs)
         self.size = sum(math.prod(shape) for shape in self.shapes)
-        self.parameters: Vector = np.zeros(self.size, np.float32)
-        self._encode, self._decode = encoder(observation_space), decoder(action_space)
-        self._activate = ACTIVATIONS[activation]
-        self._center: Vector | None = None
-        self._scale: Vector = np.ones(self.inputs, np.float32)
-        self._collector: StatisticsCollector | None = None
-
-        extended = [np.ones(shape[1], np.float32) for shape in self.shapes]
-        self._observation = extended[0][:-1]
-        self._raw = np.empty(self.outputs, np.float32)
-        matrices = split(self.parameters, self.shapes)
-        self._hidden = [
-            (matrix.dot, source, target[:-1])
-            for matrix, source, target in zip(matrices, extended, extended[1:], strict=False)
-        ]
-        self._last, self._last_input = matrices[-1].dot, extended[-1]
 
     def initial(self, seed: int) -> Vector:
         """The initial mean ``(d,)``: weights N(0, 1/inputs), biases 0, the output layer 100 times smaller."""
@@ -93,56 +73,55 @@ class MLP:
         matrices[-1][:] *= _OUTPUT_SCALE
         return initial
 
-    def normalize(self, statistics: ObservationStatistics | None) -> None:
-        """Normalise observations by ``statistics`` from now on (None: leave them as they are)."""
-        if statistics is None:
-            self._center = None
-        else:
-            self._center, self._scale = statistics.mean_and_scale()
+    def network(self, rows: int) -> "MLPNetwork":
+        """A network of ``rows`` candidates in NumPy."""
+        return MLPNetwork(self, rows)
 
-    def collect(self, collector: StatisticsCollector | None) -> None:
-        """Count every observation in ``collector`` from now on (None: stop counting)."""
-        self._collector = collector
+    def module(self, parameters: Vector, statistics: ObservationStatistics | None) -> "torch.nn.Module":
+        """One candidate as a torch module of linear layers."""
+        from es_core.policies.torch_mlp import TorchMLP
 
-    def reset(self) -> None:
-        """Forget the last episode; an MLP has nothing to forget."""
+        return TorchMLP(self, parameters, statistics)
 
-    def raw(self, observation: Any) -> Vector:
-        """Raw outputs ``(outputs,)`` for one observation, in a buffer that the next call overwrites.
 
-        Raises:
-            ValueError: the observation has another shape than its space, or is not finite.
-        """
-        flat = self._observation
-        self._encode(observation, flat)
-        if not math.isfinite(flat.dot(flat)) and not np.isfinite(flat).all():
-            raise ValueError(f"the observation is not finite: {observation!r}")
-        if self._collector is not None:
-            self._collector.add(flat)
-        if self._center is not None:
-            flat -= self._center
-            flat *= self._scale
-            np.maximum(flat, -CLIP, out=flat)
-            np.minimum(flat, CLIP, out=flat)
-        activate = self._activate
-        for product, source, target in self._hidden:
-            product(source, target)
-            activate(target, target)
-        return self._last(self._last_input, self._raw)
+class MLPNetwork(Network):
+    """The perceptrons of ``rows`` candidates, in NumPy."""
 
-    def act(self, observation: Any) -> Any:
-        """The action for one observation: a new object that the environment may keep."""
-        return self._decode(self.raw(observation))
+    def __init__(self, policy: MLP, rows: int) -> None:
+        self.parameters = np.zeros((rows, policy.size), np.float32)
+        self._layers = split(self.parameters, policy.shapes)
+        self._extended = [np.ones((rows, shape[1]), np.float32) for shape in policy.shapes]
+        self._raw = np.empty((rows, policy.outputs), np.float32)
+        self._activate = ACTIVATIONS[policy.activation]
+        self.inputs = self._extended[0]
+        self._passes: dict[int, tuple[list[Callable[[], object]], Vector]] = {}
 
-    def act_with_noise(self, observation: Any, noise: Vector) -> Any:
-        """``act``, with ``noise`` ``(outputs,)`` added to the raw outputs."""
-        return self._decode(self.raw(observation) + noise)
+    def forward(self, width: int) -> Vector:
+        """Raw outputs ``(width, m)``."""
+        calls, raw = self._passes.get(width) or self._compile(width)
+        for call in calls:
+            call()
+        return raw
+
+    def _compile(self, width: int) -> tuple[list[Callable[[], object]], Vector]:
+        """The calls of a forward pass, with all their arguments: making views again at each step would cost more."""
+        calls: list[Callable[[], object]] = []
+        raw = self._raw[:width]
+        targets = [*(extended[:width, :-1] for extended in self._extended[1:]), raw]
+        for layer, source, target in zip(self._layers, self._extended, targets, strict=True):
+            if width == 1:  # the same bits as from matvec, in half the time
+                calls.append(partial(layer[0].dot, source[0], target[0]))
+            else:
+                calls.append(partial(np.matvec, layer[:width], source[:width], target))
+            calls.append(partial(self._activate, target, target))
+        self._passes[width] = calls[:-1], raw
+        return self._passes[width]
 
 
 def split(parameters: Vector, shapes: Sequence[tuple[int, int]]) -> list[Vector]:
-    """The layers' matrices, as views of ``parameters`` ``(d,)``."""
+    """The layers' matrices ``(..., outputs, inputs + 1)``, as views of ``parameters`` ``(..., d)``."""
     matrices, start = [], 0
     for shape in shapes:
-        matrices.append(parameters[start : start + math.prod(shape)].reshape(shape))
+        matrices.append(parameters[..., start : start + math.prod(shape)].reshape(*parameters.shape[:-1], *shape))
         start += math.prod(shape)
     return matrices

@@ -14,16 +14,16 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import Pipe
 from multiprocessing.connection import wait
-from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from es_core.config import TrainConfig
+from es_core.machine import usable_cores
 from es_core.pools import PolicyState, Results, worker
-from es_core.pools.worker import CandidateReply, CandidateTask, CentreReply, CentreTask, FailedReply
+from es_core.pools.worker import DEAR_NOISE, FailedReply, PlayedReply, ReadyReply, Task
 from es_core.rollout import RolloutError
 from es_core.strategies.population import Population
 from es_envs import EnvDefinition, Episode, PluginError
@@ -33,22 +33,9 @@ _BOOTSTRAP = (
     "from es_core.pools.worker import main; main(int(sys.argv[1]))"
 )
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
-_IN_FLIGHT = 2  # tasks a worker holds: the next one is there before the reply to the last has been read
 # Raised by our own checks at the start; their message says it all, and a traceback would bury it.
 _FOR_PEOPLE = {"PluginError": PluginError, "SpaceError": ValueError}
 _AGGREGATIONS: Mapping[str, Callable[..., NDArray[np.float64]]] = {"mean": np.mean, "median": np.median, "min": np.min}
-
-
-def usable_cores() -> int:
-    """Cores that this process may use: its CPU affinity, and the quota of its control group."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        if quota != "max":
-            cores = min(cores, max(1, math.ceil(int(quota) / int(period))))
-    except (OSError, ValueError):
-        pass  # no control group of version 2
-    return cores
 
 
 class LocalPool:
@@ -87,21 +74,24 @@ class LocalPool:
         self.workers = min(usable_cores() if workers is None else workers, most)
         self._processes: list[subprocess.Popen[bytes]] = []
         self._connections: list[Any] = []
-        self._held: list[deque[CandidateTask | CentreTask]] = []  # what each worker has been given and not answered
+        self._held: list[dict[int, Task]] = []  # by index: what each worker has been given and has not answered
         try:
             for _ in range(self.workers):
                 self._spawn()
             greetings = [self._greeting(number) for number in range(self.workers)]
-            for spaces in greetings:
-                if spaces != greetings[0]:
+            first = greetings[0]
+            for greeting in greetings:
+                if greeting != first:
                     raise RolloutError(
-                        f"{definition.label}: two workers see different spaces: {greetings[0]} in one and {spaces} in "
+                        f"{definition.label}: two workers see different spaces: {first.observation_space}, "
+                        f"{first.action_space} in one and {greeting.observation_space}, {greeting.action_space} in "
                         "the other; an environment's spaces must not depend on the process"
                     )
         except BaseException:
             self.close()
             raise
-        self.observation_space, self.action_space = greetings[0]
+        self.observation_space, self.action_space = first.observation_space, first.action_space
+        self._lanes = first.lanes
 
     def _spawn(self) -> None:
         ours, theirs = Pipe()
@@ -129,49 +119,43 @@ class LocalPool:
         theirs.close()
         self._processes.append(process)
         self._connections.append(ours)
-        self._held.append(deque())
+        self._held.append({})
         ours.send((self.definition, self._config))
 
-    def _greeting(self, number: int) -> tuple[Any, Any]:
-        """The spaces that a worker reports when it has made its environment."""
-        reply = self._receive(number)
+    def _greeting(self, number: int) -> ReadyReply:
+        """What a worker reports when it has made its environment."""
+        (reply,) = self._receive(number)
         if isinstance(reply, FailedReply):
             if reply.kind in _FOR_PEOPLE:
                 raise _FOR_PEOPLE[reply.kind](reply.message)
             raise RolloutError(f"{self.definition.label}: a worker could not start: {_cause(reply)}")
-        spaces: tuple[Any, Any] = (reply.observation_space, reply.action_space)
-        return spaces
+        return cast("ReadyReply", reply)
 
-    def _receive(self, number: int) -> Any:
-        """The next reply; that the worker has died is one, too."""
+    def _receive(self, number: int) -> list[Any]:
+        """The next replies; that the worker has died is one, too."""
         try:
-            reply = self._connections[number].recv()
+            replies: list[Any] = self._connections[number].recv()
         except (EOFError, ConnectionResetError):
-            return self._death(number)
-        if self._held[number]:
-            self._held[number].popleft()
-        return reply
+            return [self._death(number)]
+        return replies
 
     def _death(self, number: int) -> FailedReply:
         code = self._processes[number].wait()
         signal = "; killed by a signal: a crash, or the system lacked memory" if code < 0 else ""
         message = f"the process died (exit code {code}{signal}); what it wrote to stderr stands above"
-        return FailedReply(next(iter(self._held[number]), None), None, "", message, "")
+        task = next(iter(self._held[number].values()), None)  # the oldest: most likely the culprit
+        return FailedReply(task.index if task else None, task.seeds[0] if task else None, "", message, "")
 
     def evaluate(
         self, population: Population, episode_seeds: NDArray[np.int64], *, centre_seeds: Sequence[int] = ()
     ) -> Results:
         """See ``RolloutPool.evaluate``."""
         seeds = np.broadcast_to(episode_seeds, (len(population), np.shape(episode_seeds)[-1]))
-        tasks: list[CandidateTask | CentreTask] = [
-            CandidateTask(index, tuple(int(seed) for seed in row)) for index, row in enumerate(seeds)
-        ]
+        tasks = [Task(index, tuple(int(seed) for seed in row)) for index, row in enumerate(seeds)]
         # The centre's episodes are the smallest tasks: at the end of the queue they fill the gaps.
-        tasks += [CentreTask(index, seed) for index, seed in enumerate(centre_seeds)]
+        tasks += [Task(len(population) + index, (seed,), explore=False) for index, seed in enumerate(centre_seeds)]
         replies = self._run(population, tasks)
-        candidates = sorted(
-            (reply for reply in replies if isinstance(reply, CandidateReply)), key=lambda reply: reply.index
-        )
+        candidates, centre = replies[: len(population)], replies[len(population) :]
         names = list(candidates[0].fitnesses[0])
         fitnesses = {
             name: np.array([[_or_nan(episode[name]) for episode in reply.fitnesses] for reply in candidates])
@@ -183,7 +167,7 @@ class LocalPool:
             fitnesses=fitnesses,
             lengths=np.array([reply.lengths for reply in candidates]),
             statistics=collected if self._config.observation_normalization else None,
-            centre=_episodes(replies),
+            centre=[reply.episodes[0] for reply in centre],
         )
 
     def rollouts(self, policy_state: PolicyState, seeds: Sequence[int], *, explore: bool = False) -> list[Episode]:
@@ -199,32 +183,45 @@ class LocalPool:
             sign=nobody.astype(np.int8),
             statistics=statistics,
         )
-        return _episodes(self._run(centre, [CentreTask(index, seed, explore) for index, seed in enumerate(seeds)]))
+        tasks = [Task(index, (seed,), explore) for index, seed in enumerate(seeds)]
+        return [reply.episodes[0] for reply in self._run(centre, tasks)]
 
-    def _run(self, population: Population, tasks: Sequence[CandidateTask | CentreTask]) -> list[Any]:
-        """Hand out ``tasks`` as workers become free; the replies, in the order of their arrival."""
+    def _run(self, population: Population, tasks: Sequence[Task]) -> list[PlayedReply]:
+        """Hand out ``tasks`` as workers become free; the replies, in the order of the tasks."""
         queue = deque(tasks)
-        replies: list[CandidateReply | CentreReply] = []
+        replies: dict[int, PlayedReply] = {}
+        together = 2 if population.base.shape[1] > DEAR_NOISE else 1  # a pair whose noise is dear is not torn apart
+        answered = [1] * self.workers  # tasks in the last message of each worker
 
         def hand_out(number: int) -> None:
-            if queue:
-                self._held[number].append(queue[0])
-                self._send(number, queue.popleft(), population)
+            """Fill a worker's lanes, and give it as much again as it answers at once: it never waits for more.
+
+            Near the end no worker gets more than its share, so that none is left with work that others could do.
+            """
+            held = self._held[number]
+            share = (len(tasks) - len(replies)) // self.workers
+            wanted = max(together, min(self._lanes + max(answered[number], together), share))
+            if len(held) <= wanted - together:
+                given = [queue.popleft() for _ in range(min(len(queue), wanted - len(held)))]
+                if given:
+                    held.update((task.index, task) for task in given)
+                    self._send(number, given, population)
 
         for number in range(self.workers):
             self._send(number, population, population)
-        for _ in range(_IN_FLIGHT):
-            for number in range(self.workers):
-                hand_out(number)
+            hand_out(number)
         while len(replies) < len(tasks):
             for connection in wait(self._connections):
                 number = self._connections.index(connection)
-                reply = self._receive(number)
-                if isinstance(reply, FailedReply):
-                    raise self._failure(population, reply)
-                replies.append(reply)
+                received = self._receive(number)
+                for reply in received:
+                    if isinstance(reply, FailedReply):
+                        raise self._failure(population, reply)
+                    del self._held[number][reply.index]
+                    replies[reply.index] = reply
+                answered[number] = len(received)
                 hand_out(number)
-        return replies
+        return [replies[task.index] for task in tasks]
 
     def _send(self, number: int, message: object, population: Population) -> None:
         try:
@@ -233,14 +230,12 @@ class LocalPool:
             raise self._failure(population, self._death(number)) from error
 
     def _failure(self, population: Population, reply: FailedReply) -> RolloutError:
-        task = reply.task
-        if task is None:
+        if reply.index is None:
             return RolloutError(f"{self.definition.label}: a worker failed: {_cause(reply)}")
-        who = f"candidate {task.index}" if isinstance(task, CandidateTask) else "the centre"
+        who = f"candidate {reply.index}" if reply.index < len(population) else "the centre"
         when = f" in generation {population.generation}" if len(population) else ""  # `rollouts` knows of none
-        seed = reply.seed if reply.seed is not None else task.seeds[0] if isinstance(task, CandidateTask) else task.seed
         return RolloutError(
-            f"{self.definition.label}: an episode of {who}{when} (episode seed {seed}, "
+            f"{self.definition.label}: an episode of {who}{when} (episode seed {reply.seed}, "
             f"run seed {self._config.seed}) failed: {_cause(reply)}"
         )
 
@@ -270,11 +265,6 @@ def _cause(reply: FailedReply) -> str:
     if not reply.traceback:
         return reply.message
     return f"{reply.kind}: {reply.message}\nThe worker's traceback:\n{reply.traceback}"
-
-
-def _episodes(replies: Sequence[Any]) -> list[Episode]:
-    centre = [reply for reply in replies if isinstance(reply, CentreReply)]
-    return [reply.episode for reply in sorted(centre, key=lambda reply: reply.index)]
 
 
 def _or_nan(value: float | None) -> float:

@@ -1,65 +1,63 @@
-"""A worker process: it keeps one environment and one policy for life, and answers tasks with numbers."""
+"""A worker process: it keeps its environments and one policy for life, and answers tasks with numbers."""
 
 import os
+import select
 import sys
+import time
 import traceback
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from es_core import seeding
-from es_core.normalizer import ObservationStatistics, StatisticsCollector
-from es_core.rollout import Rollouts
+from es_core.normalizer import ObservationStatistics
+from es_core.rollout import Lane, Rollouts, Script
 from es_core.strategies.population import Population
 from es_envs import Episode
 
 # Set while this process serves as a worker: importing the user's module here must not start another run.
 serving = False
 
+# Noise of more numbers than this takes milliseconds, and the two candidates of a pair share it.
+DEAR_NOISE = 2**17
+
+_REPLY_EVERY = 0.001  # seconds: many short episodes make one message, a long one is reported at once
+
 
 @dataclass(frozen=True)
-class CandidateTask:
-    """Play one candidate on these episode seeds."""
+class Task:
+    """Play a candidate of the population, or the centre, on these episode seeds.
+
+    ``index`` counts the candidates, and on from them the centre's tasks.
+    """
 
     index: int
     seeds: tuple[int, ...]
+    explore: bool = True
 
 
 @dataclass(frozen=True)
-class CentreTask:
-    """Play the population's centre on one seed."""
-
-    index: int
-    seed: int
-    explore: bool = False
-
-
-@dataclass(frozen=True)
-class CandidateReply:
-    """What the episodes of one candidate measured."""
+class PlayedReply:
+    """What the episodes of a task measured; the centre's own are sent as a whole."""
 
     index: int
     fitnesses: list[Mapping[str, float | None]]
     lengths: list[int]
     statistics: ObservationStatistics | None
-
-
-@dataclass(frozen=True)
-class CentreReply:
-    """One episode of the centre."""
-
-    index: int
-    episode: Episode
+    episodes: list[Episode]
 
 
 @dataclass(frozen=True)
 class FailedReply:
-    """A task, or the start (task None), failed."""
+    """A task, or the start (index None), failed; the seed is that of the episode."""
 
-    task: CandidateTask | CentreTask | None
+    index: int | None
     seed: int | None
     kind: str
     message: str
@@ -68,10 +66,14 @@ class FailedReply:
 
 @dataclass(frozen=True)
 class ReadyReply:
-    """The worker has made its environment."""
+    """The worker has made its environment, and plays so many candidates at once."""
 
     observation_space: Any
     action_space: Any
+    lanes: int
+
+
+Reply = PlayedReply | FailedReply
 
 
 def main(handle: int) -> None:
@@ -99,12 +101,13 @@ def _connection(handle: int) -> Any:
 
 def _start(connection: Any, definition: Any, config: Any) -> "Worker | None":
     try:
-        rollouts = Rollouts(definition, config)
+        rollouts = Rollouts(definition, config, lanes=definition.lanes)
     # SystemExit too: a simulator that calls sys.exit must not take the reason with it.
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
-        connection.send(FailedReply(None, None, type(error).__name__, str(error), traceback.format_exc()))
+        connection.send([_failed(None, None, error)])
         return None
-    connection.send(ReadyReply(rollouts.env.observation_space, rollouts.env.action_space))
+    env, lanes = rollouts.env, len(rollouts.actors.rows)
+    connection.send([ReadyReply(env.observation_space, env.action_space, lanes)])
     return Worker(connection, rollouts, collect=config.observation_normalization)
 
 
@@ -112,59 +115,112 @@ class Worker:
     """Answers tasks about the population that was sent last."""
 
     def __init__(self, connection: Any, rollouts: Rollouts, *, collect: bool) -> None:
-        self._connection, self._rollouts = connection, rollouts
-        self._collector = StatisticsCollector(rollouts.policy.inputs) if collect else None
+        self._connection, self._rollouts, self._actors = connection, rollouts, rollouts.actors
+        self._has_message = _poll(connection)
+        self._tasks: deque[Task] = deque()
+        self._replies: list[Reply] = []
+        self._replied = 0.0
         self._population: Population | None = None
+        self._noise = np.empty(rollouts.policy.size if rollouts.policy.size > DEAR_NOISE else 0, np.float32)
+        self._noise_seed: int | None = None
+        self._collect = collect
+        if collect:
+            self._actors.collect()
 
     def serve(self) -> None:
         """Answer until the connection ends."""
         while True:
-            message = self._connection.recv()
-            if isinstance(message, Population):
-                self._population = message
-                self._rollouts.policy.normalize(message.statistics)
-            else:
-                self._connection.send(self._answer(message))
+            self._receive()
+            try:
+                self._rollouts.play(self._next_script, self._reply)
+            except (Exception, SystemExit) as error:  # noqa: BLE001  (another lane cannot be made; raised by main)
+                self._replies.append(_failed(None, None, error))
+            self._send()
 
-    def _answer(self, task: CandidateTask | CentreTask) -> CandidateReply | CentreReply | FailedReply:
-        self._seed: int | None = None
-        try:
-            return self._candidate(task) if isinstance(task, CandidateTask) else self._centre(task)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
-            return FailedReply(task, self._seed, type(error).__name__, str(error), traceback.format_exc())
+    def _receive(self) -> None:
+        message = self._connection.recv()
+        if isinstance(message, Population):
+            self._population = message
+            self._actors.normalize(message.statistics)
+        else:
+            self._tasks.extend(message)
 
-    def _candidate(self, task: CandidateTask) -> CandidateReply:
-        population, policy = self._present(), self._rollouts.policy
-        population.candidate(task.index, out=policy.parameters)
-        policy.collect(self._collector)
-        episodes = [self._play(seed, population.generation, task.index) for seed in task.seeds]
-        statistics = self._collector.take() if self._collector is not None else None
-        return CandidateReply(
+    def _next_script(self) -> Script[Reply] | None:
+        if not self._tasks:
+            self._send()
+            while self._has_message():
+                self._receive()
+        return partial(self._script, self._tasks.popleft()) if self._tasks else None
+
+    def _reply(self, reply: Reply) -> None:
+        self._replies.append(reply)
+        if time.monotonic() - self._replied > _REPLY_EVERY:
+            self._send()
+
+    def _send(self) -> None:
+        if self._replies:
+            self._connection.send(self._replies)
+            self._replies, self._replied = [], time.monotonic()
+
+    def _script(self, task: Task, lane: Lane) -> Generator[Any, Any, Reply]:
+        population, actors = self._present(), self._actors
+        is_centre = task.index >= len(population)
+        actors.network.load(lane.row, partial(self._write, population, min(task.index, len(population))))
+        episodes: list[Episode] = []
+        observed: list[ObservationStatistics] = []
+        for seed in task.seeds:
+            noise_seed = None
+            if task.explore and self._rollouts.action_noise:
+                who = 0 if is_centre else task.index + 1
+                noise_seed = seeding.derive(seed, seeding.Purpose.ACTION_NOISE, population.generation, who)
+            actors.start(lane.row, noise_seed=noise_seed)
+            try:
+                episode = yield from lane.episode(seed)
+            except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
+                return _failed(task.index, seed, error)
+            episodes.append(episode)
+            if self._collect and not is_centre:
+                observed.append(actors.statistics(lane.row, episode.length))
+        return PlayedReply(
             task.index,
             [episode.fitnesses for episode in episodes],
             [episode.length for episode in episodes],
-            statistics,
+            observed[0].merged(observed[1:]) if observed else None,
+            [_portable(episode) for episode in episodes] if is_centre else [],
         )
 
-    def _centre(self, task: CentreTask) -> CentreReply:
-        population, policy = self._present(), self._rollouts.policy
-        policy.parameters[:] = population.base[0]
-        policy.collect(None)
-        episode = self._play(task.seed, population.generation, -1, explore=task.explore)
-        plain = {name: _plain(getattr(episode, name)) for name in ("start_info", "final_info")}
-        return CentreReply(task.index, replace(episode, **plain))
-
-    def _play(self, seed: int, generation: int, candidate: int, *, explore: bool = True) -> Episode:
-        self._seed = seed
-        noise_seed = None
-        if explore and self._rollouts.action_noise:
-            noise_seed = seeding.derive(seed, seeding.Purpose.ACTION_NOISE, generation, candidate + 1)
-        return self._rollouts.episode(seed, noise_seed=noise_seed)
+    def _write(self, population: Population, index: int, out: NDArray[np.float32]) -> None:
+        """Write a candidate's parameters ``(d,)``."""
+        noise = None
+        if self._noise.size and index < len(population):
+            noise, seed = self._noise, int(population.noise_seed[index])
+            if seed != self._noise_seed:
+                self._noise_seed = seed
+                seeding.noise(seed, noise)
+        population.candidate(index, out, noise=noise)
 
     def _present(self) -> Population:
         if self._population is None:
             raise RuntimeError("a task came before its population")
         return self._population
+
+
+def _failed(index: int | None, seed: int | None, error: BaseException) -> FailedReply:
+    lines = traceback.format_exception(error)
+    return FailedReply(index, seed, type(error).__name__, str(error), "".join(lines))
+
+
+def _poll(connection: Any) -> Callable[[], object]:
+    """A function that asks whether a message has come, in a microsecond (``connection.poll`` takes ten)."""
+    if sys.platform == "win32":
+        return connection.poll  # type: ignore[no-any-return]
+    poller = select.poll()
+    poller.register(connection.fileno(), select.POLLIN)
+    return partial(poller.poll, 0)
+
+
+def _portable(episode: Episode) -> Episode:
+    return replace(episode, start_info=_plain(episode.start_info), final_info=_plain(episode.final_info))
 
 
 def _plain(value: Any) -> Any:

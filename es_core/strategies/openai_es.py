@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from es_core import seeding
 from es_core.optimizers import OPTIMIZERS
 from es_core.shaping import SHAPINGS
-from es_core.strategies.population import Population
+from es_core.strategies.population import Population, weighted_noise
 
 
 class OpenAIES:
@@ -71,8 +71,7 @@ class OpenAIES:
 
     def ask(self) -> Population:
         """The population of this generation. Asking again gives an equal one."""
-        pairs = np.arange(self.population_size // 2)
-        seeds = [seeding.derive(self.seed, seeding.Purpose.NOISE, self.generation, int(pair)) for pair in pairs]
+        seeds = [self._noise_seed(pair) for pair in range(self.population_size // 2)]
         self._asked = True
         return Population(
             generation=self.generation,
@@ -112,20 +111,13 @@ class OpenAIES:
         self._asked = False
 
     def _gradient(self, utilities: NDArray[np.float64], pairs: NDArray[np.int64]) -> NDArray[np.float32]:
-        """1/(n sigma) sum_i utility_i noise_i (equation 1 of section 2), over pairs.
-
-        Summed pair by pair, without BLAS: the order, and so every bit, is the same for any number of threads.
-        """
+        """1/(n sigma) sum_i utility_i noise_i (equation 1 of section 2), over pairs."""
         weights = (utilities[0::2] - utilities[1::2]) / (len(utilities) * self.sigma)
-        gradient = np.zeros(self.mean.size, np.float64)
-        noise = np.empty(self.mean.size, np.float32)
-        for pair, weight in zip(pairs, weights, strict=True):
-            if weight != 0:
-                seed = seeding.derive(self.seed, seeding.Purpose.NOISE, self.generation, int(pair))
-                seeding.noise(seed, noise)
-                noise *= np.float32(weight)
-                gradient += noise
-        return gradient.astype(np.float32)
+        seeds = [self._noise_seed(int(pair)) for pair in pairs]
+        return weighted_noise(seeds, weights.tolist(), self.mean.size).astype(np.float32)
+
+    def _noise_seed(self, pair: int) -> int:
+        return seeding.derive(self.seed, seeding.Purpose.NOISE, self.generation, pair)
 
     def state_dict(self) -> dict[str, Any]:
         """All that a strategy of the same arguments needs to continue: arrays and numbers by name."""

@@ -1,11 +1,14 @@
 """A generation as a value: all that a worker must know to rebuild any candidate."""
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from es_core import seeding
+from es_core.machine import usable_cores
 from es_core.normalizer import ObservationStatistics
 
 
@@ -34,15 +37,54 @@ class Population:
     def __len__(self) -> int:
         return len(self.parent)
 
-    def candidate(self, index: int, out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
-        """Parameters ``(d,)`` of one candidate, written to ``out`` if given."""
+    def candidate(
+        self, index: int, out: NDArray[np.float32] | None = None, *, noise: NDArray[np.float32] | None = None
+    ) -> NDArray[np.float32]:
+        """Parameters ``(d,)`` of one candidate; ``len(self)`` stands for the centre.
+
+        Args:
+            index: which one.
+            out: where to write them.
+            noise: the candidate's noise ``(d,)``, if it is at hand.
+        """
         out = np.empty(self.base.shape[1], np.float32) if out is None else out
-        parent, sign = self.base[self.parent[index]], int(self.sign[index])
+        parent, sign = (
+            (self.base[self.parent[index]], int(self.sign[index])) if index < len(self) else (self.base[0], 0)
+        )
         if sign == 0:
             out[:] = parent
             return out
-        seeding.noise(int(self.noise_seed[index]), out)
-        out *= self.scale
         move = np.add if sign > 0 else np.subtract
-        move(parent, out, out=out)
+        for block, part in seeding.noise_blocks(len(out)):
+            if noise is None:
+                seeding.noise_block(int(self.noise_seed[index]), block, out[part])
+                drawn = out[part]
+            else:
+                drawn = noise[part]
+            np.multiply(drawn, self.scale if isinstance(self.scale, float) else self.scale[part], out=out[part])
+            move(parent[part], out[part], out=out[part])
         return out
+
+
+def weighted_noise(seeds: Sequence[int], weights: Sequence[float], size: int) -> NDArray[np.float64]:
+    """The sum of ``weights[i] * noise(seeds[i])``, ``(size,)``.
+
+    Summed in the order of the seeds, block by block and without BLAS: the bits are the same for any number of threads,
+    which share the blocks if there is more than one.
+    """
+    total = np.zeros(size, np.float64)
+
+    def add_up(block: int, part: slice) -> None:
+        noise, target = np.empty(part.stop - part.start, np.float32), total[part]
+        for seed, weight in zip(seeds, weights, strict=True):
+            if weight != 0:
+                seeding.noise_block(seed, block, noise)
+                noise *= np.float32(weight)
+                target += noise
+
+    if size <= seeding.NOISE_BLOCK:
+        add_up(0, slice(0, size))
+    else:  # NumPy draws without the interpreter's lock
+        with ThreadPoolExecutor(usable_cores()) as threads:
+            list(threads.map(lambda place: add_up(*place), seeding.noise_blocks(size)))
+    return total

@@ -1,0 +1,152 @@
+"""Policies in use: from observations to actions, for several candidates at once or for one."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from es_core import seeding
+from es_core.normalizer import CLIP, ObservationStatistics
+from es_core.policies.network import Network, Policy
+
+
+class NotFiniteError(ValueError):
+    """The observation in ``row`` holds NaN or infinity."""
+
+    def __init__(self, row: int, observation: NDArray[np.float32]) -> None:
+        super().__init__(f"the observation is not finite: {observation!r}")
+        self.row = row
+
+
+class Actors:
+    """Candidates that act side by side, each in a row of the network's buffers.
+
+    Args:
+        policy: encodes observations and decodes actions.
+        network: computes.
+        action_noise: standard deviation of the noise on raw outputs, for rows that have a noise seed.
+
+    Attributes:
+        rows: views ``(n,)``, one for each row: ``encode`` an observation into it before ``act``.
+        encode: the policy's.
+    """
+
+    def __init__(self, policy: Policy, network: Network, *, action_noise: float = 0.0) -> None:
+        self.policy, self.network, self.encode = policy, network, policy.encode
+        inputs = network.inputs
+        self.rows = [row[: policy.inputs] for row in inputs]
+        # By width: everything at once, own columns of the network included, to ask whether it is finite; the inputs.
+        self._views = [
+            (inputs[:width].reshape(-1), inputs[:width, : policy.inputs]) for width in range(len(inputs) + 1)
+        ]
+        self._decode, self._outputs = policy.decode, policy.outputs
+        self._action_noise = np.float32(action_noise)
+        self._noise: list[np.random.Generator | None] = [None] * len(inputs)
+        self._noisy = False
+        self._center: NDArray[np.float32] | None = None
+        self._scale: NDArray[np.float32] = np.ones(policy.inputs, np.float32)
+        self._sums: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None = None
+
+    def normalize(self, statistics: ObservationStatistics | None) -> None:
+        """Normalise observations by ``statistics`` from now on (None: leave them as they are)."""
+        if statistics is None:
+            self._center = None
+        else:
+            self._center, self._scale = statistics.mean_and_scale()
+
+    def collect(self) -> None:
+        """Add up the observations of every row from now on."""
+        shape = len(self.rows), self.policy.inputs
+        self._sums = np.zeros(shape), np.zeros(shape), np.empty(shape)
+
+    def load(self, row: int, parameters: NDArray[np.float32]) -> None:
+        """Let ``parameters`` ``(d,)`` act in ``row``."""
+        self.network.load(row, lambda out: np.copyto(out, parameters))
+
+    def start(self, row: int, *, noise_seed: int | None = None) -> None:
+        """An episode begins in ``row``; with a seed, noise is added to its raw outputs."""
+        self.network.reset(row)
+        if self._sums is not None:
+            for sums in self._sums[:2]:
+                sums[row] = 0
+        self._noise[row] = None if noise_seed is None else seeding.generator(noise_seed)
+        self._noisy = any(self._noise)
+
+    def act(self, width: int) -> list[Any]:
+        """The actions of the first ``width`` rows, for the observations in them: new objects, for keeps.
+
+        Raises:
+            NotFiniteError: an observation is not finite.
+        """
+        everything, inputs = self._views[width]
+        if not math.isfinite(everything.dot(everything)):  # or too large for the product, which is no error
+            self._require_finite(inputs)
+        if self._sums is not None:
+            total, squares, exact = (buffer[:width] for buffer in self._sums)
+            exact[:] = inputs
+            total += exact
+            exact *= exact
+            squares += exact
+        if self._center is not None:
+            inputs -= self._center
+            inputs *= self._scale
+            np.maximum(inputs, -CLIP, out=inputs)
+            np.minimum(inputs, CLIP, out=inputs)
+        raw = self.network.forward(width)
+        if self._noisy:
+            for row, generator in enumerate(self._noise[:width]):
+                if generator is not None:
+                    raw[row] += self._action_noise * generator.standard_normal(self._outputs, np.float32)
+        return self._decode(raw)
+
+    def _require_finite(self, inputs: NDArray[np.float32]) -> None:
+        for row, observation in enumerate(inputs):
+            if not np.isfinite(observation).all():
+                raise NotFiniteError(row, observation)
+
+    def statistics(self, row: int, count: int) -> ObservationStatistics:
+        """Of the ``count`` observations of the episode in ``row``, for which ``collect`` was called."""
+        if self._sums is None:
+            raise RuntimeError("statistics() was called without collect()")
+        total, squares, _ = self._sums
+        return ObservationStatistics(count, total[row].copy(), squares[row].copy())
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Move these rows, in ascending order, to the front; the others are free."""
+        self.network.keep(rows)
+        self._noise = [self._noise[row] for row in rows] + [None] * (len(self.rows) - len(rows))
+        for sums in (self._sums or ())[:2]:
+            sums[: len(rows)] = sums[rows]
+
+
+class Actor:
+    """One policy, ready to act: call it with an observation; ``reset`` it at the start of an episode.
+
+    Args:
+        policy: its kind.
+        parameters: ``(d,)``.
+        statistics: by which observations are normalised, or None.
+    """
+
+    def __init__(
+        self, policy: Policy, parameters: NDArray[np.float32], statistics: ObservationStatistics | None = None
+    ) -> None:
+        self._actors = Actors(policy, policy.network(1))
+        self._actors.load(0, parameters)
+        self._actors.normalize(statistics)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the last episode."""
+        self._actors.start(0)
+
+    def __call__(self, observation: Any) -> Any:
+        """The action for one observation.
+
+        Raises:
+            ValueError: the observation has another shape than its space, or is not finite.
+        """
+        self._actors.encode(observation, self._actors.rows[0])
+        return self._actors.act(1)[0]

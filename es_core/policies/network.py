@@ -1,0 +1,94 @@
+"""What every kind of policy is made of: a layout of parameters for given spaces, and networks that compute with it."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from es_core.normalizer import ObservationStatistics
+from es_core.policies.spaces import decoder, encoder, input_size, output_size
+
+if TYPE_CHECKING:
+    import torch
+
+Vector = NDArray[np.float32]
+
+
+class Network(ABC):
+    """Forward passes for several candidates at once, each with parameters of its own in a row of the buffers.
+
+    What a row computes does not depend, to the last bit, on how many rows there are or what is in the others.
+
+    Attributes:
+        parameters: ``(rows, d)`` float32.
+        inputs: ``(rows, at least n)`` float32, C-contiguous: write observations into the first ``n`` columns. Further
+            columns are the network's own, finite.
+    """
+
+    parameters: Vector
+    inputs: Vector
+
+    @abstractmethod
+    def forward(self, width: int) -> Vector:
+        """Raw outputs ``(width, m)`` of the first ``width`` rows, in a buffer that the next call overwrites."""
+
+    def load(self, row: int, write: Callable[[Vector], object]) -> None:
+        """Let ``write`` put a candidate's parameters into ``row``, a buffer ``(d,)``."""
+        write(self.parameters[row])
+
+    def reset(self, row: int) -> None:
+        """Forget what ``row`` remembers of its episode."""
+        for buffer in self._memory():
+            buffer[row] = 0
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Move these rows, in ascending order, to the front; the others are free."""
+        for buffer in (self.parameters, self.inputs, *self._memory()):
+            for row, old in enumerate(rows):
+                if row != old:
+                    buffer[row] = buffer[old]
+
+    def _memory(self) -> Sequence[Vector]:
+        """What rows remember of their episodes, ``(rows, ...)`` each."""
+        return ()
+
+
+class Policy(ABC):
+    """A kind of network for given spaces: how many parameters it has, and how they begin.
+
+    Args:
+        observation_space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of these, nested or not.
+        action_space: Box, Discrete, MultiDiscrete or MultiBinary.
+
+    Attributes:
+        inputs: length ``n`` of a flattened observation.
+        outputs: number ``m`` of raw outputs from which an action is made.
+        size: number ``d`` of parameters.
+        encode: writes an observation into ``(n,)`` float32.
+        decode: makes a list of actions from raw outputs ``(rows, m)``.
+
+    Raises:
+        ValueError: a space is not supported.
+    """
+
+    size: int
+
+    def __init__(self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> None:
+        self.observation_space, self.action_space = observation_space, action_space
+        self.inputs, self.outputs = input_size(observation_space), output_size(action_space)
+        self.encode, self.decode = encoder(observation_space), decoder(action_space)
+
+    @abstractmethod
+    def initial(self, seed: int) -> Vector:
+        """The initial mean ``(d,)``."""
+
+    @abstractmethod
+    def network(self, rows: int) -> Network:
+        """A network of ``rows`` candidates in NumPy."""
+
+    @abstractmethod
+    def module(self, parameters: Vector, statistics: ObservationStatistics | None) -> "torch.nn.Module":
+        """One candidate as a torch module: flattened observations ``(batch, n)`` to raw outputs ``(batch, m)``."""
