@@ -3,7 +3,8 @@
 Usage: python benchmarks/reset.py [--quick]
 
 Microseconds of `env.reset(seed=...)` on the bare environment, one by one; the median of each round. Before it: another
-reset, or random actions, at most that many and at most until the episode ends. Beside it what a reset would cost that
+reset, or random actions, at most that many and at most until the episode ends, which is what training pays: the
+episode has filled the processor's caches with other things. Beside it what a reset would cost that
 empties the world and builds it again.
 """
 
