@@ -23,6 +23,11 @@ if typing.TYPE_CHECKING:
 
 DEMO_ENV = "CartPoleBullet-v0"
 
+_POOL_HELP = (
+    "who computes the policy: each worker its own candidates (local, the default), or the main process for all workers "
+    "at once, on a GPU with --device cuda (batched)"
+)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
@@ -129,6 +134,7 @@ def _train(options: argparse.Namespace) -> None:
         options.env_id,
         run_dir=options.run_dir,
         workers=options.workers,
+        pool=options.pool,
         initial=options.initial,
         progress=not options.quiet,
         **fields,
@@ -142,7 +148,7 @@ def _resume(options: argparse.Namespace) -> None:
     run = Run.open(options.run, trust=options.trust_names)
     fields = {} if options.generations is None else {"generations": options.generations}
     before = len(run.history)
-    run = run.resume(workers=options.workers, progress=not options.quiet, **fields)
+    run = run.resume(workers=options.workers, pool=options.pool, progress=not options.quiet, **fields)
     if len(run.history) == before and run.finished:
         last = run.history[-1]
         solved = f"was solved in generation {last.generation}"
@@ -271,27 +277,6 @@ def _parser() -> argparse.ArgumentParser:
         sub.set_defaults(command=run)
         return sub
 
-    def workers(sub: argparse.ArgumentParser) -> None:
-        sub.add_argument("--workers", type=int, metavar="N", help="worker processes (default: the usable cores)")
-
-    def trust(sub: argparse.ArgumentParser) -> None:
-        sub.add_argument(
-            "--trust-names", action="store_true", help="let the run's files name modules outside the installed plugins"
-        )
-
-    def size(sub: argparse.ArgumentParser) -> None:
-        sub.add_argument("--width", type=int, default=640, metavar="PIXELS", help="of the film (default: %(default)s)")
-        sub.add_argument("--height", type=int, default=480, metavar="PIXELS", help="of the film (default: %(default)s)")
-
-    def policy(sub: argparse.ArgumentParser, episodes: int) -> None:
-        sub.add_argument("source", metavar="RUN", help="a run folder or a checkpoint file")
-        sub.add_argument("--episodes", type=int, default=episodes, metavar="N", help="episodes (default: %(default)s)")
-        sub.add_argument("--seed", type=int, default=0, metavar="S", help="which unseen starts (default: %(default)s)")
-        sub.add_argument(
-            "--generation", type=int, metavar="G", help="checkpoint of this generation (default: the best)"
-        )
-        trust(sub)
-
     command("list", _list, "list the environments that plugins register")
     command("show", _show, "show an environment: settings, spaces, reward").add_argument("env_id", metavar="ID")
     command("plugins", _plugins, "list the plugins, and what is wrong with those that do not work")
@@ -300,31 +285,56 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("env_id", metavar="ID", help="see `es-envs list`; ids that Gymnasium knows work too")
     sub.add_argument("--run-dir", metavar="DIR", help="folder of the run (default: runs/ID/DATE-TIME-sSEED)")
     sub.add_argument("--initial", metavar="CHECKPOINT", help="start from the policy in this file")
-    workers(sub)
+    _add_workers(sub, pool=True)
     _add_config_options(sub)
 
     sub = command("resume", _resume, "continue a run where its latest checkpoint stands")
     sub.add_argument("run", metavar="RUN", help="a run folder")
     sub.add_argument("--generations", type=int, metavar="N", help="allow more generations than the run had")
-    workers(sub)
-    trust(sub)
+    _add_workers(sub, pool=True)
+    _add_trust(sub)
 
     sub = command("evaluate", _evaluate, "score a policy on starts that its training never saw")
-    policy(sub, episodes=100)
-    workers(sub)
+    _add_policy(sub, episodes=100)
+    _add_workers(sub)
 
     sub = command("record", _record, "film a policy")
-    policy(sub, episodes=1)
+    _add_policy(sub, episodes=1)
     sub.add_argument("path", nargs="?", metavar="FILM.mp4", help="default: a new file in the run's folder videos/")
-    size(sub)
+    _add_size(sub)
     sub.add_argument("--fps", type=float, metavar="RATE", help="frames a second at most (default: 30)")
 
     sub = command("demo", _demo, "evolve, score and film a policy for the cart-pole", as_json=False)
     sub.add_argument("--seed", type=int, default=0, metavar="S", help="root of all randomness (default: %(default)s)")
     sub.add_argument("--run-dir", metavar="DIR", help="folder of the run (default: runs/ID/DATE-TIME-sSEED)")
-    workers(sub)
-    size(sub)
+    _add_workers(sub)
+    _add_size(sub)
     return parser
+
+
+def _add_workers(sub: argparse.ArgumentParser, *, pool: bool = False) -> None:
+    sub.add_argument("--workers", type=int, metavar="N", help="worker processes (default: the usable cores)")
+    if pool:
+        sub.add_argument("--pool", choices=("local", "batched"), default="local", help=_POOL_HELP)
+
+
+def _add_trust(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--trust-names", action="store_true", help="let the run's files name modules outside the installed plugins"
+    )
+
+
+def _add_size(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("--width", type=int, default=640, metavar="PIXELS", help="of the film (default: %(default)s)")
+    sub.add_argument("--height", type=int, default=480, metavar="PIXELS", help="of the film (default: %(default)s)")
+
+
+def _add_policy(sub: argparse.ArgumentParser, episodes: int) -> None:
+    sub.add_argument("source", metavar="RUN", help="a run folder or a checkpoint file")
+    sub.add_argument("--episodes", type=int, default=episodes, metavar="N", help="episodes (default: %(default)s)")
+    sub.add_argument("--seed", type=int, default=0, metavar="S", help="which unseen starts (default: %(default)s)")
+    sub.add_argument("--generation", type=int, metavar="G", help="checkpoint of this generation (default: the best)")
+    _add_trust(sub)
 
 
 def _add_config_options(parser: argparse.ArgumentParser) -> None:

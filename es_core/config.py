@@ -128,8 +128,14 @@ class TrainConfig:
         None, _maybe(_finite), "fitness of the centre at which the run stops, if all its confirmed episodes succeed"
     )
     checkpoint_every: int = _option(10, _whole(1), "generations between checkpoints")
-    engine: str = _option("auto", _one_of("auto", "numpy"), "what computes the policy; auto is resolved before the run")
-    device: str = _option("cpu", _one_of("cpu", "cuda"), "where the policy is computed")
+    engine: str = _option(
+        "auto",
+        _one_of("auto", "numpy", "torch"),
+        "what computes the policy: numpy, torch, or auto, settled at the start",
+    )
+    device: str = _option(
+        "cpu", _one_of("auto", "cpu", "cuda"), "where the policy is computed: cpu, cuda, or auto (settled at once)"
+    )
 
     def __post_init__(self) -> None:
         if isinstance(self.hidden_sizes, list):
@@ -173,7 +179,7 @@ class TrainConfig:
         return config.resolved()
 
     def resolved(self) -> Self:
-        """This config with the fitness named and the engine chosen.
+        """This config with the fitness named.
 
         Raises:
             ValueError: the fitness cannot be imported, or no step limit is known.
@@ -195,7 +201,7 @@ class TrainConfig:
                 f"{definition.label} has no step limit, and an episode might never end: pass max_episode_steps=1000 "
                 "(on the command line: --max-episode-steps 1000), or set it in the definition"
             )
-        return replace(self, fitness=fitness, engine="numpy")
+        return replace(self, fitness=fitness)
 
     def to_json(self) -> dict[str, Any]:
         """The fields, as JSON holds them."""

@@ -46,8 +46,8 @@ class _TwoLines(Progress):
 class Display:
     """Generation, fitness of population and centre, steps per second, and the time left at most."""
 
-    def __init__(self, run: Run) -> None:
-        self._run = run
+    def __init__(self, run: Run, note: str = "") -> None:
+        self._run, self._note = run, note
         self._console = Console(stderr=True)
         self._live = _is_live(self._console)
         self._progress = _TwoLines(
@@ -68,7 +68,9 @@ class Display:
 
     def __enter__(self) -> Self:
         where = f"{self._run.config.env_id}: training in {self._run.directory}"
-        self._console.print(where, highlight=False, soft_wrap=True)
+        for line in (where, self._note):
+            if line:
+                self._console.print(line, highlight=False, soft_wrap=True)
         self._progress.__enter__()
         return self
 

@@ -118,7 +118,8 @@ class Rollouts:
         definition: of the environment.
         config: of the run, resolved.
         lanes: environments at most; the first is made at once, each other one when there is work for it.
-        network: makes the network that computes, from the policy and the number of lanes.
+        network: makes what computes, from the policy and the number of lanes; None: the config's engine on
+            the CPU, with as many lanes as pay.
         **kwargs: for the environment, over the config's; ``render_mode`` too.
 
     Attributes:
@@ -138,7 +139,7 @@ class Rollouts:
         config: TrainConfig,
         *,
         lanes: int = 1,
-        network: Callable[[Policy, int], Network] = make_network,
+        network: Callable[[Policy, int], Network] | None = None,
         **kwargs: Any,
     ) -> None:
         self.definition = definition
@@ -151,8 +152,13 @@ class Rollouts:
             self.close()
             raise SpaceError(f"{definition.label}: {error}") from error
         self.action_noise = config.action_noise if isinstance(self.env.action_space, gymnasium.spaces.Box) else 0.0
-        rows = max(1, min(lanes, _TOGETHER_AT_MOST // self.policy.size))
-        self.actors = Actors(self.policy, network(self.policy, rows), action_noise=self.action_noise)
+        if network is None:
+            rows = max(1, min(lanes, _TOGETHER_AT_MOST // self.policy.size))
+            engine = config.engine if config.engine in self.policy.engines else self.policy.engines[0]
+            computes = make_network(self.policy, rows, engine)
+        else:
+            computes = network(self.policy, lanes)
+        self.actors = Actors(self.policy, computes, action_noise=self.action_noise)
 
     def use(self, parameters: np.ndarray[Any, np.dtype[np.float32]], statistics: ObservationStatistics | None) -> None:
         """Play ``episode`` with these parameters ``(d,)`` and this normalisation from now on."""

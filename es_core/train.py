@@ -18,8 +18,8 @@ from es_core.display import Display
 from es_core.loggers import Lifecycle
 from es_core.normalizer import ObservationStatistics
 from es_core.policies import make_policy
-from es_core.pools import Results, RolloutPool
-from es_core.pools.local import LocalPool
+from es_core.policies.engines import require_device
+from es_core.pools import POOLS, Results, RolloutPool, make_pool
 from es_core.run import GenerationStats, Run
 from es_core.scoring import Evaluation
 from es_core.seeding import Purpose, episode_seeds
@@ -46,7 +46,8 @@ def train(
         env: id of an environment, whose recommended settings then apply; or a complete TrainConfig.
         run_dir: folder of the run; None: runs/ID/DATE-TIME-sSEED.
         workers: processes; None: the usable cores. The result does not depend on it.
-        pool: where episodes are played: "local".
+        pool: who computes the policy while workers step environments: "local" (each worker its own candidates) or
+            "batched" (this process, for all of them at once, by ``engine`` on ``device``).
         initial: a checkpoint whose parameters (and observation statistics) to start from.
         resume: continue the run in ``run_dir``.
         progress: show a progress bar (plain lines where the output is no terminal).
@@ -63,8 +64,8 @@ def train(
         FileExistsError: ``run_dir`` has something in it, and ``resume`` is not set.
         RolloutError: an episode failed; the last checkpoint is intact.
     """
-    if pool != "local":
-        raise ValueError(f"pool must be 'local', got {pool!r}")
+    if pool not in POOLS:
+        raise ValueError(f"pool must be one of {', '.join(map(repr, POOLS))}, got {pool!r}")
     if resume and initial is not None:
         raise ValueError("initial is where a new run starts; a resumed one continues from its own checkpoint")
     lifecycle = Lifecycle(loggers)
@@ -73,13 +74,17 @@ def train(
         if run.finished:
             return run
     else:
-        run = Run.create(run_dir, _resolve(env, config_fields))
+        config = _resolve(env, config_fields)
+        require_device(config, batched=pool == "batched")
+        run = Run.create(run_dir, config)
     try:
-        with run.lock(), _pool(run.config, workers) as rollout_pool:
+        definition = es_envs.definition(run.config.env_id)
+        with run.lock(), make_pool(pool, definition, run.config, workers=workers) as rollout_pool:
+            _settle(run, rollout_pool)
             search = _resumed(run, rollout_pool) if resume else _begin(run, rollout_pool, initial)
             lifecycle.tell("run_started", run=run, config=run.config)
             try:
-                with Display(run) if progress else nullcontext() as display:
+                with Display(run, rollout_pool.choice) if progress else nullcontext() as display:
                     _evolve(run, search, rollout_pool, lifecycle, display, on_generation)
             finally:
                 lifecycle.tell("run_finished", run=run)
@@ -242,28 +247,25 @@ def _resolve(env: str | TrainConfig, config_fields: dict[str, Any]) -> TrainConf
         config = env.resolved()
     else:
         config = TrainConfig.for_env(env, **config_fields)
-    if config.device == "cuda":
-        _refuse_cuda()
     return config
 
 
-def _refuse_cuda() -> None:
-    """Policies run on CPU workers in this version; say so, and whether there is a CUDA device at all."""
-    try:
-        import torch
+def _settle(run: Run, pool: RolloutPool) -> None:
+    """Write down the engine and device with which the pool computes: they change bits, and a resumed run keeps them.
 
-        available = torch.cuda.is_available()
-    except ImportError:
-        available = False
-    if not available:
-        raise ValueError(
-            'device="cuda": this machine has no usable CUDA device (or no torch that sees it); use device="cpu"'
-        )
-    raise ValueError('device="cuda": the local pool plays on CPU workers, which need no GPU; use device="cpu"')
-
-
-def _pool(config: TrainConfig, workers: int | None) -> LocalPool:
-    return LocalPool(es_envs.definition(config.env_id), config, workers=workers, most=config.population_size)
+    Raises:
+        ValueError: the run has begun with others.
+    """
+    begun = bool(run.checkpoint_generations())
+    for name in ("engine", "device"):
+        then, now = getattr(run.config, name), getattr(pool.config, name)
+        if begun and then != now:
+            raise ValueError(
+                f"this run computes with {name}={then!r}, its pool would with {now!r}: resume it with pool='batched' "
+                "(on the command line: --pool batched)"
+            )
+    if pool.config != run.config:
+        run.write_config(pool.config)
 
 
 def _begin(run: Run, pool: RolloutPool, initial: str | os.PathLike[str] | Checkpoint | None) -> _Search:
@@ -294,7 +296,11 @@ def _reopen(env: str | TrainConfig, run_dir: str | os.PathLike[str] | None, conf
     stored = run.config.to_json()
     if callable(given.get("fitness")):
         given["fitness"] = names.name_of(given["fitness"])
-    for name, left_open in (("fitness", None), ("engine", "auto")):  # what the run settled when it began
+    for name, left_open in (
+        ("fitness", None),
+        ("engine", "auto"),
+        ("device", "auto"),
+    ):  # what the run settled when it began
         if given.get(name) == left_open:
             given.pop(name, None)
     generations = given.pop("generations", run.config.generations)

@@ -81,7 +81,7 @@ def contents(folder):
         ("observation_normalization", 1, "True or False"),
         ("env_kwargs", {"place": np.zeros(2)}, "a dict that JSON can hold"),
         ("env_kwargs", {1: "a"}, "a dict that JSON can hold"),
-        ("device", "gpu", "one of 'cpu', 'cuda'"),
+        ("device", "gpu", "one of 'auto', 'cpu', 'cuda'"),
     ],
 )
 def test_a_setting_that_cannot_be_is_named_with_what_can(field, value, expected, refused):
@@ -98,7 +98,7 @@ def test_a_setting_that_cannot_be_is_named_with_what_can(field, value, expected,
         ({"strategy_options": {"beta3": 1}}, "strategy_options {'beta3': 1} do not suit optimizer 'adam'"),
         ({"policy": "cnn"}, "policy must be one of mlp.* got 'cnn'"),
         ({"activation": "gelu"}, "activation must be one of tanh.* got 'gelu'"),
-        ({"pool": "threads"}, "pool must be 'local', got 'threads'"),
+        ({"pool": "threads"}, "pool must be one of 'local', 'batched', got 'threads'"),
         ({"workers": 0}, "workers must be a whole number of at least 1, or None for all usable cores; got 0"),
         ({"workers": -2}, "workers must be a whole number of at least 1.* got -2"),
         ({"workers": True}, "workers must be a whole number of at least 1.* got True"),

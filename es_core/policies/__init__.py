@@ -1,18 +1,26 @@
 """Policies: from observations to actions. ``make_policy`` builds the one that a config names."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import gymnasium
 
 from es_core.config import TrainConfig
 from es_core.policies.actor import Actor, Actors, NotFiniteError
-from es_core.policies.mlp import MLP
+from es_core.policies.layered import convolutional, mlp, recurrent
 from es_core.policies.network import Network, Policy
 
-__all__ = ["MLP", "POLICIES", "Actor", "Actors", "Network", "NotFiniteError", "Policy", "make_network", "make_policy"]
+__all__ = ["POLICIES", "Actor", "Actors", "Network", "NotFiniteError", "Policy", "make_network", "make_policy"]
 
-POLICIES: Mapping[str, Callable[..., Policy]] = {"mlp": MLP}
+POLICIES: Mapping[str, Callable[..., Policy]] = {
+    "mlp": mlp,
+    "rnn": partial(recurrent, "rnn"),
+    "lstm": partial(recurrent, "lstm"),
+    "gru": partial(recurrent, "gru"),
+    "cnn_small": partial(convolutional, "cnn_small"),
+    "cnn_nature": partial(convolutional, "cnn_nature"),
+}
 
 
 def make_policy(
@@ -30,6 +38,17 @@ def make_policy(
     )
 
 
-def make_network(policy: Policy, rows: int) -> Network:
-    """The network of ``rows`` candidates that CPU workers compute with."""
-    return policy.network(rows)
+def make_network(policy: Policy, rows: int, engine: str = "numpy", device: str = "cpu") -> Network:
+    """The network of ``rows`` candidates.
+
+    Args:
+        policy: its kind.
+        rows: candidates at once.
+        engine: "numpy" or "torch".
+        device: "cpu" or, for torch, "cuda".
+    """
+    if engine == "numpy":
+        return policy.network(rows)
+    from es_core.policies.torch_network import TorchNetwork
+
+    return TorchNetwork(policy, rows, device)

@@ -66,6 +66,7 @@ class Policy(ABC):
     Attributes:
         inputs: length ``n`` of a flattened observation.
         outputs: number ``m`` of raw outputs from which an action is made.
+        engines: what can compute it.
         size: number ``d`` of parameters.
         encode: writes an observation into ``(n,)`` float32.
         decode: makes a list of actions from raw outputs ``(rows, m)``.
@@ -74,6 +75,7 @@ class Policy(ABC):
         ValueError: a space is not supported.
     """
 
+    engines: tuple[str, ...] = ("numpy", "torch")
     size: int
 
     def __init__(self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> None:

@@ -9,11 +9,12 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from es_core.config import TrainConfig
 from es_core.normalizer import ObservationStatistics
 from es_core.strategies.population import Population
-from es_envs import Episode
+from es_envs import EnvDefinition, Episode
 
-__all__ = ["PolicyState", "Results", "RolloutPool"]
+__all__ = ["POOLS", "PolicyState", "Results", "RolloutPool", "make_pool"]
 
 PolicyState = tuple[NDArray[np.float32], ObservationStatistics | None]
 
@@ -45,6 +46,8 @@ class Results:
 class RolloutPool(Protocol):
     """Workers that play episodes. Leaving the context ends them."""
 
+    config: TrainConfig
+    choice: str
     observation_space: gymnasium.Space[Any]
     action_space: gymnasium.Space[Any]
     workers: int
@@ -71,3 +74,30 @@ class RolloutPool(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None: ...
+
+
+POOLS = ("local", "batched")
+
+
+def make_pool(name: str, definition: EnvDefinition, config: TrainConfig, *, workers: int | None) -> RolloutPool:
+    """The pool of a run.
+
+    Args:
+        name: one of ``POOLS``.
+        definition: of the environment.
+        config: of the run.
+        workers: processes; None: the usable cores.
+
+    Raises:
+        ValueError: there is no such pool; for others see the pools themselves.
+    """
+    if name == "local":
+        from es_core.pools.local import LocalPool
+
+        return LocalPool(definition, config, workers=workers, most=config.population_size)
+    if name == "batched":
+        from es_core.pools.batched import BatchedPool
+
+        together = config.population_size + (config.eval_episodes if config.eval_every else 0)
+        return BatchedPool(definition, config, workers=workers, most=together)
+    raise ValueError(f"pool must be one of {', '.join(map(repr, POOLS))}, got {name!r}")

@@ -5,21 +5,27 @@ import select
 import sys
 import time
 import traceback
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from es_core import seeding
+from es_core.config import TrainConfig
 from es_core.normalizer import ObservationStatistics
+from es_core.pools.shared import Exchange
 from es_core.rollout import Lane, Rollouts, Script
 from es_core.strategies.population import Population
-from es_envs import Episode
+from es_envs import EnvDefinition, Episode
+
+if TYPE_CHECKING:
+    from es_core.pools.remote import RemoteWorker
 
 # Set while this process serves as a worker: importing the user's module here must not start another run.
 serving = False
@@ -83,9 +89,13 @@ def main(handle: int) -> None:
     os.dup2(2, 1)  # what an environment prints must not end up among the results on stdout
     connection = _connection(handle)
     try:
-        definition, config = connection.recv()
-        worker = _start(connection, definition, config)
-        if worker is not None:
+        definition, config, exchange = connection.recv()
+        try:
+            worker = _start(connection, definition, config, exchange)
+        # SystemExit too: a simulator that calls sys.exit must not take the reason with it.
+        except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
+            connection.send([_failed(None, None, error)])
+        else:
             worker.serve()
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # the main process has closed the pool, or is gone
@@ -99,73 +109,62 @@ def _connection(handle: int) -> Any:
     return Connection(handle)
 
 
-def _start(connection: Any, definition: Any, config: Any) -> "Worker | None":
-    try:
-        rollouts = Rollouts(definition, config, lanes=definition.lanes)
-    # SystemExit too: a simulator that calls sys.exit must not take the reason with it.
-    except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
-        connection.send([_failed(None, None, error)])
-        return None
-    env, lanes = rollouts.env, len(rollouts.actors.rows)
-    connection.send([ReadyReply(env.observation_space, env.action_space, lanes)])
-    return Worker(connection, rollouts, collect=config.observation_normalization)
+def _start(
+    connection: Any, definition: EnvDefinition, config: TrainConfig, exchange: Exchange | None
+) -> "LocalWorker | RemoteWorker":
+    if exchange is not None:
+        from es_core.pools.remote import RemoteWorker
+
+        return RemoteWorker.start(connection, definition, config, exchange)
+    rollouts = Rollouts(definition, config, lanes=definition.lanes)
+    env = rollouts.env
+    connection.send([ReadyReply(env.observation_space, env.action_space, len(rollouts.actors.rows))])
+    return LocalWorker(connection, rollouts, config)
 
 
-class Worker:
-    """Answers tasks about the population that was sent last."""
+class Worker(ABC):
+    """Plays tasks of the population that was sent last, in the lanes of its ``Rollouts``."""
 
-    def __init__(self, connection: Any, rollouts: Rollouts, *, collect: bool) -> None:
+    def __init__(self, connection: Any, rollouts: Rollouts, config: TrainConfig) -> None:
         self._connection, self._rollouts, self._actors = connection, rollouts, rollouts.actors
-        self._has_message = _poll(connection)
         self._tasks: deque[Task] = deque()
         self._replies: list[Reply] = []
-        self._replied = 0.0
         self._population: Population | None = None
-        self._noise = np.empty(rollouts.policy.size if rollouts.policy.size > DEAR_NOISE else 0, np.float32)
-        self._noise_seed: int | None = None
-        self._collect = collect
-        if collect:
+        self._collect = config.observation_normalization
+        if self._collect:
             self._actors.collect()
 
+    @abstractmethod
     def serve(self) -> None:
         """Answer until the connection ends."""
-        while True:
-            self._receive()
-            try:
-                self._rollouts.play(self._next_script, self._reply)
-            except (Exception, SystemExit) as error:  # noqa: BLE001  (another lane cannot be made; raised by main)
-                self._replies.append(_failed(None, None, error))
-            self._send()
 
-    def _receive(self) -> None:
-        message = self._connection.recv()
+    @abstractmethod
+    def _load(self, population: Population, task: Task, lane: Lane) -> None:
+        """Let the candidate of ``task`` act in the lane's row."""
+
+    def _take(self, message: Population | list[Task]) -> None:
         if isinstance(message, Population):
             self._population = message
             self._actors.normalize(message.statistics)
         else:
             self._tasks.extend(message)
 
+    def _play(self) -> None:
+        try:
+            self._rollouts.play(self._next_script, self._reply)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  (another lane cannot be made; main raises it)
+            self._replies.append(_failed(None, None, error))
+
     def _next_script(self) -> Script[Reply] | None:
-        if not self._tasks:
-            self._send()
-            while self._has_message():
-                self._receive()
         return partial(self._script, self._tasks.popleft()) if self._tasks else None
 
     def _reply(self, reply: Reply) -> None:
         self._replies.append(reply)
-        if time.monotonic() - self._replied > _REPLY_EVERY:
-            self._send()
-
-    def _send(self) -> None:
-        if self._replies:
-            self._connection.send(self._replies)
-            self._replies, self._replied = [], time.monotonic()
 
     def _script(self, task: Task, lane: Lane) -> Generator[Any, Any, Reply]:
         population, actors = self._present(), self._actors
         is_centre = task.index >= len(population)
-        actors.network.load(lane.row, partial(self._write, population, min(task.index, len(population))))
+        self._load(population, task, lane)
         episodes: list[Episode] = []
         observed: list[ObservationStatistics] = []
         for seed in task.seeds:
@@ -189,6 +188,50 @@ class Worker:
             [_portable(episode) for episode in episodes] if is_centre else [],
         )
 
+    def _present(self) -> Population:
+        if self._population is None:
+            raise RuntimeError("a task came before its population")
+        return self._population
+
+
+class LocalWorker(Worker):
+    """Computes its candidates itself, and replies whenever it has something to say."""
+
+    def __init__(self, connection: Any, rollouts: Rollouts, config: TrainConfig) -> None:
+        super().__init__(connection, rollouts, config)
+        self._has_message = _poll(connection)
+        self._replied = 0.0
+        self._noise = np.empty(rollouts.policy.size if rollouts.policy.size > DEAR_NOISE else 0, np.float32)
+        self._noise_seed: int | None = None
+
+    def serve(self) -> None:
+        """Answer until the connection ends."""
+        while True:
+            self._take(self._connection.recv())
+            self._play()
+            self._send()
+
+    def _next_script(self) -> Script[Reply] | None:
+        if not self._tasks:
+            self._send()
+            while self._has_message():
+                self._take(self._connection.recv())
+        return super()._next_script()
+
+    def _reply(self, reply: Reply) -> None:
+        super()._reply(reply)
+        if time.monotonic() - self._replied > _REPLY_EVERY:
+            self._send()
+
+    def _send(self) -> None:
+        if self._replies:
+            self._connection.send(self._replies)
+            self._replies, self._replied = [], time.monotonic()
+
+    def _load(self, population: Population, task: Task, lane: Lane) -> None:
+        index = min(task.index, len(population))
+        self._actors.network.load(lane.row, partial(self._write, population, index))
+
     def _write(self, population: Population, index: int, out: NDArray[np.float32]) -> None:
         """Write a candidate's parameters ``(d,)``."""
         noise = None
@@ -198,11 +241,6 @@ class Worker:
                 self._noise_seed = seed
                 seeding.noise(seed, noise)
         population.candidate(index, out, noise=noise)
-
-    def _present(self) -> Population:
-        if self._population is None:
-            raise RuntimeError("a task came before its population")
-        return self._population
 
 
 def _failed(index: int | None, seed: int | None, error: BaseException) -> FailedReply:

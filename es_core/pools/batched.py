@@ -1,0 +1,138 @@
+"""The batched pool: workers step environments, and the main process computes the policy for all of them at once."""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+from es_core.config import TrainConfig
+from es_core.policies import Policy, make_network, make_policy
+from es_core.policies.engines import choices, measure
+from es_core.pools.remote import Step
+from es_core.pools.shared import Exchange, Slots
+from es_core.pools.worker import FailedReply, PlayedReply, Task
+from es_core.pools.workers import WorkerPool
+from es_core.strategies.population import Population
+from es_envs import EnvDefinition
+
+_SLOTS = 128  # episodes at once, at most: each needs an environment
+_PARAMETERS = 2**26  # of all candidates at once, at most: 256 MB
+
+
+class BatchedPool(WorkerPool):
+    """Workers that step environments for a policy that is computed here, by one forward pass for all live candidates.
+
+    Observations and raw outputs go through shared memory. The batch of a step is all live candidates in the order of
+    their tasks, whatever the number of workers: a task that ends makes room for the next one at the same step.
+
+    Args:
+        definition: see ``WorkerPool``; config, workers and most, too.
+
+    Attributes:
+        config: with the engine and device that compute: those that a moment's measuring found fastest, if left open.
+        choice: a sentence about what was chosen and why; empty if there was no choice.
+    """
+
+    def __init__(
+        self, definition: EnvDefinition, config: TrainConfig, *, workers: int | None = None, most: int
+    ) -> None:
+        exchange = Exchange.create()
+        super().__init__(definition, config, workers=workers, most=most, exchange=exchange)
+        try:
+            self._policy = make_policy(config, self.observation_space, self.action_space)
+            total = max(self.workers, min(_SLOTS, most, _PARAMETERS // self._policy.size))
+            shares = np.full(self.workers, total // self.workers)
+            shares[: total % self.workers] += 1
+            firsts = np.cumsum(shares) - shares
+            self._slots = [Slots(int(first), int(count), total) for first, count in zip(firsts, shares, strict=True)]
+            self._inputs, self._outputs = exchange.map(total, self._policy.inputs, self._policy.outputs)
+            for connection, slots in zip(self._connections, self._slots, strict=True):
+                connection.send(slots)
+            self.config, self.choice = _settled(config, self._policy, total)
+            self._network = make_network(self._policy, total, engine=self.config.engine, device=self.config.device)
+        except BaseException:
+            self.close()
+            raise
+        self._threads = ThreadpoolController()
+
+    def _run(self, population: Population, tasks: Sequence[Task]) -> list[PlayedReply]:
+        # A product's last bits may depend on the number of its threads.
+        with self._threads.limit(limits=1, user_api="blas"):
+            return self._play(population, tasks)
+
+    def _play(self, population: Population, tasks: Sequence[Task]) -> list[PlayedReply]:
+        queue = deque(tasks)
+        replies: dict[int, PlayedReply] = {}
+        for number in range(self.workers):
+            self._send(number, population, population)
+            self._held[number].clear()
+        rows: list[int] = []  # which task is in each row of the network
+        places: dict[int, int] = {}  # in which slot each live task is
+        gather = np.zeros(0, np.int64)
+        while len(replies) < len(tasks):
+            asked = self._hand_out(queue, population)
+            before, places, fresh = places, {}, []
+            for number in asked:
+                step = self._step(number, population)
+                for reply in step.replies:
+                    if isinstance(reply, FailedReply):
+                        raise self._failure(population, reply)
+                    replies[reply.index] = reply
+                    del self._held[number][reply.index]
+                places |= {task: self._slots[number].first + row for row, task in enumerate(step.tasks)}
+                fresh += step.fresh
+            if places != before:
+                rows = self._arrange(rows, sorted(places), population)
+                gather = np.array([places[task] for task in rows], np.int64)
+            for task in fresh:
+                if task in places:
+                    self._network.reset(rows.index(task))
+            if rows:
+                self._network.inputs[: len(rows), : self._policy.inputs] = self._inputs[gather]
+                self._outputs[gather] = self._network.forward(len(rows))
+        return [replies[task.index] for task in tasks]
+
+    def _hand_out(self, queue: deque[Task], population: Population) -> list[int]:
+        """Give the next tasks to the workers with the most free slots, and ask all that play for a step."""
+        given: list[list[Task]] = [[] for _ in range(self.workers)]
+        free = [slots.count - len(held) for slots, held in zip(self._slots, self._held, strict=True)]
+        for _ in range(min(len(queue), sum(free))):
+            number = free.index(max(free))
+            free[number] -= 1
+            given[number].append(queue.popleft())
+        asked = [number for number in range(self.workers) if given[number] or self._held[number]]
+        for number in asked:
+            self._held[number].update((task.index, task) for task in given[number])
+            self._send(number, given[number], population)
+        return asked
+
+    def _step(self, number: int, population: Population) -> Step:
+        answer = self._receive(number)
+        if isinstance(answer, list):  # the worker has died
+            raise self._failure(population, answer[0])
+        return answer
+
+    def _arrange(self, rows: list[int], tasks: list[int], population: Population) -> list[int]:
+        """Have the network compute these tasks, in this order; new ones are always later than those it has."""
+        stay = [row for row, task in enumerate(rows) if task in tasks]
+        if len(stay) < len(rows):
+            self._network.keep(stay)
+        for row, task in enumerate(tasks[len(stay) :], start=len(stay)):
+            self._network.load(row, partial(population.candidate, min(task, len(population))))
+        return tasks
+
+
+def _settled(config: TrainConfig, policy: Policy, rows: int) -> tuple[TrainConfig, str]:
+    """The config with an engine and a device, and a sentence about why these."""
+    options = choices(config, policy)
+    if len(options) == 1:
+        (engine, device), text = options[0], ""
+    else:
+        seconds = measure(policy, rows, options)
+        engine, device = min(options, key=lambda option: seconds[option])
+        measured = ", ".join(f"{name} on {place} {1e6 * seconds[name, place]:.0f}" for name, place in options)
+        text = f"{engine} on {device} computes the policy: the fastest of (µs for {rows} candidates) {measured}"
+    return replace(config, engine=engine, device=device), text
