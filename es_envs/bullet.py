@@ -7,6 +7,7 @@ which every process would print, is left out.
 
 import ctypes
 import importlib.util
+import math
 import os
 import sys
 import time
@@ -22,6 +23,7 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageDraw
 
 
 @contextmanager
@@ -61,6 +63,8 @@ __all__ = ["BulletEnv", "Camera", "bounded", "pybullet"]
 
 Colour = tuple[float, float, float, float]
 """Red, green, blue, opacity, each from 0 to 1."""
+Rectangle = tuple[float, float, float, float]
+"""Seen from above, (x0, y0, x1, y1) [m], with x0 < x1 and y0 < y1."""
 
 RENDER_MODES = ("rgb_array", "human")
 RENDERERS = ("tiny", "egl")
@@ -122,6 +126,12 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     action_repeat: int = 1
     light: ClassVar[tuple[float, float, float]] = (-4.0, -6.0, 10.0)
     """Direction towards the light, in world coordinates."""
+    sky: ClassVar[Colour] = (0.95, 0.97, 0.98, 1.0)
+    """What is seen above the horizon where no body is."""
+    ground: ClassVar[Colour] = (0.58, 0.66, 0.7, 1.0)
+    """What is seen below the horizon where no body is. Not a body: nothing stands on it."""
+    ground_height: ClassVar[float] = 0.0
+    """Of what ``mark_ground`` draws [m]."""
 
     def __init__(
         self,
@@ -148,6 +158,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         self._egl = renderer == "egl" and render_mode == "rgb_array"
         self._opengl = self._egl or render_mode == "human"
         self._frame_due = 0.0
+        self._markings: list[tuple[NDArray[np.float64], tuple[int, int, int]]] = []
         self.client = self._connect()
         self._disconnect = weakref.finalize(self, _disconnect, self.client, self._opengl, os.getpid())
         try:
@@ -180,6 +191,8 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         # Without it the order of contacts depends on earlier episodes, and so do the last bits of the next one.
         pybullet.setPhysicsEngineParameter(deterministicOverlappingPairs=1, physicsClientId=client)
         self.build()
+        if self.render_mode == "human":  # a window knows no ground but bodies
+            self.visual_box((200.0, 200.0, 0.01), (0.0, 0.0, self.ground_height - 0.005), self.ground)
         if self.render_mode is not None:
             self.decorate()
         if self.render_mode == "human":
@@ -303,7 +316,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             camera.field_of_view, self.width / self.height, nearVal=camera.distance / 20, farVal=camera.distance * 30
         )
         with self._quiet():
-            picture = pybullet.getCameraImage(
+            picture, depth = pybullet.getCameraImage(
                 self.width,
                 self.height,
                 view,
@@ -316,10 +329,38 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
                 flags=pybullet.ER_NO_SEGMENTATION_MASK,
                 renderer=pybullet.ER_BULLET_HARDWARE_OPENGL if self._egl else pybullet.ER_TINY_RENDERER,
                 physicsClientId=self.client,
-            )[2]
-        # A pybullet compiled without numpy returns a flat tuple, hence the reshape.
-        rgba = np.asarray(picture, dtype=np.uint8).reshape(self.height, self.width, 4)
-        return np.ascontiguousarray(rgba[:, :, :3])
+            )[2:4]
+        # A pybullet compiled without numpy returns flat tuples, hence the reshapes.
+        shape = (self.height, self.width)
+        bodies = np.asarray(picture, np.uint8).reshape(*shape, 4)
+        is_body = np.asarray(depth, np.float32).reshape(shape) < 1.0
+        image = self._backdrop(camera, np.reshape(view, (4, 4)) @ np.reshape(projection, (4, 4)))
+        # Pixels as single numbers: several times faster than by colour.
+        np.copyto(image.view(np.uint32)[..., 0], bodies.view(np.uint32)[..., 0], where=is_body)
+        return np.ascontiguousarray(image[:, :, :3])
+
+    def _backdrop(self, camera: Camera, to_clip: NDArray[np.float64]) -> NDArray[np.uint8]:
+        """Sky, ground and what is marked on it, ``(height, width, 4)``.
+
+        TinyRenderer takes 0.2 µs for each pixel of a body, so that a floor would cost more than all that stands on it.
+
+        Args:
+            camera: of the picture.
+            to_clip: ``(4, 4)``: world coordinates (x, y, z, 1) times it are OpenGL's clip coordinates.
+        """
+        slope = math.tan(math.radians(camera.pitch)) / math.tan(math.radians(camera.field_of_view) / 2)
+        horizon = min(max(round(self.height / 2 * (1 + slope)), 0), self.height)
+        image = Image.new("RGBA", (self.width, self.height), _rgb(self.ground))
+        image.paste(_rgb(self.sky), (0, 0, self.width, horizon))
+        draw = ImageDraw.Draw(image)
+        for corners, colour in self._markings:
+            outline = [
+                (self.width / 2 * (1 + x / w), self.height / 2 * (1 - y / w))
+                for x, y, _, w in _in_front((corners @ to_clip).tolist(), camera.distance / 20)
+            ]
+            if outline:
+                draw.polygon(outline, colour)
+        return np.array(image)
 
     def close(self) -> None:
         """Leave the world. May be called again; an environment that is forgotten closes itself."""
@@ -375,45 +416,26 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             position: of its middle [m].
             colour: red, green, blue, opacity, each from 0 to 1.
         """
-        half_extents = [length / 2 for length in size]
-        shape = pybullet.createVisualShape(
-            pybullet.GEOM_BOX, halfExtents=half_extents, rgbaColor=colour, physicsClientId=self.client
-        )
+        if self._opengl:  # which shows no mesh that comes without a file
+            half_extents = [length / 2 for length in size]
+            form: dict[str, Any] = {"shapeType": pybullet.GEOM_BOX, "halfExtents": half_extents}
+        else:
+            vertices, normals, indices = _tiled_box(size)
+            form = {"shapeType": pybullet.GEOM_MESH, "vertices": vertices, "normals": normals, "indices": indices}
+        shape = pybullet.createVisualShape(**form, rgbaColor=colour, physicsClientId=self.client)
         pybullet.createMultiBody(
             baseMass=0.0, baseVisualShapeIndex=shape, basePosition=position, physicsClientId=self.client
         )
 
-    def visual_rectangles(
-        self, rectangles: Sequence[tuple[float, float, float, float]], height: float, colour: Colour
-    ) -> None:
-        """Add flat, horizontal rectangles that are seen but take no part in the physics, for use in ``decorate``.
-
-        TinyRenderer draws them several times faster than boxes.
-
-        Args:
-            rectangles: ``(x0, y0, x1, y1)`` [m], with x0 < x1 and y0 < y1.
-            height: of all of them [m].
-            colour: red, green, blue, opacity, each from 0 to 1.
-        """
-        if self._opengl:  # which shows no mesh that comes without a file
-            for x0, y0, x1, y1 in rectangles:
-                self.visual_box((x1 - x0, y1 - y0, 0.002), ((x0 + x1) / 2, (y0 + y1) / 2, height - 0.001), colour)
-            return
-        vertices: list[list[float]] = []
-        indices: list[int] = []
+    def mark_ground(self, rectangles: Sequence[Rectangle], colour: Colour) -> None:
+        """Paint rectangles onto the ground, over those painted before, for use in ``decorate``."""
         for x0, y0, x1, y1 in rectangles:
-            first = len(vertices)
-            vertices += [[x0, y0, height], [x1, y0, height], [x1, y1, height], [x0, y1, height]]
-            indices += [first, first + 1, first + 2, first, first + 2, first + 3]
-        shape = pybullet.createVisualShape(
-            pybullet.GEOM_MESH,
-            vertices=vertices,
-            indices=indices,
-            normals=[[0.0, 0.0, 1.0]] * len(vertices),
-            rgbaColor=colour,
-            physicsClientId=self.client,
-        )
-        pybullet.createMultiBody(baseMass=0.0, baseVisualShapeIndex=shape, physicsClientId=self.client)
+            height = self.ground_height
+            corners = [(x0, y0, height, 1.0), (x1, y0, height, 1.0), (x1, y1, height, 1.0), (x0, y1, height, 1.0)]
+            self._markings.append((np.array(corners), _rgb(colour)))
+            if self.render_mode == "human":
+                height += 0.001 * len(self._markings)  # else they would flicker
+                self.visual_box((x1 - x0, y1 - y0, 0.001), ((x0 + x1) / 2, (y0 + y1) / 2, height), colour)
 
     def _show(self) -> None:
         """Point the window's camera and wait for the wall clock to reach the simulated time."""
@@ -439,6 +461,57 @@ def bounded(values: list[float], limit: float) -> NDArray[np.float32]:
     if max(values) > limit or min(values) < -limit:
         np.clip(observation, -limit, limit, out=observation)
     return observation
+
+
+def _tiled_box(size: Sequence[float]) -> tuple[list[list[float]], list[list[float]], list[int]]:
+    """Vertices, normals and triangles of a box whose long faces are divided into squares.
+
+    TinyRenderer visits the whole rectangle of pixels around a triangle; around a long one that is seen at an angle it
+    is many times the triangle.
+    """
+    vertices: list[list[float]] = []
+    normals: list[list[float]] = []
+    indices: list[int] = []
+    for axis in range(3):
+        for side in (-1, 1):
+            # Along `first`, then along `second`, is counterclockwise as seen from outside.
+            first, second = ((axis + 1) % 3, (axis + 2) % 3)[::side]
+            short = min(size[first], size[second])
+            columns, rows = (min(math.ceil(size[along] / short), 16) for along in (first, second))
+            normal = [0.0, 0.0, 0.0]
+            normal[axis] = float(side)
+            start = len(vertices)
+            for row in range(rows + 1):
+                for column in range(columns + 1):
+                    vertex = [0.0, 0.0, 0.0]
+                    vertex[axis] = side * size[axis] / 2
+                    vertex[first] = size[first] * (column / columns - 0.5)
+                    vertex[second] = size[second] * (row / rows - 0.5)
+                    vertices.append(vertex)
+                    normals.append(normal)
+            for row in range(rows):
+                for column in range(columns):
+                    corner = start + row * (columns + 1) + column
+                    above = corner + columns + 1
+                    indices += [corner, corner + 1, above + 1, corner, above + 1, above]
+    return vertices, normals, indices
+
+
+def _in_front(outline: list[list[float]], near: float) -> list[list[float]]:
+    """The part of a polygon, in clip coordinates (x, y, z, w), that is further than ``near`` before the camera."""
+    kept = []
+    for here, there in zip(outline, outline[1:] + outline[:1], strict=True):
+        if here[3] > near:
+            kept.append(here)
+        if (here[3] > near) != (there[3] > near):
+            part = (near - here[3]) / (there[3] - here[3])
+            kept.append([a + part * (b - a) for a, b in zip(here, there, strict=True)])
+    return kept
+
+
+def _rgb(colour: Colour) -> tuple[int, int, int]:
+    red, green, blue, _ = (round(255 * part) for part in colour)
+    return red, green, blue
 
 
 def _positive_integer(name: str, value: Any) -> int:

@@ -153,6 +153,52 @@ def test_environments_show_something_that_moves(env_id):
     assert (first != later).any()
 
 
+class Scenery(Recorder):
+    """A blue box above a green ground with a red square on it, and a camera that each test places."""
+
+    sky, ground, ground_height = (0.0, 1.0, 1.0, 1.0), (0.0, 1.0, 0.0, 1.0), -1.0
+
+    def decorate(self):
+        self.paint(self.body, (1.0, 1.0, 1.0, 0.0))
+        self.mark_ground([(-9.0, -9.0, 9.0, 9.0)], (1.0, 1.0, 0.0, 1.0))
+        self.mark_ground([(-2.0, -2.0, 2.0, 2.0)], (1.0, 0.0, 0.0, 1.0))
+        self.visual_box((0.6, 0.3, 0.1), (0.0, 0.0, 0.0), (0.0, 0.0, 1.0, 1.0))
+
+    def camera(self):
+        return self.view
+
+
+def colours(env, **view):
+    """The colours of the middle column of a picture, from top to bottom."""
+    env.view = Camera(**{"target": (0.0, 0.0, 0.0), "distance": 3.0, "yaw": 0.0, "pitch": 0.0, **view})
+    names = {(1, 0, 0): "marked", (0, 1, 0): "ground", (0, 1, 1): "sky", (0, 0, 1): "box", (1, 1, 0): "wide"}
+    column = (env.render()[:, 40] > 100).astype(int)
+    seen = [names[tuple(pixel)] for pixel in column.tolist()]
+    return [name for name, before in zip(seen, [None, *seen], strict=False) if name != before]
+
+
+@pytest.fixture
+def scenery():
+    env = Scenery(render_mode="rgb_array", width=80, height=60)
+    env.reset(seed=0)
+    yield env
+    env.close()
+
+
+@pytest.mark.parametrize("yaw", [0.0, 90.0, 180.0, 270.0, 30.0])
+@pytest.mark.parametrize("pitch", [-89.0, -30.0, 0.0, 30.0, 89.0])
+def test_a_box_is_seen_from_every_side(scenery, yaw, pitch):
+    assert "box" in colours(scenery, yaw=yaw, pitch=pitch)
+
+
+def test_behind_the_bodies_are_the_marked_ground_and_the_sky(scenery):
+    assert colours(scenery, pitch=-10.0) == ["sky", "ground", "wide", "box", "wide", "marked"]
+    assert colours(scenery, pitch=-80.0) == ["marked", "box", "marked"]
+    assert colours(scenery, target=(0.0, 0.0, 30.0)) == ["sky", "ground"]
+    assert colours(scenery, target=(0.0, 0.0, 30.0), pitch=-30.0, distance=60.0)[:1] == ["ground"]
+    assert colours(scenery, target=(0.0, 0.0, 30.0), pitch=80.0) == ["sky"]
+
+
 def test_rendering_without_a_render_mode_says_what_to_pass(made):
     with pytest.raises(RuntimeError, match="Recorder was made without a render_mode: pass render_mode='rgb_array'"):
         made().render()

@@ -68,6 +68,7 @@ class BalancingPlateEnv(BulletEnv):
     """
 
     time_step = 1 / 100
+    ground = (0.3, 0.4, 0.47, 1.0)
 
     def __init__(self, *, observation: str = "full", action_encoding: str = "multi_binary", **options: Any) -> None:
         if observation not in OBSERVATIONS:
@@ -109,9 +110,8 @@ class BalancingPlateEnv(BulletEnv):
         )
 
     def decorate(self) -> None:
-        """A table, a stand and a ball in colour."""
+        """A stand, and plate and ball in colour."""
         self.paint(self.floor, (1.0, 1.0, 1.0, 0.0))
-        self.visual_rectangles([(-20.0, -20.0, 20.0, 20.0)], 0.0, (0.3, 0.4, 0.47, 1.0))
         self.visual_box((0.14, 0.14, 0.02), (0.0, 0.0, 0.01), (0.2, 0.22, 0.25, 1.0))
         self.visual_box((0.025, 0.025, 0.14), (0.0, 0.0, 0.07), (0.2, 0.22, 0.25, 1.0))
         self.paint(self.plate, (0.85, 0.82, 0.76, 1.0), self._hinges[1])

@@ -55,6 +55,9 @@ class CartPoleBulletEnv(BulletEnv):
     """
 
     time_step = 1 / 20
+    sky = (0.83, 0.86, 0.87, 1.0)
+    ground = (0.58, 0.66, 0.7, 1.0)
+    ground_height = -0.6
 
     def __init__(self, *, start_noise: float = 0.05, **options: Any) -> None:
         if not 0.0 <= start_noise < ANGLE_LIMIT:
@@ -76,12 +79,11 @@ class CartPoleBulletEnv(BulletEnv):
         self._both = (self.cart, self.pole)
 
     def decorate(self) -> None:
-        """A floor with a post every metre, so that the cart can be seen to move."""
+        """A post and a line on the ground every metre, so that the cart can be seen to move."""
         self.paint(self.body, (0.6, 0.63, 0.67, 1.0))
         self.paint(self.body, (0.2, 0.36, 0.6, 1.0), self.cart)
         self.paint(self.body, (1.0, 0.6, 0.2, 1.0), self.pole)
-        self.visual_rectangles([(-40.0, -4.0, 40.0, 12.0)], -0.6, (0.58, 0.66, 0.7, 1.0))
-        self.visual_box((80.0, 0.1, 20.0), (0.0, 12.0, 5.0), (0.98, 1.0, 1.0, 1.0))
+        self.mark_ground([(metre - 0.03, -3.0, metre + 0.03, 8.0) for metre in range(-20, 21)], (0.61, 0.69, 0.73, 1.0))
         for metre in range(-15, 16):
             at_limit = abs(metre) == POSITION_LIMIT
             colour = (0.85, 0.3, 0.25, 1.0) if at_limit else (0.45, 0.5, 0.55, 1.0)

@@ -38,11 +38,8 @@ HEADING_SCALE = 1 / math.pi
 STEERING_RATE_SCALE = 1 / 10
 BOUND = 5.0
 
-# Only for the eye: the road's four stretches and the grass around them as (x0, y0, x1, y1), the middle of the road.
+# Only for the eye: the road's four stretches as (x0, y0, x1, y1), the middle of the road.
 ROAD = ((0, 0, 2, 4), (2, 2, 10, 4), (8, 4, 10, 8), (10, 6, 15, 8))
-GRASS = (
-    (-30, -30, 45, 0), (-30, 0, 0, 40), (0, 4, 8, 40), (8, 8, 45, 40), (15, 0, 45, 8), (2, 0, 15, 2), (10, 2, 15, 6),
-)  # fmt: skip
 MIDDLE_OF_ROAD = ((1, 0.5), (1, 3), (9, 3), (9, 7), (14.5, 7))
 
 CONTROLS = {"steering": 1, "steering_throttle": 2}
@@ -95,6 +92,7 @@ class RaceCarEnv(BulletEnv):
 
     time_step = 1 / 100
     gravity = -10.0
+    ground = (0.47, 0.6, 0.38, 1.0)
 
     def __init__(
         self,
@@ -153,15 +151,18 @@ class RaceCarEnv(BulletEnv):
         )
 
     def decorate(self) -> None:
-        """Grass, a road with a dashed line, kerbs on the walls and a chequered finish."""
+        """A road with a dashed line through the grass, kerbs on the walls and a chequered finish."""
         self.paint(self.floor, (1.0, 1.0, 1.0, 0.0))
         self.paint(self.car, (1.0, 0.75, 0.1, 1.0), self._chassis)
-        for wall in self.walls:
-            self.paint(wall, (0.9, 0.88, 0.84, 1.0))
-        self.visual_rectangles([_outline(*ends) for ends in WALLS], WALL_HEIGHT + 0.01, (0.8, 0.32, 0.26, 1.0))
-        self.visual_rectangles(GRASS, 0.0, (0.47, 0.6, 0.38, 1.0))
-        self.visual_rectangles(ROAD, 0.0, (0.36, 0.38, 0.41, 1.0))
-        self.visual_rectangles(_dashes(), 0.003, (0.9, 0.88, 0.8, 1.0))
+        for wall, ends in zip(self.walls, WALLS, strict=True):
+            # What is drawn for a body's own shape are few, large triangles, which are slow.
+            self.paint(wall, (1.0, 1.0, 1.0, 0.0))
+            left, lower, right, upper = _outline(*ends)
+            length, width, x, y = right - left, upper - lower, (left + right) / 2, (lower + upper) / 2
+            self.visual_box((length, width, WALL_HEIGHT), (x, y, WALL_HEIGHT / 2), (0.9, 0.88, 0.84, 1.0))
+            self.visual_box((length, width, 0.02), (x, y, WALL_HEIGHT + 0.01), (0.8, 0.32, 0.26, 1.0))
+        self.mark_ground(ROAD, (0.36, 0.38, 0.41, 1.0))
+        self.mark_ground(_dashes(), (0.9, 0.88, 0.8, 1.0))
         for parity, shade in enumerate((0.95, 0.05)):
             squares = [
                 (FINISH_X + 0.2 * i, 6.2 + 0.2 * j, FINISH_X + 0.2 * (i + 1), 6.2 + 0.2 * (j + 1))
@@ -169,7 +170,7 @@ class RaceCarEnv(BulletEnv):
                 for j in range(8)
                 if (i + j) % 2 == parity
             ]
-            self.visual_rectangles(squares, 0.005, (shade, shade, shade, 1.0))
+            self.mark_ground(squares, (shade, shade, shade, 1.0))
 
     def place(self) -> None:
         """At the track's beginning."""
