@@ -1,6 +1,7 @@
 """A good environment and copies of it with one fault each, for the tests of the conformance kit."""
 
 import os
+import signal
 import sys
 from typing import ClassVar
 
@@ -129,6 +130,41 @@ class NotInWorkers(Good):
         if "pytest" not in sys.modules:
             raise RuntimeError("no place for me here")
         super().__init__(**kwargs)
+
+
+class Artist(Good):
+    """One fault, in the processes that draw only.
+
+    Args:
+        render_mode: as Gymnasium says.
+        fault: what goes wrong.
+        note: print the process's number with each frame.
+    """
+
+    def __init__(self, render_mode=None, fault=None, note=False):
+        super().__init__(render_mode)
+        self.fault = None if "pytest" in sys.modules else fault
+        self.note = note
+        if self.fault == "start":
+            raise RuntimeError("no place for me here")
+
+    def step(self, action):
+        if self.fault == "step" and self.time == 7:
+            raise RuntimeError("the motor is on fire")
+        observation, reward, _, *rest = super().step(action)
+        limit = {"shorter": 20, "longer": 80}.get(self.fault, 40)
+        return observation, reward - (self.fault == "other"), self.time >= limit, *rest
+
+    def render(self):
+        if self.note:
+            sys.stdout.write(f"drawn by {os.getpid()}\n")
+            sys.stdout.flush()
+        if self.fault == "render" and self.time == 7:
+            raise RuntimeError("the lamp is broken")
+        if self.fault == "crash" and self.time == 7:
+            os.kill(os.getpid(), signal.SIGKILL)
+        shade = 150 if self.fault else 250
+        return np.full((40, 60, 3), shade - 3 * self.time, np.uint8)
 
 
 def not_finite(episode):

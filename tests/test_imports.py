@@ -16,7 +16,7 @@ LAYERS = [
     ["policies"],
     ["strategies", "rollout", "scoring"],
     ["pools", "checkpoint"],
-    ["run"],
+    ["run", "drawing"],
     ["loggers", "display"],
     ["train", "evaluate"],
     ["record"],

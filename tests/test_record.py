@@ -1,4 +1,8 @@
+import signal
 import struct
+import subprocess
+import sys
+from pathlib import Path
 
 import imageio.v2 as imageio
 import imageio_ffmpeg
@@ -9,12 +13,14 @@ import pytest
 import es_envs
 from es_core import record, train
 from es_core.evaluate import find_policy
+from es_core.rollout import RolloutError
 from es_core.seeding import Purpose, episode_seeds
 
 # imageio's reader leaves its pipes to the garbage collector; es_envs reads no films, only this test does.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 SIZE = {"width": 96, "height": 64}
+RECORD = sys.modules[record.__module__]
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +121,7 @@ def test_a_generation_can_be_chosen(runs, tmp_path):
         ("film.mp4", {"episodes": 0}, ValueError, "episodes"),
         ("film.mp4", {"width": -2}, ValueError, "width"),
         ("film.mp4", {"fps": 0}, ValueError, "fps"),
+        ("film.mp4", {"workers": 0}, ValueError, "workers"),
     ],
 )
 def test_what_cannot_be_filmed_is_refused_before_anything_is_played(name, options, error, message, runs, tmp_path):
@@ -137,17 +144,129 @@ def test_a_film_that_fails_leaves_the_old_one_and_no_half_one(runs, tmp_path, mo
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_recording_takes_little_memory(runs, tmp_path, monkeypatch):
-    from es_balancing_plate.env import BalancingPlateEnv
+@pytest.mark.parametrize("workers", [1, 2])
+def test_recording_takes_little_memory(workers, runs, tmp_path, monkeypatch):
+    """Neither this process with its encoder, nor any process that draws."""
+    process, sizes, captioned = psutil.Process(), [], RECORD._captioned
 
-    process, sizes, drawn = psutil.Process(), [], BalancingPlateEnv.render
+    def measure(*values):
+        by_kind = {"here": process.memory_info().rss - before, "drawing": 0.0}
+        for child in process.children(recursive=True):
+            draws = child.exe() == process.exe()
+            size = child.memory_info().rss
+            if draws:
+                by_kind["drawing"] = max(size, by_kind["drawing"])
+            else:
+                by_kind["here"] += size
+        sizes.append(by_kind)
+        return captioned(*values)
 
-    def render(self):
-        sizes.append(sum(member.memory_info().rss for member in [process, *process.children(recursive=True)]))
-        return drawn(self)
-
-    monkeypatch.setattr(BalancingPlateEnv, "render", render)
+    monkeypatch.setattr(RECORD, "_captioned", measure)
     before = process.memory_info().rss
-    record(runs["BalancingPlate-v0"], tmp_path / "film.mp4", episodes=3)
+    record(runs["BalancingPlate-v0"], tmp_path / "film.mp4", episodes=3, workers=workers)
     assert len(sizes) > 40
-    assert max(sizes) - before < 200e6
+    assert max(size["here"] for size in sizes) < 200e6
+    assert 0 <= max(size["drawing"] for size in sizes) < 200e6
+    assert (max(size["drawing"] for size in sizes) > 0) == (workers > 1)
+
+
+# ---- several processes
+
+
+def frames_of(path):
+    return np.array(imageio.mimread(path, memtest=False))
+
+
+@pytest.fixture
+def artist(register, tiny, tmp_path):
+    """``artist(fault)``: a run of ``broken_envs.Artist`` with that fault where frames are drawn."""
+    run = train(register("Artist-v0", "broken_envs:Artist", max_episode_steps=100), run_dir=tmp_path / "run", **tiny)
+
+    def make(fault):
+        register("Artist-v0", "broken_envs:Artist", max_episode_steps=100, kwargs={"fault": fault})
+        return run
+
+    return make
+
+
+def test_a_film_is_the_same_whatever_the_number_of_processes(runs, tmp_path):
+    films, episodes = [], []
+    for workers in (1, 2, 3):
+        path = tmp_path / f"{workers}.mp4"
+        episodes.append(record(runs["RaceCar-v0"], path, episodes=2, workers=workers, **SIZE))
+        films.append(frames_of(path))
+    assert len(films[0]) == sum(np.ceil(episode.length / 4) for episode in episodes[0]) > 20
+    for film, played in zip(films[1:], episodes[1:], strict=True):
+        np.testing.assert_array_equal(film, films[0])
+        assert [e.fitnesses for e in played] == [e.fitnesses for e in episodes[0]]
+
+
+def test_one_process_is_enough_for_a_short_film_and_for_one_worker(runs, tmp_path, monkeypatch):
+    def child(*_):
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr("es_core.drawing.Child", child)
+    monkeypatch.setattr(RECORD, "usable_cores", lambda: 8)
+    record(runs["RaceCar-v0"], tmp_path / "short.mp4", **SIZE)
+    record(runs["CartPole-v1"], tmp_path / "alone.mp4", episodes=3, workers=1)
+    with pytest.raises(AssertionError, match="a process was started"):
+        record(runs["CartPole-v1"], tmp_path / "together.mp4", episodes=3, workers=2)
+
+
+@pytest.mark.parametrize("fault", ["shorter", "longer", "other"])
+def test_an_environment_that_differs_between_processes_is_filmed_by_one(fault, artist, tmp_path):
+    alone, together = tmp_path / "alone.mp4", tmp_path / "together.mp4"
+    run = artist(fault)
+    record(run, alone, workers=1)
+    with pytest.warns(RuntimeWarning, match=r"Artist-v0 .*is not deterministic: the episode with seed \d+ had fitness"):
+        [episode] = record(run, together, workers=2)
+    assert episode.length == len(frames_of(alone)) == 40
+    np.testing.assert_array_equal(frames_of(together), frames_of(alone))
+    assert psutil.Process().children(recursive=True) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "message"),
+    [
+        (
+            "render",
+            ValueError,
+            r"Artist-v0 .*episode seed \d+, step 7: render\(\) failed: RuntimeError: the lamp",
+        ),
+        ("step", RolloutError, r"Artist-v0 .*: the episode with seed \d+ failed at step 7: RuntimeError: the motor is"),
+        ("start", RolloutError, r"Artist-v0 .*that draws frames could not start: .*no place for me here"),
+        ("crash", RolloutError, r"Artist-v0 .*: drawing frames failed: the process died \(exit code -9; killed"),
+    ],
+)
+def test_what_fails_in_a_process_that_draws_is_reported_and_leaves_nothing(fault, error, message, artist, tmp_path):
+    with pytest.raises(error, match=message) as caught:
+        record(artist(fault), tmp_path / "film.mp4", workers=2)
+    assert fault == "crash" or "broken_envs.py" in caught.value.__notes__[0]  # the traceback
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+    assert psutil.Process().children(recursive=True) == []
+
+
+FILMING = """
+import sys, es_envs
+from es_core import record
+es_envs.register(es_envs.EnvDefinition(id="Artist-v0", entry_point="broken_envs:Artist", kwargs={"note": True},
+                                       max_episode_steps=100))
+record("run", "film.mp4", episodes=300, workers=2, trust=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_no_process_outlives_a_recording_that_is_interrupted_or_killed(number, artist, tmp_path):
+    artist(None)
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}){FILMING}"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as main:
+        drawing = set()
+        while len(drawing) < 2:
+            line = main.stderr.readline()
+            assert line
+            drawing |= {line for _ in range(line.startswith("drawn by"))}
+        main.send_signal(number)
+        main.stderr.read()  # until all that could write to it have ended
+    assert main.returncode == -number
+    assert number == signal.SIGKILL or [path.name for path in tmp_path.iterdir()] == ["run"]

@@ -1,0 +1,110 @@
+"""Child processes that run one function of an importable module and talk through one connection.
+
+They are plain child processes, not ``multiprocessing`` ones: those import the user's script again, which never ends if
+it is unguarded, and cannot work from a notebook or stdin.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from importlib import import_module
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
+from typing import Any
+
+_BOOTSTRAP = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv[3]); "
+    "from es_core.pools.process import serve; serve(int(sys.argv[1]), sys.argv[2])"
+)
+_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+
+# Set while this process is a child: importing the user's module here must not start children in turn.
+serving = False
+
+
+class Child:
+    """A child process and this end of its connection.
+
+    Args:
+        target: "module:function" to run there; it is called with the other end of the connection. The child ends when
+            the function returns, or when it uses a connection that this process, alive or dead, no longer holds.
+        descriptors: open files that it inherits, under the same numbers.
+
+    Attributes:
+        process: the child.
+        connection: to it; sends and receives what can be pickled.
+
+    Raises:
+        RuntimeError: this process is itself a child.
+    """
+
+    def __init__(self, target: str, descriptors: Iterable[int] = ()) -> None:
+        if serving:
+            raise RuntimeError(
+                "a child process tried to start children: the module of your environment or fitness calls train(), "
+                'evaluate() or record() while it is imported; put that call under `if __name__ == "__main__":`'
+            )
+        ours, theirs = Pipe()
+        handle = theirs.fileno()
+        # A process group of its own: Ctrl-C is for the main process, which then ends its children in order.
+        options: dict[str, Any] = {"pass_fds": [handle, *descriptors], "process_group": 0}
+        if sys.platform == "win32":
+            os.set_handle_inheritable(handle, True)
+            options = {
+                "startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]}),
+                "creationflags": subprocess.CREATE_NEW_PROCESS_GROUP,
+            }
+        path = json.dumps([str(entry) for entry in sys.path])
+        with theirs:
+            self.process = subprocess.Popen(  # noqa: S603  (our own code, by our own interpreter)
+                [sys.executable, "-P", "-c", _BOOTSTRAP, str(handle), target, path],
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, **dict.fromkeys(_ONE_THREAD, "1")},
+                **options,
+            )
+        self.connection: Any = ours
+
+    def death(self) -> str:
+        """How the process ended, for people: for when its end of the connection turns out to be closed."""
+        code = self.process.wait()
+        signal = "; killed by a signal: a crash, or the system lacked memory" if code < 0 else ""
+        return f"the process died (exit code {code}{signal}); what it wrote to stderr stands above"
+
+
+def end(children: Iterable[Child]) -> None:
+    """End children: politely, by closing their connections, then by force. May be called twice."""
+    children = list(children)
+    for child in children:
+        child.connection.close()
+    deadline = time.monotonic() + 1.0
+    for child in children:
+        process = child.process
+        try:
+            process.wait(timeout=max(0.0, deadline - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def serve(handle: int, target: str) -> None:
+    """What a child runs."""
+    global serving  # noqa: PLW0603
+    serving = True
+    os.dup2(2, 1)  # what an environment prints must not end up among the results on stdout
+    module, _, function = target.partition(":")
+    try:
+        with _connection(handle) as connection:
+            getattr(import_module(module), function)(connection)
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass  # the main process has closed the connection, or is gone
+
+
+def _connection(handle: int) -> Any:
+    if sys.platform == "win32":
+        from multiprocessing.connection import PipeConnection
+
+        return PipeConnection(handle)
+    return Connection(handle)
