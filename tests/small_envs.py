@@ -212,3 +212,11 @@ class FailingToStart(LongestStep):
 
 
 NOT_CALLABLE = 3
+
+
+class Wander(Walk):
+    """Walk until the place is more than 1.5 away, for 40 steps at most: episodes of many lengths."""
+
+    def step(self, action):
+        observation, reward, _, truncated, info = super().step(action)
+        return observation, reward, abs(self.place) > 1.5 or self.time >= 40, truncated, info

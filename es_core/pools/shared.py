@@ -40,6 +40,11 @@ class Exchange:
     def __init__(self, handle: int | str) -> None:
         self.handle = handle
 
+    @property
+    def descriptors(self) -> list[int]:
+        """Open files that a child has to inherit."""
+        return [self.handle] if isinstance(self.handle, int) else []
+
     @classmethod
     def create(cls) -> Self:
         """New memory, empty until it is mapped."""

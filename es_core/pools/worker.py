@@ -1,6 +1,5 @@
 """A worker process: it keeps its environments and one policy for life, and answers tasks with numbers."""
 
-import os
 import select
 import sys
 import time
@@ -10,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from multiprocessing.connection import Connection
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,9 +24,6 @@ from es_envs import EnvDefinition, Episode
 
 if TYPE_CHECKING:
     from es_core.pools.remote import RemoteWorker
-
-# Set while this process serves as a worker: importing the user's module here must not start another run.
-serving = False
 
 # Noise of more numbers than this takes milliseconds, and the two candidates of a pair share it.
 DEAR_NOISE = 2**17
@@ -82,31 +77,16 @@ class ReadyReply:
 Reply = PlayedReply | FailedReply
 
 
-def main(handle: int) -> None:
-    """Serve until the other end of the connection is closed."""
-    global serving  # noqa: PLW0603
-    serving = True
-    os.dup2(2, 1)  # what an environment prints must not end up among the results on stdout
-    connection = _connection(handle)
+def serve(connection: Any) -> None:
+    """What a worker process runs: serve until the other end of the connection is closed."""
+    definition, config, exchange = connection.recv()
     try:
-        definition, config, exchange = connection.recv()
-        try:
-            worker = _start(connection, definition, config, exchange)
-        # SystemExit too: a simulator that calls sys.exit must not take the reason with it.
-        except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
-            connection.send([_failed(None, None, error)])
-        else:
-            worker.serve()
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        pass  # the main process has closed the pool, or is gone
-
-
-def _connection(handle: int) -> Any:
-    if sys.platform == "win32":
-        from multiprocessing.connection import PipeConnection
-
-        return PipeConnection(handle)
-    return Connection(handle)
+        worker = _start(connection, definition, config, exchange)
+    # SystemExit too: a simulator that calls sys.exit must not take the reason with it.
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
+        connection.send([_failed(None, None, error)])
+    else:
+        worker.serve()
 
 
 def _start(

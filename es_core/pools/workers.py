@@ -1,18 +1,8 @@
-"""Pools of worker processes on this machine, which live for the whole run.
+"""Pools of worker processes on this machine, which live for the whole run."""
 
-Workers are plain child processes, not ``multiprocessing`` ones: those import the user's script again, which never ends
-if it is unguarded, and cannot work from a notebook or stdin. Tasks and numbers travel through one connection each.
-"""
-
-import json
 import math
-import os
-import subprocess
-import sys
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from multiprocessing import Pipe
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -21,18 +11,14 @@ from numpy.typing import NDArray
 
 from es_core.config import TrainConfig
 from es_core.machine import usable_cores
-from es_core.pools import PolicyState, Results, worker
+from es_core.pools import PolicyState, Results
+from es_core.pools.process import Child, end
 from es_core.pools.shared import Exchange
 from es_core.pools.worker import FailedReply, PlayedReply, ReadyReply, Task
 from es_core.rollout import RolloutError
 from es_core.strategies.population import Population
 from es_envs import EnvDefinition, Episode, PluginError
 
-_BOOTSTRAP = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[2]); "
-    "from es_core.pools.worker import main; main(int(sys.argv[1]))"
-)
-_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 # Raised by our own checks at the start; their message says it all, and a traceback would bury it.
 _FOR_PEOPLE = {"PluginError": PluginError, "SpaceError": ValueError}
 _AGGREGATIONS: Mapping[str, Callable[..., NDArray[np.float64]]] = {"mean": np.mean, "median": np.median, "min": np.min}
@@ -76,19 +62,14 @@ class WorkerPool(ABC):
             raise ValueError(
                 f"workers must be a whole number of at least 1, or None for all usable cores; got {workers!r}"
             )
-        if worker.serving:
-            raise RuntimeError(
-                "a worker process tried to start workers: the module of your environment or fitness calls train() or "
-                'evaluate() while it is imported; put that call under `if __name__ == "__main__":`'
-            )
         self.definition, self.config, self._exchange = definition, config, exchange
         self.workers = min(usable_cores() if workers is None else workers, most)
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self._children: list[Child] = []
         self._connections: list[Any] = []
         self._held: list[dict[int, Task]] = []  # by index: what each worker has been given and has not answered
         try:
             for _ in range(self.workers):
-                self._spawn()
+                self._start()
             greetings = [self._greeting(number) for number in range(self.workers)]
             first = greetings[0]
             for greeting in greetings:
@@ -104,36 +85,12 @@ class WorkerPool(ABC):
         self.observation_space, self.action_space = first.observation_space, first.action_space
         self._lanes = first.lanes
 
-    def _spawn(self) -> None:
-        ours, theirs = Pipe()
-        handles = [theirs.fileno(), *([self._exchange.handle] if self._exchange is not None else [])]
-        options: dict[str, Any] = {"pass_fds": [handle for handle in handles if isinstance(handle, int)]}
-        options["process_group"] = 0
-        if sys.platform == "win32":
-            os.set_handle_inheritable(theirs.fileno(), True)
-            options = {
-                "startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [theirs.fileno()]}),
-                "creationflags": subprocess.CREATE_NEW_PROCESS_GROUP,
-            }
-        # A process group of its own: Ctrl-C is for the main process, which then ends its workers in order.
-        process = subprocess.Popen(  # noqa: S603  (our own code, by our own interpreter)
-            [
-                sys.executable,
-                "-P",
-                "-c",
-                _BOOTSTRAP,
-                str(theirs.fileno()),
-                json.dumps([str(entry) for entry in sys.path]),
-            ],
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, **dict.fromkeys(_ONE_THREAD, "1")},
-            **options,
-        )
-        theirs.close()
-        self._processes.append(process)
-        self._connections.append(ours)
+    def _start(self) -> None:
+        child = Child("es_core.pools.worker:serve", self._exchange.descriptors if self._exchange is not None else ())
+        self._children.append(child)
+        self._connections.append(child.connection)
         self._held.append({})
-        ours.send((self.definition, self.config, self._exchange))
+        child.connection.send((self.definition, self.config, self._exchange))
 
     def _greeting(self, number: int) -> ReadyReply:
         """What a worker reports when it has made its environment."""
@@ -153,11 +110,10 @@ class WorkerPool(ABC):
         return replies
 
     def _death(self, number: int) -> FailedReply:
-        code = self._processes[number].wait()
-        signal = "; killed by a signal: a crash, or the system lacked memory" if code < 0 else ""
-        message = f"the process died (exit code {code}{signal}); what it wrote to stderr stands above"
         task = next(iter(self._held[number].values()), None)  # the oldest: most likely the culprit
-        return FailedReply(task.index if task else None, task.seeds[0] if task else None, "", message, "")
+        return FailedReply(
+            task.index if task else None, task.seeds[0] if task else None, "", self._children[number].death(), ""
+        )
 
     def evaluate(
         self, population: Population, episode_seeds: NDArray[np.int64], *, centre_seeds: Sequence[int] = ()
@@ -225,16 +181,8 @@ class WorkerPool(ABC):
 
     def close(self) -> None:
         """End the workers: politely, then by force. May be called twice."""
-        for connection in self._connections:
-            connection.close()
-        deadline = time.monotonic() + 1.0
-        for process in self._processes:
-            try:
-                process.wait(timeout=max(0.0, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-        self._connections, self._processes = [], []
+        end(self._children)
+        self._children, self._connections = [], []
         if self._exchange is not None:
             self._exchange.close()
             self._exchange = None

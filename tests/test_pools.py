@@ -1,0 +1,177 @@
+"""What every pool promises, through the public interface; and what is the batched pool's own."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+import es_core.pools.batched
+from es_core import RolloutError, Run, train
+from es_core.pools import make_pool
+
+# How a run is carried out, by name; those of one engine give the same bits.
+LOCAL = {"pool": "local", "engine": "numpy"}
+BATCHED = {"pool": "batched", "engine": "numpy"}
+BATCHED_TORCH = {"pool": "batched", "engine": "torch"}
+POOLS = [LOCAL, BATCHED, BATCHED_TORCH]
+
+SETTINGS = {
+    "generations": 3,
+    "population_size": 8,
+    "episodes_per_candidate": 2,
+    "eval_episodes": 3,
+    "confirm_episodes": 5,
+    "hidden_sizes": (8, 8),
+    "sigma": 0.3,
+    "observation_normalization": True,
+    "action_noise": 0.1,
+    "progress": False,
+}
+
+
+@pytest.fixture
+def wander(register):
+    return register("Wander-v0", "small_envs:Wander", fitness="episode_return", max_episode_steps=30, lanes=3)
+
+
+def lines(run):
+    """The metrics, but for times."""
+    return [{**stats.to_json(), "seconds": None} for stats in Run.open(run.directory).history]
+
+
+def require_equal(runs):
+    first, *others = runs
+    lengths = {stats.episode_length for stats in first.history}
+    assert len(lengths) > 2, "the episodes should differ in length, or this shows little"
+    for other in others:
+        assert lines(other) == lines(first)
+        for file in ("checkpoints/000000.safetensors", "checkpoints/000003.safetensors", "best.safetensors"):
+            assert (other.directory / file).read_bytes() == (first.directory / file).read_bytes()
+
+
+def test_pools_lanes_and_workers_do_not_change_a_bit_of_the_numpy_engine(wander, register, tmp_path):
+    alone = register("Wander-v0", "small_envs:Wander", fitness="episode_return", max_episode_steps=30, lanes=1)
+    reference = train(alone, run_dir=tmp_path / "reference", workers=1, **SETTINGS)
+    register("Wander-v0", "small_envs:Wander", fitness="episode_return", max_episode_steps=30, lanes=3)
+    runs = [
+        train(wander, run_dir=tmp_path / f"{how['pool']}{workers}", workers=workers, **how, **SETTINGS)
+        for how, workers in [(LOCAL, 1), (LOCAL, 2), (BATCHED, 1), (BATCHED, 2), (BATCHED, 3)]
+    ]
+    require_equal([reference, *runs])
+
+
+def test_workers_slots_and_pools_do_not_change_a_bit_of_the_torch_engine(wander, tmp_path, monkeypatch):
+    runs = [
+        train(wander, run_dir=tmp_path / str(workers), workers=workers, **BATCHED_TORCH, **SETTINGS)
+        for workers in (1, 2, 3)
+    ]
+    monkeypatch.setattr(es_core.pools.batched, "_SLOTS", 5)  # fewer than candidates: some wait for others to end
+    runs.append(train(wander, run_dir=tmp_path / "few", workers=2, **BATCHED_TORCH, **SETTINGS))
+    runs.append(train(wander, run_dir=tmp_path / "local", workers=2, pool="local", engine="torch", **SETTINGS))
+    require_equal(runs)
+
+
+@pytest.mark.parametrize("how", POOLS, ids=str)
+def test_a_resumed_run_equals_one_that_never_stopped(how, wander, tmp_path):
+    whole = train(wander, run_dir=tmp_path / "whole", workers=2, **how, **SETTINGS)
+    options = {**how, **SETTINGS, "on_generation": lambda stats: stats.generation < 1}
+    stopped = train(wander, run_dir=tmp_path / "stopped", workers=1, **options)
+    assert len(stopped.history) == 2
+    require_equal([whole, stopped.resume(pool=how["pool"], workers=2, progress=False)])
+
+
+def test_more_candidates_than_slots_take_turns(wander, tmp_path, monkeypatch):
+    many = train(wander, run_dir=tmp_path / "many", workers=2, **BATCHED, **SETTINGS)
+    monkeypatch.setattr(es_core.pools.batched, "_SLOTS", 3)
+    few = train(wander, run_dir=tmp_path / "few", workers=2, **BATCHED, **SETTINGS)
+    require_equal([many, few])
+
+
+def test_a_pair_that_shares_its_noise_has_the_candidates_of_one_that_does_not(walk, tmp_path):
+    # So many parameters that local workers keep a pair's noise; the batched pool draws it for each candidate.
+    options = {"generations": 1, "population_size": 6, "eval_every": 0, "hidden_sizes": (400, 400), "progress": False}
+    runs = [train(walk, run_dir=tmp_path / how["pool"], workers=2, **how, **options) for how in (LOCAL, BATCHED)]
+    assert runs[0].history[-1].parameter_hash == runs[1].history[-1].parameter_hash
+    assert runs[0].history[0].fitness_std > 0
+
+
+@pytest.mark.parametrize("how", POOLS, ids=str)
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("step", "RuntimeError: the motor is on fire"),
+        ("exit", "SystemExit: the licence has expired"),
+        ("nan", "the observation is not finite"),
+        ("shape", r"observation has shape \(1,\), its space says \(2,\)"),
+        ("reward", "the reward of step 1 is 'much', expected a number"),
+        ("crash", r"the process died \(exit code -9"),
+    ],
+)
+def test_a_failing_episode_is_reported_with_who_played_it(fault, message, how, register, tiny, tmp_path):
+    env_id = register("Faulty-v0", "small_envs:Walk", kwargs={"fault": fault}, lanes=2)
+    with pytest.raises(RolloutError, match=message) as caught:
+        train(env_id, run_dir=tmp_path / "r", **tiny, **how)
+    assert "Faulty-v0 (plugin 'walking')" in str(caught.value)
+    assert "an episode of candidate" in str(caught.value)
+    assert "episode seed" in str(caught.value)
+    assert not psutil.Process().children()
+
+
+@pytest.mark.parametrize("how", POOLS, ids=str)
+def test_the_pool_plays_the_same_episodes_of_one_policy(how, wander):
+    from es_core import TrainConfig
+    from es_envs import definition
+
+    config = TrainConfig(env_id=wander, fitness="episode_return", engine=how["engine"], population_size=8)
+    with make_pool(how["pool"], definition(wander), config, workers=2) as pool:
+        policy_size = 2 * 32 + 32 + 32 * 32 + 32 + 32 + 1
+        mean = np.random.default_rng(0).normal(size=policy_size).astype(np.float32)
+        episodes = pool.rollouts((mean, None), range(40))
+        assert [episode.seed for episode in episodes] == list(range(40))
+        again = pool.rollouts((mean, None), range(39, -1, -1))
+        assert [episode.fitness for episode in again[::-1]] == [episode.fitness for episode in episodes]
+        noisy = pool.rollouts((mean, None), range(40), explore=True)
+        assert [episode.fitness for episode in noisy] == [episode.fitness for episode in episodes]  # no action noise
+    assert len({episode.length for episode in episodes}) > 2
+
+
+def test_the_engine_is_measured_said_and_kept(wander, tmp_path, capfd):
+    options = {**SETTINGS, "generations": 1, "progress": True}
+    run = train(wander, run_dir=tmp_path / "r", workers=1, pool="batched", device="auto", **options)
+    stored = json.loads((run.directory / "config.json").read_text())
+    assert (stored["engine"], stored["device"]) == (run.config.engine, run.config.device)
+    assert stored["engine"] in {"numpy", "torch"}
+    said = capfd.readouterr().err
+    assert f"{stored['engine']} on {stored['device']} computes the policy: the fastest of" in said
+    assert "numpy on cpu" in said
+    assert "torch on cpu" in said
+
+
+def test_a_run_keeps_its_engine_when_it_is_resumed(wander, tmp_path):
+    options = {**SETTINGS, "generations": 1}
+    run = train(wander, run_dir=tmp_path / "r", workers=1, **BATCHED_TORCH, **options)
+    with pytest.raises(ValueError, match="engine cannot change in a resumed run: it was 'torch', now 'numpy'"):
+        train(wander, run_dir=tmp_path / "r", resume=True, workers=1, **BATCHED, **options)
+    assert run.resume(generations=2, workers=1, progress=False).config.engine == "torch"
+
+
+@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs /dev/shm")
+def test_nothing_is_left_when_the_main_process_is_killed(tmp_path):
+    before = set(Path("/dev/shm").iterdir())
+    code = (
+        "from es_core import train; "
+        f"train('CartPoleBullet-v0', run_dir={str(tmp_path / 'r')!r}, workers=2, pool='batched', engine='numpy', "
+        "solved_at=None, progress=False, on_generation=lambda stats: print('playing', flush=True))"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as main:
+        assert main.stdout.readline() == "playing\n"
+        workers = psutil.Process(main.pid).children()
+        assert len(workers) == 2
+        main.send_signal(signal.SIGKILL)
+    assert not psutil.wait_procs(workers, timeout=5)[1]
+    assert set(Path("/dev/shm").iterdir()) <= before
