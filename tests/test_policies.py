@@ -5,7 +5,8 @@ import torch
 from gymnasium import spaces
 
 from es_core.normalizer import ObservationStatistics
-from es_core.policies import MLP, Actor, Actors
+from es_core.policies import Actor, Actors
+from es_core.policies.layered import mlp
 from es_core.policies.spaces import space_from_json, space_to_json
 
 NESTED = spaces.Dict(
@@ -45,7 +46,7 @@ def parameters_of(policy, seed=0):
 
 
 def randomised(observation_space, action_space, *, statistics=None, **options):
-    policy = MLP(observation_space, action_space, **options)
+    policy = mlp(observation_space, action_space, **options)
     return Actor(policy, parameters_of(policy), statistics)
 
 
@@ -68,7 +69,7 @@ def test_every_action_lies_in_its_space_for_every_kind_of_observation(observatio
 @pytest.mark.parametrize(("hidden_sizes", "activation"), [((), "tanh"), ((8,), "relu"), ((16, 7), "tanh")])
 @pytest.mark.parametrize("normalized", [False, True])
 def test_the_torch_engine_gives_the_same_outputs(observation_space, hidden_sizes, activation, normalized):
-    policy = MLP(observation_space, UNBOUNDED, hidden_sizes=hidden_sizes, activation=activation)
+    policy = mlp(observation_space, UNBOUNDED, hidden_sizes=hidden_sizes, activation=activation)
     observation_space.seed(2)
     observations = [observation_space.sample() for _ in range(50)]
     flat = np.array([np.asarray(spaces.flatten(observation_space, item), np.float32) for item in observations])
@@ -84,7 +85,7 @@ def test_the_torch_engine_gives_the_same_outputs(observation_space, hidden_sizes
 
 
 def test_the_forward_pass_is_the_textbook_one():
-    policy = MLP(BOX, UNBOUNDED, hidden_sizes=(2,))
+    policy = mlp(BOX, UNBOUNDED, hidden_sizes=(2,))
     parameters = parameters_of(policy)
     first, second = parameters[: 2 * 6].reshape(2, 6), parameters[2 * 6 :].reshape(3, 3)
     x = np.arange(5, dtype=np.float32) / 5
@@ -101,8 +102,8 @@ def test_an_action_is_a_new_object_that_the_environment_may_keep():
 
 
 def test_the_initial_mean_depends_on_the_seed_alone_and_starts_almost_undecided():
-    policy = MLP(BOX, UNBOUNDED)
-    np.testing.assert_array_equal(policy.initial(3), MLP(BOX, UNBOUNDED).initial(3))
+    policy = mlp(BOX, UNBOUNDED)
+    np.testing.assert_array_equal(policy.initial(3), mlp(BOX, UNBOUNDED).initial(3))
     assert not np.array_equal(policy.initial(3), policy.initial(4))
     assert np.abs(outputs(policy, policy.initial(3), [np.ones(5)])).max() < 0.05
 
@@ -135,13 +136,13 @@ def test_an_observation_of_another_shape_is_not_broadcast_but_refused(observatio
 )
 def test_an_unsupported_observation_space_is_named(space):
     with pytest.raises(ValueError, match="observation space"):
-        MLP(space, spaces.Discrete(2))
+        mlp(space, spaces.Discrete(2))
 
 
 @pytest.mark.parametrize("space", [spaces.Text(5), spaces.Dict({"a": spaces.Discrete(2)}), NESTED])
 def test_an_unsupported_action_space_is_named(space):
     with pytest.raises(ValueError, match="action space"):
-        MLP(BOX, space)
+        mlp(BOX, space)
 
 
 @pytest.mark.parametrize("space", [*OBSERVATION_SPACES.values(), *ACTION_SPACES.values()], ids=str)
@@ -161,7 +162,7 @@ def test_json_that_describes_no_space_is_refused(described):
 
 def test_statistics_merge_to_the_mean_and_deviation_of_all_observations():
     observations = np.random.default_rng(0).normal([3, -1], [2, 0.001], (3000, 2)).astype(np.float32)
-    policy = MLP(spaces.Box(-np.inf, np.inf, (2,), np.float32), spaces.Discrete(2))
+    policy = mlp(spaces.Box(-np.inf, np.inf, (2,), np.float32), spaces.Discrete(2))
     actors = Actors(policy, policy.network(3))
     actors.collect()
     for row in range(3):
@@ -180,7 +181,7 @@ def test_statistics_merge_to_the_mean_and_deviation_of_all_observations():
 
 
 def test_normalised_inputs_are_clipped():
-    policy = MLP(BOX, UNBOUNDED)
+    policy = mlp(BOX, UNBOUNDED)
     statistics = ObservationStatistics(100, np.zeros(5), np.full(5, 100.0))
     far, further = outputs(policy, parameters_of(policy), [np.full(5, 50.0), np.full(5, 1000.0)], statistics)
     np.testing.assert_array_equal(far, further)
@@ -189,7 +190,7 @@ def test_normalised_inputs_are_clipped():
 @pytest.mark.parametrize("sizes", [(), (64, 64), (3,), (256, 256)], ids=str)
 @pytest.mark.parametrize("activation", ["tanh", "relu"])
 def test_a_candidate_acts_alike_to_the_last_bit_alone_and_in_any_company(sizes, activation):
-    policy = MLP(spaces.Box(-np.inf, np.inf, (17,), np.float32), UNBOUNDED, hidden_sizes=sizes, activation=activation)
+    policy = mlp(spaces.Box(-np.inf, np.inf, (17,), np.float32), UNBOUNDED, hidden_sizes=sizes, activation=activation)
     candidates = [parameters_of(policy, seed) for seed in range(7)]
     observations = np.random.default_rng(1).normal(size=(20, 7, 17)).astype(np.float32)
     alone = np.array([outputs(policy, candidates[row], observations[:, row]) for row in range(7)])

@@ -14,6 +14,8 @@ from es_core.policies.spaces import decoder, encoder, input_size, output_size
 if TYPE_CHECKING:
     import torch
 
+    from es_core.policies.torch_rows import Rows
+
 Vector = NDArray[np.float32]
 
 
@@ -92,5 +94,13 @@ class Policy(ABC):
         """A network of ``rows`` candidates in NumPy."""
 
     @abstractmethod
+    def torch_rows(self, parameters: "torch.Tensor") -> "Rows":
+        """What ``TorchNetwork`` computes candidates with, whose parameters ``(rows, d)`` are on a device."""
+
+    @abstractmethod
     def module(self, parameters: Vector, statistics: ObservationStatistics | None) -> "torch.nn.Module":
-        """One candidate as a torch module: flattened observations ``(batch, n)`` to raw outputs ``(batch, m)``."""
+        """One candidate as a torch module: flattened observations ``(batch, n)`` to raw outputs ``(batch, m)``.
+
+        Of a recurrent policy: observations and the state that the last call returned (None at an episode's start), to
+        raw outputs and state.
+        """

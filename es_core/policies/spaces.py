@@ -1,7 +1,7 @@
 """Between Gymnasium's spaces and a network: flat inputs, raw outputs, and spaces as JSON."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import gymnasium
@@ -17,25 +17,34 @@ def input_size(space: gymnasium.Space[Any]) -> int:
     """Length of a flattened observation.
 
     Raises:
-        ValueError: observations of this space have no fixed length, or are images.
+        ValueError: observations of this space have no fixed length.
     """
-    _require_supported(space, "observation space")
-    return int(spaces.flatdim(space))
+    return sum(part.stop - part.start for _, part, _ in leaves(space))
 
 
-def _require_supported(space: gymnasium.Space[Any], what: str) -> None:
-    if isinstance(space, spaces.Dict):
-        for key, part in space.items():
-            _require_supported(part, f"{what}[{key!r}]")
-    elif isinstance(space, spaces.Tuple):
-        for index, part in enumerate(space):
-            _require_supported(part, f"{what}[{index}]")
-    elif isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8:
-        raise ValueError(f"{what} {space} holds images, for which there is no convolutional policy yet; "
-                         "wrap the environment so that it returns features (gymnasium.wrappers)")  # fmt: skip
-    elif not isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
-        raise ValueError(f"{what} {space} is not supported: expected Box, Discrete, MultiDiscrete, MultiBinary, "
+def leaves(
+    space: gymnasium.Space[Any], name: str = "observation space", start: int = 0
+) -> Iterator[tuple[str, slice, gymnasium.Space[Any]]]:
+    """The spaces that a nested one is made of: name, place in the flattened observation, and space of each.
+
+    Raises:
+        ValueError: observations of one have no fixed length.
+    """
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        for key, part in space.items() if isinstance(space, spaces.Dict) else enumerate(space):
+            for leaf in leaves(part, f"{name}[{key!r}]", start):
+                yield leaf
+                start = leaf[1].stop
+    elif isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+        yield name, slice(start, start + int(spaces.flatdim(space))), space
+    else:
+        raise ValueError(f"{name} {space} is not supported: expected Box, Discrete, MultiDiscrete, MultiBinary, "
                          "or a Dict or Tuple of these")  # fmt: skip
+
+
+def is_image(space: gymnasium.Space[Any]) -> bool:
+    """Whether observations are images: a Box of uint8 with three dimensions."""
+    return isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8
 
 
 def encoder(space: gymnasium.Space[Any]) -> Encoder:

@@ -1,0 +1,226 @@
+"""Policies made of layers, and the table's entries: perceptrons, recurrent and convolutional networks."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+
+import gymnasium
+import numpy as np
+
+from es_core import seeding
+from es_core.normalizer import ObservationStatistics
+from es_core.policies.layers import (
+    Activation,
+    Cell,
+    Convolution,
+    Dense,
+    Eye,
+    Eyes,
+    Layer,
+    dense_layers,
+    matrices,
+    size_of,
+)
+from es_core.policies.network import Network, Policy, Vector
+from es_core.policies.numpy_network import NumPyNetwork
+from es_core.policies.spaces import input_size, is_image, leaves
+
+if TYPE_CHECKING:
+    import torch
+
+    from es_core.policies.torch_rows import Rows
+
+_OUTPUT_SCALE = 0.01  # small first outputs (Salimans et al. 2017, their released code) let the noise choose the action
+
+
+class Layered(Policy):
+    """A policy made of layers, the last of which is linear.
+
+    Args:
+        observation_space: see ``Policy``.
+        action_space: see ``Policy``.
+        hidden: the layers between flattened observation and output layer.
+
+    Attributes:
+        layers: all of them.
+
+    Raises:
+        ValueError: a space is not supported.
+    """
+
+    def __init__(
+        self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any], hidden: Sequence[Layer]
+    ) -> None:
+        super().__init__(observation_space, action_space)
+        last = hidden[-1].outputs if hidden else self.inputs
+        self.layers: tuple[Layer, ...] = (*hidden, Dense(last, self.outputs))
+        self.size = size_of(self.layers)
+
+    def initial(self, seed: int) -> Vector:
+        """The initial mean ``(d,)``: weights N(0, 1/inputs), biases 0, the output layer 100 times smaller."""
+        initial = seeding.noise(seeding.derive(seed, seeding.Purpose.INITIAL_MEAN), np.empty(self.size, np.float32))
+        by_layer = matrices(initial, self.layers)
+        for matrix in chain(*by_layer):
+            matrix[:, :-1] /= math.sqrt(max(1, matrix.shape[1] - 1))
+            matrix[:, -1] = 0
+        by_layer[-1][0][:] *= _OUTPUT_SCALE
+        return initial
+
+    def network(self, rows: int) -> Network:
+        """A network of ``rows`` candidates in NumPy."""
+        return NumPyNetwork(self.layers, rows)
+
+    def torch_rows(self, parameters: "torch.Tensor") -> "Rows":
+        """The layers of all rows in torch."""
+        from es_core.policies.torch_rows import LayeredRows
+
+        return LayeredRows(self.layers, parameters)
+
+    def module(self, parameters: Vector, statistics: ObservationStatistics | None) -> "torch.nn.Module":
+        """One candidate as a torch module of torch's own layers."""
+        from es_core.policies.torch_module import LayeredModule
+
+        return LayeredModule(self, parameters, statistics)
+
+
+def mlp(
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+    *,
+    hidden_sizes: Sequence[int] = (32, 32),
+    activation: str = "tanh",
+) -> Layered:
+    """A multi-layer perceptron.
+
+    Args:
+        observation_space: see ``Policy``; no images.
+        action_space: see ``Policy``.
+        hidden_sizes: widths of the hidden layers; none makes the policy linear.
+        activation: of the hidden layers, "tanh" or "relu".
+
+    Raises:
+        ValueError: a space or the activation is not supported.
+    """
+    inputs = _flat_inputs(observation_space)
+    return Layered(observation_space, action_space, dense_layers(inputs, hidden_sizes, _activation(activation)))
+
+
+def recurrent(
+    kind: Literal["rnn", "lstm", "gru"],
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+    *,
+    hidden_sizes: Sequence[int] = (32, 32),
+    activation: str = "tanh",
+) -> Layered:
+    """A network that remembers its episode: one recurrent layer, after dense ones, and a linear output layer.
+
+    Args:
+        kind: "rnn", "lstm" or "gru", of which ``Cell`` speaks.
+        observation_space: see ``Policy``; no images.
+        action_space: see ``Policy``.
+        hidden_sizes: widths of the hidden layers; the last is the recurrent one.
+        activation: of the dense layers, "tanh" or "relu".
+
+    Raises:
+        ValueError: a space or the activation is not supported, or there is no hidden layer.
+    """
+    if not hidden_sizes:
+        raise ValueError(
+            f"policy={kind!r} needs hidden_sizes: the last is its recurrent layer's, such as (32,); got ()"
+        )
+    inputs = _flat_inputs(observation_space)
+    dense = dense_layers(inputs, hidden_sizes[:-1], _activation(activation))
+    cell = Cell(kind, dense[-1].outputs if dense else inputs, hidden_sizes[-1])
+    return Layered(observation_space, action_space, [*dense, cell])
+
+
+def _activation(name: str) -> Activation:
+    if name not in get_args(Activation):
+        raise ValueError(f"activation must be one of {', '.join(get_args(Activation))}, got {name!r}")
+    return cast("Activation", name)
+
+
+def _flat_inputs(space: gymnasium.Space[Any]) -> int:
+    """Length of a flattened observation without images."""
+    size = input_size(space)
+    for name, _, part in leaves(space, "observation space"):
+        if is_image(part):
+            raise ValueError(
+                f"{name} {part} holds images: choose policy='cnn_nature' or 'cnn_small' (on the command line: --policy "
+                "cnn_nature), or wrap the environment so that it returns features (gymnasium.wrappers)"
+            )
+    return size
+
+
+@dataclass(frozen=True)
+class _Eyesight:
+    """Of a convolutional policy: filters, size and stride of each convolution, and the width of the dense layer."""
+
+    convolutions: Sequence[tuple[int, int, int]]
+    dense: int
+
+
+_EYESIGHT: Mapping[str, _Eyesight] = {
+    "cnn_small": _Eyesight([(16, 8, 4), (32, 4, 2)], 256),
+    "cnn_nature": _Eyesight([(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512),
+}
+
+
+def convolutional(
+    kind: Literal["cnn_small", "cnn_nature"],
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+    **_: Any,
+) -> Layered:
+    """A network that sees; its layers are those of its source, whatever hidden_sizes and activation are.
+
+    - "cnn_small": 16 filters 8x8 with stride 4, 32 filters 4x4 with stride 2, a dense layer of 256 (Mnih et al. 2013;
+      the network with which Salimans et al. 2017 played Atari).
+    - "cnn_nature": 32 filters 8x8 with stride 4, 64 filters 4x4 with stride 2, 64 filters 3x3, a dense layer of 512
+      (Mnih et al. 2015).
+
+    All have relu as activation. Pixels are divided by 255, and never normalised otherwise. An image is a Box of uint8
+    with three dimensions, ``(height, width, channels)`` or, if the first dimension is smaller than the last,
+    ``(channels, height, width)``, such as four frames of ``FrameStackObservation``. In a Dict or Tuple each image has
+    convolutions of its own; all that is no image enters the dense layer beside their features.
+
+    Args:
+        kind: which.
+        observation_space: an image, or a Dict or Tuple with one at least.
+        action_space: see ``Policy``.
+
+    Raises:
+        ValueError: a space is not supported, there is no image, or one is too small.
+    """
+    sight, inputs = _EYESIGHT[kind], input_size(observation_space)
+    parts = list(leaves(observation_space, "observation space"))
+    eyes = tuple(_eye(kind, f"{name} {part}", place, part.shape or ()) for name, place, part in parts if is_image(part))
+    if not eyes:
+        raise ValueError(
+            f"policy={kind!r} is for images (Box of uint8 with three dimensions), and observation space "
+            f"{observation_space} has none: choose policy='mlp'"
+        )
+    look = Eyes(inputs, eyes, tuple(place for _, place, part in parts if not is_image(part)))
+    return Layered(observation_space, action_space, [look, Dense(look.outputs, sight.dense, "relu")])
+
+
+def _eye(kind: str, what: str, place: slice, shape: tuple[int, ...]) -> Eye:
+    channels_first = shape[0] < shape[2]
+    height, width, channels = (*shape[1:], shape[0]) if channels_first else shape
+    specification = _EYESIGHT[kind].convolutions
+    least = 1
+    for _, size, stride in reversed(specification):
+        least = (least - 1) * stride + size
+    if min(height, width) < least:
+        raise ValueError(
+            f"{what} holds images of {height}x{width} pixels, too small for policy={kind!r}, which needs at least "
+            f"{least}x{least}: enlarge them (gymnasium.wrappers.ResizeObservation)"
+        )
+    image, convolutions = (height, width, channels), []
+    for filters, size, stride in specification:
+        convolutions.append(Convolution(image, filters, size, stride))
+        image = convolutions[-1].output
+    return Eye(place, (shape[0], shape[1], shape[2]), channels_first, tuple(convolutions))

@@ -1,0 +1,130 @@
+"""One candidate as a torch module of torch's own layers: differentiable, exportable, in batches. Imports torch."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from es_core.normalizer import CLIP, ObservationStatistics
+from es_core.policies.layers import Cell, Convolution, Dense, Eyes, matrices
+from es_core.policies.network import Vector
+
+if TYPE_CHECKING:
+    from es_core.policies.layered import Layered
+
+_ACTIVATIONS: Mapping[str | None, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, None: nn.Identity}
+_CELLS: Mapping[str, Callable[[int, int], nn.Module]] = {"rnn": nn.RNNCell, "lstm": nn.LSTMCell, "gru": nn.GRUCell}
+State = Tensor | tuple[Tensor, Tensor]
+
+
+class Normalized(nn.Module):
+    """Observations ``(batch, n)`` as a policy sees them.
+
+    Args:
+        statistics: by which they are normalised, or None.
+    """
+
+    center: Tensor
+    scale: Tensor
+
+    def __init__(self, statistics: ObservationStatistics | None) -> None:
+        super().__init__()
+        self.is_active = statistics is not None
+        if statistics is not None:
+            center, scale = statistics.mean_and_scale()
+            self.register_buffer("center", torch.from_numpy(center))
+            self.register_buffer("scale", torch.from_numpy(scale))
+
+    def forward(self, observations: Tensor) -> Tensor:
+        """Centred, scaled and clipped, if there are statistics."""
+        if not self.is_active:
+            return observations
+        return ((observations - self.center) * self.scale).clamp(-CLIP, CLIP)
+
+
+class LayeredModule(nn.Module):
+    """A built-in policy: raw outputs within 1e-5 of the NumPy engine's.
+
+    Args:
+        policy: gives the layers.
+        parameters: ``(d,)`` float32; copied.
+        statistics: by which observations are normalised, or None.
+
+    Attributes:
+        is_recurrent: whether it has a state.
+    """
+
+    def __init__(self, policy: "Layered", parameters: Vector, statistics: ObservationStatistics | None = None) -> None:
+        super().__init__()
+        self.normalized = Normalized(statistics)
+        own = matrices(torch.from_numpy(parameters.copy()), policy.layers)
+        self.layers = nn.ModuleList(
+            _MODULES[type(layer)](layer, own) for layer, own in zip(policy.layers, own, strict=True)
+        )
+        self.is_recurrent = any(isinstance(layer, Cell) for layer in policy.layers)
+
+    def forward(self, observations: Tensor, state: State | None = None) -> Tensor | tuple[Tensor, State]:
+        """Raw outputs ``(batch, m)``; a recurrent policy's with the state for the next step.
+
+        Args:
+            observations: flattened, ``(batch, n)``.
+            state: of a recurrent policy: what the last step returned; None: the episodes begin.
+        """
+        values = self.normalized(observations)
+        for layer in self.layers:
+            if isinstance(layer, nn.RNNCellBase):
+                state = layer(values, state)
+                values = state[0] if isinstance(state, tuple) else state
+            else:
+                values = layer(values)
+        return (values, state) if self.is_recurrent else values  # type: ignore[return-value]
+
+
+def _dense(layer: Dense, own: Sequence[Tensor]) -> nn.Module:
+    linear = nn.Linear(layer.inputs, layer.outputs)
+    _fill(linear.weight, own[0][:, :-1])
+    _fill(linear.bias, own[0][:, -1])
+    return nn.Sequential(linear, _ACTIVATIONS[layer.activation]())
+
+
+def _cell(layer: Cell, own: Sequence[Tensor]) -> nn.Module:
+    cell = _CELLS[layer.kind](layer.inputs, layer.outputs)
+    for matrix, name in zip(own, ("ih", "hh"), strict=True):
+        _fill(cell.get_parameter(f"weight_{name}"), matrix[:, :-1])
+        _fill(cell.get_parameter(f"bias_{name}"), matrix[:, -1])
+    return cell
+
+
+class _Eyes(nn.Module):
+    def __init__(self, layer: Eyes, own: Sequence[Tensor]) -> None:
+        super().__init__()
+        self._layer, filters = layer, iter(own)
+        self.eyes = nn.ModuleList(
+            nn.Sequential(*(part for each in eye.convolutions for part in _convolution(each, next(filters))))
+            for eye in layer.eyes
+        )
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        features = []
+        for eye, look in zip(self._layer.eyes, self.eyes, strict=True):
+            images = inputs[:, eye.place].reshape(-1, *eye.shape) / 255
+            images = images if eye.channels_first else images.permute(0, 3, 1, 2)
+            features.append(look(images).permute(0, 2, 3, 1).flatten(1))
+        return torch.cat([*features, *(inputs[:, part] for part in self._layer.others)], 1)
+
+
+def _convolution(convolution: Convolution, own: Tensor) -> Sequence[nn.Module]:
+    size, channels = convolution.size, convolution.image[2]
+    module = nn.Conv2d(channels, convolution.filters, size, convolution.stride)
+    _fill(module.weight, own[:, :-1].view(-1, size, size, channels).permute(0, 3, 1, 2))
+    _fill(module.get_parameter("bias"), own[:, -1])
+    return module, nn.ReLU()
+
+
+def _fill(parameter: Tensor, values: Tensor) -> None:
+    with torch.no_grad():
+        parameter.copy_(values)
+
+
+_MODULES: Mapping[type, Callable[..., nn.Module]] = {Dense: _dense, Cell: _cell, Eyes: _Eyes}

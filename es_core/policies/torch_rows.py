@@ -1,0 +1,174 @@
+"""The layers of many candidates at once, in torch, for ``TorchNetwork``. Imports torch.
+
+No row depends on the others, to the last bit, on a CPU. That decides how things are computed: a product as vector times
+transposed matrix (``bmm`` of matrix times vector takes another kernel for one row), a sigmoid as a tanh (torch's own
+computes the last few numbers of a tensor, whosever they are, with another exponential).
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch.nn.functional import pad
+
+from es_core.policies.layers import Cell, Convolution, Dense, Eyes, Layer, matrices
+
+Tensor = torch.Tensor
+Call = Callable[[Tensor], Tensor]
+
+
+class Rows(ABC):
+    """Forward passes of all rows on a device.
+
+    Attributes:
+        memory: ``(rows, ...)`` each: what must last from one pass to the next.
+    """
+
+    memory: Sequence[Tensor]
+
+    @abstractmethod
+    def forward(self, inputs: Tensor) -> Tensor:
+        """From the first rows' inputs ``(width, n)`` to their raw outputs ``(width, m)``."""
+
+    def reset(self, row: int) -> None:
+        """Forget what ``row`` remembers."""
+        for buffer in self.memory:
+            buffer[row] = 0
+
+
+class LayeredRows(Rows):
+    """The layers of all rows.
+
+    Args:
+        layers: one after the other.
+        parameters: ``(rows, d)`` on the device that computes; others write to it.
+    """
+
+    def __init__(self, layers: Sequence[Layer], parameters: Tensor) -> None:
+        self._steps = [
+            _STEPS[type(layer)](layer, own) for layer, own in zip(layers, matrices(parameters, layers), strict=True)
+        ]
+        self.memory = [buffer for step in self._steps for buffer in step.memory]
+        self._passes: dict[int, list[Call]] = {}
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """From the first rows' inputs ``(width, n)`` to their raw outputs ``(width, m)``."""
+        width = len(inputs)
+        if width not in self._passes:
+            self._passes[width] = [step.at(width) for step in self._steps]
+        for call in self._passes[width]:
+            inputs = call(inputs)
+        return inputs
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A layer of all rows: what computes it for so many of them, and what must last from one pass to the next."""
+
+    at: Callable[[int], Call]
+    memory: Sequence[Tensor] = ()
+
+
+def _product(own: Tensor, width: int) -> Call:
+    """``(width, inputs)`` to ``(width, outputs)``."""
+    transposed = own[:width].mT
+
+    def product(inputs: Tensor) -> Tensor:
+        return torch.bmm(pad(inputs, (0, 1), value=1.0).unsqueeze(1), transposed).squeeze(1)
+
+    return product
+
+
+_ACTIVATIONS: Mapping[str | None, Call] = {"tanh": torch.tanh_, "relu": torch.relu_, None: lambda values: values}
+
+
+def _dense(layer: Dense, own: Sequence[Tensor]) -> _Step:
+    activate = _ACTIVATIONS[layer.activation]
+
+    def at(width: int) -> Call:
+        product = _product(own[0], width)
+        return lambda inputs: activate(product(inputs))
+
+    return _Step(at)
+
+
+def _cell(layer: Cell, own: Sequence[Tensor]) -> _Step:
+    memory = [own[0].new_zeros(len(own[0]), layer.outputs) for _ in range(2 if layer.kind == "lstm" else 1)]
+    equations = _EQUATIONS[layer.kind]
+
+    def at(width: int) -> Call:
+        from_inputs, from_state = (_product(matrix, width) for matrix in own)
+        state = [buffer[:width] for buffer in memory]
+
+        def step(inputs: Tensor) -> Tensor:
+            return equations(from_inputs(inputs), from_state(state[0]), *state)
+
+        return step
+
+    return _Step(at, memory)
+
+
+def _sigmoid(values: Tensor) -> Tensor:
+    return torch.tanh(values * 0.5) * 0.5 + 0.5
+
+
+def _rnn(from_inputs: Tensor, from_state: Tensor, h: Tensor) -> Tensor:
+    return h.copy_(torch.tanh(from_inputs + from_state))
+
+
+def _lstm(from_inputs: Tensor, from_state: Tensor, h: Tensor, c: Tensor) -> Tensor:
+    i, f, g, o = (from_inputs + from_state).chunk(4, 1)
+    c.mul_(_sigmoid(f)).add_(_sigmoid(i) * torch.tanh(g))
+    return h.copy_(_sigmoid(o) * torch.tanh(c))
+
+
+def _gru(from_inputs: Tensor, from_state: Tensor, h: Tensor) -> Tensor:
+    size = h.shape[1]
+    r, z = _sigmoid(from_inputs[:, : 2 * size] + from_state[:, : 2 * size]).chunk(2, 1)
+    n = torch.tanh(from_inputs[:, 2 * size :] + r * from_state[:, 2 * size :])
+    return h.sub_(n).mul_(z).add_(n)
+
+
+_EQUATIONS: Mapping[str, Callable[..., Tensor]] = {"rnn": _rnn, "lstm": _lstm, "gru": _gru}
+
+
+def _eyes(layer: Eyes, own: Sequence[Tensor]) -> _Step:
+    def at(width: int) -> Call:
+        filters = iter(own)
+        looks = [
+            [_convolution(convolution, next(filters)[:width]) for convolution in eye.convolutions] for eye in layer.eyes
+        ]
+
+        def see(inputs: Tensor) -> Tensor:
+            parts = []
+            for eye, look in zip(layer.eyes, looks, strict=True):
+                pixels = inputs[:, eye.place].view(width, *eye.shape)
+                images = (pixels.permute(0, 2, 3, 1) if eye.channels_first else pixels) * (1 / 255)
+                for convolve in look:
+                    images = convolve(images)
+                parts.append(images.flatten(1))
+            return torch.cat([*parts, *(inputs[:, part] for part in layer.others)], 1)
+
+        return see
+
+    return _Step(at)
+
+
+def _convolution(convolution: Convolution, own: Tensor) -> Call:
+    """Convolution by im2col, as in NumPy: cuDNN's would round products to TF32 and sum in an order of its choice."""
+    size, stride = convolution.size, convolution.stride
+    height, width, _ = convolution.output
+    transposed = own.mT
+    patches = own.new_ones(len(own), height * width, own.shape[2])  # each ends with a constant 1
+    places = patches[:, :, :-1].view(len(own), height, width, size, size, convolution.image[2])
+
+    def convolve(images: Tensor) -> Tensor:
+        windows = images.unfold(1, size, stride).unfold(2, size, stride)
+        places.copy_(windows.permute(0, 1, 2, 4, 5, 3))
+        return torch.bmm(patches, transposed).relu_().view(len(images), height, width, -1)
+
+    return convolve
+
+
+_STEPS: Mapping[type, Callable[..., _Step]] = {Dense: _dense, Cell: _cell, Eyes: _eyes}
