@@ -177,6 +177,7 @@ def _record(options: argparse.Namespace) -> None:
         width=options.width,
         height=options.height,
         fps=options.fps,
+        workers=options.workers,
         progress=not options.quiet,
         **_episodes(options),
     )
@@ -203,8 +204,8 @@ def _demo(options: argparse.Namespace) -> None:
     _say("Scoring it on 100 starts that it has never seen")
     print(f"fitness {run.evaluate(workers=options.workers)}; the best possible is 500")
     path = run.directory / "videos" / f"{DEMO_ENV}.mp4"
-    _say("Filming it: the software renderer needs about as long as the film lasts")
-    run.record(path, width=options.width, height=options.height, progress=not options.quiet)
+    _say("Filming the first of those episodes")
+    run.record(path, width=options.width, height=options.height, workers=options.workers, progress=not options.quiet)
     print(f"film: {path}")
     _say(f"Next: {_command('train', 'RaceCar-v0')} (a few minutes), {_command('list')}, {_command('--help')}")
 
@@ -302,6 +303,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_policy(sub, episodes=1)
     sub.add_argument("path", nargs="?", metavar="FILM.mp4", help="default: a new file in the run's folder videos/")
     _add_size(sub)
+    _add_workers(sub)
     sub.add_argument("--fps", type=float, metavar="RATE", help="frames a second at most (default: 30)")
 
     sub = command("demo", _demo, "evolve, score and film a policy for the cart-pole", as_json=False)

@@ -11,7 +11,7 @@ import pytest
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 QUICK = {
     "reached": ["CartPoleBullet-v0", "--seeds", "0"],
-    **{name: ["--quick"] for name in ("policy_size", "reset", "rivals", "scaling", "startup", "throughput")},
+    **{name: ["--quick"] for name in ("policy_size", "reset", "rivals", "scaling", "startup", "throughput", "video")},
 }
 
 
