@@ -6,6 +6,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from es_core.bench import Bench, bench
     from es_core.checkpoint import Checkpoint, CheckpointError
     from es_core.config import TrainConfig
     from es_core.evaluate import evaluate
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
 
 _HOME = {
     "STRATEGIES": "strategies",
+    "Bench": "bench",
     "Checkpoint": "checkpoint",
     "CheckpointError": "checkpoint",
     "Evaluation": "scoring",
@@ -28,6 +30,7 @@ _HOME = {
     "Run": "run",
     "Strategy": "strategies",
     "TrainConfig": "config",
+    "bench": "bench",
     "evaluate": "evaluate",
     "record": "record",
     "train": "train",
@@ -35,6 +38,7 @@ _HOME = {
 
 __all__ = [
     "STRATEGIES",
+    "Bench",
     "Checkpoint",
     "CheckpointError",
     "Evaluation",
@@ -45,6 +49,7 @@ __all__ = [
     "Run",
     "Strategy",
     "TrainConfig",
+    "bench",
     "evaluate",
     "record",
     "train",

@@ -126,10 +126,8 @@ def _plugins(options: argparse.Namespace) -> None:
 
 
 def _train(options: argparse.Namespace) -> None:
-    from es_core.config import option_fields
     from es_core.train import train
 
-    fields = {field.name: getattr(options, field.name) for field in option_fields() if hasattr(options, field.name)}
     run = train(
         options.env_id,
         run_dir=options.run_dir,
@@ -137,7 +135,7 @@ def _train(options: argparse.Namespace) -> None:
         pool=options.pool,
         initial=options.initial,
         progress=not options.quiet,
-        **fields,
+        **_config_fields(options),
     )
     _report_run(run, options)
 
@@ -186,6 +184,29 @@ def _record(options: argparse.Namespace) -> None:
     else:
         print(path)
         _say("fitness of what was filmed: " + ", ".join(f"{episode.fitness:.2f}" for episode in episodes))
+
+
+def _bench(options: argparse.Namespace) -> None:
+    from es_core.bench import bench
+
+    _say(f"measuring {options.env_id} for {2 * options.seconds:.0f} seconds or more")
+    result = bench(options.env_id, workers=options.workers, seconds=options.seconds, **_config_fields(options))
+    if options.json:
+        _print_json({**asdict(result), "share": result.share})
+        return
+    total = result.workers * 1e6 / result.training
+    parts = [(name, getattr(result, name)) for name in ("environment", "policy", "noise", "update", "waiting")]
+    _print_table(
+        [
+            ("bare environment", f"{result.bare:,.0f} steps/s", f"{result.workers} processes at once"),
+            ("training", f"{result.training:,.0f} steps/s", f"{result.share:.0%} of that"),
+            ("", "", ""),
+            ("a step takes a worker", f"{total:.2f} µs", ""),
+            *((f"  {name}", f"{value:.2f} µs", f"{value / total:.0%}") for name, value in parts),
+        ]
+    )
+    if result.advice:
+        _say(result.advice)
 
 
 def _demo(options: argparse.Namespace) -> None:
@@ -242,6 +263,13 @@ def _episodes(options: argparse.Namespace) -> dict[str, Any]:
     """Which episodes of which policy, for `evaluate` and `record` alike."""
     given = {name: getattr(options, name) for name in ("episodes", "seed", "generation")}
     return {**given, "trust": options.trust_names}
+
+
+def _config_fields(options: argparse.Namespace) -> dict[str, Any]:
+    """The fields of TrainConfig that were given."""
+    from es_core.config import option_fields
+
+    return {field.name: getattr(options, field.name) for field in option_fields() if hasattr(options, field.name)}
 
 
 def _default_film(source: str) -> Path:
@@ -305,6 +333,16 @@ def _parser() -> argparse.ArgumentParser:
     _add_size(sub)
     _add_workers(sub)
     sub.add_argument("--fps", type=float, metavar="RATE", help="frames a second at most (default: 30)")
+
+    sub = command(
+        "bench", _bench, "measure how fast an environment steps and trains, and where the rest of the time goes"
+    )
+    sub.add_argument("env_id", metavar="ID", help="see `es-envs list`; ids that Gymnasium knows work too")
+    sub.add_argument(
+        "--seconds", type=float, default=4.0, metavar="S", help="for each measurement (default: %(default)s)"
+    )
+    _add_workers(sub)
+    _add_config_options(sub)
 
     sub = command("demo", _demo, "evolve, score and film a policy for the cart-pole", as_json=False)
     sub.add_argument("--seed", type=int, default=0, metavar="S", help="root of all randomness (default: %(default)s)")

@@ -19,7 +19,7 @@ LAYERS = [
     ["run", "drawing"],
     ["loggers", "display"],
     ["train", "evaluate"],
-    ["record"],
+    ["record", "bench"],
     ["cli"],
     ["__main__"],
 ]
