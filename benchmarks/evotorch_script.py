@@ -1,18 +1,18 @@
 """A rival for rivals.py: EvoTorch, PGPE on GymNE or VecGymNE.
 
-Usage: python benchmarks/evotorch_script.py gymne|vecgymne ID WORKERS SECONDS [POPULATION]
+Usage: python benchmarks/evotorch_script.py gymne|distributed|vecgymne ID WORKERS SECONDS [POPULATION]
 
-Its fastest settings of those tried: torch's own Sequential rather than EvoTorch's network string, the population split
-evenly among the actors (their default; sub-batches cost more than they balance, with episodes of one length), sampled
-by the main process (``distributed=True`` was slower), one thread for each actor (Ray's default). GymNE plays one
-candidate after the other; VecGymNE plays all candidates of an actor in lockstep, with one batched forward pass.
+GymNE plays one candidate after the other; "distributed" is GymNE with a PGPE whose actors draw their own share of the
+population and send back gradients; VecGymNE plays all candidates of an actor in lockstep, with one batched forward
+pass. The policy is torch's own Sequential, which is faster than EvoTorch's network string. Actors have one thread each
+(Ray's default) and equal shares of the population (EvoTorch's; there is nothing to balance, with episodes of one
+length).
 """
 
 import logging
 import os
 import sys
 import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -56,26 +56,27 @@ def main(kind: str, env_id: str, workers: int, seconds: float, population: int =
     os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
     logging.getLogger("evotorch.core").setLevel(logging.WARNING)
     ray.init(num_cpus=workers, include_dashboard=False, logging_level=logging.ERROR, log_to_driver=False)
-    length = es_envs.definition(env_id).max_episode_steps
-    problems: dict[str, Callable[[], Any]] = {
-        "gymne": lambda: GymNE(partial(make_env, env_id), make_policy, num_actors=workers, episode_length=length),
-        "vecgymne": lambda: VecGymNE(partial(make_vector_env, env_id), make_policy, num_actors=workers),
-    }
+    length = es_envs.definition(env_id).max_episode_steps or 0
+    if kind == "vecgymne":
+        problem = VecGymNE(partial(make_vector_env, env_id), make_policy, num_actors=workers)
+    else:
+        problem = GymNE(partial(make_env, env_id), make_policy, num_actors=workers, episode_length=length)
     search = PGPE(
-        problems[kind](),
+        problem,
         popsize=population,
         center_learning_rate=LEARNING_RATE,
         stdev_learning_rate=LEARNING_RATE,
         stdev_init=SIGMA,
         optimizer="adam",
         ranking_method="centered",
+        distributed=kind == "distributed",
     )
     search.step()  # warms up
-    before = search.status["total_interaction_count"]
-    started = time.perf_counter()
+    generations, started = 0, time.perf_counter()
     while time.perf_counter() < started + seconds:
         search.step()
-    print((search.status["total_interaction_count"] - before) / (time.perf_counter() - started))
+        generations += 1
+    print(generations * population * length / (time.perf_counter() - started))
 
 
 if __name__ == "__main__":

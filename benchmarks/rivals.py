@@ -20,6 +20,11 @@ from report import Report, alternate, options
 
 WORKERS = 2
 TARGETS = {CART_POLE: {"EvoTorch GymNE": 6.0}, RACE_CAR: {"EvoTorch GymNE": 1.4}}  # times as fast
+EVOTORCH = {
+    "EvoTorch GymNE": "gymne",
+    "EvoTorch GymNE, distributed": "distributed",
+    "EvoTorch VecGymNE": "vecgymne",
+}
 INSTALL = 'EvoTorch is not installed; to have it measured: pip install evotorch==0.6.1 "ray>=2"'
 
 
@@ -45,7 +50,7 @@ def main() -> None:
     if find_spec("evotorch") is None:
         report.say(INSTALL)
     else:
-        for label, kind in (("EvoTorch GymNE", "gymne"), ("EvoTorch VecGymNE", "vecgymne")):
+        for label, kind in EVOTORCH.items():
             contenders[label] = partial(script, name="evotorch_script.py", arguments=(kind,))
     report.head("2 processes", "", "steps/s", "es-envs is faster by", "target", "share of the bare loop")
     results = {}
