@@ -67,6 +67,16 @@ class FixedHumanoid(gymnasium.Env[Any, Any]):
         return self._observation, float(action.sum()), False, False, {}
 
 
+class FixedImages(FixedHumanoid):
+    """Four grey images of 84x84 pixels, as Atari games are seen, and no game."""
+
+    observation_space = spaces.Box(0, 255, (4, 84, 84), np.uint8)
+    action_space = spaces.Box(-1.0, 1.0, (6,), np.float32)
+
+    def __init__(self) -> None:
+        self._observation = np.arange(4 * 84 * 84, dtype=np.uint8).reshape(4, 84, 84)
+
+
 for _id, _class, _steps in (
     ("CartPoleBullet-v0", "FixedCartPole", 500),
     ("RaceCar-v0", "FixedRaceCar", 300),
@@ -84,11 +94,13 @@ for _id, _class, _steps in (
             plugin=None,
         )
     )
-es_envs.register(
-    EnvDefinition(
-        id="FixedHumanoid-v0",
-        entry_point="fixed_length:FixedHumanoid",
-        fitness="episode_return",
-        max_episode_steps=1000,
+for _class in ("FixedHumanoid", "FixedImages"):
+    es_envs.register(
+        EnvDefinition(
+            id=f"{_class}-v0",
+            entry_point=f"fixed_length:{_class}",
+            fitness="episode_return",
+            max_episode_steps=1000,
+            lanes=16,
+        )
     )
-)

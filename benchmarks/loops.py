@@ -15,7 +15,9 @@ from typing import Any
 import es_envs
 from es_core import train
 
-CART_POLE, RACE_CAR, HUMANOID = (f"fixed_length:Fixed{name}-v0" for name in ("CartPole", "RaceCar", "Humanoid"))
+CART_POLE, RACE_CAR, HUMANOID, IMAGES = (
+    f"fixed_length:Fixed{name}-v0" for name in ("CartPole", "RaceCar", "Humanoid", "Images")
+)
 HIDDEN = (64, 64)
 SIGMA = 0.05
 # So small that nobody's policy learns anything, and all episodes are of the same kind from first to last; the whole
@@ -95,7 +97,7 @@ def trained(
             metered.append(meter())
         return more
 
-    settings = {
+    settings: dict[str, Any] = {
         "population_size": 64,
         "hidden_sizes": HIDDEN,
         "sigma": SIGMA,
