@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,7 +18,7 @@ import safetensors
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from es_core.config import TrainConfig
+from es_core.config import TrainConfig, require_trusted_policy
 from es_core.normalizer import ObservationStatistics
 from es_core.policies import Actor, Policy, make_policy
 from es_core.policies.spaces import input_size, space_from_json, space_to_json
@@ -47,6 +47,7 @@ class Checkpoint:
         observation_space: of the environment.
         action_space: of the environment.
         progress: what else a resumed run must know: steps so far, and the best centre so far.
+        trusted: the caller vouches for it, so that its policy may be any module; not in the file.
     """
 
     config: TrainConfig
@@ -57,6 +58,7 @@ class Checkpoint:
     observation_space: gymnasium.Space[Any]
     action_space: gymnasium.Space[Any]
     progress: Mapping[str, Any] = field(default_factory=dict)
+    trusted: bool = False
 
     @property
     def parameter_hash(self) -> str:
@@ -95,8 +97,12 @@ class Checkpoint:
         partial.replace(path)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
+    def load(cls, path: str | os.PathLike[str], *, trust: bool = False) -> Self:
         """Read and verify a file. Reading runs no code and imports nothing that the file names.
+
+        Args:
+            path: the file.
+            trust: its policy may be a module outside the installed plugins, which ``actor`` and ``module`` import.
 
         Raises:
             FileNotFoundError: there is no such file.
@@ -118,7 +124,7 @@ class Checkpoint:
         if text is None:
             raise CheckpointError(f"{path} is a safetensors file, but no checkpoint of es-envs")
         try:
-            return cls._from_document(_verified(text, arrays), arrays)
+            return replace(cls._from_document(_verified(text, arrays), arrays), trusted=trust)
         except CheckpointError as error:
             raise CheckpointError(f"{path}: {error}") from None
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
@@ -130,7 +136,7 @@ class Checkpoint:
         observation_space = space_from_json(document["observation_space"])
         action_space = space_from_json(document["action_space"])
         mean, inputs = arrays["mean"], input_size(observation_space)
-        size = mean.size  # of a policy in a module, which must not be imported here; whoever uses it will look
+        size = mean.size  # of a policy in a module, which must not be imported here: `policy` compares
         if ":" not in config.policy:
             size = make_policy(config, observation_space, action_space).size
         expected = {"mean": size}
@@ -161,16 +167,41 @@ class Checkpoint:
             progress=dict(document["progress"]),
         )
 
-    def _policy(self) -> Policy:
-        return make_policy(self.config, self.observation_space, self.action_space)
+    def policy(self) -> Policy:
+        """The kind of the policy; one of the user's is imported.
+
+        Raises:
+            ValueError: it is a module outside the installed plugins, and the checkpoint not trusted.
+            CheckpointError: its module is not what it was.
+        """
+        if not self.trusted:
+            require_trusted_policy(self.config, where="the checkpoint")
+        policy = make_policy(self.config, self.observation_space, self.action_space)
+        if policy.size != self.mean.size:
+            raise CheckpointError(
+                f"policy {self.config.policy!r} has {policy.size} parameters now, and had {self.mean.size} when it was "
+                "evolved: its module has changed"
+            )
+        return policy
 
     def actor(self) -> Actor:
-        """The policy, ready to act; needs neither the environment nor torch."""
-        return Actor(self._policy(), self.mean, self.statistics)
+        """The policy, ready to act: needs no environment, and torch only for a module of the user's.
+
+        Raises:
+            ValueError, CheckpointError: as ``policy`` says.
+        """
+        return Actor(self.policy(), self.mean, self.statistics)
 
     def module(self) -> "torch.nn.Module":
-        """As a torch module: flattened observations ``(batch, inputs)`` to raw outputs ``(batch, outputs)``."""
-        return self._policy().module(self.mean, self.statistics)
+        """As a torch module: flattened observations ``(batch, n)`` to raw outputs ``(batch, m)``.
+
+        Of a recurrent policy: observations and the state that the last call returned (None at an episode's start), to
+        raw outputs and state.
+
+        Raises:
+            ValueError, CheckpointError: as ``policy`` says.
+        """
+        return self.policy().module(self.mean, self.statistics)
 
 
 def parameter_hash(mean: NDArray[np.float32]) -> str:

@@ -115,9 +115,19 @@ class TrainConfig:
     weight_decay: float = _option(0.0, _number(0), "l2 pull of the parameters towards zero (paper: 0.005)")
     optimizer: str = _option("adam", _text, "optimiser of the mean")
     shaping: str = _option("centered_ranks", _text, "how fitness becomes the weights of the gradient")
-    policy: str = _option("mlp", _text, "kind of policy")
-    hidden_sizes: tuple[int, ...] = _option((32, 32), _sizes, "hidden layers of the policy; none makes it linear")
-    activation: str = _option("tanh", _text, "activation of the hidden layers")
+    policy: str = _option(
+        "mlp",
+        _text,
+        "mlp; rnn, lstm or gru, which remember their episode; cnn_small or cnn_nature, for images; or a torch module "
+        "of your own, as module:Class",
+    )
+    policy_options: Mapping[str, Any] = _option({}, _json, "keyword arguments of a policy module:Class, as JSON")
+    hidden_sizes: tuple[int, ...] = _option(
+        (32, 32),
+        _sizes,
+        "hidden layers of an mlp (none makes it linear), or of an rnn, lstm or gru (the last remembers)",
+    )
+    activation: str = _option("tanh", _text, "activation of the hidden layers: tanh or relu")
     observation_normalization: bool = _option(False, _flag, "normalise observations by statistics of the run so far")
     action_noise: float = _option(0.0, _number(0), "standard deviation of noise on Box actions while training")
     max_episode_steps: int | None = _option(None, _maybe(_whole(1)), "step limit below the environment's own")
@@ -257,25 +267,41 @@ def require_trusted(config: TrainConfig, *, trust: bool, where: object, vouched:
         ValueError: an untrusted name.
         UnknownEnvError: the environment is not installed.
     """
-
-    def require(key: str, name: str) -> None:
-        if ":" in name and not trust and key not in vouched and (key == "env_id" or not _of_a_plugin(name)):
-            raise ValueError(
-                f"{where} names {key}={name!r}, a module outside the installed plugins; reading a file must not choose "
-                "what code runs. If you trust the file, pass trust=True (on the command line: --trust-names)"
-            )
-
-    require("env_id", config.env_id)  # before it is looked up: that imports its module
+    if not trust and "env_id" not in vouched and ":" in config.env_id:  # before it is looked up, which imports it
+        raise _untrusted("env_id", config.env_id, where)
     definition = es_envs.definition(config.env_id)
     fitness = config.fitness or ""
     known = {*fitness_names(definition), *fitness_names(definition).values(), *FITNESSES}
-    if fitness not in known and not fitness.startswith("final_info:"):
-        require("fitness", fitness)
     # An environment may import what an argument names, as Gymnasium's make does.
-    for key in ("policy", "strategy", "env_kwargs", "strategy_options"):
-        for text in _texts(getattr(config, key)):
-            require(key, text)
+    keys = ["policy", "policy_options", "strategy", "env_kwargs", "strategy_options"]
+    if fitness not in known and not fitness.startswith("final_info:"):
+        keys.insert(0, "fitness")
+    if not trust:
+        _require_of_plugins(config, [key for key in keys if key not in vouched], where)
     return definition
+
+
+def require_trusted_policy(config: TrainConfig, *, where: object) -> None:
+    """Refuse a policy from a file that is a module which nobody installed as a plugin.
+
+    Raises:
+        ValueError: it names the policy.
+    """
+    _require_of_plugins(config, ["policy", "policy_options"], where)
+
+
+def _require_of_plugins(config: TrainConfig, keys: Collection[str], where: object) -> None:
+    for key in keys:
+        for name in _texts(getattr(config, key)):
+            if ":" in name and not _of_a_plugin(name):
+                raise _untrusted(key, name, where)
+
+
+def _untrusted(key: str, name: str, where: object) -> ValueError:
+    return ValueError(
+        f"{where} names {key}={name!r}, a module outside the installed plugins; reading a file must not choose what "
+        "code runs. If you trust the file, pass trust=True (on the command line: --trust-names)"
+    )
 
 
 def _texts(value: Any) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Evaluate: the score of an evolved policy on starts that its training never saw."""
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from es_core.checkpoint import Checkpoint
@@ -66,20 +67,24 @@ def find_policy(source: Source, *, generation: int | None, trust: bool) -> tuple
     elif generation is not None:
         raise ValueError("a generation can be chosen from a run, not from a single checkpoint")
     elif isinstance(source, Checkpoint):
-        checkpoint, where = source, "the checkpoint"
+        checkpoint, where, trust = source, "the checkpoint", trust or source.trusted
     else:
-        checkpoint = Checkpoint.load(source)
-    return checkpoint, require_trusted(checkpoint.config, trust=trust, where=where)
+        checkpoint = Checkpoint.load(source, trust=trust)
+    definition = require_trusted(checkpoint.config, trust=trust, where=where)
+    return replace(checkpoint, trusted=trust), definition
 
 
 def require_same_spaces(checkpoint: Checkpoint, env: object) -> None:
-    """Refuse to play a policy in an environment that has changed under it.
+    """Refuse to play a policy in an environment that has changed under it, or whose own module has changed.
 
     Raises:
         ValueError: the spaces differ.
+        CheckpointError: the module's parameters do.
     """
     for name in ("observation_space", "action_space"):
         then, now = getattr(checkpoint, name), getattr(env, name)
         if then != now:
             env_id = checkpoint.config.env_id
             raise ValueError(f"{env_id} has another {name} now ({now}) than when this policy was evolved ({then})")
+    if ":" in checkpoint.config.policy:
+        checkpoint.policy()

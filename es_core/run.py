@@ -192,7 +192,7 @@ class Run:
         return self._checkpoint(path)
 
     def _checkpoint(self, path: Path) -> Checkpoint:
-        checkpoint = Checkpoint.load(path)
+        checkpoint = Checkpoint.load(path, trust=self.trusted)
         if replace(checkpoint.config, generations=self.config.generations) != self.config:
             raise CheckpointError(f"{path} belongs to another run: its settings are not those of config.json")
         return checkpoint

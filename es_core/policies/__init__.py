@@ -10,6 +10,7 @@ from es_core.config import TrainConfig
 from es_core.policies.actor import Actor, Actors, NotFiniteError
 from es_core.policies.layered import convolutional, mlp, recurrent
 from es_core.policies.network import Network, Policy
+from es_core.policies.spaces import is_image, leaves
 
 __all__ = ["POLICIES", "Actor", "Actors", "Network", "NotFiniteError", "Policy", "make_network", "make_policy"]
 
@@ -28,11 +29,26 @@ def make_policy(
 ) -> Policy:
     """The policy that ``config`` names, for these spaces.
 
+    A name "module:Class" is imported, and so must be trusted; it needs torch.
+
     Raises:
         ValueError: the policy, its activation or a space is not supported.
     """
+    if config.observation_normalization and any(is_image(part) for _, _, part in leaves(observation_space)):
+        raise ValueError(
+            "observation_normalization is for numbers, not for images, whose pixels a policy divides by 255: set it to "
+            "False (on the command line: --no-observation-normalization)"
+        )
+    if ":" in config.policy:
+        from es_core.policies.torch_policy import TorchPolicy
+
+        return TorchPolicy(config.policy, observation_space, action_space, config.policy_options)
     if config.policy not in POLICIES:
-        raise ValueError(f"policy must be one of {', '.join(POLICIES)}, got {config.policy!r}")
+        raise ValueError(
+            f"policy must be one of {', '.join(POLICIES)}, or 'module:Class' for a torch module; got {config.policy!r}"
+        )
+    if config.policy_options:
+        raise ValueError(f"policy_options are for a torch module, policy='module:Class'; {config.policy!r} has none")
     return POLICIES[config.policy](
         observation_space, action_space, hidden_sizes=config.hidden_sizes, activation=config.activation
     )

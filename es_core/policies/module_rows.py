@@ -1,0 +1,187 @@
+"""Modules of the user's in use: many candidates in one module, and one candidate behind flattened observations.
+
+Imports torch.
+"""
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from es_core.normalizer import ObservationStatistics
+from es_core.policies.network import Vector
+from es_core.policies.torch_module import Normalized
+from es_core.policies.torch_rows import Rows
+
+State = Tensor | tuple[Tensor, ...]
+
+
+class ModuleRows(Rows):
+    """A module of the user's, for each candidate with parameters of its own.
+
+    Args:
+        module: ready to be used by this object alone.
+        observation_shape: of one observation.
+        parameters: ``(rows, d)`` on the device that computes; others write to it.
+        together: all rows in one pass by ``torch.vmap``, as far as torch can; else one after the other, which gives
+            the same bits whatever the number of rows (``vmap`` takes other kernels, and knows no ``nn.LSTM``).
+    """
+
+    def __init__(
+        self, module: nn.Module, observation_shape: tuple[int, ...], parameters: Tensor, *, together: bool
+    ) -> None:
+        self._module, self._shape = module.to(parameters.device), observation_shape
+        self._own = list(module.parameters())
+        stacked = split(parameters, self._own)
+        self._views = [list(views) for views in zip(*stacked, strict=True)]
+        self._stacked = dict(zip(dict(module.named_parameters()), stacked, strict=True))
+        self._has_state = has_state(module)
+        begin = self._initial_state(0)
+        self._is_tuple = isinstance(begin, tuple)
+        self.memory = [part.new_zeros(len(parameters), *part.shape) for part in parts_of(begin)]
+        for row in range(len(parameters)):
+            self.reset(row)
+        self._together = together and self._can_vmap()
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """From the first rows' inputs ``(width, n)`` to their raw outputs ``(width, m)``."""
+        observations = inputs.view(len(inputs), 1, *self._shape)
+        # Convolutions in TF32, or by an algorithm that is chosen by timing, would not be those of the CPU.
+        with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
+            return (self._vmapped if self._together else self._one_by_one)(observations)
+
+    def _one_by_one(self, observations: Tensor) -> Tensor:
+        outputs = []
+        for row, observation in enumerate(observations):
+            self._use(row)
+            if self._has_state:
+                output, state = self._module(observation, self._state(row))
+                for buffer, part in zip(self.memory, parts_of(state), strict=True):
+                    buffer[row].copy_(part)
+            else:
+                output = self._module(observation)
+            outputs.append(output)
+        return torch.cat(outputs)
+
+    def _vmapped(self, observations: Tensor) -> Tensor:
+        width = len(observations)
+        parameters = {name: values[:width] for name, values in self._stacked.items()}
+        if not self._has_state:
+            outputs: Tensor = torch.vmap(self._call)(parameters, observations)
+            return outputs.squeeze(1)
+        outputs, after = torch.vmap(self._call)(parameters, observations, self._state(slice(width)))
+        for buffer, part in zip(self.memory, parts_of(after), strict=True):
+            buffer[:width].copy_(part)
+        return outputs.squeeze(1)
+
+    def _call(self, parameters: dict[str, Tensor], *arguments: Any) -> Any:
+        return torch.func.functional_call(self._module, parameters, arguments)
+
+    def _can_vmap(self) -> bool:
+        try:
+            with torch.inference_mode():
+                self._vmapped(torch.zeros(len(self._views), 1, *self._shape, device=self._own[0].device))
+        except RuntimeError:
+            return False
+        finally:
+            for row in range(len(self._views)):
+                self.reset(row)
+        return True
+
+    def _use(self, row: int) -> None:
+        """Let the module's parameters be those of ``row``."""
+        for parameter, view in zip(self._own, self._views[row], strict=True):
+            parameter.data = view
+
+    def _state(self, rows: int | slice) -> State:
+        parts = tuple(buffer[rows] for buffer in self.memory)
+        return parts if self._is_tuple else parts[0]
+
+    def _initial_state(self, row: int) -> State:
+        self._use(row)  # it may be evolved, too
+        return self._module.initial_state(1) if self._has_state else ()  # type: ignore[operator]
+
+    def reset(self, row: int) -> None:
+        """Let ``row`` begin as its module's ``initial_state`` says."""
+        for buffer, part in zip(self.memory, parts_of(self._initial_state(row)), strict=True):
+            buffer[row].copy_(part)
+
+
+class Flattened(nn.Module):
+    """A module of the user's that takes flattened observations ``(batch, n)``, and normalises them.
+
+    Args:
+        module: the user's.
+        observation_shape: of one observation, as the module takes it.
+        parameters: ``(d,)`` float32; copied.
+        statistics: by which observations are normalised, or None.
+
+    Attributes:
+        module: the user's, with these parameters.
+        is_recurrent: whether it has a state.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        observation_shape: tuple[int, ...],
+        parameters: Vector,
+        statistics: ObservationStatistics | None,
+    ) -> None:
+        super().__init__()
+        self.normalized, self.module, self._shape = Normalized(statistics), module, observation_shape
+        self.is_recurrent = has_state(module)
+        own = list(module.parameters())
+        for parameter, values in zip(own, split(torch.from_numpy(parameters), own), strict=True):
+            parameter.copy_(values)
+            parameter.requires_grad_(True)
+
+    def forward(self, observations: Tensor, state: State | None = None) -> Tensor | tuple[Tensor, State]:
+        """Raw outputs ``(batch, m)``; with a state, those and the state for the next step.
+
+        Args:
+            observations: flattened, ``(batch, n)``.
+            state: what the last step returned; None: the episodes begin.
+        """
+        shaped = self.normalized(observations).reshape(len(observations), *self._shape)
+        if not self.is_recurrent:
+            return self.module(shaped)  # type: ignore[no-any-return]
+        return self.module(shaped, self.module.initial_state(len(shaped)) if state is None else state)  # type: ignore[no-any-return, operator]
+
+
+def split(parameters: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
+    """Views ``(..., *shape)`` of ``parameters`` ``(..., d)``, one for each tensor in ``like``."""
+    ends = np.cumsum([0, *(each.numel() for each in like)]).tolist()
+    return [
+        parameters[..., start:end].view(*parameters.shape[:-1], *each.shape)
+        for each, (start, end) in zip(like, pairwise(ends), strict=True)
+    ]
+
+
+def has_state(module: nn.Module) -> bool:
+    """Whether a module takes and returns a state."""
+    return callable(getattr(module, "initial_state", None))
+
+
+def parts_of(state: State) -> Sequence[Tensor]:
+    """The tensors of a state.
+
+    Raises:
+        ValueError: it is no tensor, and no tuple of tensors.
+    """
+    parts = state if isinstance(state, tuple) else (state,)
+    if not all(isinstance(part, Tensor) for part in parts):
+        raise ValueError(f"a state must be a tensor or a tuple of tensors, got {described(state)}")
+    return parts
+
+
+def described(value: Any) -> str:
+    """What a forward pass returned, for people."""
+    if isinstance(value, Tensor):
+        return f"a tensor {tuple(value.shape)}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(described, value))})"
+    return repr(value)
