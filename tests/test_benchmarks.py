@@ -11,7 +11,10 @@ import pytest
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 QUICK = {
     "reached": ["CartPoleBullet-v0", "--seeds", "0"],
-    **{name: ["--quick"] for name in ("policy_size", "reset", "rivals", "scaling", "startup", "throughput", "video")},
+    **{
+        name: ["--quick"]
+        for name in ("engines", "policy_size", "reset", "rivals", "scaling", "startup", "throughput", "video")
+    },
 }
 
 
