@@ -124,6 +124,29 @@ class Nested(gymnasium.Env):
         return self._observation(), 0.0, self.time >= 5, False, {}
 
 
+class Seen(Walk):
+    """Walk, seen by a camera: a bright patch on a noisy picture.
+
+    Args:
+        shape: of the picture.
+        beside: whether the time stands beside it, in a Dict.
+    """
+
+    def __init__(self, *, shape=(36, 40, 3), beside=False):
+        super().__init__()
+        self.shape, self.beside = tuple(shape), beside
+        self.observation_space = spaces.Box(0, 255, self.shape, np.uint8)
+        if beside:
+            time = spaces.Box(0.0, 5.0, (2,), np.float32)
+            self.observation_space = spaces.Dict({"camera": self.observation_space, "time": time})
+
+    def _observation(self):
+        picture = self.np_random.integers(0, 100, self.shape, np.uint8)
+        place = int(np.clip(4 * self.place + 15, 0, 30))
+        picture[..., place : place + 3, :] += np.uint8(155)
+        return {"camera": picture, "time": np.full(2, self.time, np.float32)} if self.beside else picture
+
+
 class Reporting(Walk):
     """Adds a line with process and event to the file ``log`` whenever one is made or reset."""
 

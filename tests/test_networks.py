@@ -1,0 +1,343 @@
+"""All kinds of policies, in both engines: what they compute, what they remember, and that rows are strangers."""
+
+import subprocess
+import sys
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from small_envs import Seen
+
+import es_envs
+from es_core import Checkpoint, CheckpointError, train
+from es_core.config import TrainConfig
+from es_core.policies import Actor, make_network, make_policy
+from es_core.policies.layers import Cell, Dense, Eyes, matrices
+
+UNBOUNDED = spaces.Box(-np.inf, np.inf, (3,), np.float32)
+IMAGE = spaces.Box(0, 255, (36, 40, 3), np.uint8)
+FLAT_KINDS = ["mlp", "rnn", "lstm", "gru", "small_modules:Net", "small_modules:Summing", "small_modules:Remembering"]
+IMAGE_KINDS = ["cnn_small", "cnn_nature", "small_modules:Seeing"]
+KINDS = FLAT_KINDS + IMAGE_KINDS
+RECURRENT = ["rnn", "lstm", "gru", "small_modules:Summing", "small_modules:Remembering"]
+BUILT_IN = [kind for kind in KINDS if ":" not in kind]
+
+
+def make(kind, observation_space, **fields):
+    return make_policy(TrainConfig(env_id="Walk-v0", policy=kind, **fields), observation_space, UNBOUNDED)
+
+
+def policy_of(kind):
+    space = IMAGE if kind in IMAGE_KINDS else spaces.Box(-8, 8, (3,), np.float32)
+    return make(kind, space, **({} if ":" in kind else {"hidden_sizes": (16, 9)}))
+
+
+def candidate(policy, seed):
+    """The initial mean with decisive outputs, and noise on all else."""
+    parameters = policy.initial(seed)
+    if hasattr(policy, "layers"):
+        matrices(parameters, policy.layers)[-1][0][:] *= 100
+    return parameters + np.random.default_rng(seed).normal(0, 0.05, policy.size).astype(np.float32)
+
+
+def load(network, candidates):
+    for row, parameters in enumerate(candidates):
+        network.load(row, lambda out, parameters=parameters: np.copyto(out, parameters))
+        network.reset(row)
+    return network
+
+
+def step(network, observations):
+    network.inputs[: len(observations), : observations.shape[1]] = observations
+    return network.forward(len(observations)).copy()
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    """``recorded(kind)``: 10 000 observations ``(time, episode, n)`` of a real environment, under random actions."""
+
+    def record(env, episodes, length):
+        observations = np.empty((length, episodes, *env.observation_space.shape), env.observation_space.dtype)
+        env.action_space.seed(0)
+        for episode in range(episodes):
+            observations[0, episode], _ = env.reset(seed=episode)
+            for time in range(1, length):
+                observations[time, episode] = env.step(env.action_space.sample())[0]
+        return observations.reshape(length, episodes, -1)
+
+    flat, images = record(gymnasium.make("Pendulum-v1").unwrapped, 50, 200), record(Seen(), 50, 200)
+    return lambda kind: images if kind in IMAGE_KINDS else flat
+
+
+# The fast tests look at a part of the pictures.
+@pytest.mark.parametrize("part", [1, pytest.param(10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", BUILT_IN)
+def test_both_engines_and_the_exported_module_agree_along_ten_thousand_observations(kind, part, recorded):
+    policy, observations = policy_of(kind), recorded(kind)
+    if kind in IMAGE_KINDS:
+        observations = observations[: 20 * part, : 5 * part]
+    parameters = candidate(policy, 0)
+    episodes = observations.shape[1]
+    networks = [
+        load(make_network(policy, episodes, engine=engine), [parameters] * episodes) for engine in ("numpy", "torch")
+    ]
+    numpy, batched = (np.array([step(network, now) for now in observations]) for network in networks)
+    module, state, exported = policy.module(parameters, None), None, np.empty_like(numpy)
+    with torch.no_grad():
+        for now, out in zip(torch.from_numpy(observations).float(), exported, strict=True):
+            outputs = module(now, *([state] if kind in RECURRENT else []))
+            if kind in RECURRENT:
+                outputs, state = outputs
+            out[:] = outputs
+    np.testing.assert_allclose(batched, numpy, atol=1e-5, rtol=0)
+    np.testing.assert_allclose(exported, numpy, atol=1e-5, rtol=0)
+    assert numpy.std() > 0.01
+
+
+@pytest.mark.parametrize("engine", ["numpy", "torch"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_candidate_acts_alike_to_the_last_bit_alone_and_in_any_company(kind, engine, recorded):
+    policy, length = policy_of(kind), 12
+    observations = recorded(kind)[:length, :7]
+    candidates = [candidate(policy, seed) for seed in range(7)]
+    alone = np.array([
+        [step(network, observations[time, row : row + 1])[0] for time in range(length)]
+        for row in range(7)
+        for network in [load(make_network(policy, 1, engine=engine), candidates[row : row + 1])]
+    ]).swapaxes(0, 1)  # fmt: skip
+    for threads in (1, 2):  # of the process; a network is not to care
+        before = torch.get_num_threads()
+        torch.set_num_threads(threads)
+        network, rows = load(make_network(policy, 7, engine=engine), candidates), list(range(7))
+        for time in range(length):
+            if time in {2, 3, 5, 7, 10}:  # one leaves, and the others move up
+                gone = time % len(rows)
+                network.keep([row for row in range(len(rows)) if row != gone])
+                del rows[gone]
+            np.testing.assert_array_equal(step(network, observations[time, rows]), alone[time, rows])
+        torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "torch"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_episode_is_forgotten_at_reset_and_not_before(kind, engine, recorded):
+    policy, observations = policy_of(kind), recorded(kind)[:, :2]
+    network = load(make_network(policy, 2, engine=engine), [candidate(policy, 1)] * 2)
+    first, second = step(network, observations[5]), step(network, observations[5])
+    assert np.array_equal(first, second) == (kind not in RECURRENT)
+    network.reset(1)
+    third = step(network, observations[5])
+    np.testing.assert_array_equal(third[1], first[1])
+    assert np.array_equal(third[0], second[0]) == (kind not in RECURRENT)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_initial_mean_is_a_function_of_the_seed(kind):
+    torch.manual_seed(1)
+    state = torch.get_rng_state()
+    mean = policy_of(kind).initial(3)
+    np.testing.assert_array_equal(mean, policy_of(kind).initial(3))
+    assert not np.array_equal(mean, policy_of(kind).initial(4))
+    assert (mean.shape, mean.dtype) == ((policy_of(kind).size,), np.float32)
+    assert torch.equal(torch.get_rng_state(), state), "torch's own random numbers are the user's"
+
+
+@pytest.mark.parametrize("kind", BUILT_IN)
+def test_weights_begin_as_large_as_their_layer_is_wide_and_the_last_ones_small(kind):
+    policy = policy_of(kind)
+    *hidden, (last,) = matrices(policy.initial(0), policy.layers)
+    for matrix in [matrix for own in hidden for matrix in own if matrix.size > 100]:
+        assert matrix[:, :-1].std() * np.sqrt(matrix.shape[1] - 1) == pytest.approx(1, abs=0.3)
+        assert not matrix[:, -1].any()
+    assert np.abs(last).max() < 0.05
+
+
+@pytest.mark.parametrize("kind", ["rnn", "lstm", "gru"])
+def test_a_recurrent_layer_has_the_equations_of_torchs_cell(kind):
+    """Its parameters stand in the flat vector as rows of torch's: weights and bias."""
+    policy = make(kind, spaces.Box(-1, 1, (5,), np.float32), hidden_sizes=(4,))
+    assert policy.layers == (Cell(kind, 5, 4), Dense(4, 3))
+    parameters = candidate(policy, 0)
+    cell = {"rnn": torch.nn.RNNCell, "lstm": torch.nn.LSTMCell, "gru": torch.nn.GRUCell}[kind](5, 4)
+    (of_inputs, of_state), (out,) = matrices(torch.from_numpy(parameters), policy.layers)
+    given = {"weight_ih": of_inputs[:, :-1], "bias_ih": of_inputs[:, -1], "weight_hh": of_state[:, :-1]}
+    cell.load_state_dict({**given, "bias_hh": of_state[:, -1]})
+    act, state = Actor(policy, parameters), None
+    for observation in torch.randn(20, 5, generator=torch.Generator().manual_seed(0)):
+        with torch.no_grad():
+            state = cell(observation[None], state)
+            hidden = state[0] if kind == "lstm" else state
+            expected = out[:, :-1] @ hidden[0] + out[:, -1]
+        np.testing.assert_allclose(act(observation.numpy()), expected.numpy(), atol=1e-5)
+
+
+def test_a_recurrent_policy_needs_a_recurrent_layer():
+    with pytest.raises(ValueError, match="policy='gru' needs hidden_sizes"):
+        make("gru", UNBOUNDED, hidden_sizes=())
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "features", "size"),
+    [
+        ("cnn_small", (84, 84, 4), 9 * 9 * 32, 676_915),
+        ("cnn_small", (4, 84, 84), 9 * 9 * 32, 676_915),
+        ("cnn_nature", (4, 84, 84), 7 * 7 * 64, 1_685_667),
+        ("cnn_nature", (210, 160, 3), 22 * 16 * 64, 11_615_000),
+    ],
+)
+def test_convolutional_networks_have_the_sizes_of_their_papers(kind, shape, features, size):
+    policy = make(kind, spaces.Box(0, 255, shape, np.uint8))
+    eyes, dense, _ = policy.layers
+    assert (eyes.outputs, dense.inputs) == (features, features)
+    assert policy.size == pytest.approx(size, rel=0.01)
+
+
+@pytest.mark.parametrize("shape", [(36, 40, 3), (36, 36, 36), (3, 40, 36), (1, 36, 36)])
+def test_channels_are_where_the_image_is_smaller(shape):
+    policy = make("cnn_nature", spaces.Box(0, 255, shape, np.uint8))
+    height, width, channels = shape if shape[0] >= shape[2] else (shape[1], shape[2], shape[0])
+    assert policy.layers[0].eyes[0].convolutions[0].image == (height, width, channels)
+    parameters, image = candidate(policy, 0), policy.observation_space.sample()
+    with torch.no_grad():
+        expected = policy.module(parameters, None)(torch.from_numpy(image.reshape(1, -1)).float())
+    np.testing.assert_allclose(Actor(policy, parameters)(image), expected.numpy()[0], atol=1e-5)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "torch"])
+def test_images_among_other_observations_are_seen_and_the_others_enter_beside_them(engine):
+    space = spaces.Dict(
+        {
+            "arm": spaces.Box(-1, 1, (2,), np.float32),
+            "eyes": spaces.Tuple([IMAGE, spaces.Box(0, 255, (1, 20, 20), np.uint8)]),
+            "gear": spaces.Discrete(3),
+        }
+    )
+    policy = make("cnn_small", space)
+    look, dense, _ = policy.layers
+    assert isinstance(look, Eyes)
+    assert dense.inputs == 3 * 3 * 32 + 1 * 1 * 32 + 2 + 3
+    space.seed(0)
+    observations, flat = [space.sample() for _ in range(5)], np.empty((5, policy.inputs), np.float32)
+    for observation, out in zip(observations, flat, strict=True):
+        policy.encode(observation, out)
+    parameters = candidate(policy, 0)
+    with torch.no_grad():
+        expected = policy.module(parameters, None)(torch.from_numpy(flat)).numpy()
+    network = load(make_network(policy, 5, engine=engine), [parameters] * 5)
+    np.testing.assert_allclose(step(network, flat), expected, atol=1e-5)
+    changed = flat.copy()
+    changed[:, 0] += 1
+    assert (step(network, changed) != step(network, flat)).any(), "what is no image matters, too"
+
+
+@pytest.mark.parametrize(
+    ("kind", "space", "message"),
+    [
+        (
+            "cnn_small",
+            spaces.Box(0, 255, (19, 40, 3), np.uint8),
+            "19x40 pixels.*'cnn_small', which needs at least 20x20",
+        ),
+        ("cnn_nature", spaces.Box(0, 255, (3, 40, 35), np.uint8), "40x35 pixels.*'cnn_nature', .* at least 36x36"),
+        ("cnn_nature", spaces.Box(0, 255, (84, 84), np.uint8), "has none: choose policy='mlp'"),
+        ("cnn_nature", UNBOUNDED, "has none: choose policy='mlp'"),
+        ("mlp", IMAGE, "holds images: choose policy='cnn_nature'"),
+        ("lstm", spaces.Dict({"camera": IMAGE}), r"observation space\['camera'\] .* holds images"),
+    ],
+)
+def test_a_policy_that_cannot_see_these_observations_says_which_can(kind, space, message):
+    with pytest.raises(ValueError, match=message):
+        make(kind, space)
+
+
+def test_images_are_not_normalised_by_statistics():
+    with pytest.raises(ValueError, match="observation_normalization is for numbers, not for images"):
+        make("cnn_small", IMAGE, observation_normalization=True)
+
+
+def test_options_are_for_modules_alone_and_an_unknown_policy_is_told_which_there_are():
+    with pytest.raises(ValueError, match="policy_options are for a torch module"):
+        make("mlp", UNBOUNDED, policy_options={"width": 3})
+    with pytest.raises(ValueError, match="one of mlp, rnn, lstm, gru, cnn_small, cnn_nature, or 'module:Class'"):
+        make("transformer", UNBOUNDED)
+
+
+def test_built_in_policies_load_no_torch():
+    code = """
+import sys, numpy as np
+from gymnasium import spaces
+from es_core.config import TrainConfig
+from es_core.policies import Actor, make_policy
+for kind, shape, dtype in (("lstm", (3,), np.float32), ("cnn_small", (20, 20, 3), np.uint8)):
+    space = spaces.Box(0, 255, shape, dtype)
+    policy = make_policy(TrainConfig(env_id="Walk-v0", policy=kind), space, spaces.Discrete(2))
+    Actor(policy, policy.initial(0))(space.sample())
+sys.exit("torch" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_is_trained_stored_and_acts_as_it_was_scored(kind, register, tmp_path, tiny):
+    env_id = register("Seen-v0", "small_envs:Seen") if kind in IMAGE_KINDS else register()
+    fields = {**tiny, "hidden_sizes": (4,), "policy": kind, "sigma": 0.05, "action_noise": 0.1}
+    run = train(env_id, run_dir=tmp_path / "run", **fields)
+    checkpoint = run.checkpoint
+    checkpoint.save(tmp_path / "again.safetensors")
+    assert (tmp_path / "again.safetensors").read_bytes() == run.checkpoint_path(1).read_bytes()
+    assert not np.array_equal(checkpoint.mean, run.checkpoint_at(0).mean)
+    score = run.history[-1].evaluation
+    act, env = checkpoint.actor(), es_envs.make(env_id).unwrapped
+    for _ in range(2):  # an episode leaves no trace
+        act.reset()
+        observation, total, ended = env.reset(seed=seeds_of(run)[0])[0], 0.0, False
+        while not ended:
+            observation, reward, ended, _, _ = env.step(act(observation))
+            total += reward
+        assert total == score.mean
+    outputs = checkpoint.module()(torch.zeros(3, checkpoint.policy().inputs))
+    assert (outputs[0] if kind in RECURRENT else outputs).shape == (3, 1)
+
+
+def seeds_of(run):
+    from es_core.seeding import Purpose, episode_seeds
+
+    return episode_seeds(run.config.seed, Purpose.EVALUATION, 1, run.history[-1].generation)
+
+
+@pytest.mark.parametrize("kind", BUILT_IN)
+def test_a_checkpoint_of_another_size_is_refused_before_anything_is_built(kind, tmp_path):
+    policy = policy_of(kind)
+    fields = {"policy": kind, "hidden_sizes": (10**9, 10**9)} if kind in FLAT_KINDS else {"policy": kind}
+    space = policy.observation_space if kind in FLAT_KINDS else spaces.Box(0, 255, (600, 600, 3), np.uint8)
+    config = TrainConfig(env_id="Walk-v0", **fields)
+    empty = {"strategy": {}, "statistics": None, "generation": 0}
+    checkpoint = Checkpoint(
+        config=config, mean=policy.initial(0), observation_space=space, action_space=UNBOUNDED, **empty
+    )
+    checkpoint.save(tmp_path / "huge.safetensors")
+    with pytest.raises(CheckpointError, match=r"mean has shape .*, its policy needs \(\d{8,},\)"):
+        Checkpoint.load(tmp_path / "huge.safetensors")
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_cuda_device_computes_what_the_cpu_does_whoever_is_in_the_other_rows(kind, recorded):
+    policy, observations = policy_of(kind), recorded(kind)[:30, :7]
+    candidates = [candidate(policy, seed) for seed in range(7)]
+    cpu = load(make_network(policy, 7), candidates)
+    cuda = load(make_network(policy, 7, engine="torch", device="cuda"), candidates)
+    again = load(make_network(policy, 7, engine="torch", device="cuda"), candidates[:3] + candidates[:4])
+    rows = list(range(7))
+    for time, now in enumerate(observations):
+        if time in {10, 20}:
+            kept = [row for row in range(len(rows)) if row != 4]
+            rows = [rows[row] for row in kept]
+            cpu.keep(kept)
+            cuda.keep(kept)
+        outputs = step(cuda, now[rows])
+        np.testing.assert_allclose(outputs, step(cpu, now[rows]), atol=1e-5)
+        np.testing.assert_array_equal(outputs[:3], step(again, now[:3])[:3])
