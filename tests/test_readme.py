@@ -60,6 +60,19 @@ run.record("hover.mp4")
     assert (tmp_path / "hover.mp4").stat().st_size > 1000
 
 
+def test_the_torch_module_is_trained_and_acts(tmp_path):
+    (tmp_path / "my_net.py").write_text(block("policy: my_net.py"), encoding="utf-8")
+    training = block("policy: training").replace("train(", "run = train(", 1)
+    assert "run = train(" in training
+    training = training.replace("16})", "16}, generations=1, population_size=2, eval_episodes=1, confirm_episodes=1)")
+    script = f"{training}\nprint(run.config.policy, run.checkpoint.actor()([0.0, 0.0, 0.0, 0.0]))"
+    done = subprocess.run(
+        [sys.executable, "-"], input=script, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch("my_net:Net [01]", done.stdout.strip())
+
+
 def test_every_command_in_the_documents_exists(capsys):
     for document in [ROOT / "README.md", ROOT / "CONTRIBUTING.md"]:
         for command in set(re.findall(r"es-envs ([a-z]+)", document.read_text(encoding="utf-8"))) - {"says"}:
