@@ -9,6 +9,7 @@ import pytest
 import torch
 from gymnasium import spaces
 from small_envs import Seen
+from threadpoolctl import threadpool_limits
 
 import es_envs
 from es_core import Checkpoint, CheckpointError, train
@@ -262,6 +263,17 @@ def test_options_are_for_modules_alone_and_an_unknown_policy_is_told_which_there
         make("mlp", UNBOUNDED, policy_options={"width": 3})
     with pytest.raises(ValueError, match="one of mlp, rnn, lstm, gru, cnn_small, cnn_nature, or 'module:Class'"):
         make("transformer", UNBOUNDED)
+
+
+def test_an_actor_has_the_bits_of_a_worker_whatever_the_number_of_threads_here():
+    policy = make("cnn_nature", spaces.Box(0, 255, (84, 84, 4), np.uint8))
+    policy.observation_space.seed(0)
+    image, act = policy.observation_space.sample(), Actor(policy, candidate(policy, 0))
+    actions = []
+    for threads in (1, 2):
+        with threadpool_limits(threads):
+            actions.append(act(image))
+    np.testing.assert_array_equal(*actions)
 
 
 def test_built_in_policies_load_no_torch():

@@ -32,7 +32,7 @@ def make_policy(
     A name "module:Class" is imported, and so must be trusted; it needs torch.
 
     Raises:
-        ValueError: the policy, its activation or a space is not supported.
+        ValueError: the policy, its activation or a space is not supported, or torch is not installed.
     """
     if config.observation_normalization and any(is_image(part) for _, _, part in leaves(observation_space)):
         raise ValueError(
@@ -40,8 +40,12 @@ def make_policy(
             "False (on the command line: --no-observation-normalization)"
         )
     if ":" in config.policy:
-        from es_core.policies.torch_policy import TorchPolicy
-
+        try:
+            from es_core.policies.torch_policy import TorchPolicy
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise ValueError(f"policy={config.policy!r} needs torch: pip install 'es-envs[torch]'") from error
         return TorchPolicy(config.policy, observation_space, action_space, config.policy_options)
     if config.policy not in POLICIES:
         raise ValueError(
@@ -60,7 +64,7 @@ def make_network(policy: Policy, rows: int, engine: str = "numpy", device: str =
     Args:
         policy: its kind.
         rows: candidates at once.
-        engine: "numpy" or "torch".
+        engine: "numpy" or "torch", which computes modules of the user's in any case.
         device: "cpu" or, for torch, "cuda".
     """
     if engine == "numpy":

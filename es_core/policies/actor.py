@@ -1,15 +1,22 @@
 """Policies in use: from observations to actions, for several candidates at once or for one."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from es_core import seeding
 from es_core.normalizer import CLIP, ObservationStatistics
 from es_core.policies.network import Network, Policy
+
+# Parameters from which on BLAS may share a product among threads. Its last bits depend on their number, and the workers
+# that scored the policy have one.
+_SHARED_BY_THREADS = 2**13
 
 
 class NotFiniteError(ValueError):
@@ -133,6 +140,9 @@ class Actor:
     def __init__(
         self, policy: Policy, parameters: NDArray[np.float32], statistics: ObservationStatistics | None = None
     ) -> None:
+        self._one_thread: Callable[[], AbstractContextManager[object]] = nullcontext
+        if policy.size > _SHARED_BY_THREADS:
+            self._one_thread = partial(ThreadpoolController().limit, limits=1, user_api="blas")
         self._actors = Actors(policy, policy.network(1))
         self._actors.load(0, parameters)
         self._actors.normalize(statistics)
@@ -149,4 +159,5 @@ class Actor:
             ValueError: the observation has another shape than its space, or is not finite.
         """
         self._actors.encode(observation, self._actors.rows[0])
-        return self._actors.act(1)[0]
+        with self._one_thread():
+            return self._actors.act(1)[0]

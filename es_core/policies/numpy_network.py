@@ -21,13 +21,19 @@ _ZERO, _HALF, _PER_PIXEL = np.float32(0), np.float32(1 / 2), np.float32(1 / 255)
 
 
 class NumPyNetwork(Network):
-    """The layers of ``rows`` candidates, in NumPy."""
+    """The layers of ``rows`` candidates, in NumPy.
+
+    Args:
+        layers: one after the other, the first with the flattened observation as inputs.
+        rows: candidates.
+    """
 
     def __init__(self, layers: Sequence[Layer], rows: int) -> None:
         self.parameters = np.zeros((rows, size_of(layers)), np.float32)
         widths = [layers[0].inputs, *(layer.outputs for layer in layers)]
-        buffers = [np.ones((rows, width + 1), np.float32) for width in widths]
-        self.inputs, self._outputs = buffers[0], buffers[-1][:, :-1]
+        buffers = [np.ones((rows, width + 1), np.float32) for width in widths[:-1]]
+        buffers.append(np.empty((rows, widths[-1]), np.float32))
+        self.inputs, self._outputs = buffers[0], buffers[-1]
         self._steps = [
             _STEPS[type(layer)](layer, own, source, target)
             for layer, own, (source, target) in zip(
@@ -59,8 +65,8 @@ class NumPyNetwork(Network):
 class _Step:
     """A layer of all rows: what to call for the first ``width`` of them, and what must last until the next pass.
 
-    It is made of the layer, its matrices, the buffer ``(rows, inputs + 1)`` that it reads and the buffer ``(rows,
-    outputs + 1)`` that it writes, both with a constant 1 in the last column.
+    It is made of the layer, its matrices, the buffer ``(rows, inputs + 1)`` that it reads, whose last column is 1, and
+    the one that it writes, whose first columns are its outputs: the next layer's to read.
     """
 
     calls: Callable[[int], Iterator[Call]]
@@ -69,7 +75,7 @@ class _Step:
 
 def _dense(layer: Dense, own: Sequence[Vector], source: Vector, target: Vector) -> _Step:
     def calls(width: int) -> Iterator[Call]:
-        outputs = target[:width, :-1]
+        outputs = target[:width, : layer.outputs]
         yield _product(own[0][:width], source[:width], outputs)
         match layer.activation:
             case "tanh":
@@ -89,15 +95,15 @@ def _product(matrix: Vector, source: Vector, target: Vector) -> Call:
 def _cell(layer: Cell, own: Sequence[Vector], source: Vector, target: Vector) -> _Step:
     """The state is what was written last, the next layer's inputs; an LSTM has a cell state besides."""
     gates, from_state = np.empty((2, len(source), layer.shapes[0][0]), np.float32)
-    cell_state = np.zeros((len(source), layer.outputs), np.float32)
+    state, cell_state = target[:, : layer.outputs], np.zeros((len(source), layer.outputs), np.float32)
     equations = _EQUATIONS[layer.kind]
 
     def calls(width: int) -> Iterator[Call]:
         yield _product(own[0][:width], source[:width], gates[:width])
         yield _product(own[1][:width], target[:width], from_state[:width])
-        yield from equations(gates[:width], from_state[:width], target[:width, :-1], cell_state[:width])
+        yield from equations(gates[:width], from_state[:width], state[:width], cell_state[:width])
 
-    return _Step(calls, [target[:, :-1], cell_state] if layer.kind == "lstm" else [target[:, :-1]])
+    return _Step(calls, [state, cell_state] if layer.kind == "lstm" else [state])
 
 
 def _rnn(gates: Vector, from_state: Vector, h: Vector, _: Vector) -> Iterator[Call]:
