@@ -177,7 +177,8 @@ def _eyes(layer: Eyes, own: Sequence[Vector], source: Vector, target: Vector) ->
             is_last = convolution is eye.convolutions[-1]
             features = place(size) if is_last else np.empty((rows, size), np.float32)
             features = features.reshape(rows, height * width, depth)
-            steps.append(partial(_convolve, convolution, next(filters), images, features))
+            patches = np.ones((height * width, convolution.shape[1]), np.float32)  # each ends with a constant 1
+            steps.append(partial(_convolve, convolution, next(filters), images, patches, features))
             images = features.reshape(rows, height, width, depth)
     steps += [partial(_copy, source[:, part], place(part.stop - part.start)) for part in layer.others]
     return _Step(lambda width: (call for step in steps for call in step(width)))
@@ -191,11 +192,12 @@ def _copy(source: Vector, target: Vector, width: int) -> Iterator[Call]:
     yield partial(np.copyto, target[:width], source[:width])
 
 
-def _convolve(convolution: Convolution, own: Vector, images: Vector, features: Vector, width: int) -> Iterator[Call]:
+def _convolve(
+    convolution: Convolution, own: Vector, images: Vector, patches: Vector, features: Vector, width: int
+) -> Iterator[Call]:
     size, stride = convolution.size, convolution.stride
     windows = sliding_window_view(images, (size, size), axis=(1, 2))[:, ::stride, ::stride]
     windows = windows.transpose(0, 1, 2, 4, 5, 3)  # (rows, height, width, size, size, channels)
-    patches = np.ones((features.shape[1], own.shape[2]), np.float32)  # each ends with a constant 1
     places = patches[:, :-1].reshape(windows.shape[1:])
     for row in range(width):
         yield partial(np.copyto, places, windows[row])

@@ -134,11 +134,11 @@ _EQUATIONS: Mapping[str, Callable[..., Tensor]] = {"rnn": _rnn, "lstm": _lstm, "
 
 
 def _eyes(layer: Eyes, own: Sequence[Tensor]) -> _Step:
+    filters = iter(own)
+    convolutions = [[_convolution(each, next(filters)) for each in eye.convolutions] for eye in layer.eyes]
+
     def at(width: int) -> Call:
-        filters = iter(own)
-        looks = [
-            [_convolution(convolution, next(filters)[:width]) for convolution in eye.convolutions] for eye in layer.eyes
-        ]
+        looks = [[convolution(width) for convolution in look] for look in convolutions]
 
         def see(inputs: Tensor) -> Tensor:
             parts = []
@@ -155,20 +155,24 @@ def _eyes(layer: Eyes, own: Sequence[Tensor]) -> _Step:
     return _Step(at)
 
 
-def _convolution(convolution: Convolution, own: Tensor) -> Call:
+def _convolution(convolution: Convolution, own: Tensor) -> Callable[[int], Call]:
     """Convolution by im2col, as in NumPy: cuDNN's would round products to TF32 and sum in an order of its choice."""
     size, stride = convolution.size, convolution.stride
-    height, width, _ = convolution.output
-    transposed = own.mT
-    patches = own.new_ones(len(own), height * width, own.shape[2])  # each ends with a constant 1
-    places = patches[:, :, :-1].view(len(own), height, width, size, size, convolution.image[2])
+    height, width, depth = convolution.output
+    all_patches = own.new_ones(len(own), height * width, own.shape[2])  # each ends with a constant 1
 
-    def convolve(images: Tensor) -> Tensor:
-        windows = images.unfold(1, size, stride).unfold(2, size, stride)
-        places.copy_(windows.permute(0, 1, 2, 4, 5, 3))
-        return torch.bmm(patches, transposed).relu_().view(len(images), height, width, -1)
+    def at(rows: int) -> Call:
+        patches, transposed = all_patches[:rows], own[:rows].mT
+        places = patches[:, :, :-1].view(rows, height, width, size, size, convolution.image[2])
 
-    return convolve
+        def convolve(images: Tensor) -> Tensor:
+            windows = images.unfold(1, size, stride).unfold(2, size, stride)
+            places.copy_(windows.permute(0, 1, 2, 4, 5, 3))
+            return torch.bmm(patches, transposed).relu_().view(rows, height, width, depth)
+
+        return convolve
+
+    return at
 
 
 _STEPS: Mapping[type, Callable[..., _Step]] = {Dense: _dense, Cell: _cell, Eyes: _eyes}
