@@ -337,7 +337,10 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         image = self._backdrop(camera, np.reshape(view, (4, 4)) @ np.reshape(projection, (4, 4)))
         # Pixels as single numbers: several times faster than by colour.
         np.copyto(image.view(np.uint32)[..., 0], bodies.view(np.uint32)[..., 0], where=is_body)
-        return np.ascontiguousarray(image[:, :, :3])
+        rgb = np.empty((*shape, 3), np.uint8)
+        for channel in range(3):  # faster than all at once
+            rgb[..., channel] = image[..., channel]
+        return rgb
 
     def _backdrop(self, camera: Camera, to_clip: NDArray[np.float64]) -> NDArray[np.uint8]:
         """Sky, ground and what is marked on it, ``(height, width, 4)``.
@@ -412,7 +415,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         """Add a box that is seen but takes no part in the physics, for use in ``decorate``.
 
         Args:
-            size: along x, y, z [m].
+            size: along x, y, z [m]; one that is 0 makes a rectangle.
             position: of its middle [m].
             colour: red, green, blue, opacity, each from 0 to 1.
         """
@@ -477,6 +480,8 @@ def _tiled_box(size: Sequence[float]) -> tuple[list[list[float]], list[list[floa
             # Along `first`, then along `second`, is counterclockwise as seen from outside.
             first, second = ((axis + 1) % 3, (axis + 2) % 3)[::side]
             short = min(size[first], size[second])
+            if short == 0.0:
+                continue
             columns, rows = (min(math.ceil(size[along] / short), 16) for along in (first, second))
             normal = [0.0, 0.0, 0.0]
             normal[axis] = float(side)

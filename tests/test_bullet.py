@@ -191,6 +191,12 @@ def test_a_box_is_seen_from_every_side(scenery, yaw, pitch):
     assert "box" in colours(scenery, yaw=yaw, pitch=pitch)
 
 
+def test_a_box_without_height_is_a_rectangle(scenery):
+    scenery.visual_box((0.6, 0.6, 0.0), (0.0, 0.0, 0.8), (0.0, 1.0, 1.0, 1.0))
+    assert colours(scenery, pitch=-89.0) == ["marked", "sky", "marked"]
+    assert "box" in colours(scenery, pitch=0.0)
+
+
 def test_behind_the_bodies_are_the_marked_ground_and_the_sky(scenery):
     assert colours(scenery, pitch=-10.0) == ["sky", "ground", "wide", "box", "wide", "marked"]
     assert colours(scenery, pitch=-80.0) == ["marked", "box", "marked"]

@@ -160,7 +160,7 @@ class RaceCarEnv(BulletEnv):
             left, lower, right, upper = _outline(*ends)
             length, width, x, y = right - left, upper - lower, (left + right) / 2, (lower + upper) / 2
             # The kerb first: what it hides of the wall is not drawn at all.
-            self.visual_box((length, width, 0.02), (x, y, WALL_HEIGHT + 0.01), (0.8, 0.32, 0.26, 1.0))
+            self.visual_box((length, width, 0.0), (x, y, WALL_HEIGHT + 0.003), (0.8, 0.32, 0.26, 1.0))
             self.visual_box((length, width, WALL_HEIGHT), (x, y, WALL_HEIGHT / 2), (0.9, 0.88, 0.84, 1.0))
         self.mark_ground(ROAD, (0.36, 0.38, 0.41, 1.0))
         self.mark_ground(_dashes(), (0.9, 0.88, 0.8, 1.0))
