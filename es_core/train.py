@@ -277,7 +277,8 @@ def _begin(run: Run, pool: RolloutPool, initial: str | os.PathLike[str] | Checkp
         source = initial if isinstance(initial, Checkpoint) else Checkpoint.load(initial)
         if source.mean.shape != mean.shape:
             raise ValueError(
-                f"initial has {source.mean.size} parameters, the policy {mean.size}: hidden_sizes or spaces differ"
+                f"initial has {source.mean.size} parameters, the policy {mean.size}: policy, hidden_sizes or spaces "
+                "differ"
             )
         mean = source.mean
         if statistics is not None and source.statistics is not None:
@@ -329,6 +330,7 @@ def _resumed(run: Run, pool: RolloutPool) -> _Search:
     checkpoint = run.checkpoint_at(generations[-1])
     if (checkpoint.observation_space, checkpoint.action_space) != (pool.observation_space, pool.action_space):
         raise ValueError(f"{run.config.env_id} has other spaces now than when the run in {run.directory} was made")
+    checkpoint.policy()  # which a module of the user's may no longer be
     run.cut_history(checkpoint.generation)
     strategy = make_strategy(run.config, checkpoint.mean)
     strategy.load_state_dict(checkpoint.strategy)

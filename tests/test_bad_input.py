@@ -232,7 +232,9 @@ def test_a_module_that_trains_while_it_is_imported_is_caught_in_the_worker(regis
         "from small_envs import Walk\nfrom es_core import train\ntrain('CartPole-v1', progress=False)"
     )
     error = refused(
-        RolloutError, "calls train\\(\\) or evaluate\\(\\) while", env=register("Walk-v0", "unguarded:Walk")
+        RolloutError,
+        "calls train\\(\\), evaluate\\(\\) or record\\(\\) while",
+        env=register("Walk-v0", "unguarded:Walk"),
     )
     assert 'if __name__ == "__main__":' in str(error)
     assert "unguarded.py" in str(error)
