@@ -101,6 +101,6 @@ for _class in ("FixedHumanoid", "FixedImages"):
             entry_point=f"fixed_length:{_class}",
             fitness="episode_return",
             max_episode_steps=1000,
-            lanes=16,
+            lanes=8,
         )
     )

@@ -20,7 +20,7 @@ from es_envs import EnvDefinition
 
 _ROUNDS = 5  # at least, of each measurement: the median of them is quoted
 _LIGHT = 25.0  # [µs]: steps up to this long gain from lanes
-_LANES = 16
+_LANES = 8
 
 
 @dataclass(frozen=True, kw_only=True)
