@@ -192,16 +192,12 @@ class LocalWorker(Worker):
             self._send()
 
     def _next_script(self) -> Script[Reply] | None:
-        if not self._tasks:
+        if not self._tasks or time.monotonic() - self._replied > _REPLY_EVERY:
             self._send()
+        if not self._tasks:
             while self._has_message():
                 self._take(self._connection.recv())
         return super()._next_script()
-
-    def _reply(self, reply: Reply) -> None:
-        super()._reply(reply)
-        if time.monotonic() - self._replied > _REPLY_EVERY:
-            self._send()
 
     def _send(self) -> None:
         if self._replies:
