@@ -13,13 +13,16 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import es_envs
-from es_core import train
+from es_core import TrainConfig, train
+from es_core.policies import Actor, make_policy
+from es_core.strategies import make_strategy
 
 CART_POLE, RACE_CAR, HUMANOID, IMAGES = (
     f"fixed_length:Fixed{name}-v0" for name in ("CartPole", "RaceCar", "Humanoid", "Images")
 )
 HIDDEN = (64, 64)
 SIGMA = 0.05
+CANDIDATES = 8  # whose actions the bare loop repeats
 # So small that nobody's policy learns anything, and all episodes are of the same kind from first to last; the whole
 # update is computed all the same.
 LEARNING_RATE = 1e-6
@@ -40,29 +43,39 @@ def bare(env_id: str, workers: int, seconds: float) -> float:
 
 
 def _bare(env_id: str, seconds: float) -> None:
-    """The plain loop: random actions, made beforehand; whole episodes, each begun by a seeded reset."""
-    env = es_envs.make(env_id).unwrapped
-    length = es_envs.definition(env_id).max_episode_steps
-    actions = [env.action_space.sample() for _ in range(length or 0)]
-    if isinstance(actions[0], int | float) or actions[0].ndim == 0:
-        actions = [int(action) for action in actions]  # a Python int is what Bullet environments like best
+    """The plain loop: whole episodes, each begun by a seeded reset, with actions that were recorded beforehand.
 
-    def play(seed: int) -> int:
-        env.reset(seed=seed)
-        for action in actions:
+    They are those of training's own candidates: under random ones, a simulator may have more or less to compute.
+    """
+    env = es_envs.make(env_id).unwrapped
+    length = es_envs.definition(env_id).max_episode_steps or 0
+    config = TrainConfig.for_env(env_id, hidden_sizes=HIDDEN, sigma=SIGMA)
+    policy = make_policy(config, env.observation_space, env.action_space)
+    population = make_strategy(config, policy.initial(config.seed)).ask()
+    actions: list[list[Any]] = []
+    for candidate in range(CANDIDATES):
+        act, taken = Actor(policy, population.candidate(candidate)), []
+        observation, _info = env.reset(seed=candidate)
+        for _ in range(length):
+            taken.append(act(observation))
+            observation, *_rest = env.step(taken[-1])
+        actions.append(taken)
+
+    def play(episode: int) -> None:
+        env.reset(seed=episode % CANDIDATES)
+        for action in actions[episode % CANDIDATES]:
             _observation, _reward, terminated, truncated, _info = env.step(action)
             if terminated or truncated:
                 break
-        return len(actions)
 
     play(0)
     print("ready", flush=True)
     sys.stdin.readline()
-    steps, seed, started = 0, 0, time.perf_counter()
+    episodes, started = 0, time.perf_counter()
     while time.perf_counter() < started + seconds:
-        seed += 1
-        steps += play(seed)
-    print(steps / (time.perf_counter() - started))
+        play(episodes)
+        episodes += 1
+    print(episodes * length / (time.perf_counter() - started))
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 Usage: python benchmarks/throughput.py [--quick]
 
-Both play episodes of one length in 1 and in 2 processes at once. The bare loop has random actions, made beforehand, and
-no policy. Training is whole generations (ask, candidates, episodes, update) of 64 candidates with an MLP 64-64 tanh.
+Both play episodes of one length in 1 and in 2 processes at once. The bare loop repeats actions of training's own
+candidates, recorded beforehand, and has no policy. Training is whole generations (ask, candidates, episodes, update) of
+64 candidates with an MLP 64-64 tanh.
 """
 
 from functools import partial
