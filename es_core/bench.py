@@ -20,7 +20,8 @@ from es_envs import EnvDefinition
 
 _ROUNDS = 5  # at least, of each measurement: the median of them is quoted
 _LIGHT = 25.0  # [µs]: steps up to this long gain from lanes
-_LANES = 8
+_LANES = 3
+_EPISODES = 8  # at least, of so many candidates, are timed at once
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,15 +157,14 @@ def measure(connection: Any) -> None:
     rollouts = Rollouts(definition, config, lanes=definition.lanes)
     actors, lanes = rollouts.actors, len(rollouts.actors.rows)
     population = make_strategy(config, rollouts.policy.initial(config.seed)).ask()
-    candidates = [index % len(population) for index in range(lanes)]
-    seeds = episode_seeds(config.seed, Purpose.TRAINING, lanes)
+    seeds = episode_seeds(config.seed, Purpose.TRAINING, max(lanes, _EPISODES))
     actions: dict[int, list[Any]] = {}
     loading = 0.0
 
     def script(index: int, lane: Lane) -> Generator[Any, Any, int]:
         nonlocal loading
         started = time.perf_counter()
-        actors.network.load(lane.row, lambda out: population.candidate(candidates[index], out))
+        actors.network.load(lane.row, lambda out: population.candidate(index % len(population), out))
         loading += time.perf_counter() - started
         actors.start(lane.row)
         record = actions.get(index) is None
@@ -173,7 +173,7 @@ def measure(connection: Any) -> None:
         return (yield from lane.episode(seeds[index], observers)).length
 
     def play() -> int:
-        waiting = list(range(lanes))
+        waiting = list(range(len(seeds)))
         lengths: list[int] = []
 
         def next_script() -> Any:

@@ -23,7 +23,6 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageDraw
 
 
 @contextmanager
@@ -353,6 +352,8 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         """
         slope = math.tan(math.radians(camera.pitch)) / math.tan(math.radians(camera.field_of_view) / 2)
         horizon = min(max(round(self.height / 2 * (1 + slope)), 0), self.height)
+        from PIL import Image, ImageDraw  # only what draws pays for it
+
         image = Image.new("RGBA", (self.width, self.height), _rgb(self.ground))
         image.paste(_rgb(self.sky), (0, 0, self.width, horizon))
         draw = ImageDraw.Draw(image)

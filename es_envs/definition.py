@@ -34,8 +34,8 @@ class EnvDefinition:
         max_episode_steps: steps after which an episode is truncated, or None if the environment ends by itself.
         initializer: ``module:name`` of a function that each process calls once before it makes the environment.
         lanes: environments that each training process steps in lockstep, so that their candidates share the calls of
-            the policy: 8 suits one that steps in microseconds, and needs to work beside its like in one process. 1
-            for all others. Changes the speed, never the result.
+            the policy. 1 for most; 3 or more for one that steps in microseconds, has memory to spare (a Bullet world
+            takes 30 MB) and works beside its like in one process. Changes the speed, never the result.
         solved_at: fitness from which on the task counts as solved, or None.
         recommended: TrainConfig fields that suit this environment.
         summary: one line for lists.

@@ -38,7 +38,7 @@ def test_the_command_prints_a_table_or_json(env_id, capsys):
 
 def test_lanes_are_advised_where_the_policy_costs_as_much_as_the_environment(register):
     env_id = register("Wander-v0", "small_envs:Wander", max_episode_steps=30, lanes=1)
-    assert "lanes=8" in bench(env_id, **QUICK).advice
+    assert "lanes=3" in bench(env_id, **QUICK).advice
 
 
 def test_what_is_wrong_is_said(register, capsys):

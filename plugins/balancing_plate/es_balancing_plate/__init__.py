@@ -14,7 +14,7 @@ def register_envs() -> list[EnvDefinition]:
             entry_point="es_balancing_plate.env:BalancingPlateEnv",
             fitness="episode_length",
             max_episode_steps=2000,
-            lanes=8,
+            lanes=3,
             solved_at=1950.0,
             summary="Keep a ball on a tilting plate",
             recommended={

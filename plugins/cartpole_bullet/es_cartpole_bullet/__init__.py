@@ -14,7 +14,7 @@ def register_envs() -> list[EnvDefinition]:
             entry_point="es_cartpole_bullet.env:CartPoleBulletEnv",
             fitness="episode_length",
             max_episode_steps=500,
-            lanes=8,
+            lanes=3,
             solved_at=500.0,
             summary="Balance a pole on a cart (Bullet physics)",
             recommended={
