@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from es_core import bench
+from es_core import Bench, bench
 from es_core.cli import main
 
 QUICK = {"workers": 2, "seconds": 0.01, "population_size": 4, "max_episode_steps": 20}
@@ -36,9 +36,22 @@ def test_the_command_prints_a_table_or_json(env_id, capsys):
     assert measured["bare"] > 0
 
 
-def test_lanes_are_advised_where_the_policy_costs_as_much_as_the_environment(register):
-    env_id = register("Wander-v0", "small_envs:Wander", max_episode_steps=30, lanes=1)
-    assert "lanes=3" in bench(env_id, **QUICK).advice
+@pytest.mark.parametrize(
+    ("parts", "advice"),
+    [
+        ({"environment": 7.0, "policy": 4.0}, "lanes=3"),
+        ({"environment": 7.0, "policy": 4.0, "lanes": 3}, ""),
+        ({"environment": 150.0, "policy": 20.0}, ""),
+        ({"environment": 150.0, "waiting": 60.0}, "population_size"),
+        ({"environment": 150.0, "update": 60.0}, "episodes_per_candidate"),
+    ],
+)
+def test_the_largest_loss_is_answered_with_advice(parts, advice):
+    values = {"lanes": 1, "environment": 0.0, "policy": 0.1, "noise": 0.1, "update": 0.1, "waiting": 0.1, **parts}
+    total = sum(value for name, value in values.items() if name != "lanes")
+    result = Bench(env_id="Walk-v0", workers=2, bare=2e6 / values["environment"], training=2e6 / total, **values)
+    assert advice in result.advice
+    assert bool(result.advice) == bool(advice)
 
 
 def test_what_is_wrong_is_said(register, capsys):
