@@ -2,7 +2,11 @@
 
 import math
 import os
+from contextlib import AbstractContextManager
+from functools import cache
 from pathlib import Path
+
+from threadpoolctl import ThreadpoolController
 
 
 def usable_cores() -> int:
@@ -15,3 +19,13 @@ def usable_cores() -> int:
     except (OSError, ValueError):
         pass  # no control group of version 2
     return cores
+
+
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Products within it have one thread, as in workers: their last bits may depend on the number."""
+    return _threadpools().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
+
+
+@cache
+def _threadpools() -> ThreadpoolController:
+    return ThreadpoolController()  # which looks for the libraries once: that takes milliseconds

@@ -19,7 +19,7 @@ from es_core.loggers import Lifecycle
 from es_core.normalizer import ObservationStatistics
 from es_core.policies import make_policy
 from es_core.policies.engines import require_device
-from es_core.pools import POOLS, Results, RolloutPool, make_pool
+from es_core.pools import Results, RolloutPool, make_pool, require_pool
 from es_core.run import GenerationStats, Run
 from es_core.scoring import Evaluation
 from es_core.seeding import Purpose, episode_seeds
@@ -64,8 +64,7 @@ def train(
         FileExistsError: ``run_dir`` has something in it, and ``resume`` is not set.
         RolloutError: an episode failed; the last checkpoint is intact.
     """
-    if pool not in POOLS:
-        raise ValueError(f"pool must be one of {', '.join(map(repr, POOLS))}, got {pool!r}")
+    require_pool(pool)
     if resume and initial is not None:
         raise ValueError("initial is where a new run starts; a resumed one continues from its own checkpoint")
     lifecycle = Lifecycle(loggers)

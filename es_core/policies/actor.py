@@ -3,19 +3,17 @@
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from es_core import seeding
+from es_core.machine import one_blas_thread
 from es_core.normalizer import CLIP, ObservationStatistics
 from es_core.policies.network import Network, Policy
 
-# Parameters from which on BLAS may share a product among threads. Its last bits depend on their number, and the workers
-# that scored the policy have one.
+# Parameters from which on BLAS may share a product among threads; below, one thread need not be asked for.
 _SHARED_BY_THREADS = 2**13
 
 
@@ -142,7 +140,7 @@ class Actor:
     ) -> None:
         self._one_thread: Callable[[], AbstractContextManager[object]] = nullcontext
         if policy.size > _SHARED_BY_THREADS:
-            self._one_thread = partial(ThreadpoolController().limit, limits=1, user_api="blas")
+            self._one_thread = one_blas_thread
         self._actors = Actors(policy, policy.network(1))
         self._actors.load(0, parameters)
         self._actors.normalize(statistics)

@@ -14,7 +14,7 @@ from es_core.normalizer import ObservationStatistics
 from es_core.strategies.population import Population
 from es_envs import EnvDefinition, Episode
 
-__all__ = ["POOLS", "PolicyState", "Results", "RolloutPool", "make_pool"]
+__all__ = ["POOLS", "PolicyState", "Results", "RolloutPool", "make_pool", "require_pool"]
 
 PolicyState = tuple[NDArray[np.float32], ObservationStatistics | None]
 
@@ -79,6 +79,16 @@ class RolloutPool(Protocol):
 POOLS = ("local", "batched")
 
 
+def require_pool(name: str) -> None:
+    """Refuse a pool that does not exist.
+
+    Raises:
+        ValueError: it names those that do.
+    """
+    if name not in POOLS:
+        raise ValueError(f"pool must be one of {', '.join(map(repr, POOLS))}, got {name!r}")
+
+
 def make_pool(name: str, definition: EnvDefinition, config: TrainConfig, *, workers: int | None) -> RolloutPool:
     """The pool of a run.
 
@@ -91,13 +101,12 @@ def make_pool(name: str, definition: EnvDefinition, config: TrainConfig, *, work
     Raises:
         ValueError: there is no such pool; for others see the pools themselves.
     """
+    require_pool(name)
     if name == "local":
         from es_core.pools.local import LocalPool
 
         return LocalPool(definition, config, workers=workers, most=config.population_size)
-    if name == "batched":
-        from es_core.pools.batched import BatchedPool
+    from es_core.pools.batched import BatchedPool
 
-        together = config.population_size + (config.eval_episodes if config.eval_every else 0)
-        return BatchedPool(definition, config, workers=workers, most=together)
-    raise ValueError(f"pool must be one of {', '.join(map(repr, POOLS))}, got {name!r}")
+    together = config.population_size + (config.eval_episodes if config.eval_every else 0)
+    return BatchedPool(definition, config, workers=workers, most=together)

@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
-from threadpoolctl import ThreadpoolController
 
 from es_core.config import TrainConfig
+from es_core.machine import one_blas_thread
 from es_core.policies import Policy, make_network, make_policy
 from es_core.policies.engines import choices, measure
 from es_core.pools.remote import Step
@@ -56,11 +56,9 @@ class BatchedPool(WorkerPool):
         except BaseException:
             self.close()
             raise
-        self._threads = ThreadpoolController()
 
     def _run(self, population: Population, tasks: Sequence[Task]) -> list[PlayedReply]:
-        # A product's last bits may depend on the number of its threads.
-        with self._threads.limit(limits=1, user_api="blas"):
+        with one_blas_thread():
             return self._play(population, tasks)
 
     def _play(self, population: Population, tasks: Sequence[Task]) -> list[PlayedReply]:
@@ -68,7 +66,6 @@ class BatchedPool(WorkerPool):
         replies: dict[int, PlayedReply] = {}
         for number in range(self.workers):
             self._send(number, population, population)
-            self._held[number].clear()
         rows: list[int] = []  # which task is in each row of the network
         places: dict[int, int] = {}  # in which slot each live task is
         gather = np.zeros(0, np.int64)
