@@ -18,10 +18,11 @@ import safetensors
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from es_core.config import TrainConfig, require_trusted_policy
+from es_core.config import TrainConfig
 from es_core.normalizer import ObservationStatistics
 from es_core.policies import Actor, Policy, make_policy
 from es_core.policies.spaces import input_size, space_from_json, space_to_json
+from es_core.trust import require_trusted_policy
 
 if TYPE_CHECKING:
     import torch

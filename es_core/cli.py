@@ -381,8 +381,12 @@ def _add_config_options(parser: argparse.ArgumentParser) -> None:
     """An option for each field of TrainConfig; one that is not given stays out of the namespace."""
     from es_core.config import option_fields
 
-    group = parser.add_argument_group("settings", "defaults are those below, then what the environment recommends")
+    group = parser.add_argument_group(
+        "settings: task", "defaults are those below, then the strategy's own, then what the environment recommends"
+    )
     for field in option_fields():
+        if field.metadata["group"]:
+            group = parser.add_argument_group(f"settings: {field.metadata['group']}")
         flag, text = f"--{field.name.replace('_', '-')}", field.metadata["help"]
         default = f" (default: {field.default})" if field.default not in {None, MISSING} else ""
         if field.type is bool:
@@ -399,7 +403,8 @@ def _parse(kind: Any) -> tuple[Callable[[str], Any], str]:
     "none" stands for None where that is possible.
     """
     optional = isinstance(kind, types.UnionType)
-    base = next(part for part in typing.get_args(kind) if part is not types.NoneType) if optional else kind
+    parts = [part for part in typing.get_args(kind) if part is not types.NoneType] if optional else [kind]
+    base = parts[0] if len(parts) == 1 else object  # several kinds of values: JSON tells them apart
     origin = typing.get_origin(base) or base
 
     def parse(text: str) -> Any:

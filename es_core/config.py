@@ -1,90 +1,61 @@
 """Every number that changes the result of a run: the ``TrainConfig``."""
 
 import difflib
-import json
-import math
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, replace
-from importlib.metadata import packages_distributions
 from typing import Any, Self
 
 import es_envs
+from es_core.checks import (
+    Check,
+    bins,
+    finite,
+    flag,
+    json_object,
+    lists,
+    maybe,
+    number,
+    one_of,
+    share,
+    sizes,
+    text,
+    whole,
+)
+from es_core.schedules import SHAPES
 from es_envs import EnvDefinition, names
-from es_envs.fitness import FITNESSES, fitness_names, load_fitness, short_name
-
-Check = Callable[[Any], str | None]
+from es_envs.fitness import fitness_names, load_fitness, short_name
 
 
-def _whole(minimum: int) -> Check:
-    def check(value: Any) -> str | None:
-        ok = isinstance(value, int) and not isinstance(value, bool) and value >= minimum
-        return None if ok else f"a whole number of at least {minimum}"
-
-    return check
-
-
-def _number(minimum: float, *, above: bool = False) -> Check:
-    def check(value: Any) -> str | None:
-        ok = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        ok = ok and (value > minimum if above else value >= minimum)
-        return None if ok else f"a finite number {'above' if above else 'of at least'} {minimum:g}"
-
-    return check
-
-
-def _maybe(check: Check) -> Check:
-    def relaxed(value: Any) -> str | None:
-        expected = None if value is None else check(value)
-        return f"{expected}, or None" if expected else None
-
-    return relaxed
-
-
-def _finite(value: Any) -> str | None:
-    ok = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return None if ok else "a finite number"
-
-
-def _text(value: Any) -> str | None:
-    return None if isinstance(value, str) and value else "a non-empty string"
-
-
-def _flag(value: Any) -> str | None:
-    return None if isinstance(value, bool) else "True or False"
-
-
-def _one_of(*choices: str) -> Check:
-    return lambda value: None if value in choices else f"one of {', '.join(map(repr, choices))}"
-
-
-def _sizes(value: Any) -> str | None:
-    expected = "layer sizes, positive whole numbers such as (32, 32)"
-    ok = isinstance(value, tuple) and all(_whole(1)(size) is None for size in value)
-    return None if ok else expected
-
-
-def _json(value: Any) -> str | None:
-    expected = "a dict that JSON can hold (text, finite numbers, booleans, lists, dicts with text keys)"
-    if not isinstance(value, Mapping):
-        return expected
-    try:
-        return None if json.loads(json.dumps(value, allow_nan=False)) == _lists(value) else expected
-    except (TypeError, ValueError):
-        return expected
-
-
-def _lists(value: Any) -> Any:
-    """``value`` with tuples as lists, as JSON returns them."""
-    if isinstance(value, Mapping):
-        return {key: _lists(item) for key, item in value.items()}
-    return [_lists(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def _option(default: Any, check: Check, help_text: str) -> Any:
-    metadata = {"check": check, "help": help_text}
+def _option(default: Any, check: Check, help_text: str, group: str | None = None) -> Any:
+    """A field; ``group`` names the part of the settings that begins with it."""
+    metadata = {"check": check, "help": help_text, "group": group}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=metadata)
     return field(default=default, metadata=metadata)
+
+
+# What a strategy's paper uses, where that differs from the fields' defaults; below what an environment recommends.
+STRATEGY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
+    "ars": {
+        "sigma": 0.03,
+        "learning_rate": 0.02,
+        "policy": "linear",
+        "initialization": "zeros",
+        "observation_normalization": True,
+        "observation_clip": None,
+        "observation_std_floor": 1e-6,
+    },
+    "pgpe": {"sigma": 0.1, "learning_rate": 0.1, "optimizer": "clipup"},
+    "snes": {"sigma": 0.1, "learning_rate": 1.0},
+    "cma_es": {"sigma": 0.1},
+    "sep_cma_es": {"sigma": 0.1},
+    "random_search": {"sigma": 0.5},
+}
+# What suits one strategy says little about another.
+_SEARCH_FIELDS = frozenset({
+    "strategy_options", "population_size", "sigma", "sigma_final", "learning_rate", "learning_rate_final", "optimizer",
+    "optimizer_options", "weight_decay", "shaping", "top_directions",
+})  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,60 +69,142 @@ class TrainConfig:
         ValueError: a field has a value it cannot have; the message says what it can.
     """
 
-    env_id: str = field(metadata={"check": _text, "help": "id of the environment"})
-    env_kwargs: Mapping[str, Any] = _option({}, _json, "keyword arguments of the environment, as JSON")
-    fitness: str | None = _option(None, _maybe(_text), "what is maximised (default: the environment's own fitness)")
-    fitness_aggregation: str = _option(
-        "mean", _one_of("mean", "median", "min"), "how a candidate's episodes make its fitness: mean, median or min"
+    env_id: str = field(metadata={"check": text, "help": "id of the environment", "group": "task"})
+    env_kwargs: Mapping[str, Any] = _option({}, json_object, "keyword arguments of the environment, as JSON")
+    preprocessing: Mapping[str, Any] = _option(
+        {},
+        json_object,
+        "Gymnasium's wrappers for images, as JSON: skip (frames), grey (true), resize (pixels), stack (frames)",
     )
-    seed: int = _option(0, _whole(0), "root of all randomness")
-    generations: int = _option(300, _whole(1), "generations at most")
-    population_size: int = _option(64, _whole(2), "candidates in each generation, a multiple of two")
-    episodes_per_candidate: int = _option(1, _whole(1), "episodes in each candidate's fitness")
-    strategy: str = _option("openai_es", _text, "search strategy")
-    strategy_options: Mapping[str, Any] = _option({}, _json, "further arguments of the strategy, as JSON")
-    sigma: float = _option(0.05, _number(0, above=True), "standard deviation of the parameter noise")
-    learning_rate: float = _option(0.03, _number(0, above=True), "step size of the optimiser")
-    weight_decay: float = _option(0.0, _number(0), "l2 pull of the parameters towards zero (paper: 0.005)")
-    optimizer: str = _option("adam", _text, "optimiser of the mean")
-    shaping: str = _option("centered_ranks", _text, "how fitness becomes the weights of the gradient")
+    fitness: str | None = _option(None, maybe(text), "what is maximised (default: the environment's own fitness)")
+    fitness_aggregation: str = _option(
+        "mean", one_of("mean", "median", "min"), "how a candidate's episodes make its fitness: mean, median or min"
+    )
+    seed: int = _option(0, whole(0), "root of all randomness")
+    generations: int = _option(300, whole(1), "generations at most")
+    max_steps: int | None = _option(None, maybe(whole(1)), "environment steps after which the run stops")
+    max_episodes: int | None = _option(None, maybe(whole(1)), "episodes of candidates after which the run stops")
+
+    strategy: str = _option("openai_es", text, "search strategy", "search")
+    strategy_options: Mapping[str, Any] = _option({}, json_object, "further arguments of the strategy, as JSON")
+    population_size: int = _option(
+        64, whole(2), "candidates in each generation; strategies with mirrored pairs need an even number"
+    )
+    steps_per_generation: int | None = _option(
+        None,
+        maybe(whole(1)),
+        "environment steps for which the size of each population is chosen, by the lengths of the last one's episodes",
+    )
+    sigma: float = _option(0.05, number(0, above=True), "standard deviation of the parameter noise")
+    sigma_final: float | None = _option(None, maybe(number(0, above=True)), "sigma at the end of its schedule")
+    learning_rate: float = _option(0.03, number(0, above=True), "step size of the optimiser")
+    learning_rate_final: float | None = _option(
+        None, maybe(number(0, above=True)), "learning rate at the end of its schedule"
+    )
+    schedule: str = _option(
+        "linear", one_of(*SHAPES), "how sigma and learning rate come to their final values: linear, cosine, exponential"
+    )
+    schedule_generations: int | None = _option(
+        None, maybe(whole(1)), "generations until the final values are reached (default: all)"
+    )
+    optimizer: str = _option("adam", text, "optimiser of the mean: adam, adamw, sgd or clipup")
+    optimizer_options: Mapping[str, Any] = _option({}, json_object, "further arguments of the optimiser, as JSON")
+    weight_decay: float = _option(
+        0.0, number(0), "pull of the parameters towards zero: l2 (paper: 0.005), with adamw decoupled"
+    )
+    shaping: str = _option("centered_ranks", text, "how fitness becomes the weights of the gradient")
+    top_directions: int | None = _option(
+        None, maybe(whole(1)), "pairs that make the gradient, those with the best better half (default: all)"
+    )
+
     policy: str = _option(
         "mlp",
-        _text,
-        "mlp; rnn, lstm or gru, which remember their episode; cnn_small or cnn_nature, for images; or a torch module "
-        "of your own, as module:Class",
+        text,
+        "linear; mlp; rnn, lstm or gru, which remember their episode; cnn_small or cnn_nature, for images; or a torch "
+        "module of your own, as module:Class",
+        "policy",
     )
-    policy_options: Mapping[str, Any] = _option({}, _json, "keyword arguments of a policy module:Class, as JSON")
+    policy_options: Mapping[str, Any] = _option({}, json_object, "keyword arguments of a policy module:Class, as JSON")
     hidden_sizes: tuple[int, ...] = _option(
-        (32, 32),
-        _sizes,
-        "hidden layers of an mlp (none makes it linear), or of an rnn, lstm or gru (the last remembers)",
+        (32, 32), sizes, "hidden layers of an mlp, or of an rnn, lstm or gru (the last remembers)"
     )
-    activation: str = _option("tanh", _text, "activation of the hidden layers: tanh or relu")
-    observation_normalization: bool = _option(False, _flag, "normalise observations by statistics of the run so far")
-    action_noise: float = _option(0.0, _number(0), "standard deviation of noise on Box actions while training")
-    max_episode_steps: int | None = _option(None, _maybe(_whole(1)), "step limit below the environment's own")
-    eval_every: int = _option(1, _whole(0), "generations between evaluations of the centre (0: never)")
-    eval_episodes: int = _option(20, _whole(1), "episodes in each evaluation of the centre")
-    confirm_episodes: int = _option(100, _whole(1), "episodes that confirm a centre that looks best or solved")
+    activation: str = _option("tanh", text, "activation of the hidden layers: tanh or relu")
+    initialization: str = _option(
+        "fan_in",
+        one_of("fan_in", "normc", "orthogonal", "torch", "zeros"),
+        "initial weights: fan_in (variance 1/inputs), normc (the weights of each unit have length 1), orthogonal, "
+        "torch (its default), zeros",
+    )
+    output_scale: float = _option(0.01, number(0, above=True), "factor of the output layer's initial weights")
+    virtual_batch_normalization: bool = _option(
+        False, flag, "normalise hidden layers by a reference batch of 128 observations"
+    )
+    observation_normalization: bool = _option(False, flag, "normalise observations by statistics of the run so far")
+    statistics_fraction: float = _option(1.0, share, "share of the episodes whose observations enter the statistics")
+    observation_clip: float | None = _option(
+        5.0, maybe(number(0, above=True)), "bound of normalised observations (none: no bound)"
+    )
+    observation_std_floor: float = _option(
+        0.1, number(0, above=True), "least standard deviation by which an observation is divided"
+    )
+    action_squash: str = _option(
+        "clip", one_of("clip", "tanh"), "how a raw output comes between the bounds of a Box action: clip or tanh"
+    )
+    action_bins: int | tuple[Any, ...] | None = _option(
+        None, maybe(bins), "a Box action as a choice among so many values from bound to bound, or among these, as JSON"
+    )
+    action_noise: float = _option(0.0, number(0), "standard deviation of noise on Box actions while training")
+    sample_actions: bool = _option(
+        False,
+        flag,
+        "while training, draw actions from a distribution: Box by a log-std that the policy puts out besides, "
+        "others by their outputs as logits",
+    )
+
+    episodes_per_candidate: int = _option(1, whole(1), "episodes in each candidate's fitness", "episodes")
+    episode_seeds: str = _option(
+        "common", one_of("common", "independent"), "whether all candidates of a generation start alike"
+    )
+    survival_bonus: float = _option(
+        0.0,
+        number(0),
+        "reward of each step that training leaves out, so that to stand still does not pay (ARS: 1 or 5)",
+    )
+    max_episode_steps: int | None = _option(None, maybe(whole(1)), "step limit below the environment's own")
+    episode_cap: str | None = _option(
+        None,
+        maybe(one_of("twice_mean", "growing")),
+        "step limit while training: twice_mean (of the last generation's lengths) or growing (doubled when half of the "
+        "episodes reach it)",
+    )
+    episode_cap_start: int = _option(100, whole(1), "the first episode cap")
+
+    eval_every: int = _option(1, whole(0), "generations between evaluations of the centre (0: never)", "evaluation")
+    eval_episodes: int = _option(20, whole(1), "episodes in each evaluation of the centre")
+    eval_share: float | None = _option(
+        None, maybe(share), "episodes in each evaluation as a share of the population's, instead of eval_episodes"
+    )
+    confirm_episodes: int = _option(100, whole(1), "episodes that confirm a centre that looks best or solved")
     solved_at: float | None = _option(
-        None, _maybe(_finite), "fitness of the centre at which the run stops, if all its confirmed episodes succeed"
+        None, maybe(finite), "fitness of the centre at which the run stops, if all its confirmed episodes succeed"
     )
-    checkpoint_every: int = _option(10, _whole(1), "generations between checkpoints")
+
+    checkpoint_every: int = _option(10, whole(1), "generations between checkpoints", "computing")
     engine: str = _option(
         "auto",
-        _one_of("auto", "numpy", "torch"),
+        one_of("auto", "numpy", "torch"),
         "what computes the policy: numpy, torch, or auto, settled at the start",
     )
     device: str = _option(
-        "cpu", _one_of("auto", "cpu", "cuda"), "where the policy is computed: cpu, cuda, or auto (settled at once)"
+        "cpu", one_of("auto", "cpu", "cuda"), "where the policy is computed: cpu, cuda, or auto (settled at once)"
     )
 
     def __post_init__(self) -> None:
-        if isinstance(self.hidden_sizes, list):
-            object.__setattr__(self, "hidden_sizes", tuple(self.hidden_sizes))
         for option in fields(self):
             value = getattr(self, option.name)
+            if isinstance(value, list):
+                value = _tuples(value)
+                object.__setattr__(self, option.name, value)
             expected = option.metadata["check"](value)
             if expected:
                 raise ValueError(f"{option.name} must be {expected}, got {value!r}")
@@ -160,7 +213,9 @@ class TrainConfig:
 
     @classmethod
     def for_env(cls, env_id: str, **overrides: Any) -> Self:
-        """Defaults, then what the definition recommends, then ``overrides``.
+        """Defaults, then the strategy's own, then what the definition recommends, then ``overrides``.
+
+        What the definition recommends for another strategy than the chosen one is left out.
 
         Raises:
             UnknownEnvError: nobody knows the id.
@@ -173,20 +228,32 @@ class TrainConfig:
             if name not in known:
                 raise TypeError(unknown_field(name, known))
         values: dict[str, Any] = {"env_id": env_id, "solved_at": definition.solved_at}
-        try:
-            for name in definition.recommended:
-                if name not in known - {"env_id"}:
-                    raise TypeError(unknown_field(name, known))
-            cls(**{**values, **definition.recommended})
-        except (TypeError, ValueError) as error:
-            raise es_envs.PluginError(f"{definition.label} recommends an invalid setting: {error}") from error
+        usual = definition.recommended.get("strategy", cls.strategy)
+        for strategy, recommended in {usual: {}, **definition.recommended_for}.items():
+            cls._require_valid(definition, {**values, **definition.recommended, **recommended}, strategy)
+        strategy = overrides.get("strategy", usual)
+        of_strategy = STRATEGY_DEFAULTS.get(strategy, {})
+        others = set() if strategy == usual else {"strategy", *_SEARCH_FIELDS, *of_strategy}
+        values |= of_strategy
+        values |= {name: value for name, value in definition.recommended.items() if name not in others}
+        values |= definition.recommended_for.get(strategy, {})
         fitness = overrides.get("fitness")
         if callable(fitness):
             overrides["fitness"] = names.name_of(fitness)
         if fitness is not None and "solved_at" not in overrides:
             values["solved_at"] = None  # the definition's threshold speaks of its own fitness
-        config = cls(**{**values, **definition.recommended, **overrides})
-        return config.resolved()
+        return cls(**{**values, **overrides}).resolved()
+
+    @classmethod
+    def _require_valid(cls, definition: EnvDefinition, values: Mapping[str, Any], strategy: str) -> None:
+        known = {option.name for option in fields(cls)}
+        try:
+            for name in {**definition.recommended, **definition.recommended_for.get(strategy, {})}:
+                if name not in known - {"env_id"}:
+                    raise TypeError(unknown_field(name, known))
+            cls(**values)
+        except (TypeError, ValueError) as error:
+            raise es_envs.PluginError(f"{definition.label} recommends an invalid setting: {error}") from error
 
     def resolved(self) -> Self:
         """This config with the fitness named.
@@ -215,7 +282,7 @@ class TrainConfig:
 
     def to_json(self) -> dict[str, Any]:
         """The fields, as JSON holds them."""
-        return {option.name: _lists(getattr(self, option.name)) for option in fields(self)}
+        return {option.name: lists(getattr(self, option.name)) for option in fields(self)}
 
     @classmethod
     def from_json(cls, values: Any) -> Self:
@@ -232,90 +299,13 @@ class TrainConfig:
         return cls(**values)
 
 
-def require_positive(name: str, value: Any) -> None:
-    """Refuse an argument that is no whole number of at least 1.
-
-    Raises:
-        ValueError: it names the argument.
-    """
-    expected = _whole(1)(value)
-    if expected:
-        raise ValueError(f"{name} must be {expected}, got {value!r}")
+def _tuples(value: Any) -> Any:
+    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
 
 
 def option_fields() -> list[Field[Any]]:
     """The fields of TrainConfig that a user sets, for the command line."""
     return [option for option in fields(TrainConfig) if option.name != "env_id"]
-
-
-def require_trusted(config: TrainConfig, *, trust: bool, where: object, vouched: Collection[str] = ()) -> EnvDefinition:
-    """Refuse names from a file that would import a module nobody installed as a plugin.
-
-    A file must not choose what code runs: it may name registered environments, fitness functions of theirs or of
-    ``es_envs.fitness``, and modules of distributions that register a plugin.
-
-    Args:
-        config: as read from the file.
-        trust: the caller vouches for the file.
-        where: the file, for the message.
-        vouched: fields whose values the caller has named himself.
-
-    Returns:
-        The definition of the config's environment.
-
-    Raises:
-        ValueError: an untrusted name.
-        UnknownEnvError: the environment is not installed.
-    """
-    if not trust and "env_id" not in vouched and ":" in config.env_id:  # before it is looked up, which imports it
-        raise _untrusted("env_id", config.env_id, where)
-    definition = es_envs.definition(config.env_id)
-    fitness = config.fitness or ""
-    known = {*fitness_names(definition), *fitness_names(definition).values(), *FITNESSES}
-    # An environment may import what an argument names, as Gymnasium's make does.
-    keys = ["policy", "policy_options", "strategy", "env_kwargs", "strategy_options"]
-    if fitness not in known and not fitness.startswith("final_info:"):
-        keys.insert(0, "fitness")
-    if not trust:
-        _require_of_plugins(config, [key for key in keys if key not in vouched], where)
-    return definition
-
-
-def require_trusted_policy(config: TrainConfig, *, where: object) -> None:
-    """Refuse a policy from a file that is a module which nobody installed as a plugin.
-
-    Raises:
-        ValueError: it names the policy.
-    """
-    _require_of_plugins(config, ["policy", "policy_options"], where)
-
-
-def _require_of_plugins(config: TrainConfig, keys: Collection[str], where: object) -> None:
-    for key in keys:
-        for name in _texts(getattr(config, key)):
-            if ":" in name and not _of_a_plugin(name):
-                raise _untrusted(key, name, where)
-
-
-def _untrusted(key: str, name: str, where: object) -> ValueError:
-    return ValueError(
-        f"{where} names {key}={name!r}, a module outside the installed plugins; reading a file must not choose what "
-        "code runs. If you trust the file, pass trust=True (on the command line: --trust-names)"
-    )
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """All text in a JSON value, keys of dicts excepted."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping | list | tuple):
-        for item in value.values() if isinstance(value, Mapping) else value:
-            yield from _texts(item)
-
-
-def _of_a_plugin(name: str) -> bool:
-    plugins = {plugin.distribution for plugin in es_envs.plugins()}
-    return bool(plugins & set(packages_distributions().get(name.partition(".")[0].partition(":")[0], [])))
 
 
 def unknown_field(name: str, known: set[str]) -> str:

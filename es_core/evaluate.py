@@ -5,11 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from es_core.checkpoint import Checkpoint
-from es_core.config import require_positive, require_trusted
+from es_core.checks import require_positive
 from es_core.pools.local import LocalPool
 from es_core.run import Run
 from es_core.scoring import Evaluation
 from es_core.seeding import Purpose, episode_seeds
+from es_core.trust import require_trusted
 from es_envs import EnvDefinition
 
 Source = Run | Checkpoint | str | os.PathLike[str]

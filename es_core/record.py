@@ -14,7 +14,7 @@ import imageio_ffmpeg
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-from es_core.config import require_positive
+from es_core.checks import require_positive
 from es_core.display import film_progress
 from es_core.drawing import Artists, DisagreementError, Frame, Measured, Scene, difference, play
 from es_core.evaluate import Source, find_policy, require_same_spaces

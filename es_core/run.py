@@ -14,8 +14,9 @@ from typing import Any, Self
 from filelock import FileLock, Timeout
 
 from es_core.checkpoint import Checkpoint, CheckpointError
-from es_core.config import TrainConfig, require_trusted
+from es_core.config import TrainConfig
 from es_core.scoring import Evaluation
+from es_core.trust import require_trusted
 from es_envs import Episode
 
 

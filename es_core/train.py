@@ -13,7 +13,7 @@ import numpy as np
 
 import es_envs
 from es_core.checkpoint import Checkpoint, parameter_hash
-from es_core.config import TrainConfig, require_trusted, unknown_field
+from es_core.config import TrainConfig, unknown_field
 from es_core.display import Display
 from es_core.loggers import Lifecycle
 from es_core.normalizer import ObservationStatistics
@@ -24,6 +24,7 @@ from es_core.run import GenerationStats, Run
 from es_core.scoring import Evaluation
 from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies import Strategy, make_strategy
+from es_core.trust import require_trusted
 from es_envs import names
 
 

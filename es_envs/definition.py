@@ -38,6 +38,7 @@ class EnvDefinition:
             takes 30 MB) and works beside its like in one process. Changes the speed, never the result.
         solved_at: fitness from which on the task counts as solved, or None.
         recommended: TrainConfig fields that suit this environment.
+        recommended_for: further ones for a strategy, by its name.
         summary: one line for lists.
         plugin: name of the plugin that registered it; the registry fills it in.
     """
@@ -52,6 +53,7 @@ class EnvDefinition:
     lanes: int = 1
     solved_at: float | None = None
     recommended: Mapping[str, Any] = field(default_factory=dict)
+    recommended_for: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     summary: str = ""
     plugin: str | None = None
 
@@ -60,7 +62,7 @@ class EnvDefinition:
             raise ValueError(f"{self.id!r} is no environment id: expected 'Name-v0' or 'namespace/Name-v0'")
         self._set("entry_point", self._named("entry_point", self.entry_point))
         self._set("fitness", self._named("fitness", self.fitness, colon=False))
-        for attribute in ("kwargs", "fitnesses", "recommended"):
+        for attribute in ("kwargs", "fitnesses", "recommended", "recommended_for"):
             if not isinstance(getattr(self, attribute), Mapping):
                 raise TypeError(f"{self.id}: {attribute} must be a dict, got {getattr(self, attribute)!r}")
             self._set(attribute, dict(getattr(self, attribute)))

@@ -11,8 +11,9 @@ ROOT = Path(__file__).parent.parent
 
 # From the ground up; a module imports from lower lines only.
 LAYERS = [
-    ["config", "machine", "seeding", "shaping"],
-    ["normalizer", "optimizers"],
+    ["checks", "machine", "schedules", "seeding", "shaping"],
+    ["config", "normalizer", "optimizers"],
+    ["trust"],
     ["policies"],
     ["strategies", "rollout", "scoring"],
     ["pools", "checkpoint"],

@@ -1,0 +1,39 @@
+"""Numbers that change from generation to generation: the learning rate, sigma."""
+
+import math
+from collections.abc import Callable
+
+SHAPES = ("linear", "cosine", "exponential")
+
+Schedule = Callable[[int], float]
+
+
+def schedule(start: float, final: float | None, *, shape: str = "linear", generations: int = 1) -> Schedule:
+    """A function from the generation to a value that goes from ``start`` to ``final`` in so many generations.
+
+    Args:
+        start: in generation 0.
+        final: in generation ``generations`` and all later ones; None: the value is always ``start``.
+        shape: "linear"; "cosine" (half a period: flat at both ends; Loshchilov and Hutter 2017, arXiv 1608.03983,
+            equation 5); or "exponential" (the same factor in each generation).
+        generations: how many.
+
+    Raises:
+        ValueError: there is no such shape.
+    """
+    if shape not in SHAPES:
+        raise ValueError(f"schedule must be one of {', '.join(map(repr, SHAPES))}, got {shape!r}")
+    if final is None:
+        return lambda _: start
+
+    def value(generation: int) -> float:
+        part = min(1.0, generation / generations)
+        match shape:
+            case "linear":
+                return start + (final - start) * part
+            case "cosine":
+                return final + (start - final) * (1 + math.cos(math.pi * part)) / 2
+            case _:
+                return start * math.exp(math.log(final / start) * part)
+
+    return value

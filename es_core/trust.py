@@ -1,0 +1,80 @@
+"""Names in files are data: which of them may be imported."""
+
+from collections.abc import Collection, Iterator, Mapping
+from importlib.metadata import packages_distributions
+from typing import Any
+
+import es_envs
+from es_core.config import TrainConfig
+from es_envs import EnvDefinition
+from es_envs.fitness import FITNESSES, fitness_names
+
+
+def require_trusted(config: TrainConfig, *, trust: bool, where: object, vouched: Collection[str] = ()) -> EnvDefinition:
+    """Refuse names from a file that would import a module nobody installed as a plugin.
+
+    A file must not choose what code runs: it may name registered environments, fitness functions of theirs or of
+    ``es_envs.fitness``, and modules of distributions that register a plugin.
+
+    Args:
+        config: as read from the file.
+        trust: the caller vouches for the file.
+        where: the file, for the message.
+        vouched: fields whose values the caller has named himself.
+
+    Returns:
+        The definition of the config's environment.
+
+    Raises:
+        ValueError: an untrusted name.
+        UnknownEnvError: the environment is not installed.
+    """
+    if not trust and "env_id" not in vouched and ":" in config.env_id:  # before it is looked up, which imports it
+        raise _untrusted("env_id", config.env_id, where)
+    definition = es_envs.definition(config.env_id)
+    fitness = config.fitness or ""
+    known = {*fitness_names(definition), *fitness_names(definition).values(), *FITNESSES}
+    # An environment may import what an argument names, as Gymnasium's make does.
+    keys = ["policy", "policy_options", "strategy", "env_kwargs", "strategy_options"]
+    if fitness not in known and not fitness.startswith("final_info:"):
+        keys.insert(0, "fitness")
+    if not trust:
+        _require_of_plugins(config, [key for key in keys if key not in vouched], where)
+    return definition
+
+
+def require_trusted_policy(config: TrainConfig, *, where: object) -> None:
+    """Refuse a policy from a file that is a module which nobody installed as a plugin.
+
+    Raises:
+        ValueError: it names the policy.
+    """
+    _require_of_plugins(config, ["policy", "policy_options"], where)
+
+
+def _require_of_plugins(config: TrainConfig, keys: Collection[str], where: object) -> None:
+    for key in keys:
+        for name in _texts(getattr(config, key)):
+            if ":" in name and not _of_a_plugin(name):
+                raise _untrusted(key, name, where)
+
+
+def _untrusted(key: str, name: str, where: object) -> ValueError:
+    return ValueError(
+        f"{where} names {key}={name!r}, a module outside the installed plugins; reading a file must not choose what "
+        "code runs. If you trust the file, pass trust=True (on the command line: --trust-names)"
+    )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All text in a JSON value, keys of dicts excepted."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for item in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(item)
+
+
+def _of_a_plugin(name: str) -> bool:
+    plugins = {plugin.distribution for plugin in es_envs.plugins()}
+    return bool(plugins & set(packages_distributions().get(name.partition(".")[0].partition(":")[0], [])))
