@@ -28,6 +28,9 @@ class Purpose(IntEnum):
     TEST = 6
     ACTION_NOISE = 7
     BOOTSTRAP = 8
+    PARENT = 9
+    REFERENCE_BATCH = 10
+    STATISTICS = 11
 
 
 # Disjoint ranges, so that a score is never taken on a start that shaped the policy or chose the checkpoint.
