@@ -12,6 +12,7 @@ import gymnasium
 import numpy as np
 
 from es_core.config import TrainConfig
+from es_core.machine import one_blas_thread
 from es_core.normalizer import ObservationStatistics
 from es_core.policies import Actors, Network, NotFiniteError, Policy, make_network, make_policy
 from es_envs import EnvDefinition, Episode
@@ -181,7 +182,8 @@ class Rollouts:
         """Play scripts, as many at once as there are lanes, until there are no more.
 
         A script plays in the lane that it is given: it yields observations and is sent actions, as ``Lane.episode``
-        does. Its candidate is in row ``lane.row`` of the actors, which may change between two yields.
+        does. Its candidate is in row ``lane.row`` of the actors, which may change between two yields. Products have one
+        thread, in whatever process they are computed.
 
         Args:
             next_script: called whenever a lane is free; None: there is none at present.
@@ -190,7 +192,8 @@ class Rollouts:
         Raises:
             Exception: what a script raises.
         """
-        _Lockstep(self, next_script, done).run()
+        with one_blas_thread():
+            _Lockstep(self, next_script, done).run()
 
     def idle_lane(self, busy: Sequence[Lane]) -> Lane:
         """A lane that is not among ``busy``, a new one if need be."""

@@ -4,15 +4,19 @@ import json
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
+from threadpoolctl import threadpool_limits
 
 import es_core.pools.batched
-from es_core import RolloutError, Run, train
+from es_core import RolloutError, Run, TrainConfig, train
 from es_core.pools import make_pool
+from es_core.rollout import Rollouts
+from es_envs import definition
 
 # How a run is carried out, by name; those of one engine give the same bits.
 LOCAL = {"pool": "local", "engine": "numpy"}
@@ -100,6 +104,20 @@ def test_a_pair_that_shares_its_noise_has_the_candidates_of_one_that_does_not(wa
     assert runs[0].history[0].fitness_std > 0
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_an_episode_played_here_has_the_bits_of_a_worker_whatever_the_number_of_threads_here(threads, register):
+    # Of all policies, one whose products depend on the number of threads.
+    env_id = register("Seen-v0", "small_envs:Seen", kwargs={"shape": (84, 84, 4)})
+    config = TrainConfig(env_id=env_id, policy="cnn_nature", fitness="episode_return", engine="numpy")
+    with closing(Rollouts(definition(env_id), config)) as rollouts, threadpool_limits(threads):
+        parameters = 3 * rollouts.policy.initial(0)
+        rollouts.use(parameters, None)
+        here = [rollouts.episode(seed).total_reward for seed in range(3)]
+    with make_pool("local", definition(env_id), config, workers=1) as pool:
+        there = [episode.total_reward for episode in pool.rollouts((parameters, None), range(3))]
+    assert here == there
+
+
 @pytest.mark.parametrize("how", POOLS, ids=str)
 @pytest.mark.parametrize(
     ("fault", "message"),
@@ -124,9 +142,6 @@ def test_a_failing_episode_is_reported_with_who_played_it(fault, message, how, r
 
 @pytest.mark.parametrize("how", POOLS, ids=str)
 def test_the_pool_plays_the_same_episodes_of_one_policy(how, wander):
-    from es_core import TrainConfig
-    from es_envs import definition
-
     config = TrainConfig(env_id=wander, fitness="episode_return", engine=how["engine"], population_size=8)
     with make_pool(how["pool"], definition(wander), config, workers=2) as pool:
         policy_size = 2 * 32 + 32 + 32 * 32 + 32 + 32 + 1
