@@ -12,7 +12,7 @@ import es_envs
 from es_core.config import TrainConfig
 from es_core.policies import make_policy
 from es_core.pools import make_pool
-from es_core.pools.process import Child, end
+from es_core.pools.process import Child, ChildDiedError, end
 from es_core.rollout import Lane, RolloutError, Rollouts
 from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies import make_strategy
@@ -139,14 +139,10 @@ def _measure_processes(
         for _ in range(workers):  # one by one, so that those that were started are ended if one cannot be
             children.append(Child("es_core.bench:measure"))  # noqa: PERF401
         for child in children:
-            child.connection.send((definition, config, seconds))
-        parts = []
-        for child in children:
-            try:
-                parts.append(child.connection.recv())
-            except EOFError:
-                raise RolloutError(f"{definition.label}: {child.death()}") from None
-        return parts
+            child.send((definition, config, seconds))
+        return [child.receive() for child in children]
+    except ChildDiedError as error:
+        raise RolloutError(f"{definition.label}: {error}") from None
     finally:
         end(children)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from es_core.config import TrainConfig
 from es_core.normalizer import ObservationStatistics
-from es_core.pools.process import Child, end
+from es_core.pools.process import Child, ChildDiedError, end
 from es_core.rollout import RolloutError, Rollouts
 from es_envs import EnvDefinition, Episode
 
@@ -175,9 +175,9 @@ class Artists:
             for k in range(number):
                 self._children.append(Child("es_core.drawing:draw"))
                 try:
-                    self._children[k].connection.send((scene, [e.seed for e in episodes], every, (k, number)))
-                except (BrokenPipeError, ConnectionResetError):
-                    raise self._death(k) from None
+                    self._children[k].send((scene, [e.seed for e in episodes], every, (k, number)))
+                except ChildDiedError as error:
+                    raise self._death(error) from None
         except BaseException:
             self.close()
             raise
@@ -204,15 +204,15 @@ class Artists:
     def _receive(self, k: int) -> Any:
         """The next frame, or what was measured after the last one of an episode."""
         try:
-            message = self._children[k].connection.recv()
-        except (EOFError, ConnectionResetError):
-            raise self._death(k) from None
+            message = self._children[k].receive()
+        except ChildDiedError as error:
+            raise self._death(error) from None
         if isinstance(message, Exception):
             raise message
         return message
 
-    def _death(self, k: int) -> RolloutError:
-        return RolloutError(f"{self._definition.label}: drawing frames failed: {self._children[k].death()}")
+    def _death(self, error: ChildDiedError) -> RolloutError:
+        return RolloutError(f"{self._definition.label}: drawing frames failed: {error}")
 
     def close(self) -> None:
         """End the processes. May be called twice."""

@@ -49,8 +49,8 @@ class BatchedPool(WorkerPool):
             firsts = np.cumsum(shares) - shares
             self._slots = [Slots(int(first), int(count), total) for first, count in zip(firsts, shares, strict=True)]
             self._inputs, self._outputs = exchange.map(total, self._policy.inputs, self._policy.outputs)
-            for connection, slots in zip(self._connections, self._slots, strict=True):
-                connection.send(slots)
+            for child, slots in zip(self._children, self._slots, strict=True):
+                child.send(slots)
             self.config, self.choice = _settled(config, self._policy, total)
             self._network = make_network(self._policy, total, engine=self.config.engine, device=self.config.device)
         except BaseException:

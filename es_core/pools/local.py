@@ -29,6 +29,7 @@ class LocalPool(WorkerPool):
         queue = deque(tasks)
         replies: dict[int, PlayedReply] = {}
         together = 2 if population.base.shape[1] > DEAR_NOISE else 1  # a pair whose noise is dear is not torn apart
+        numbers = {child.connection: number for number, child in enumerate(self._children)}
         answered = [1] * self.workers  # tasks in the last message of each worker
 
         def hand_out(number: int) -> None:
@@ -49,8 +50,8 @@ class LocalPool(WorkerPool):
             self._send(number, population, population)
             hand_out(number)
         while len(replies) < len(tasks):
-            for connection in wait(self._connections):
-                number = self._connections.index(connection)
+            for connection in wait(list(numbers)):
+                number = numbers[connection]
                 received = self._receive(number)
                 for reply in received:
                     if isinstance(reply, FailedReply):

@@ -19,10 +19,16 @@ _BOOTSTRAP = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[3]); "
     "from es_core.pools.process import serve; serve(int(sys.argv[1]), sys.argv[2])"
 )
+# What a connection raises whose other end is closed, since its process has ended.
+_CLOSED = (EOFError, BrokenPipeError, ConnectionResetError)
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 # Set while this process is a child: importing the user's module here must not start children in turn.
 serving = False
+
+
+class ChildDiedError(RuntimeError):
+    """A child process has ended before its time; the message says how."""
 
 
 class Child:
@@ -35,7 +41,7 @@ class Child:
 
     Attributes:
         process: the child.
-        connection: to it; sends and receives what can be pickled.
+        connection: to it; what can be pickled goes through ``send`` and ``receive``.
 
     Raises:
         RuntimeError: this process is itself a child.
@@ -67,11 +73,32 @@ class Child:
             )
         self.connection: Any = ours
 
-    def death(self) -> str:
-        """How the process ended, for people: for when its end of the connection turns out to be closed."""
+    def send(self, message: object) -> None:
+        """Send a message.
+
+        Raises:
+            ChildDiedError: there is nobody to receive it.
+        """
+        try:
+            self.connection.send(message)
+        except _CLOSED as error:
+            raise self._death() from error
+
+    def receive(self) -> Any:
+        """Wait for the next message.
+
+        Raises:
+            ChildDiedError: none will come.
+        """
+        try:
+            return self.connection.recv()
+        except _CLOSED as error:
+            raise self._death() from error
+
+    def _death(self) -> ChildDiedError:
         code = self.process.wait()
         signal = "; killed by a signal: a crash, or the system lacked memory" if code < 0 else ""
-        return f"the process died (exit code {code}{signal}); what it wrote to stderr stands above"
+        return ChildDiedError(f"the process died (exit code {code}{signal}); what it wrote to stderr stands above")
 
 
 def end(children: Iterable[Child]) -> None:
@@ -98,7 +125,7 @@ def serve(handle: int, target: str) -> None:
     try:
         with _connection(handle) as connection:
             getattr(import_module(module), function)(connection)
-    except (EOFError, BrokenPipeError, ConnectionResetError):
+    except _CLOSED:
         pass  # the main process has closed the connection, or is gone
 
 

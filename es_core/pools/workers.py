@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from es_core.config import TrainConfig
 from es_core.machine import usable_cores
 from es_core.pools import PolicyState, Results
-from es_core.pools.process import Child, end
+from es_core.pools.process import Child, ChildDiedError, end
 from es_core.pools.shared import Exchange
 from es_core.pools.worker import FailedReply, PlayedReply, ReadyReply, Task
 from es_core.rollout import RolloutError
+from es_core.scoring import aggregated
 from es_core.strategies.population import Population
 from es_envs import EnvDefinition, Episode, PluginError
 
 # Raised by our own checks at the start; their message says it all, and a traceback would bury it.
 _FOR_PEOPLE = {"PluginError": PluginError, "SpaceError": ValueError}
-_AGGREGATIONS: Mapping[str, Callable[..., NDArray[np.float64]]] = {"mean": np.mean, "median": np.median, "min": np.min}
 
 
 class WorkerPool(ABC):
@@ -65,7 +65,6 @@ class WorkerPool(ABC):
         self.definition, self.config, self._exchange = definition, config, exchange
         self.workers = min(usable_cores() if workers is None else workers, most)
         self._children: list[Child] = []
-        self._connections: list[Any] = []
         self._held: list[dict[int, Task]] = []  # by index: what each worker has been given and has not answered
         try:
             for _ in range(self.workers):
@@ -88,9 +87,8 @@ class WorkerPool(ABC):
     def _start(self) -> None:
         child = Child("es_core.pools.worker:serve", self._exchange.descriptors if self._exchange is not None else ())
         self._children.append(child)
-        self._connections.append(child.connection)
         self._held.append({})
-        child.connection.send((self.definition, self.config, self._exchange))
+        child.send((self.definition, self.config, self._exchange))
 
     def _greeting(self, number: int) -> ReadyReply:
         """What a worker reports when it has made its environment."""
@@ -104,16 +102,14 @@ class WorkerPool(ABC):
     def _receive(self, number: int) -> list[Any]:
         """The next replies; that the worker has died is one, too."""
         try:
-            replies: list[Any] = self._connections[number].recv()
-        except (EOFError, ConnectionResetError):
-            return [self._death(number)]
+            replies: list[Any] = self._children[number].receive()
+        except ChildDiedError as error:
+            return [self._death(number, error)]
         return replies
 
-    def _death(self, number: int) -> FailedReply:
+    def _death(self, number: int, error: ChildDiedError) -> FailedReply:
         task = next(iter(self._held[number].values()), None)  # the oldest: most likely the culprit
-        return FailedReply(
-            task.index if task else None, task.seeds[0] if task else None, "", self._children[number].death(), ""
-        )
+        return FailedReply(task.index if task else None, task.seeds[0] if task else None, "", str(error), "")
 
     def evaluate(
         self, population: Population, episode_seeds: NDArray[np.int64], *, centre_seeds: Sequence[int] = ()
@@ -132,9 +128,10 @@ class WorkerPool(ABC):
         }
         collected = [reply.statistics for reply in candidates if reply.statistics is not None]
         return Results(
-            fitness=_AGGREGATIONS[self.config.fitness_aggregation](fitnesses[names[0]], axis=1),
+            fitness=aggregated(fitnesses[names[0]], self.config.fitness_aggregation),
             fitnesses=fitnesses,
             lengths=np.array([reply.lengths for reply in candidates]),
+            capped=np.array([reply.capped for reply in candidates]),
             statistics=collected if self.config.observation_normalization else None,
             centre=[reply.episodes[0] for reply in centre],
         )
@@ -165,9 +162,9 @@ class WorkerPool(ABC):
 
     def _send(self, number: int, message: object, population: Population) -> None:
         try:
-            self._connections[number].send(message)
-        except (BrokenPipeError, ConnectionResetError) as error:
-            raise self._failure(population, self._death(number)) from error
+            self._children[number].send(message)
+        except ChildDiedError as error:
+            raise self._failure(population, self._death(number, error)) from error
 
     def _failure(self, population: Population, reply: FailedReply) -> RolloutError:
         if reply.index is None:
@@ -182,7 +179,7 @@ class WorkerPool(ABC):
     def close(self) -> None:
         """End the workers: politely, then by force. May be called twice."""
         end(self._children)
-        self._children, self._connections = [], []
+        self._children = []
         if self._exchange is not None:
             self._exchange.close()
             self._exchange = None
