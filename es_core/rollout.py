@@ -15,6 +15,7 @@ from es_core.config import TrainConfig
 from es_core.machine import one_blas_thread
 from es_core.normalizer import ObservationStatistics
 from es_core.policies import Actors, Network, NotFiniteError, Policy, make_network, make_policy
+from es_core.policies.engines import choices
 from es_envs import EnvDefinition, Episode
 from es_envs.fitness import StepFitness, fitness_names, load_fitness
 
@@ -27,7 +28,7 @@ class RolloutError(RuntimeError):
 
 
 class SpaceError(ValueError):
-    """A policy cannot be made for the environment's spaces; the message says it all."""
+    """A policy cannot be made for the environment's spaces, or not be computed here; the message says it all."""
 
 
 class Lane:
@@ -126,12 +127,13 @@ class Rollouts:
     Attributes:
         env: the bare environment of the first lane.
         policy: its kind.
+        engine: what computes it here; the config's, if ``network`` does.
         actors: the policy in use.
         action_noise: standard deviation of the noise on actions while exploring; 0 where actions are not Box.
 
     Raises:
         PluginError: the environment cannot be made.
-        SpaceError: a space is not supported.
+        SpaceError: a space is not supported, or the config's engine cannot compute the policy.
     """
 
     def __init__(
@@ -149,14 +151,16 @@ class Rollouts:
         self.env = self._lanes[0].env
         try:
             self.policy = make_policy(config, self.env.observation_space, self.env.action_space)
+            self.engine = config.engine
+            if network is None:
+                self.engine, _ = choices(replace(config, device="cpu"), self.policy)[0]
         except ValueError as error:
             self.close()
             raise SpaceError(f"{definition.label}: {error}") from error
         self.action_noise = config.action_noise if isinstance(self.env.action_space, gymnasium.spaces.Box) else 0.0
         if network is None:
             rows = max(1, min(lanes, _TOGETHER_AT_MOST // self.policy.size))
-            engine = config.engine if config.engine in self.policy.engines else self.policy.engines[0]
-            computes = make_network(self.policy, rows, engine)
+            computes = make_network(self.policy, rows, self.engine)
         else:
             computes = network(self.policy, lanes)
         self.actors = Actors(self.policy, computes, action_noise=self.action_noise)

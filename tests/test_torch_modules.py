@@ -88,6 +88,14 @@ def test_observations_other_than_box_come_flattened(space):
     assert policy.observation_shape == (7,)
 
 
+@pytest.mark.parametrize("pool", ["local", "batched"])
+def test_a_module_is_computed_by_torch_in_every_pool_and_by_nothing_else(pool, walk, tmp_path, tiny):
+    options = {**tiny, "policy": "small_modules:Net", "pool": pool, "run_dir": tmp_path / "run"}
+    with pytest.raises(ValueError, match=r"engine='numpy' on device='cpu' cannot compute.*it needs one of torch"):
+        train(walk, engine="numpy", **options)
+    assert train(walk, **options).config.engine == "torch"
+
+
 @pytest.mark.parametrize("name", ["Net", "Summing", "Seeing"])
 def test_rows_in_one_pass_compute_what_rows_one_after_the_other_do(name):
     """As on a CUDA device; ``nn.LSTM`` cannot be vectorised, and is computed row by row there, too."""

@@ -48,7 +48,7 @@ def choices(config: TrainConfig, policy: Policy) -> list[tuple[str, str]]:
     Raises:
         ValueError: there is none.
     """
-    engines = policy.engines if config.engine == "auto" else (config.engine,)
+    engines = [engine for engine in policy.engines if config.engine in ("auto", engine)]
     found = []
     if "numpy" in engines and config.device != "cuda":
         found.append(("numpy", "cpu"))

@@ -20,8 +20,6 @@ class LocalPool(WorkerPool):
     def __init__(
         self, definition: EnvDefinition, config: TrainConfig, *, workers: int | None = None, most: int
     ) -> None:
-        if config.engine == "auto":  # a module of the user's is torch's
-            config = replace(config, engine="torch" if ":" in config.policy else "numpy")
         super().__init__(definition, replace(config, device="cpu"), workers=workers, most=most)
 
     def _run(self, population: Population, tasks: Sequence[Task]) -> list[PlayedReply]:

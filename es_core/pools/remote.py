@@ -73,7 +73,7 @@ class RemoteWorker(Worker):
         networks: list[RemoteNetwork] = []
 
         def network(policy: Policy, _: int) -> Network:
-            connection.send([ReadyReply(policy.observation_space, policy.action_space, 0)])
+            connection.send([ReadyReply(policy.observation_space, policy.action_space, config.engine, 0)])
             networks.append(RemoteNetwork(policy, exchange, connection.recv()))
             return networks[0]
 

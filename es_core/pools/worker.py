@@ -67,10 +67,18 @@ class FailedReply:
 
 @dataclass(frozen=True)
 class ReadyReply:
-    """The worker has made its environment, and plays so many candidates at once."""
+    """The worker has made its environment.
+
+    Attributes:
+        observation_space: of the environment.
+        action_space: likewise.
+        engine: what computes the policy; the config's, if that is not for the worker to say.
+        lanes: candidates that it plays at once; 0: as many as it is given slots.
+    """
 
     observation_space: Any
     action_space: Any
+    engine: str
     lanes: int
 
 
@@ -98,7 +106,8 @@ def _start(
         return RemoteWorker.start(connection, definition, config, exchange)
     rollouts = Rollouts(definition, config, lanes=definition.lanes)
     env = rollouts.env
-    connection.send([ReadyReply(env.observation_space, env.action_space, len(rollouts.actors.rows))])
+    lanes = len(rollouts.actors.rows)
+    connection.send([ReadyReply(env.observation_space, env.action_space, rollouts.engine, lanes)])
     return LocalWorker(connection, rollouts, config)
 
 

@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -82,6 +83,7 @@ class WorkerPool(ABC):
             self.close()
             raise
         self.observation_space, self.action_space = first.observation_space, first.action_space
+        self.config = replace(config, engine=first.engine)
         self._lanes = first.lanes
 
     def _start(self) -> None:
