@@ -1,4 +1,4 @@
-"""Observation normalisation: statistics that are frozen within a generation and travel with the policy."""
+"""What observations and hidden layers are normalised by: frozen within a generation, it travels with the policy."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,8 +6,20 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-CLIP = 5.0  # normalised observations are clipped to +-5 (Salimans et al. 2017, their released settings)
-STD_FLOOR = 0.1  # the same source: an input that hardly moves is not blown up
+
+@dataclass(frozen=True, eq=False)
+class Normalization:
+    """How observations ``(..., n)`` become a policy's inputs: ``(observations - center) * scale``, then bounded.
+
+    Attributes:
+        center: ``(n,)`` float32.
+        scale: ``(n,)`` float32.
+        clip: bound of the inputs on either side; None: no bound.
+    """
+
+    center: NDArray[np.float32]
+    scale: NDArray[np.float32]
+    clip: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,10 +50,33 @@ class ObservationStatistics:
             squares += increment.squares
         return ObservationStatistics(count, total, squares)
 
-    def mean_and_scale(self) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Mean and reciprocal standard deviation, each ``(n,)`` float32; 0 and 1 before the first observation."""
+    def normalization(self, *, std_floor: float, clip: float | None) -> Normalization:
+        """By mean and standard deviation; by 0 and 1 before the first observation.
+
+        Args:
+            std_floor: least standard deviation: an input that hardly moves is not blown up.
+            clip: see ``Normalization``.
+        """
         if self.count == 0:
-            return np.zeros(len(self.total), np.float32), np.ones(len(self.total), np.float32)
+            return Normalization(np.zeros(len(self.total), np.float32), np.ones(len(self.total), np.float32), clip)
         mean = self.total / self.count
-        variance = np.maximum(self.squares / self.count - mean**2, STD_FLOOR**2)
-        return mean.astype(np.float32), (1 / np.sqrt(variance)).astype(np.float32)
+        variance = np.maximum(self.squares / self.count - mean**2, std_floor**2)
+        return Normalization(mean.astype(np.float32), (1 / np.sqrt(variance)).astype(np.float32), clip)
+
+
+@dataclass(frozen=True, eq=False)
+class ReferenceBatch:
+    """Observations by which hidden layers are normalised, the same for a whole run.
+
+    Virtual batch normalisation: Salimans et al. 2016 (arXiv 1606.03498), section 3.5.
+
+    Attributes:
+        observations: ``(REFERENCE_SIZE, n)`` float32, flattened.
+    """
+
+    observations: NDArray[np.float32]
+
+
+REFERENCE_SIZE = 128  # of OpenAI-ES on Atari (Salimans et al. 2017)
+
+Statistics = ObservationStatistics | ReferenceBatch

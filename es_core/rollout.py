@@ -13,7 +13,7 @@ import numpy as np
 
 from es_core.config import TrainConfig
 from es_core.machine import one_blas_thread
-from es_core.normalizer import ObservationStatistics
+from es_core.normalizer import Statistics
 from es_core.policies import Actors, Network, NotFiniteError, Policy, make_network, make_policy
 from es_core.policies.engines import choices
 from es_envs import EnvDefinition, Episode
@@ -129,7 +129,6 @@ class Rollouts:
         policy: its kind.
         engine: what computes it here; the config's, if ``network`` does.
         actors: the policy in use.
-        action_noise: standard deviation of the noise on actions while exploring; 0 where actions are not Box.
 
     Raises:
         PluginError: the environment cannot be made.
@@ -157,18 +156,17 @@ class Rollouts:
         except ValueError as error:
             self.close()
             raise SpaceError(f"{definition.label}: {error}") from error
-        self.action_noise = config.action_noise if isinstance(self.env.action_space, gymnasium.spaces.Box) else 0.0
         if network is None:
             rows = max(1, min(lanes, _TOGETHER_AT_MOST // self.policy.size))
             computes = make_network(self.policy, rows, self.engine)
         else:
             computes = network(self.policy, lanes)
-        self.actors = Actors(self.policy, computes, action_noise=self.action_noise)
+        self.actors = Actors(self.policy, computes)
 
-    def use(self, parameters: np.ndarray[Any, np.dtype[np.float32]], statistics: ObservationStatistics | None) -> None:
+    def use(self, parameters: np.ndarray[Any, np.dtype[np.float32]], statistics: Statistics | None) -> None:
         """Play ``episode`` with these parameters ``(d,)`` and this normalisation from now on."""
-        self.actors.load(0, parameters)
         self.actors.normalize(statistics)
+        self.actors.load(0, parameters)
 
     def episode(self, seed: int, *, observers: Sequence[Observer] = ()) -> Episode:
         """Play one episode as ``use`` said; what can go wrong says ``Lane.episode``."""

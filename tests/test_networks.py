@@ -19,10 +19,11 @@ from es_core.policies.layers import Cell, Dense, Eyes, matrices
 
 UNBOUNDED = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 IMAGE = spaces.Box(0, 255, (36, 40, 3), np.uint8)
-FLAT_KINDS = ["mlp", "rnn", "lstm", "gru", "small_modules:Net", "small_modules:Summing", "small_modules:Remembering"]
+RECURRENT_MODULES = ["small_modules:Summing", "small_modules:Remembering"]
+FLAT_KINDS = ["linear", "mlp", "rnn", "lstm", "gru", "small_modules:Net", *RECURRENT_MODULES]
 IMAGE_KINDS = ["cnn_small", "cnn_nature", "small_modules:Seeing"]
 KINDS = FLAT_KINDS + IMAGE_KINDS
-RECURRENT = ["rnn", "lstm", "gru", "small_modules:Summing", "small_modules:Remembering"]
+RECURRENT = ["rnn", "lstm", "gru", *RECURRENT_MODULES]
 BUILT_IN = [kind for kind in KINDS if ":" not in kind]
 
 
@@ -261,7 +262,7 @@ def test_images_are_not_normalised_by_statistics():
 def test_options_are_for_modules_alone_and_an_unknown_policy_is_told_which_there_are():
     with pytest.raises(ValueError, match="policy_options are for a torch module"):
         make("mlp", UNBOUNDED, policy_options={"width": 3})
-    with pytest.raises(ValueError, match="one of mlp, rnn, lstm, gru, cnn_small, cnn_nature, or 'module:Class'"):
+    with pytest.raises(ValueError, match="one of linear, mlp, rnn, lstm, gru, cnn_small, cnn_nature, or 'module:C"):
         make("transformer", UNBOUNDED)
 
 
@@ -319,7 +320,7 @@ def seeds_of(run):
     return episode_seeds(run.config.seed, Purpose.EVALUATION, 1, run.history[-1].generation)
 
 
-@pytest.mark.parametrize("kind", BUILT_IN)
+@pytest.mark.parametrize("kind", [kind for kind in BUILT_IN if kind != "linear"])
 def test_a_checkpoint_of_another_size_is_refused_before_anything_is_built(kind, tmp_path):
     policy = policy_of(kind)
     fields = {"policy": kind, "hidden_sizes": (10**9, 10**9)} if kind in FLAT_KINDS else {"policy": kind}

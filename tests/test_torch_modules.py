@@ -10,7 +10,7 @@ import torch
 from gymnasium import spaces
 
 import es_core
-from es_core import Checkpoint, CheckpointError, Run, train
+from es_core import Checkpoint, CheckpointError, Run, TrainConfig, train
 from es_core.policies.module_rows import ModuleRows
 from es_core.policies.torch_policy import TorchPolicy
 
@@ -18,8 +18,10 @@ BOX = spaces.Box(-1, 1, (4,), np.float32)
 ACTIONS = spaces.Box(-1, 1, (2,), np.float32)
 
 
-def policy_of(name, **options):
-    return TorchPolicy(f"small_modules:{name}", BOX, ACTIONS, options)
+def policy_of(name, observation_space=BOX, *, fields=None, **options):
+    name = name if ":" in name else f"small_modules:{name}"
+    config = TrainConfig(env_id="Walk-v0", policy=name, policy_options=options, **(fields or {}))
+    return TorchPolicy(config, observation_space, ACTIONS)
 
 
 @pytest.mark.parametrize(
@@ -33,7 +35,7 @@ def policy_of(name, **options):
         ("WithoutParameters", "has no parameters"),
         ("InHalfPrecision", "parameter 'layers.0.weight' is torch.float16 on cpu; make it torch.float32"),
         ("Lazy", "parameter 'layers.weight' has no shape yet"),
-        ("TooWide", r"shape \(batch, 2\).*Box.* it returns a tensor \(1, 4\)"),
+        ("TooWide", r"shape \(batch, 2\), an output for each entry of Box.* it returns a tensor \(1, 4\)"),
         ("FailingToBuild", "cannot be built: RuntimeError: no weights at this address"),
         ("FailingForward", "fails in a forward pass: RuntimeError: .*multiplied"),
         ("StateWithoutBeginning", r"returns \(a tensor .*, a tensor .*\); a state needs initial_state"),
@@ -53,7 +55,7 @@ def test_a_module_that_cannot_be_evolved_is_refused_with_the_reason(name, messag
 
 def test_modules_that_do_not_exist_and_options_that_do_not_fit_are_named():
     with pytest.raises(ValueError, match="policy 'no_such:Net' cannot be imported: ModuleNotFoundError"):
-        TorchPolicy("no_such:Net", BOX, ACTIONS, {})
+        policy_of("no_such:Net")
     with pytest.raises(ValueError, match="unexpected keyword argument 'depth'"):
         policy_of("Net", depth=3)
     assert policy_of("Net", width=3).size < policy_of("Net").size
@@ -84,7 +86,7 @@ def test_the_initial_mean_is_what_the_module_itself_begins_with():
     ids=str,
 )
 def test_observations_other_than_box_come_flattened(space):
-    policy = TorchPolicy("small_modules:Net", space, ACTIONS, {})
+    policy = policy_of("Net", space)
     assert policy.observation_shape == (7,)
 
 
@@ -100,7 +102,7 @@ def test_a_module_is_computed_by_torch_in_every_pool_and_by_nothing_else(pool, w
 def test_rows_in_one_pass_compute_what_rows_one_after_the_other_do(name):
     """As on a CUDA device; ``nn.LSTM`` cannot be vectorised, and is computed row by row there, too."""
     space = spaces.Box(0, 255, (12, 12, 3), np.uint8) if name == "Seeing" else BOX
-    policy = TorchPolicy(f"small_modules:{name}", space, ACTIONS, {})
+    policy = policy_of(name, space)
     parameters = torch.from_numpy(np.array([policy.initial(seed) for seed in range(5)]))
     together, apart = (
         ModuleRows(policy.build(), policy.observation_shape, parameters, together=together)

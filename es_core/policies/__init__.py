@@ -8,13 +8,14 @@ import gymnasium
 
 from es_core.config import TrainConfig
 from es_core.policies.actor import Actor, Actors, NotFiniteError
-from es_core.policies.layered import convolutional, mlp, recurrent
+from es_core.policies.layered import convolutional, linear, mlp, recurrent
 from es_core.policies.network import Network, Policy
 from es_core.policies.spaces import is_image, leaves
 
 __all__ = ["POLICIES", "Actor", "Actors", "Network", "NotFiniteError", "Policy", "make_network", "make_policy"]
 
 POLICIES: Mapping[str, Callable[..., Policy]] = {
+    "linear": linear,
     "mlp": mlp,
     "rnn": partial(recurrent, "rnn"),
     "lstm": partial(recurrent, "lstm"),
@@ -32,7 +33,7 @@ def make_policy(
     A name "module:Class" is imported, and so must be trusted; it needs torch.
 
     Raises:
-        ValueError: the policy, its activation or a space is not supported, or torch is not installed.
+        ValueError: the policy, one of its settings or a space is not supported, or torch is not installed.
     """
     if config.observation_normalization and any(is_image(part) for _, _, part in leaves(observation_space)):
         raise ValueError(
@@ -46,16 +47,14 @@ def make_policy(
             if error.name != "torch":
                 raise
             raise ValueError(f"policy={config.policy!r} needs torch: pip install 'es-envs[torch]'") from error
-        return TorchPolicy(config.policy, observation_space, action_space, config.policy_options)
+        return TorchPolicy(config, observation_space, action_space)
     if config.policy not in POLICIES:
         raise ValueError(
             f"policy must be one of {', '.join(POLICIES)}, or 'module:Class' for a torch module; got {config.policy!r}"
         )
     if config.policy_options:
         raise ValueError(f"policy_options are for a torch module, policy='module:Class'; {config.policy!r} has none")
-    return POLICIES[config.policy](
-        observation_space, action_space, hidden_sizes=config.hidden_sizes, activation=config.activation
-    )
+    return POLICIES[config.policy](config, observation_space, action_space)
 
 
 def make_network(policy: Policy, rows: int, engine: str = "numpy", device: str = "cpu") -> Network:

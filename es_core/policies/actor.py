@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from es_core import seeding
 from es_core.machine import one_blas_thread
-from es_core.normalizer import CLIP, ObservationStatistics
+from es_core.normalizer import Normalization, ObservationStatistics, Statistics
 from es_core.policies.network import Network, Policy
 
 # Parameters from which on BLAS may share a product among threads; below, one thread need not be asked for.
@@ -31,14 +31,13 @@ class Actors:
     Args:
         policy: encodes observations and decodes actions.
         network: computes.
-        action_noise: standard deviation of the noise on raw outputs, for rows that have a noise seed.
 
     Attributes:
         rows: views ``(n,)``, one for each row: ``encode`` an observation into it before ``act``.
         encode: the policy's.
     """
 
-    def __init__(self, policy: Policy, network: Network, *, action_noise: float = 0.0) -> None:
+    def __init__(self, policy: Policy, network: Network) -> None:
         self.policy, self.network, self.encode = policy, network, policy.encode
         inputs = network.inputs
         self.rows = [row[: policy.inputs] for row in inputs]
@@ -46,20 +45,16 @@ class Actors:
         self._views = [
             (inputs[:width].reshape(-1), inputs[:width, : policy.inputs]) for width in range(len(inputs) + 1)
         ]
-        self._decode, self._outputs = policy.decode, policy.outputs
-        self._action_noise = np.float32(action_noise)
+        self._decode, self._explore = policy.decode, policy.actions.explore
         self._noise: list[np.random.Generator | None] = [None] * len(inputs)
         self._noisy = False
-        self._center: NDArray[np.float32] | None = None
-        self._scale: NDArray[np.float32] = np.ones(policy.inputs, np.float32)
+        self._statistics: Statistics | None = None
+        self._normalization: Normalization | None = None
         self._sums: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None = None
 
-    def normalize(self, statistics: ObservationStatistics | None) -> None:
-        """Normalise observations by ``statistics`` from now on (None: leave them as they are)."""
-        if statistics is None:
-            self._center = None
-        else:
-            self._center, self._scale = statistics.mean_and_scale()
+    def normalize(self, statistics: Statistics | None) -> None:
+        """Normalise by ``statistics`` from now on: observations, or hidden layers of what is loaded afterwards."""
+        self._statistics, self._normalization = statistics, self.policy.normalization(statistics)
 
     def collect(self) -> None:
         """Add up the observations of every row from now on."""
@@ -68,10 +63,15 @@ class Actors:
 
     def load(self, row: int, parameters: NDArray[np.float32]) -> None:
         """Let ``parameters`` ``(d,)`` act in ``row``."""
-        self.network.load(row, lambda out: np.copyto(out, parameters))
+
+        def write(out: NDArray[np.float32]) -> None:
+            out[:] = parameters
+            self.policy.settle(out, self._statistics)
+
+        self.network.load(row, write)
 
     def start(self, row: int, *, noise_seed: int | None = None) -> None:
-        """An episode begins in ``row``; with a seed, noise is added to its raw outputs."""
+        """An episode begins in ``row``; with a seed, it is explored as the policy's ``actions`` say."""
         self.network.reset(row)
         if self._sums is not None:
             for sums in self._sums[:2]:
@@ -94,16 +94,18 @@ class Actors:
             total += exact
             exact *= exact
             squares += exact
-        if self._center is not None:
-            inputs -= self._center
-            inputs *= self._scale
-            np.maximum(inputs, -CLIP, out=inputs)
-            np.minimum(inputs, CLIP, out=inputs)
+        if self._normalization is not None:
+            inputs -= self._normalization.center
+            inputs *= self._normalization.scale
+            clip = self._normalization.clip
+            if clip is not None:
+                np.maximum(inputs, -clip, out=inputs)
+                np.minimum(inputs, clip, out=inputs)
         raw = self.network.forward(width)
-        if self._noisy:
+        if self._noisy and self._explore is not None:
             for row, generator in enumerate(self._noise[:width]):
                 if generator is not None:
-                    raw[row] += self._action_noise * generator.standard_normal(self._outputs, np.float32)
+                    self._explore(raw[row], generator)
         return self._decode(raw)
 
     def _require_finite(self, inputs: NDArray[np.float32]) -> None:
@@ -132,18 +134,16 @@ class Actor:
     Args:
         policy: its kind.
         parameters: ``(d,)``.
-        statistics: by which observations are normalised, or None.
+        statistics: by which observations or hidden layers are normalised, or None.
     """
 
-    def __init__(
-        self, policy: Policy, parameters: NDArray[np.float32], statistics: ObservationStatistics | None = None
-    ) -> None:
+    def __init__(self, policy: Policy, parameters: NDArray[np.float32], statistics: Statistics | None = None) -> None:
         self._one_thread: Callable[[], AbstractContextManager[object]] = nullcontext
         if policy.size > _SHARED_BY_THREADS:
             self._one_thread = one_blas_thread
         self._actors = Actors(policy, policy.network(1))
-        self._actors.load(0, parameters)
         self._actors.normalize(statistics)
+        self._actors.load(0, parameters)
         self.reset()
 
     def reset(self) -> None:

@@ -1,16 +1,15 @@
 """Policies made of layers, and the table's entries: perceptrons, recurrent and convolutional networks."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import gymnasium
-import numpy as np
 
-from es_core import seeding
-from es_core.normalizer import ObservationStatistics
+from es_core.config import TrainConfig
+from es_core.normalizer import ReferenceBatch, Statistics
+from es_core.policies import virtual_batch
+from es_core.policies.initialization import initialized
 from es_core.policies.layers import (
     Activation,
     Cell,
@@ -20,7 +19,6 @@ from es_core.policies.layers import (
     Eyes,
     Layer,
     dense_layers,
-    matrices,
     size_of,
 )
 from es_core.policies.network import Network, Policy, Vector
@@ -32,13 +30,12 @@ if TYPE_CHECKING:
 
     from es_core.policies.torch_rows import Rows
 
-_OUTPUT_SCALE = 0.01  # small first outputs (Salimans et al. 2017, their released code) let the noise choose the action
-
 
 class Layered(Policy):
     """A policy made of layers, the last of which is linear.
 
     Args:
+        config: see ``Policy``.
         observation_space: see ``Policy``.
         action_space: see ``Policy``.
         hidden: the layers between flattened observation and output layer.
@@ -47,26 +44,26 @@ class Layered(Policy):
         layers: all of them.
 
     Raises:
-        ValueError: a space is not supported.
+        ValueError: a space is not supported, or there is nothing that virtual batch normalisation could normalise.
     """
 
     def __init__(
-        self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any], hidden: Sequence[Layer]
+        self,
+        config: TrainConfig,
+        observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any],
+        hidden: Sequence[Layer],
     ) -> None:
-        super().__init__(observation_space, action_space)
+        super().__init__(config, observation_space, action_space)
         last = hidden[-1].outputs if hidden else self.inputs
         self.layers: tuple[Layer, ...] = (*hidden, Dense(last, self.outputs))
         self.size = size_of(self.layers)
+        if config.virtual_batch_normalization:
+            virtual_batch.require_fitting(config, self.layers)
 
     def initial(self, seed: int) -> Vector:
-        """The initial mean ``(d,)``: weights N(0, 1/inputs), biases 0, the output layer 100 times smaller."""
-        initial = seeding.noise(seeding.derive(seed, seeding.Purpose.INITIAL_MEAN), np.empty(self.size, np.float32))
-        by_layer = matrices(initial, self.layers)
-        for matrix in chain(*by_layer):
-            matrix[:, :-1] /= math.sqrt(max(1, matrix.shape[1] - 1))
-            matrix[:, -1] = 0
-        by_layer[-1][0][:] *= _OUTPUT_SCALE
-        return initial
+        """The initial mean ``(d,)``, by the config's ``initialization`` and ``output_scale``."""
+        return initialized(self.config.initialization, self.layers, seed, output_scale=self.config.output_scale)
 
     def network(self, rows: int) -> Network:
         """A network of ``rows`` candidates in NumPy."""
@@ -78,63 +75,77 @@ class Layered(Policy):
 
         return LayeredRows(self.layers, parameters)
 
-    def module(self, parameters: Vector, statistics: ObservationStatistics | None) -> "torch.nn.Module":
+    def settle(self, parameters: Vector, statistics: Statistics | None) -> None:
+        """Change ``parameters`` ``(d,)`` in place into those that compute: by a reference batch, if there is one."""
+        if isinstance(statistics, ReferenceBatch):
+            virtual_batch.fold_in(self.layers, parameters, statistics.observations)
+
+    def module(self, parameters: Vector, statistics: Statistics | None) -> "torch.nn.Module":
         """One candidate as a torch module of torch's own layers."""
         from es_core.policies.torch_module import LayeredModule
 
-        return LayeredModule(self, parameters, statistics)
+        parameters = parameters.copy()
+        self.settle(parameters, statistics)
+        return LayeredModule(self, parameters, self.normalization(statistics))
 
 
-def mlp(
-    observation_space: gymnasium.Space[Any],
-    action_space: gymnasium.Space[Any],
-    *,
-    hidden_sizes: Sequence[int] = (32, 32),
-    activation: str = "tanh",
-) -> Layered:
+def linear(config: TrainConfig, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> Layered:
+    """Outputs that are linear in the observation, whatever hidden_sizes is (Mania et al. 2018).
+
+    Args:
+        config: see ``Policy``.
+        observation_space: see ``Policy``; no images.
+        action_space: see ``Policy``.
+
+    Raises:
+        ValueError: a space is not supported.
+    """
+    _flat_inputs(observation_space)
+    return Layered(config, observation_space, action_space, [])
+
+
+def mlp(config: TrainConfig, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> Layered:
     """A multi-layer perceptron.
 
     Args:
+        config: see ``Policy``; no hidden_sizes make it linear.
         observation_space: see ``Policy``; no images.
         action_space: see ``Policy``.
-        hidden_sizes: widths of the hidden layers; none makes the policy linear.
-        activation: of the hidden layers, "tanh" or "relu".
 
     Raises:
         ValueError: a space or the activation is not supported.
     """
     inputs = _flat_inputs(observation_space)
-    return Layered(observation_space, action_space, dense_layers(inputs, hidden_sizes, _activation(activation)))
+    hidden = dense_layers(inputs, config.hidden_sizes, _activation(config.activation))
+    return Layered(config, observation_space, action_space, hidden)
 
 
 def recurrent(
     kind: Literal["rnn", "lstm", "gru"],
+    config: TrainConfig,
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
-    *,
-    hidden_sizes: Sequence[int] = (32, 32),
-    activation: str = "tanh",
 ) -> Layered:
     """A network that remembers its episode: one recurrent layer, after dense ones, and a linear output layer.
 
     Args:
         kind: "rnn", "lstm" or "gru", of which ``Cell`` speaks.
+        config: see ``Policy``; the last of its hidden_sizes is the recurrent layer's, activation the dense layers'.
         observation_space: see ``Policy``; no images.
         action_space: see ``Policy``.
-        hidden_sizes: widths of the hidden layers; the last is the recurrent one.
-        activation: of the dense layers, "tanh" or "relu".
 
     Raises:
         ValueError: a space or the activation is not supported, or there is no hidden layer.
     """
-    if not hidden_sizes:
+    sizes = config.hidden_sizes
+    if not sizes:
         raise ValueError(
             f"policy={kind!r} needs hidden_sizes: the last is its recurrent layer's, such as (32,); got ()"
         )
     inputs = _flat_inputs(observation_space)
-    dense = dense_layers(inputs, hidden_sizes[:-1], _activation(activation))
-    cell = Cell(kind, dense[-1].outputs if dense else inputs, hidden_sizes[-1])
-    return Layered(observation_space, action_space, [*dense, cell])
+    dense = dense_layers(inputs, sizes[:-1], _activation(config.activation))
+    cell = Cell(kind, dense[-1].outputs if dense else inputs, sizes[-1])
+    return Layered(config, observation_space, action_space, [*dense, cell])
 
 
 def _activation(name: str) -> Activation:
@@ -171,9 +182,9 @@ _EYESIGHT: Mapping[str, _Eyesight] = {
 
 def convolutional(
     kind: Literal["cnn_small", "cnn_nature"],
+    config: TrainConfig,
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
-    **_: Any,
 ) -> Layered:
     """A network that sees; its layers are those of its source, whatever hidden_sizes and activation are.
 
@@ -189,6 +200,7 @@ def convolutional(
 
     Args:
         kind: which.
+        config: see ``Policy``.
         observation_space: an image, or a Dict or Tuple with one at least.
         action_space: see ``Policy``.
 
@@ -204,7 +216,7 @@ def convolutional(
             f"{observation_space} has none: choose policy='mlp'"
         )
     look = Eyes(inputs, eyes, tuple(place for _, place, part in parts if not is_image(part)))
-    return Layered(observation_space, action_space, [look, Dense(look.outputs, sight.dense, "relu")])
+    return Layered(config, observation_space, action_space, [look, Dense(look.outputs, sight.dense, "relu")])
 
 
 def _eye(kind: str, what: str, place: slice, shape: tuple[int, ...]) -> Eye:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from es_core.normalizer import ObservationStatistics
+from es_core.normalizer import Normalization
 from es_core.policies.network import Vector
 from es_core.policies.torch_module import Normalized
 from es_core.policies.torch_rows import Rows
@@ -117,7 +117,8 @@ class Flattened(nn.Module):
         module: the user's.
         observation_shape: of one observation, as the module takes it.
         parameters: ``(d,)`` float32; copied.
-        statistics: by which observations are normalised, or None.
+        normalization: of observations, or None.
+        decisive: how many of its raw outputs, the first, are given.
 
     Attributes:
         module: the user's, with these parameters.
@@ -129,10 +130,12 @@ class Flattened(nn.Module):
         module: nn.Module,
         observation_shape: tuple[int, ...],
         parameters: Vector,
-        statistics: ObservationStatistics | None,
+        normalization: Normalization | None,
+        decisive: int,
     ) -> None:
         super().__init__()
-        self.normalized, self.module, self._shape = Normalized(statistics), module, observation_shape
+        self.normalized, self.module, self._shape = Normalized(normalization), module, observation_shape
+        self._decisive = decisive
         self.is_recurrent = has_state(module)
         own = list(module.parameters())
         for parameter, values in zip(own, split(torch.from_numpy(parameters), own), strict=True):
@@ -140,7 +143,7 @@ class Flattened(nn.Module):
             parameter.requires_grad_(True)
 
     def forward(self, observations: Tensor, state: State | None = None) -> Tensor | tuple[Tensor, State]:
-        """Raw outputs ``(batch, m)``; with a state, those and the state for the next step.
+        """The decisive raw outputs; with a state, those and the state for the next step.
 
         Args:
             observations: flattened, ``(batch, n)``.
@@ -148,8 +151,10 @@ class Flattened(nn.Module):
         """
         shaped = self.normalized(observations).reshape(len(observations), *self._shape)
         if not self.is_recurrent:
-            return self.module(shaped)  # type: ignore[no-any-return]
-        return self.module(shaped, self.module.initial_state(len(shaped)) if state is None else state)  # type: ignore[no-any-return, operator]
+            return self.module(shaped)[:, : self._decisive]  # type: ignore[no-any-return]
+        begin = self.module.initial_state(len(shaped)) if state is None else state  # type: ignore[operator]
+        outputs, after = self.module(shaped, begin)
+        return outputs[:, : self._decisive], after
 
 
 def split(parameters: Tensor, like: Sequence[Tensor]) -> list[Tensor]:

@@ -8,8 +8,10 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.normalizer import ObservationStatistics
-from es_core.policies.spaces import decoder, encoder, input_size, output_size
+from es_core.config import TrainConfig
+from es_core.normalizer import Normalization, ObservationStatistics, Statistics
+from es_core.policies.actions import make_actions
+from es_core.policies.spaces import encoder, input_size
 
 if TYPE_CHECKING:
     import torch
@@ -62,28 +64,42 @@ class Policy(ABC):
     """A kind of network for given spaces: how many parameters it has, and how they begin.
 
     Args:
+        config: of the run: its policy's settings.
         observation_space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of these, nested or not.
         action_space: Box, Discrete, MultiDiscrete or MultiBinary.
 
     Attributes:
         inputs: length ``n`` of a flattened observation.
-        outputs: number ``m`` of raw outputs from which an action is made.
+        actions: what its raw outputs mean.
+        outputs: number ``m`` of raw outputs.
         engines: what can compute it.
         size: number ``d`` of parameters.
         encode: writes an observation into ``(n,)`` float32.
         decode: makes a list of actions from raw outputs ``(rows, m)``.
 
     Raises:
-        ValueError: a space is not supported.
+        ValueError: a space is not supported, or not with the action settings.
     """
 
     engines: tuple[str, ...] = ("numpy", "torch")
     size: int
 
-    def __init__(self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> None:
-        self.observation_space, self.action_space = observation_space, action_space
-        self.inputs, self.outputs = input_size(observation_space), output_size(action_space)
-        self.encode, self.decode = encoder(observation_space), decoder(action_space)
+    def __init__(
+        self, config: TrainConfig, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]
+    ) -> None:
+        self.config, self.observation_space, self.action_space = config, observation_space, action_space
+        self.actions = make_actions(config, action_space)
+        self.inputs, self.outputs = input_size(observation_space), self.actions.outputs
+        self.encode, self.decode = encoder(observation_space), self.actions.decode
+
+    def normalization(self, statistics: Statistics | None) -> Normalization | None:
+        """How observations are normalised by ``statistics``; None: they are not."""
+        if not isinstance(statistics, ObservationStatistics):
+            return None
+        return statistics.normalization(std_floor=self.config.observation_std_floor, clip=self.config.observation_clip)
+
+    def settle(self, parameters: Vector, statistics: Statistics | None) -> None:  # noqa: B027  (often nothing to do)
+        """Change ``parameters`` ``(d,)`` in place into those that compute: by a reference batch, if there is one."""
 
     @abstractmethod
     def initial(self, seed: int) -> Vector:
@@ -98,8 +114,8 @@ class Policy(ABC):
         """What ``TorchNetwork`` computes candidates with, whose parameters ``(rows, d)`` are on a device."""
 
     @abstractmethod
-    def module(self, parameters: Vector, statistics: ObservationStatistics | None) -> "torch.nn.Module":
-        """One candidate as a torch module: flattened observations ``(batch, n)`` to raw outputs ``(batch, m)``.
+    def module(self, parameters: Vector, statistics: Statistics | None) -> "torch.nn.Module":
+        """One candidate as a torch module: flattened observations ``(batch, n)`` to the decisive raw outputs.
 
         Of a recurrent policy: observations and the state that the last call returned (None at an episode's start), to
         raw outputs and state.

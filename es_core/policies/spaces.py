@@ -1,4 +1,4 @@
-"""Between Gymnasium's spaces and a network: flat inputs, raw outputs, and spaces as JSON."""
+"""Gymnasium's spaces: observations as flat inputs, and spaces as JSON."""
 
 import math
 from collections.abc import Callable, Iterator, Mapping
@@ -10,7 +10,6 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 Encoder = Callable[[Any, NDArray[np.float32]], None]
-Decoder = Callable[[NDArray[np.float32]], list[Any]]
 
 
 def input_size(space: gymnasium.Space[Any]) -> int:
@@ -68,70 +67,6 @@ def encoder(space: gymnasium.Space[Any]) -> Encoder:
         out[:] = np.asarray(spaces.flatten(space, observation), np.float32)
 
     return encode
-
-
-def output_size(space: gymnasium.Space[Any]) -> int:
-    """Number of raw outputs from which an action is made.
-
-    Raises:
-        ValueError: actions of this space are not supported.
-    """
-    match space:
-        case spaces.Box():
-            return math.prod(space.shape)
-        case spaces.Discrete():
-            return int(space.n)
-        case spaces.MultiDiscrete() if space.nvec.ndim == 1:
-            return int(space.nvec.sum())
-        case spaces.MultiBinary():
-            return math.prod(space.shape)
-        case _:
-            raise ValueError(
-                f"action space {space} is not supported: expected Box, Discrete, MultiDiscrete or MultiBinary"
-            )
-
-
-def decoder(space: gymnasium.Space[Any]) -> Decoder:
-    """A function from raw outputs ``(rows, m)`` to a list of actions.
-
-    Box: clipped to the bounds. Discrete: the largest output. MultiDiscrete: the largest of each group.
-    MultiBinary: 1 where the output is positive. Each action is a new object, which the environment may keep.
-    """
-    match space:
-        case spaces.Box():
-            shape, dtype = space.shape, space.dtype
-            low, high = space.low.reshape(1, -1), space.high.reshape(1, -1)
-
-            def clip(raw: NDArray[np.float32]) -> list[Any]:
-                actions = np.minimum(np.maximum(raw, low), high)
-                if len(shape) != 1 or actions.dtype != dtype:
-                    actions = _shaped(actions, shape, dtype)
-                return [actions[row] for row in range(len(actions))]  # NumPy's own iterator takes ten times as long
-
-            return clip
-        case spaces.Discrete():
-            start = int(space.start)
-            if start == 0:
-                return lambda raw: raw.argmax(1).tolist()
-            return lambda raw: [start + choice for choice in raw.argmax(1).tolist()]
-        case spaces.MultiDiscrete():
-            starts, ends = space.start, np.cumsum(space.nvec)
-            groups = [slice(end - size, end) for end, size in zip(ends, space.nvec, strict=True)]
-
-            def choose_each(raw: NDArray[np.float32]) -> list[Any]:
-                choices = np.array([raw[:, group].argmax(1) for group in groups], space.dtype)
-                return list(choices.T + starts)
-
-            return choose_each
-        case spaces.MultiBinary():
-            shape = space.shape
-            return lambda raw: list(_shaped(raw > 0, shape, np.dtype(np.int8)))
-        case _:
-            raise ValueError(f"action space {space} is not supported")
-
-
-def _shaped(rows: NDArray[Any], shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    return rows.reshape(len(rows), *shape).astype(dtype)
 
 
 def space_to_json(space: gymnasium.Space[Any]) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from es_core.normalizer import CLIP, ObservationStatistics
+from es_core.normalizer import Normalization
 from es_core.policies.layers import Cell, Convolution, Dense, Eyes, matrices
 from es_core.policies.network import Vector
 
@@ -22,25 +22,26 @@ class Normalized(nn.Module):
     """Observations ``(batch, n)`` as a policy sees them.
 
     Args:
-        statistics: by which they are normalised, or None.
+        normalization: how they are normalised, or None.
     """
 
     center: Tensor
     scale: Tensor
 
-    def __init__(self, statistics: ObservationStatistics | None) -> None:
+    def __init__(self, normalization: Normalization | None) -> None:
         super().__init__()
-        self.is_active = statistics is not None
-        if statistics is not None:
-            center, scale = statistics.mean_and_scale()
-            self.register_buffer("center", torch.from_numpy(center))
-            self.register_buffer("scale", torch.from_numpy(scale))
+        self.is_active = normalization is not None
+        if normalization is not None:
+            self.register_buffer("center", torch.from_numpy(normalization.center))
+            self.register_buffer("scale", torch.from_numpy(normalization.scale))
+            self.clip = normalization.clip
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Centred, scaled and clipped, if there are statistics."""
+        """Centred, scaled and clipped, if they are normalised."""
         if not self.is_active:
             return observations
-        return ((observations - self.center) * self.scale).clamp(-CLIP, CLIP)
+        inputs = (observations - self.center) * self.scale
+        return inputs if self.clip is None else inputs.clamp(-self.clip, self.clip)
 
 
 class LayeredModule(nn.Module):
@@ -49,15 +50,15 @@ class LayeredModule(nn.Module):
     Args:
         policy: gives the layers.
         parameters: ``(d,)`` float32; copied.
-        statistics: by which observations are normalised, or None.
+        normalization: of observations, or None.
 
     Attributes:
         is_recurrent: whether it has a state.
     """
 
-    def __init__(self, policy: "Layered", parameters: Vector, statistics: ObservationStatistics | None = None) -> None:
+    def __init__(self, policy: "Layered", parameters: Vector, normalization: Normalization | None) -> None:
         super().__init__()
-        self.normalized = Normalized(statistics)
+        self.normalized, self._decisive = Normalized(normalization), policy.actions.decisive
         own = matrices(torch.from_numpy(parameters.copy()), policy.layers)
         self.layers = nn.ModuleList(
             _MODULES[type(layer)](layer, own) for layer, own in zip(policy.layers, own, strict=True)
@@ -65,7 +66,7 @@ class LayeredModule(nn.Module):
         self.is_recurrent = any(isinstance(layer, Cell) for layer in policy.layers)
 
     def forward(self, observations: Tensor, state: State | None = None) -> Tensor | tuple[Tensor, State]:
-        """Raw outputs ``(batch, m)``; a recurrent policy's with the state for the next step.
+        """The decisive raw outputs; a recurrent policy's with the state for the next step.
 
         Args:
             observations: flattened, ``(batch, n)``.
@@ -78,6 +79,7 @@ class LayeredModule(nn.Module):
                 values = state[0] if isinstance(state, tuple) else state
             else:
                 values = layer(values)
+        values = values[:, : self._decisive]
         return (values, state) if self.is_recurrent else values  # type: ignore[return-value]
 
 

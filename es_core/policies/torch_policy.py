@@ -1,6 +1,6 @@
 """Policies that a user brings: any ``torch.nn.Module``, by name. Imports torch, and the user's module."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -11,7 +11,8 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from es_core import seeding
-from es_core.normalizer import ObservationStatistics
+from es_core.config import TrainConfig
+from es_core.normalizer import Statistics
 from es_core.policies.module_rows import Flattened, ModuleRows, described, has_state, parts_of
 from es_core.policies.network import Network, Policy, Vector
 from es_core.policies.torch_network import TorchNetwork
@@ -20,12 +21,12 @@ from es_envs import names
 
 
 class TorchPolicy(Policy):
-    """A torch module of the user's, built as ``Class(observation_space, action_space, **options)``.
+    """A torch module of the user's, built as ``Class(observation_space, action_space, **policy_options)``.
 
     ``forward(observations) -> raw outputs`` takes float32 observations ``(batch, ...)``, in their own shape if the
     space is a Box (pixels as they are, 0 to 255), else flattened as ``gymnasium.spaces.flatten`` does, and returns
     ``(batch, m)``: a number for each entry of a Box action, for each choice of a Discrete or MultiDiscrete one, for
-    each bit of a MultiBinary one.
+    each bit of a MultiBinary one; what the action settings change about that says ``make_actions``.
 
     A module with memory has ``initial_state(batch) -> state``, a tensor or a tuple of tensors, and
     ``forward(observations, state) -> (raw outputs, state)``.
@@ -33,30 +34,27 @@ class TorchPolicy(Policy):
     The flat vector is its parameters in the order of ``named_parameters()``.
 
     Args:
-        name: "module:Class".
+        config: see ``Policy``; its policy is "module:Class".
         observation_space: see ``Policy``.
         action_space: see ``Policy``.
-        options: keyword arguments of the class.
 
     Raises:
-        ValueError: the class cannot be imported or built, or the module cannot be evolved; the message says why.
+        ValueError: the class cannot be imported or built, or the module cannot be evolved, or a setting is not for
+            modules; the message says why.
     """
 
     engines = ("torch",)
 
     def __init__(
-        self,
-        name: str,
-        observation_space: gymnasium.Space[Any],
-        action_space: gymnasium.Space[Any],
-        options: Mapping[str, Any],
+        self, config: TrainConfig, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]
     ) -> None:
-        super().__init__(observation_space, action_space)
-        self._name, self._options = name, dict(options)
+        super().__init__(config, observation_space, action_space)
+        self._name, self._options = config.policy, dict(config.policy_options)
+        _require_built_in_settings_alone(config)
         is_box = isinstance(observation_space, spaces.Box)
         self.observation_shape: tuple[int, ...] = observation_space.shape if is_box else (self.inputs,)  # type: ignore[assignment]
         with self._blame("cannot be imported"):
-            self._make = names.load(name)
+            self._make = names.load(self._name)
         module = self.build()
         with _random_numbers(0):
             self._require_evolvable(module)
@@ -92,9 +90,10 @@ class TorchPolicy(Policy):
         """The modules of all rows."""
         return ModuleRows(self.build(), self.observation_shape, parameters, together=parameters.is_cuda)
 
-    def module(self, parameters: Vector, statistics: ObservationStatistics | None) -> nn.Module:
+    def module(self, parameters: Vector, statistics: Statistics | None) -> nn.Module:
         """One candidate: the user's module, behind flattened observations."""
-        return Flattened(self.build(), self.observation_shape, parameters, statistics)
+        normalization, decisive = self.normalization(statistics), self.actions.decisive
+        return Flattened(self.build(), self.observation_shape, parameters, normalization, decisive)
 
     def _require_evolvable(self, module: nn.Module) -> None:
         """Refuse what evolution cannot handle, saying why."""
@@ -148,8 +147,8 @@ class TorchPolicy(Policy):
         if not isinstance(outputs, Tensor) or outputs.shape != (1, self.outputs):
             hint = "" if has_state(module) or not isinstance(outputs, tuple) else "; a state needs initial_state(batch)"
             raise ValueError(
-                f"{who}: forward must return {expected} of shape (batch, {self.outputs}), as many as "
-                f"{self.action_space} needs; for one observation it returns {described(outputs)}{hint}"
+                f"{who}: forward must return {expected} of shape (batch, {self.outputs}), {self.actions.meaning}; for "
+                f"one observation it returns {described(outputs)}{hint}"
             )
         return outputs.clone()
 
@@ -164,6 +163,17 @@ class TorchPolicy(Policy):
             raise ValueError(f"policy {self._name!r} {what}: {error}") from error
         except Exception as error:
             raise ValueError(f"policy {self._name!r} {what}: {type(error).__name__}: {error}") from error
+
+
+def _require_built_in_settings_alone(config: TrainConfig) -> None:
+    """Refuse settings of the layers of built-in policies."""
+    for name in ("initialization", "output_scale", "virtual_batch_normalization"):
+        value, usual = getattr(config, name), getattr(TrainConfig, name)
+        if value != usual:
+            raise ValueError(
+                f"policy {config.policy!r}: {name} is for built-in policies, and a module of yours begins and computes "
+                f"as it chooses: leave {name} at {usual!r}, got {value!r}"
+            )
 
 
 _EVALUATION_MODE = "call self.eval() at the end of __init__"

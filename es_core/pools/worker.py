@@ -158,7 +158,7 @@ class Worker(ABC):
         observed: list[ObservationStatistics] = []
         for seed in task.seeds:
             noise_seed = None
-            if task.explore and self._rollouts.action_noise:
+            if task.explore and self._rollouts.policy.actions.explore is not None:
                 who = 0 if is_centre else task.index + 1
                 noise_seed = seeding.derive(seed, seeding.Purpose.ACTION_NOISE, population.generation, who)
             actors.start(lane.row, noise_seed=noise_seed)

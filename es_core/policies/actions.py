@@ -1,0 +1,219 @@
+"""From a policy's raw outputs to actions, and how training draws actions instead of taking the best."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from es_core.config import TrainConfig
+
+Raw = NDArray[np.float32]
+Decoder = Callable[[Raw], list[Any]]
+Explorer = Callable[[Raw, np.random.Generator], None]
+
+_LOG_STD = np.float32(-5), np.float32(2)  # bounds as in common implementations of SAC (pytorch_sac, CleanRL)
+
+
+@dataclass(frozen=True)
+class Actions:
+    """What raw outputs mean.
+
+    Attributes:
+        outputs: number ``m`` of raw outputs.
+        decisive: how many of them, the first, say what the action is; the others how it varies while training.
+        decode: makes a list of actions from raw outputs ``(rows, m)``, or from the decisive ones. Each action is a new
+            object, which the environment may keep.
+        explore: changes the raw outputs ``(m,)`` of one row at random, as ``decode`` shall see them while training;
+            None: training sees them as they are.
+        meaning: of the outputs, for people.
+    """
+
+    outputs: int
+    decisive: int
+    decode: Decoder
+    explore: Explorer | None
+    meaning: str
+
+
+def make_actions(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
+    """What raw outputs mean in ``space``, by the config's action settings.
+
+    - Box: an output for each entry, brought between the bounds by ``action_squash``. With ``action_bins`` one for each
+      value that an entry can have: the largest wins. With ``sample_actions`` a mean for each entry, and then a log-std
+      for each.
+    - Discrete: an output for each choice, of which the largest wins. MultiDiscrete: likewise in each group.
+    - MultiBinary: an output for each bit, which is 1 if the output is positive.
+
+    Raises:
+        ValueError: actions of this space are not supported, or not with these settings.
+    """
+    _require_fitting(config, space)
+    sampled = config.sample_actions
+    match space:
+        case spaces.Box() if config.action_bins is not None:
+            values = _bin_values(space, config.action_bins)
+            size = sum(len(row) for row in values)
+            meaning = f"an output for each of the values that action_bins gives the entries of {space}"
+            return Actions(size, size, _values_decoder(space, values), _draw_choice if sampled else None, meaning)
+        case spaces.Box():
+            size = math.prod(space.shape)
+            decode = _tanh_decoder(space) if config.action_squash == "tanh" else _clip_decoder(space)
+            if sampled:
+                meaning = f"with sample_actions the means of the entries of {space}, then their log-stds"
+                return Actions(2 * size, size, lambda raw: decode(raw[:, :size]), partial(_draw_normal, size), meaning)
+            noise = partial(_add_noise, np.float32(config.action_noise)) if config.action_noise else None
+            return Actions(size, size, decode, noise, f"an output for each entry of {space}")
+        case spaces.Discrete():
+            size, meaning = int(space.n), f"an output for each choice of {space}"
+            return Actions(size, size, _choice_decoder(space), _draw_choice if sampled else None, meaning)
+        case spaces.MultiDiscrete() if space.nvec.ndim == 1:
+            size, meaning = int(space.nvec.sum()), f"an output for each choice of each entry of {space}"
+            return Actions(size, size, _choices_decoder(space), _draw_choice if sampled else None, meaning)
+        case spaces.MultiBinary():
+            size, meaning = math.prod(space.shape), f"an output for each bit of {space}"
+            return Actions(size, size, _bits_decoder(space), _draw_bits if sampled else None, meaning)
+        case _:
+            raise ValueError(
+                f"action space {space} is not supported: expected Box, Discrete, MultiDiscrete or MultiBinary"
+            )
+
+
+def _require_fitting(config: TrainConfig, space: gymnasium.Space[Any]) -> None:
+    is_box, bins = isinstance(space, spaces.Box), config.action_bins is not None
+    if bins and not is_box:
+        raise ValueError(f"action_bins are for Box actions, and {space} has none: leave it None")
+    if config.action_squash == "tanh":
+        if not is_box:
+            raise ValueError(f"action_squash='tanh' is for Box actions, and {space} has none: leave it 'clip'")
+        if bins:
+            raise ValueError(
+                "action_squash='tanh' and action_bins exclude each other: bins lie between the bounds as they are"
+            )
+        if not _is_bounded(space):
+            raise ValueError(
+                f"action_squash='tanh' stretches actions from bound to bound, and not all entries of {space} have two: "
+                "use action_squash='clip'"
+            )
+    if config.action_noise and config.sample_actions:
+        raise ValueError("sample_actions and action_noise exclude each other: set action_noise to 0")
+    if config.action_noise and bins:
+        raise ValueError(
+            "action_noise is added to outputs that are actions, and with action_bins they are a choice: set "
+            "action_noise to 0 (sample_actions=True draws instead)"
+        )
+
+
+def _is_bounded(space: Any) -> bool:
+    with np.errstate(over="ignore"):  # float32's own limits are bounds that nobody means
+        return bool(np.isfinite(space.high - space.low).all())
+
+
+def _clip_decoder(space: spaces.Box) -> Decoder:
+    shape, dtype = space.shape, space.dtype
+    low, high = space.low.reshape(1, -1), space.high.reshape(1, -1)
+
+    def clip(raw: Raw) -> list[Any]:
+        actions = np.minimum(np.maximum(raw, low), high)
+        if len(shape) != 1 or actions.dtype != dtype:
+            actions = _shaped(actions, shape, dtype)
+        return [actions[row] for row in range(len(actions))]  # NumPy's own iterator takes ten times as long
+
+    return clip
+
+
+def _tanh_decoder(space: spaces.Box) -> Decoder:
+    clip = _clip_decoder(space)  # rounding may take an action a bit beyond its bound
+    low = space.low.reshape(1, -1)
+    half = (space.high.reshape(1, -1) - low) * np.float32(0.5)
+    return lambda raw: clip(low + (np.tanh(raw) + 1) * half)
+
+
+def _bin_values(space: spaces.Box, given: int | tuple[Any, ...]) -> list[NDArray[Any]]:
+    """The values of each entry."""
+    low, high = space.low.ravel().astype(float), space.high.ravel().astype(float)
+    if isinstance(given, int):
+        if not _is_bounded(space):
+            raise ValueError(
+                f"action_bins={given} are uniform from bound to bound, and not all entries of {space} have two: give "
+                "the values instead, such as [-1, 0, 1]"
+            )
+        return list(np.linspace(low, high, given, axis=1))
+    rows = given if isinstance(given[0], tuple) else (given,) * len(low)
+    if len(rows) != len(low):
+        raise ValueError(f"action_bins has {len(rows)} rows of values, and {space} has {len(low)} entries")
+    for entry, row in enumerate(rows):
+        for value in row:
+            if not low[entry] <= value <= high[entry]:
+                raise ValueError(
+                    f"action_bins: {value!r} is outside the bounds {low[entry]:g} and {high[entry]:g} of entry {entry} "
+                    f"of {space}"
+                )
+    return [np.array(row, float) for row in rows]
+
+
+def _values_decoder(space: spaces.Box, values: Sequence[NDArray[Any]]) -> Decoder:
+    most = max(map(len, values))
+    table = np.array([np.pad(row, (0, most - len(row))) for row in values]).astype(space.dtype)
+    choose, entries, shape = _chooser([len(row) for row in values]), np.arange(len(values)), space.shape
+
+    def look_up(raw: Raw) -> list[Any]:
+        actions = table[entries, choose(raw)]
+        # Decimal places of a value may be beyond a bound in float32.
+        return list(np.clip(actions.reshape(len(raw), *shape), space.low, space.high))
+
+    return look_up
+
+
+def _chooser(sizes: Sequence[int]) -> Callable[[Raw], NDArray[np.intp]]:
+    """A function from raw outputs ``(rows, sum of sizes)`` to the largest in each group ``(rows, groups)``."""
+    sizes_column, order = np.array(sizes)[:, np.newaxis], np.arange(max(sizes))
+    starts = np.cumsum(sizes_column, axis=0) - sizes_column
+    # A group that is shorter than others repeats its first output, which as a later one never wins.
+    columns = starts + np.where(order < sizes_column, order, 0)
+    return lambda raw: raw[:, columns].argmax(2)
+
+
+def _choice_decoder(space: spaces.Discrete) -> Decoder:
+    start = int(space.start)
+    if start == 0:
+        return lambda raw: raw.argmax(1).tolist()
+    return lambda raw: [start + choice for choice in raw.argmax(1).tolist()]
+
+
+def _choices_decoder(space: spaces.MultiDiscrete) -> Decoder:
+    choose, starts, dtype = _chooser(space.nvec.tolist()), space.start, space.dtype
+    return lambda raw: list(choose(raw).astype(dtype) + starts)
+
+
+def _bits_decoder(space: spaces.MultiBinary) -> Decoder:
+    return lambda raw: list(_shaped(raw > 0, space.shape, np.dtype(np.int8)))
+
+
+def _shaped(rows: NDArray[Any], shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    return rows.reshape(len(rows), *shape).astype(dtype)
+
+
+def _add_noise(std: np.float32, raw: Raw, generator: np.random.Generator) -> None:
+    raw += std * generator.standard_normal(len(raw), np.float32)
+
+
+def _draw_normal(size: int, raw: Raw, generator: np.random.Generator) -> None:
+    """Means and log-stds: the means become a draw."""
+    std = np.exp(np.clip(raw[size:], *_LOG_STD))
+    raw[:size] += std * generator.standard_normal(size, np.float32)
+
+
+def _draw_choice(raw: Raw, generator: np.random.Generator) -> None:
+    """The largest of logits with Gumbel noise is a draw from their softmax (Gumbel 1954)."""
+    raw += generator.gumbel(size=len(raw))
+
+
+def _draw_bits(raw: Raw, generator: np.random.Generator) -> None:
+    """A logit with logistic noise is positive with the probability that its sigmoid is."""
+    raw += generator.logistic(size=len(raw))
