@@ -7,7 +7,6 @@ which every process would print, is left out.
 
 import ctypes
 import importlib.util
-import math
 import os
 import sys
 import time
@@ -15,7 +14,6 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar
@@ -23,6 +21,8 @@ from typing import Any, ClassVar
 import gymnasium
 import numpy as np
 from numpy.typing import NDArray
+
+from es_envs.painting import Backdrop, Camera, Colour, Rectangle, composed, tiled_box
 
 
 @contextmanager
@@ -60,33 +60,9 @@ except ImportError as error:
 
 __all__ = ["BulletEnv", "Camera", "bounded", "pybullet"]
 
-Colour = tuple[float, float, float, float]
-"""Red, green, blue, opacity, each from 0 to 1."""
-Rectangle = tuple[float, float, float, float]
-"""Seen from above, (x0, y0, x1, y1) [m], with x0 < x1 and y0 < y1."""
-
 RENDER_MODES = ("rgb_array", "human")
 RENDERERS = ("tiny", "egl")
 _egl_clients: set[int] = set()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Camera:
-    """Where a picture is taken from.
-
-    Attributes:
-        target: the point in the middle of the picture, in world coordinates [m].
-        distance: from the camera to the target [m].
-        yaw: turn around the vertical [degrees]: 0 looks along +y, 90 along -x.
-        pitch: [degrees]: 0 looks horizontally, -90 straight down.
-        field_of_view: from the picture's lower edge to its upper one [degrees].
-    """
-
-    target: tuple[float, float, float]
-    distance: float
-    yaw: float
-    pitch: float
-    field_of_view: float = 45.0
 
 
 class BulletEnv(gymnasium.Env[Any, Any], ABC):
@@ -157,7 +133,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         self._egl = renderer == "egl" and render_mode == "rgb_array"
         self._opengl = self._egl or render_mode == "human"
         self._frame_due = 0.0
-        self._markings: list[tuple[NDArray[np.float64], tuple[int, int, int]]] = []
+        self._backdrop = Backdrop(self.sky, self.ground)
         self.client = self._connect()
         self._disconnect = weakref.finalize(self, _disconnect, self.client, self._opengl, os.getpid())
         try:
@@ -312,7 +288,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             camera.target, camera.distance, camera.yaw, camera.pitch, roll=0, upAxisIndex=2
         )
         projection = pybullet.computeProjectionMatrixFOV(
-            camera.field_of_view, self.width / self.height, nearVal=camera.distance / 20, farVal=camera.distance * 30
+            camera.field_of_view, self.width / self.height, nearVal=camera.near, farVal=camera.far
         )
         with self._quiet():
             picture, depth = pybullet.getCameraImage(
@@ -331,40 +307,12 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             )[2:4]
         # A pybullet compiled without numpy returns flat tuples, hence the reshapes.
         shape = (self.height, self.width)
-        bodies = np.asarray(picture, np.uint8).reshape(*shape, 4)
-        is_body = np.asarray(depth, np.float32).reshape(shape) < 1.0
-        image = self._backdrop(camera, np.reshape(view, (4, 4)) @ np.reshape(projection, (4, 4)))
-        # Pixels as single numbers: several times faster than by colour.
-        np.copyto(image.view(np.uint32)[..., 0], bodies.view(np.uint32)[..., 0], where=is_body)
-        rgb = np.empty((*shape, 3), np.uint8)
-        for channel in range(3):  # faster than all at once
-            rgb[..., channel] = image[..., channel]
-        return rgb
-
-    def _backdrop(self, camera: Camera, to_clip: NDArray[np.float64]) -> NDArray[np.uint8]:
-        """Sky, ground and what is marked on it, ``(height, width, 4)``.
-
-        TinyRenderer takes 0.2 µs for each pixel of a body, so that a floor would cost more than all that stands on it.
-
-        Args:
-            camera: of the picture.
-            to_clip: ``(4, 4)``: world coordinates (x, y, z, 1) times it are OpenGL's clip coordinates.
-        """
-        slope = math.tan(math.radians(camera.pitch)) / math.tan(math.radians(camera.field_of_view) / 2)
-        horizon = min(max(round(self.height / 2 * (1 + slope)), 0), self.height)
-        from PIL import Image, ImageDraw  # only what draws pays for it
-
-        image = Image.new("RGBA", (self.width, self.height), _rgb(self.ground))
-        image.paste(_rgb(self.sky), (0, 0, self.width, horizon))
-        draw = ImageDraw.Draw(image)
-        for corners, colour in self._markings:
-            outline = [
-                (self.width / 2 * (1 + x / w), self.height / 2 * (1 - y / w))
-                for x, y, _, w in _in_front((corners @ to_clip).tolist(), camera.distance / 20)
-            ]
-            if outline:
-                draw.polygon(outline, colour)
-        return np.array(image)
+        to_clip = np.reshape(view, (4, 4)) @ np.reshape(projection, (4, 4))
+        return composed(
+            np.asarray(picture, np.uint8).reshape(*shape, 4),
+            np.asarray(depth, np.float32).reshape(shape),
+            self._backdrop.seen_by(camera, to_clip, (self.width, self.height)),
+        )
 
     def close(self) -> None:
         """Leave the world. May be called again; an environment that is forgotten closes itself."""
@@ -424,7 +372,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             half_extents = [length / 2 for length in size]
             form: dict[str, Any] = {"shapeType": pybullet.GEOM_BOX, "halfExtents": half_extents}
         else:
-            vertices, normals, indices = _tiled_box(size)
+            vertices, normals, indices = tiled_box(size)
             form = {"shapeType": pybullet.GEOM_MESH, "vertices": vertices, "normals": normals, "indices": indices}
         shape = pybullet.createVisualShape(**form, rgbaColor=colour, physicsClientId=self.client)
         pybullet.createMultiBody(
@@ -434,11 +382,9 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     def mark_ground(self, rectangles: Sequence[Rectangle], colour: Colour) -> None:
         """Paint rectangles onto the ground, over those painted before, for use in ``decorate``."""
         for x0, y0, x1, y1 in rectangles:
-            height = self.ground_height
-            corners = [(x0, y0, height, 1.0), (x1, y0, height, 1.0), (x1, y1, height, 1.0), (x0, y1, height, 1.0)]
-            self._markings.append((np.array(corners), _rgb(colour)))
+            self._backdrop.mark((x0, y0, x1, y1), self.ground_height, colour)
             if self.render_mode == "human":
-                height += 0.001 * len(self._markings)  # else they would flicker
+                height = self.ground_height + 0.001 * len(self._backdrop.markings)  # else they would flicker
                 self.visual_box((x1 - x0, y1 - y0, 0.001), ((x0 + x1) / 2, (y0 + y1) / 2, height), colour)
 
     def _show(self) -> None:
@@ -465,59 +411,6 @@ def bounded(values: list[float], limit: float) -> NDArray[np.float32]:
     if max(values) > limit or min(values) < -limit:
         np.clip(observation, -limit, limit, out=observation)
     return observation
-
-
-def _tiled_box(size: Sequence[float]) -> tuple[list[list[float]], list[list[float]], list[int]]:
-    """Vertices, normals and triangles of a box whose long faces are divided into squares.
-
-    TinyRenderer visits the whole rectangle of pixels around a triangle; around a long one that is seen at an angle it
-    is many times the triangle.
-    """
-    vertices: list[list[float]] = []
-    normals: list[list[float]] = []
-    indices: list[int] = []
-    for axis in range(3):
-        for side in (-1, 1):
-            # Along `first`, then along `second`, is counterclockwise as seen from outside.
-            first, second = ((axis + 1) % 3, (axis + 2) % 3)[::side]
-            short = min(size[first], size[second])
-            if short == 0.0:
-                continue
-            columns, rows = (min(math.ceil(size[along] / short), 16) for along in (first, second))
-            normal = [0.0, 0.0, 0.0]
-            normal[axis] = float(side)
-            start = len(vertices)
-            for row in range(rows + 1):
-                for column in range(columns + 1):
-                    vertex = [0.0, 0.0, 0.0]
-                    vertex[axis] = side * size[axis] / 2
-                    vertex[first] = size[first] * (column / columns - 0.5)
-                    vertex[second] = size[second] * (row / rows - 0.5)
-                    vertices.append(vertex)
-                    normals.append(normal)
-            for row in range(rows):
-                for column in range(columns):
-                    corner = start + row * (columns + 1) + column
-                    above = corner + columns + 1
-                    indices += [corner, corner + 1, above + 1, corner, above + 1, above]
-    return vertices, normals, indices
-
-
-def _in_front(outline: list[list[float]], near: float) -> list[list[float]]:
-    """The part of a polygon, in clip coordinates (x, y, z, w), that is further than ``near`` before the camera."""
-    kept = []
-    for here, there in zip(outline, outline[1:] + outline[:1], strict=True):
-        if here[3] > near:
-            kept.append(here)
-        if (here[3] > near) != (there[3] > near):
-            part = (near - here[3]) / (there[3] - here[3])
-            kept.append([a + part * (b - a) for a, b in zip(here, there, strict=True)])
-    return kept
-
-
-def _rgb(colour: Colour) -> tuple[int, int, int]:
-    red, green, blue, _ = (round(255 * part) for part in colour)
-    return red, green, blue
 
 
 def _positive_integer(name: str, value: Any) -> int:
