@@ -47,6 +47,20 @@ class Summing(Net):
         return super().forward(state), state
 
 
+class Wide(Net):
+    """Two outputs for each entry of the action: its mean, and how far it varies."""
+
+    def __init__(self, observation_space, action_space):
+        super().__init__(observation_space, action_space)
+        self.layers[-1] = nn.Linear(8, 2 * flatdim(action_space))
+
+
+class WideRemembering(Remembering):
+    def __init__(self, observation_space, action_space):
+        super().__init__(observation_space, action_space)
+        self.out = nn.Linear(8, 2 * flatdim(action_space))
+
+
 class Seeing(nn.Module):
     """A convolution; parameters of two layers are one."""
 

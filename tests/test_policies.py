@@ -185,11 +185,31 @@ def test_statistics_merge_to_the_mean_and_deviation_of_all_observations():
     assert not actors.statistics(1, 0).total.any()
 
 
-def test_normalised_inputs_are_clipped():
-    policy = mlp(BOX, UNBOUNDED)
-    statistics = ObservationStatistics(100, np.zeros(5), np.full(5, 100.0))
-    far, further = outputs(policy, parameters_of(policy), [np.full(5, 50.0), np.full(5, 1000.0)], statistics)
-    np.testing.assert_array_equal(far, further)
+@pytest.mark.parametrize("bound", [5.0, 2.0, None])
+def test_normalised_inputs_are_clipped_where_the_config_says_in_the_module_too(bound):
+    policy = mlp(BOX, UNBOUNDED, **({} if bound == 5 else {"observation_clip": bound}))
+    statistics, parameters = ObservationStatistics(100, np.zeros(5), np.full(5, 100.0)), parameters_of(policy)
+    edge = 1000.0 if bound is None else bound
+    observations = [np.full(5, value, np.float32) for value in (edge, edge * 0.99, 1000.0)]
+    at_bound, inside, beyond = outputs(policy, parameters, observations, statistics)
+    assert not np.array_equal(at_bound, inside)
+    np.testing.assert_array_equal(at_bound, beyond)
+    with torch.no_grad():
+        exported = policy.module(parameters, statistics)(torch.from_numpy(np.array(observations)))
+    np.testing.assert_allclose(exported, [at_bound, inside, beyond], atol=1e-5)
+
+
+@pytest.mark.parametrize(("fields", "floor"), [({}, 0.1), ({"observation_std_floor": 1e-6}, 0.001)])
+def test_an_input_that_hardly_moves_is_divided_by_the_floor_at_least(fields, floor):
+    policy = mlp(BOX, UNBOUNDED, observation_clip=None, **fields)
+    statistics = ObservationStatistics(100, np.zeros(5), np.full(5, 1e-4))  # a deviation of 0.001
+    plain, parameters = mlp(BOX, UNBOUNDED), parameters_of(policy)
+    observation = np.full(5, 1e-3, np.float32)
+    np.testing.assert_allclose(
+        outputs(policy, parameters, [observation], statistics),
+        outputs(plain, parameters, [observation / np.float32(floor)]),
+        rtol=1e-4,
+    )
 
 
 @pytest.mark.parametrize("sizes", [(), (64, 64), (3,), (256, 256)], ids=str)

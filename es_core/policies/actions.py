@@ -149,7 +149,9 @@ def _bin_values(space: spaces.Box, given: int | tuple[Any, ...]) -> list[NDArray
         raise ValueError(f"action_bins has {len(rows)} rows of values, and {space} has {len(low)} entries")
     for entry, row in enumerate(rows):
         for value in row:
-            if not low[entry] <= value <= high[entry]:
+            # 0.7 is within a bound of 0.7 that float32 has rounded.
+            rounded = space.dtype.type(value) if space.dtype.kind == "f" else value
+            if not low[entry] <= rounded <= high[entry]:
                 raise ValueError(
                     f"action_bins: {value!r} is outside the bounds {low[entry]:g} and {high[entry]:g} of entry {entry} "
                     f"of {space}"
@@ -162,12 +164,7 @@ def _values_decoder(space: spaces.Box, values: Sequence[NDArray[Any]]) -> Decode
     table = np.array([np.pad(row, (0, most - len(row))) for row in values]).astype(space.dtype)
     choose, entries, shape = _chooser([len(row) for row in values]), np.arange(len(values)), space.shape
 
-    def look_up(raw: Raw) -> list[Any]:
-        actions = table[entries, choose(raw)]
-        # Decimal places of a value may be beyond a bound in float32.
-        return list(np.clip(actions.reshape(len(raw), *shape), space.low, space.high))
-
-    return look_up
+    return lambda raw: list(table[entries, choose(raw)].reshape(len(raw), *shape))
 
 
 def _chooser(sizes: Sequence[int]) -> Callable[[Raw], NDArray[np.intp]]:
