@@ -1,5 +1,6 @@
 """What a setting may be: each check returns None, or in words what was expected."""
 
+import difflib
 import json
 import math
 from collections.abc import Callable, Mapping
@@ -91,6 +92,23 @@ def json_object(value: Any) -> str | None:
         return None if json.loads(json.dumps(value, allow_nan=False)) == lists(value) else expected
     except (TypeError, ValueError):
         return expected
+
+
+def wrappers(value: Any) -> str | None:
+    """Settings of Gymnasium's wrappers, by name."""
+    expected = json_object(value)
+    if expected:
+        return expected
+    known = {"skip": whole(2), "grey": flag, "resize": whole(1), "stack": whole(2)}
+    for name, setting in value.items():
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            return f"a dict of {', '.join(known)}, and {name!r} is none of them{hint}"
+        expected = known[name](setting)
+        if expected:
+            return f"a dict whose {name!r} is {expected}"
+    return None
 
 
 def lists(value: Any) -> Any:

@@ -20,6 +20,7 @@ from es_core.checks import (
     sizes,
     text,
     whole,
+    wrappers,
 )
 from es_core.schedules import SHAPES
 from es_envs import EnvDefinition, names
@@ -73,7 +74,7 @@ class TrainConfig:
     env_kwargs: Mapping[str, Any] = _option({}, json_object, "keyword arguments of the environment, as JSON")
     preprocessing: Mapping[str, Any] = _option(
         {},
-        json_object,
+        wrappers,
         "Gymnasium's wrappers for images, as JSON: skip (frames), grey (true), resize (pixels), stack (frames)",
     )
     fitness: str | None = _option(None, maybe(text), "what is maximised (default: the environment's own fitness)")

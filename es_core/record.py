@@ -91,6 +91,7 @@ def record(
         require_same_spaces(checkpoint, rollouts.env)
         rollouts.use(scene.parameters, scene.statistics)
         rate = float(rollouts.env.metadata.get("render_fps") or _MOST_FRAMES)
+        rate /= checkpoint.config.preprocessing.get("skip", 1)
         every = max(1, math.ceil(rate / (fps or _MOST_FRAMES) - 1e-9))
         # Unseen, for the captions.
         scored = [play(rollouts, episode_seed) for episode_seed in episode_seeds(seed, Purpose.TEST, episodes)]

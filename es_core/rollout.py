@@ -16,6 +16,7 @@ from es_core.machine import one_blas_thread
 from es_core.normalizer import Statistics
 from es_core.policies import Actors, Network, NotFiniteError, Policy, make_network, make_policy
 from es_core.policies.engines import choices
+from es_core.preprocessing import preprocessed
 from es_envs import EnvDefinition, Episode
 from es_envs.fitness import StepFitness, fitness_names, load_fitness
 
@@ -40,7 +41,7 @@ class Lane:
         **kwargs: for the environment, over the config's.
 
     Attributes:
-        env: the bare environment.
+        env: the bare environment, in the wrappers of the config's ``preprocessing``.
         row: of the policy's buffers, in which it is played at present.
 
     Raises:
@@ -53,7 +54,12 @@ class Lane:
         self._fitnesses: list[tuple[str, Any]] = [
             (name, load_fitness(target)) for name, target in fitness_names(definition, config.fitness).items()
         ]
-        self.env: gymnasium.Env[Any, Any] = definition.build(**{**config.env_kwargs, **kwargs})
+        env = definition.build(**{**config.env_kwargs, **kwargs})
+        try:
+            self.env: gymnasium.Env[Any, Any] = preprocessed(env, config.preprocessing)
+        except ValueError as error:
+            env.close()
+            raise SpaceError(f"{definition.label}: {error}") from error
         self.row = 0
 
     def episode(self, seed: int, observers: Sequence[Observer] = ()) -> Generator[Any, Any, Episode]:
@@ -125,7 +131,7 @@ class Rollouts:
         **kwargs: for the environment, over the config's; ``render_mode`` too.
 
     Attributes:
-        env: the bare environment of the first lane.
+        env: of the first lane.
         policy: its kind.
         engine: what computes it here; the config's, if ``network`` does.
         actors: the policy in use.

@@ -21,7 +21,13 @@ _BOOTSTRAP = (
 )
 # What a connection raises whose other end is closed, since its process has ended.
 _CLOSED = (EOFError, BrokenPipeError, ConnectionResetError)
-_ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
+_ONE_THREAD = (
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "OPENCV_FOR_THREADS_NUM",
+)
 
 # Set while this process is a child: importing the user's module here must not start children in turn.
 serving = False

@@ -1,0 +1,184 @@
+"""Gymnasium's wrappers around a run's environment: what a policy sees through them, and that they forget an episode."""
+
+import sys
+from contextlib import closing
+
+import imageio_ffmpeg
+import numpy as np
+import pytest
+from gymnasium import spaces
+from small_envs import Reusing, Seen
+
+import es_envs
+from es_core import TrainConfig, train
+from es_core.pools import make_pool
+from es_core.preprocessing import preprocessed
+from es_core.rollout import Rollouts
+from es_core.seeding import Purpose, episode_seeds
+from es_envs import definition
+
+ALL = {"skip": 2, "grey": True, "resize": 36, "stack": 3}
+STILL = np.zeros(1, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("settings", "shape"),
+    [
+        ({}, (36, 40, 3)),
+        ({"skip": 3}, (36, 40, 3)),
+        ({"grey": True}, (36, 40, 1)),
+        ({"grey": False, "resize": 20}, (20, 20, 3)),
+        ({"grey": True, "resize": 20}, (20, 20, 1)),
+        ({"stack": 4, "grey": True}, (4, 36, 40)),
+        (ALL, (3, 36, 36)),
+    ],
+    ids=str,
+)
+def test_images_come_in_the_shape_that_the_settings_ask_for(settings, shape):
+    env = preprocessed(Seen(), settings)
+    assert env.observation_space == spaces.Box(0, 255, shape, np.uint8)
+    assert env.observation_space.contains(env.reset(seed=0)[0])
+    assert env.observation_space.contains(env.step(STILL)[0])
+
+
+def test_a_skipped_step_sums_rewards_and_shows_the_larger_of_the_last_two_frames():
+    env, plain = preprocessed(Seen(), {"skip": 3}), Seen()
+    env.reset(seed=1)
+    plain.reset(seed=1)
+    action = np.array([0.1], np.float32)
+    frames = [plain.step(action)[0] for _ in range(3)]
+    observation, reward, terminated, _, _ = env.step(action)
+    np.testing.assert_array_equal(observation, np.maximum(*frames[1:]))
+    assert reward == pytest.approx(0.3)
+    assert not terminated
+
+
+@pytest.mark.parametrize("skip", [4, 5, 8])
+def test_the_last_observation_of_an_episode_that_ends_within_a_step_is_its_own(skip):
+    env, plain = preprocessed(Seen(), {"skip": skip}), Seen()
+    for seed in (1, 2):  # Gymnasium's wrapper shows a frame of the first episode at the end of the second
+        env.reset(seed=seed)
+        plain.reset(seed=seed)
+        frames, ended = [plain.step(STILL)[0] for _ in range(5)], False
+        while not ended:
+            observation, _, ended, _, _ = env.step(STILL)
+        played = frames[-(5 % skip or skip) :][-2:]
+        np.testing.assert_array_equal(observation, np.max(played, axis=0))
+
+
+def test_a_stack_shows_the_last_observations_and_is_filled_anew_at_a_reset():
+    env = preprocessed(Reusing(), {"stack": 3})  # which returns the same array again and again
+    for seed in (1, 2):
+        first, _ = env.reset(seed=seed)
+        np.testing.assert_array_equal(first, [first[0]] * 3)
+        second, *_ = env.step(np.ones(1, np.float32))
+        third, *_ = env.step(np.ones(1, np.float32))
+        np.testing.assert_array_equal(second[:2], first[:2])
+        np.testing.assert_array_equal(third[:2], second[1:])
+        assert third[:, 1].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"gray": True}, "a dict of skip, grey, resize, stack, and 'gray' is none of them; did you mean 'grey'"),
+        ({"skip": 1}, "a dict whose 'skip' is a whole number of at least 2"),
+        ({"stack": True}, "a dict whose 'stack' is a whole number of at least 2"),
+        ({"grey": 1}, "a dict whose 'grey' is True or False"),
+        ({"resize": [84, 84]}, "a dict whose 'resize' is a whole number of at least 1"),
+        ([4], "a dict that JSON can hold"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_by_the_config(settings, message):
+    with pytest.raises(ValueError, match=f"preprocessing must be {message}"):
+        TrainConfig(env_id="Walk-v0", preprocessing=settings)
+
+
+@pytest.mark.parametrize("settings", [{"grey": True}, {"resize": 84}], ids=str)
+@pytest.mark.parametrize("pool", ["local", "batched"])
+def test_a_wrapper_for_images_is_refused_where_there_are_none(settings, pool, walk, tiny, tmp_path):
+    (name,) = settings
+    with pytest.raises(ValueError, match=rf"Walk-v0 .*: preprocessing '{name}' is not for observations Box.*, \(2,\)"):
+        train(walk, run_dir=tmp_path / "r", pool=pool, preprocessing=settings, **tiny)
+    assert not (tmp_path / "r").exists()
+
+
+def test_without_opencv_resize_says_how_to_install_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "cv2", None)
+    with pytest.raises(ValueError, match=r"preprocessing 'resize' needs OpenCV: pip install 'es-envs\[image\]'"):
+        preprocessed(Seen(), {"resize": 20})
+
+
+def test_skip_and_stack_are_for_other_observations_too(register, tmp_path, tiny):
+    nested = register("Nested-v0", "small_envs:Nested", fitness="episode_return", max_episode_steps=5)
+    run = train(nested, run_dir=tmp_path / "stacked", preprocessing={"stack": 2}, **tiny)
+    assert run.checkpoint.policy().inputs == 2 * (1 + 3 + 2)
+    with pytest.raises(ValueError, match="preprocessing 'skip' is not for observations Dict"):
+        train(nested, run_dir=tmp_path / "skipped", preprocessing={"skip": 2}, **tiny)
+
+
+@pytest.fixture
+def seen(register):
+    # Long enough for a step limit of its own, in steps of the environment.
+    return register("Seen-v0", "small_envs:Seen", fitness="episode_return", max_episode_steps=4, lanes=2)
+
+
+FIELDS = {
+    "policy": "cnn_small",
+    "preprocessing": ALL,
+    "generations": 2,
+    "population_size": 4,
+    "episodes_per_candidate": 2,
+    "eval_episodes": 2,
+    "confirm_episodes": 2,
+    "sigma": 0.1,
+    "progress": False,
+}
+
+
+@pytest.mark.parametrize("pool", ["local", "batched"])
+def test_workers_do_not_change_a_bit_of_a_run_with_wrappers(pool, seen, tmp_path):
+    runs = [
+        train(seen, run_dir=tmp_path / str(workers), workers=workers, pool=pool, engine="numpy", **FIELDS)
+        for workers in (1, 2)
+    ]
+    one, two = [(run.directory / "checkpoints/000002.safetensors").read_bytes() for run in runs]
+    assert one == two
+    assert runs[0].history[0].episode_length == 2, "4 steps of the environment"
+    assert not np.array_equal(runs[0].checkpoint.mean, runs[0].checkpoint_at(0).mean)
+
+
+def test_an_actor_plays_the_episode_that_was_scored_behind_the_same_wrappers(seen, tmp_path):
+    run = train(seen, run_dir=tmp_path / "r", workers=1, **FIELDS)
+    config, act = run.config, run.checkpoint.actor()
+    env = preprocessed(es_envs.make(seen).unwrapped, config.preprocessing)
+    totals = []
+    for seed in episode_seeds(config.seed, Purpose.EVALUATION, 2, 2):
+        act.reset()
+        observation, total = env.reset(seed=seed)[0], 0.0
+        for _ in range(2):
+            observation, reward, *_ = env.step(act(observation))
+            total += reward
+        totals.append(total)
+    assert np.mean(totals) == run.history[-1].evaluation.mean
+
+
+def test_an_episode_does_not_depend_on_the_one_before(register):
+    seen = register("Seen-v0", "small_envs:Seen", fitness="episode_return", max_episode_steps=6)
+    config = TrainConfig.for_env(seen, policy="cnn_small", preprocessing={**ALL, "skip": 3})
+    with closing(Rollouts(definition(seen), config)) as rollouts:
+        rollouts.use(10 * rollouts.policy.initial(0), None)
+        episodes = [rollouts.episode(seed) for seed in (1, 2, 1)]
+    np.testing.assert_array_equal(episodes[0].last_observation, episodes[2].last_observation)
+    assert not np.array_equal(episodes[0].last_observation, episodes[1].last_observation)
+    with make_pool("local", definition(seen), config, workers=2) as pool:
+        there = pool.rollouts((10 * rollouts.policy.initial(0), None), [2, 1])
+    np.testing.assert_array_equal(there[1].last_observation, episodes[0].last_observation)
+
+
+def test_a_film_of_skipped_steps_runs_in_real_time(tmp_path, tiny):
+    run = train("CartPole-v1", run_dir=tmp_path / "r", preprocessing={"skip": 2, "stack": 2}, **tiny)
+    [episode] = run.record(tmp_path / "film.mp4", workers=1)
+    frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(tmp_path / "film.mp4"))
+    assert frames == episode.length
+    assert seconds == pytest.approx(2 * episode.length / 50, abs=0.05)
