@@ -14,10 +14,29 @@ if TYPE_CHECKING:
     from es_core.rollout import RolloutError
     from es_core.run import GenerationStats, Run
     from es_core.scoring import Evaluation
-    from es_core.strategies import STRATEGIES, OpenAIES, Population, Strategy
+    from es_core.strategies import (
+        ARS,
+        CMAES,
+        GA,
+        PGPE,
+        SNES,
+        STRATEGIES,
+        OpenAIES,
+        Population,
+        RandomSearch,
+        SepCMAES,
+        Strategy,
+    )
     from es_core.train import train
 
 _HOME = {
+    "ARS": "strategies",
+    "CMAES": "strategies",
+    "GA": "strategies",
+    "PGPE": "strategies",
+    "SNES": "strategies",
+    "RandomSearch": "strategies",
+    "SepCMAES": "strategies",
     "STRATEGIES": "strategies",
     "Bench": "bench",
     "Checkpoint": "checkpoint",
@@ -37,6 +56,11 @@ _HOME = {
 }
 
 __all__ = [
+    "ARS",
+    "CMAES",
+    "GA",
+    "PGPE",
+    "SNES",
     "STRATEGIES",
     "Bench",
     "Checkpoint",
@@ -45,8 +69,10 @@ __all__ = [
     "GenerationStats",
     "OpenAIES",
     "Population",
+    "RandomSearch",
     "RolloutError",
     "Run",
+    "SepCMAES",
     "Strategy",
     "TrainConfig",
     "bench",

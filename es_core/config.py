@@ -23,6 +23,7 @@ from es_core.checks import (
     wrappers,
 )
 from es_core.schedules import SHAPES
+from es_core.shaping import SIGN_SHAPINGS
 from es_envs import EnvDefinition, names
 from es_envs.fitness import fitness_names, load_fitness, short_name
 
@@ -34,6 +35,9 @@ def _option(default: Any, check: Check, help_text: str, group: str | None = None
         return field(default_factory=dict, metadata=metadata)
     return field(default=default, metadata=metadata)
 
+
+# Fields that bound a run: the only ones that may change when it is resumed, and only grow (None: no bound).
+BOUNDS = ("generations", "max_steps", "max_episodes")
 
 # What a strategy's paper uses, where that differs from the fields' defaults; below what an environment recommends.
 STRATEGY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
@@ -47,7 +51,7 @@ STRATEGY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "observation_std_floor": 1e-6,
     },
     "pgpe": {"sigma": 0.1, "learning_rate": 0.1, "optimizer": "clipup"},
-    "snes": {"sigma": 0.1, "learning_rate": 1.0},
+    "snes": {"sigma": 0.1, "learning_rate": 1.0, "shaping": "nes"},
     "cma_es": {"sigma": 0.1},
     "sep_cma_es": {"sigma": 0.1},
     "random_search": {"sigma": 0.5},
@@ -260,7 +264,7 @@ class TrainConfig:
         """This config with the fitness named.
 
         Raises:
-            ValueError: the fitness cannot be imported, or no step limit is known.
+            ValueError: the fitness cannot be imported, no step limit is known, or a survival bonus does not fit.
         """
         definition = es_envs.definition(self.env_id)
         if self.fitness is None:
@@ -279,7 +283,15 @@ class TrainConfig:
                 f"{definition.label} has no step limit, and an episode might never end: pass max_episode_steps=1000 "
                 "(on the command line: --max-episode-steps 1000), or set it in the definition"
             )
-        return replace(self, fitness=fitness)
+        if self.survival_bonus > 0 and (fitness != "episode_return" or self.shaping in SIGN_SHAPINGS):
+            raise ValueError(
+                "survival_bonus is left out of the sum of the rewards, and so needs fitness='episode_return' and a "
+                f"shaping that looks at that sum; got fitness={fitness!r}, shaping={self.shaping!r}"
+            )
+        generations = self.schedule_generations
+        if generations is None and not (self.sigma_final is None and self.learning_rate_final is None):
+            generations = self.generations  # settled now: a resumed run may have more
+        return replace(self, fitness=fitness, schedule_generations=generations)
 
     def to_json(self) -> dict[str, Any]:
         """The fields, as JSON holds them."""

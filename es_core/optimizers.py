@@ -1,55 +1,170 @@
-"""Optimisers on the flat parameter vector, in NumPy, so that a CPU run needs no torch."""
+"""Optimisers on the flat parameter vector, ascending, in NumPy, so that a CPU run needs no torch.
 
+They follow torch.optim to the letter, with the gradient's sign turned round.
+"""
+
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+Vector = NDArray[np.float32]
 
-class Adam:
-    """Adam (Kingma and Ba 2015, arXiv 1412.6980, algorithm 1), ascending.
+
+class Optimizer(ABC):
+    """What makes steps of gradients.
 
     Args:
         size: number of parameters ``d``.
-        learning_rate: step size.
-        beta1: decay of the first moment.
-        beta2: decay of the second moment.
-        epsilon: added to the root of the second moment.
+        weight_decay: pull of the parameters towards zero: l2, its gradient is subtracted from the one given (AdamW
+            pulls the parameters themselves).
     """
 
-    def __init__(
-        self, size: int, *, learning_rate: float, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8
-    ) -> None:
-        self.learning_rate, self.beta1, self.beta2, self.epsilon = learning_rate, beta1, beta2, epsilon
-        self._first = np.zeros(size, np.float32)
-        self._second = np.zeros(size, np.float32)
-        self._steps = 0
+    buffers: ClassVar[tuple[str, ...]] = ()
+    """Names of the attributes ``(d,)`` that last from one step to the next."""
 
-    def step(self, gradient: NDArray[np.float32]) -> NDArray[np.float32]:
-        """The increment ``(d,)`` that goes uphill along ``gradient`` ``(d,)``."""
+    def __init__(self, size: int, *, weight_decay: float = 0.0) -> None:
+        self.weight_decay = weight_decay
+        self._steps = 0
+        for name in self.buffers:
+            setattr(self, name, np.zeros(size, np.float32))
+
+    def step(self, gradient: Vector, parameters: Vector, learning_rate: float) -> Vector:
+        """What is to be added to ``parameters`` ``(d,)`` to go uphill along ``gradient`` ``(d,)``."""
         self._steps += 1
-        self._first += (1 - self.beta1) * (gradient - self._first)
-        self._second += (1 - self.beta2) * (gradient * gradient - self._second)
-        first = self._first / (1 - self.beta1**self._steps)
-        second = self._second / (1 - self.beta2**self._steps)
-        return np.asarray(self.learning_rate * first / (np.sqrt(second) + self.epsilon), np.float32)
+        return np.asarray(self._increment(gradient, parameters, learning_rate), np.float32)
+
+    @abstractmethod
+    def _increment(self, gradient: Vector, parameters: Vector, learning_rate: float) -> Vector:
+        """The step, when ``self._steps`` counts it already."""
+
+    def _decayed(self, gradient: Vector, parameters: Vector) -> Vector:
+        return gradient - np.float32(self.weight_decay) * parameters if self.weight_decay else gradient
 
     def state_dict(self) -> dict[str, Any]:
-        """Copies of the moments, and the number of steps taken."""
-        return {"first": self._first.copy(), "second": self._second.copy(), "steps": self._steps}
+        """Copies of the buffers, and the number of steps taken."""
+        return {name: getattr(self, name).copy() for name in self.buffers} | {"steps": self._steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from ``state_dict``.
 
         Raises:
-            ValueError: the moments have another size.
+            KeyError: something is missing.
+            ValueError: a buffer has another size.
         """
-        for name in ("first", "second"):
-            if state[name].shape != self._first.shape:
-                raise ValueError(f"Adam's {name} moment has shape {state[name].shape}, expected {self._first.shape}")
-        self._first, self._second = state["first"].copy(), state["second"].copy()
+        for name in self.buffers:
+            own = getattr(self, name)
+            if state[name].shape != own.shape:
+                raise ValueError(f"the optimiser's {name} has shape {state[name].shape}, expected {own.shape}")
+        for name in self.buffers:
+            setattr(self, name, state[name].astype(np.float32))
         self._steps = int(state["steps"])
 
 
-OPTIMIZERS: Mapping[str, type[Adam]] = {"adam": Adam}
+class Adam(Optimizer):
+    """Adam (Kingma and Ba 2015, arXiv 1412.6980, algorithm 1).
+
+    Args:
+        size: see ``Optimizer``; weight_decay, too.
+        beta1: decay of the first moment.
+        beta2: decay of the second moment.
+        epsilon: added to the root of the second moment.
+    """
+
+    buffers = ("first", "second")
+    first: Vector
+    second: Vector
+
+    def __init__(
+        self,
+        size: int,
+        *,
+        weight_decay: float = 0.0,
+        beta1: float = 0.9,
+        beta2: float = 0.999,
+        epsilon: float = 1e-8,
+    ) -> None:
+        super().__init__(size, weight_decay=weight_decay)
+        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
+
+    def _increment(self, gradient: Vector, parameters: Vector, learning_rate: float) -> Vector:
+        gradient = self._decayed(gradient, parameters)
+        self.first += (1 - self.beta1) * (gradient - self.first)
+        self.second += (1 - self.beta2) * (gradient * gradient - self.second)
+        first = self.first / (1 - self.beta1**self._steps)
+        second = self.second / (1 - self.beta2**self._steps)
+        return learning_rate * first / (np.sqrt(second) + self.epsilon)
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2)."""
+
+    def _decayed(self, gradient: Vector, parameters: Vector) -> Vector:  # noqa: ARG002
+        return gradient
+
+    def _increment(self, gradient: Vector, parameters: Vector, learning_rate: float) -> Vector:
+        increment = super()._increment(gradient, parameters, learning_rate)
+        return increment - np.float32(learning_rate * self.weight_decay) * parameters
+
+
+class SGD(Optimizer):
+    """Gradient ascent, with momentum if wanted (Sutskever et al. 2013).
+
+    Args:
+        size: see ``Optimizer``; weight_decay, too.
+        momentum: share of the last step that is kept.
+        nesterov: look ahead along the momentum.
+    """
+
+    buffers = ("velocity",)
+    velocity: Vector
+
+    def __init__(self, size: int, *, weight_decay: float = 0.0, momentum: float = 0.0, nesterov: bool = False) -> None:
+        super().__init__(size, weight_decay=weight_decay)
+        self.momentum, self.nesterov = momentum, nesterov
+
+    def _increment(self, gradient: Vector, parameters: Vector, learning_rate: float) -> Vector:
+        gradient = self._decayed(gradient, parameters)
+        self.velocity = np.float32(self.momentum) * self.velocity + gradient
+        ahead = gradient + np.float32(self.momentum) * self.velocity if self.nesterov else self.velocity
+        return np.float32(learning_rate) * ahead
+
+
+class ClipUp(Optimizer):
+    """ClipUp (Toklu et al. 2020, arXiv 2008.02387, algorithm 1): the gradient's direction, momentum, a speed limit.
+
+    Args:
+        size: see ``Optimizer``; weight_decay, too.
+        momentum: share of the last step that is kept.
+        max_speed: greatest length of a step; None: twice the learning rate. The authors set it to a fifteenth of the
+            radius (sigma times the root of d), and the learning rate to half of it or more.
+    """
+
+    buffers = ("velocity",)
+    velocity: Vector
+
+    def __init__(
+        self, size: int, *, weight_decay: float = 0.0, momentum: float = 0.9, max_speed: float | None = None
+    ) -> None:
+        super().__init__(size, weight_decay=weight_decay)
+        self.momentum, self.max_speed = momentum, max_speed
+
+    def _increment(self, gradient: Vector, parameters: Vector, learning_rate: float) -> Vector:
+        gradient = self._decayed(gradient, parameters)
+        length = norm(gradient)
+        direction = gradient / np.float32(length) if length > 0 else gradient
+        velocity = np.float32(self.momentum) * self.velocity + np.float32(learning_rate) * direction
+        limit = 2 * learning_rate if self.max_speed is None else self.max_speed
+        speed = norm(velocity)
+        self.velocity = velocity * np.float32(limit / speed) if speed > limit else velocity
+        return self.velocity
+
+
+def norm(vector: NDArray[Any]) -> float:
+    """Euclidean length; without BLAS, whose threads would sum in an order of their own."""
+    return float(np.sqrt(np.square(vector, dtype=np.float64).sum()))
+
+
+OPTIMIZERS: Mapping[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "sgd": SGD, "clipup": ClipUp}

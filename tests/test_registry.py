@@ -393,20 +393,14 @@ def test_a_worker_makes_one_environment_for_the_whole_run_and_imports_no_other_p
         """
         search = """
             import numpy as np
-            from es_core import Population
-            class Still:
-                def __init__(self, mean, *, population_size, sigma, seed, **others):
-                    self.mean, self.generation, self.size = mean, 0, population_size
-                def ask(self):
-                    zeros = np.zeros(self.size, np.int64)
+            from es_core import Population, Strategy
+            class Still(Strategy):
+                def draw(self):
+                    zeros = np.zeros(self.population_size, np.int64)
                     return Population(generation=self.generation, base=self.mean[None], parent=zeros, scale=0.0,
                                       noise_seed=zeros, sign=zeros.astype(np.int8))
-                def tell(self, fitness, valid=None):
-                    self.generation += 1
-                def state_dict(self):
-                    return {"generation": self.generation}
-                def load_state_dict(self, state):
-                    self.generation = state["generation"]
+                def learn(self, population, fitness, valid):
+                    return None
         """
         installed.add(name, hooks, **{f"{name}_env": environment, f"{name}_search": search})
     settings = {"generations": 3, "eval_episodes": 2, "workers": 2, "env": "Mill-v0", "strategy": "mill_search"}

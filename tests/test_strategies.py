@@ -1,36 +1,86 @@
 import itertools
+import math
+import subprocess
+import sys
+import textwrap
 
+import cmaes
 import numpy as np
 import pytest
 import torch
 
-from es_core.optimizers import Adam
+import es_envs
+from es_core.config import STRATEGY_DEFAULTS, TrainConfig
+from es_core.optimizers import OPTIMIZERS
+from es_core.policies import make_policy
+from es_core.schedules import SHAPES, schedule
 from es_core.seeding import Purpose, derive, episode_seeds
-from es_core.shaping import SHAPINGS, centered_ranks
-from es_core.strategies import STRATEGIES
+from es_core.shaping import SHAPINGS, SIGN_SHAPINGS
+from es_core.strategies import STRATEGIES, make_strategy
+from es_core.strategies.population import noise_moments
 
 START = np.linspace(-2, 2, 10, dtype=np.float32)
+MIRRORED = [name for name, strategy in STRATEGIES.items() if strategy.mirrored]
+LEARNING = [name for name in STRATEGIES if name != "random_search"]
+# With which a strategy climbs a function of few parameters that are about 1.
+USUAL = {
+    "openai_es": {"learning_rate": 0.1},
+    "ars": {"learning_rate": 0.1},
+    "pgpe": {"learning_rate": 0.1, "sigma": 0.3},
+    "snes": {"sigma": 0.3},
+    "cma_es": {"sigma": 0.3},
+    "sep_cma_es": {"sigma": 0.3},
+    "ga": {"sigma": 0.1},
+    "random_search": {"sigma": 1.0},
+}
 
 
 def sphere(candidate):
     return -float(np.square(candidate).sum())
 
 
+def rosenbrock(candidate):
+    x = candidate.astype(np.float64)
+    return -float((100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum())
+
+
+def score(population, fitness=sphere):
+    return np.array([fitness(population.candidate(index)) for index in range(len(population))])
+
+
 def evolve(strategy, generations, fitness=sphere):
     for _ in range(generations):
-        population = strategy.ask()
-        strategy.tell(np.array([fitness(population.candidate(i)) for i in range(len(population))]))
+        strategy.tell(score(strategy.ask(), fitness))
     return strategy
 
 
-def make(name="openai_es", **options):
-    defaults = {"population_size": 32, "sigma": 0.1, "seed": 0, "learning_rate": 0.1}
-    return STRATEGIES[name](START, **{**defaults, **options})
+def make(name="openai_es", start=START, **options):
+    return STRATEGIES[name](start, **{"population_size": 32, "sigma": 0.1, "seed": 0, **USUAL[name], **options})
 
 
-@pytest.mark.parametrize("name", STRATEGIES)
-def test_the_sphere_is_climbed(name):
-    assert sphere(evolve(make(name), 100).mean) > 0.01 * sphere(START)
+def noise_of(population, sigma):
+    return np.array([(population.candidate(i) - START) / sigma for i in range(len(population))])
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("name", LEARNING)
+def test_a_sphere_is_climbed_to_its_top(name, seed):
+    decreasing = {"sigma": schedule(0.1, 0.001, shape="exponential", generations=200)}
+    if name in {"openai_es", "ars"}:
+        decreasing["learning_rate"] = schedule(0.1, 0.001, shape="exponential", generations=200)
+    elif name == "pgpe":
+        decreasing = {"learning_rate": schedule(0.1, 0.001, shape="exponential", generations=200)}
+    elif name != "ga":
+        decreasing = {}
+    strategy = make(name, np.full(5, 1.5, np.float32), seed=seed, **decreasing)
+    assert sphere(evolve(strategy, 200).mean) > -1e-2
+
+
+def test_random_search_finds_something_better_and_learning_finds_more():
+    found = {name: sphere(evolve(make(name), 60).mean) for name in STRATEGIES}
+    baseline = found.pop("random_search")
+    assert sphere(START) < baseline
+    assert all(value > baseline for value in found.values()), found
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -46,8 +96,22 @@ def test_a_restored_strategy_continues_bit_for_bit(name):
     restored = make(name)
     restored.load_state_dict(state)
     evolve(restored, 5)
-    np.testing.assert_array_equal(whole.mean, restored.mean)
+    assert whole.state_dict().keys() == restored.state_dict().keys()
+    for key, value in whole.state_dict().items():
+        np.testing.assert_array_equal(value, restored.state_dict()[key], err_msg=key)
+    assert whole.diagnostics == restored.diagnostics
     assert restored.generation == 9
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(name):
+    strategy, other = make(name), evolve(make(name, np.ones(4, np.float32)), 2)
+    with pytest.raises(ValueError, match="shape"):
+        strategy.load_state_dict(other.state_dict())
+    with pytest.raises(KeyError):
+        strategy.load_state_dict({"mean": START})
+    np.testing.assert_array_equal(strategy.mean, START)
+    assert strategy.generation == 0
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
@@ -64,20 +128,38 @@ def test_asking_twice_gives_the_same_population_and_telling_needs_asking(name):
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_equal_fitness_does_not_move_the_mean(name):
-    np.testing.assert_array_equal(evolve(make(name), 3, fitness=lambda _: 5.0).mean, START)
+    strategy = evolve(make(name), 3, fitness=lambda _: 5.0)
+    np.testing.assert_array_equal(strategy.mean, START)
+    assert strategy.diagnostics["step_norm"] == 0
+    assert strategy.diagnostics["sigma"] == pytest.approx(make(name).sigma)
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_what_ask_returned_does_not_change_when_the_mean_moves(name):
     strategy = make(name)
     population = strategy.ask()
-    before = population.candidate(0)
+    before = [population.candidate(index) for index in range(32)]
     strategy.tell(np.arange(32.0))
-    np.testing.assert_array_equal(population.candidate(0), before)
+    np.testing.assert_array_equal([population.candidate(index) for index in range(32)], before)
 
 
-def test_candidates_come_in_mirrored_pairs_around_the_mean():
-    population = make().ask()
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_the_centre_of_a_population_is_the_mean(name):
+    strategy = evolve(make(name), 3)
+    population = strategy.ask()
+    np.testing.assert_array_equal(population.candidate(len(population)), strategy.mean)
+
+
+@pytest.mark.parametrize("name", [name for name in STRATEGIES if name != "ars"])
+def test_only_the_order_of_fitness_counts_where_it_is_ranked(name):
+    plain = evolve(make(name), 3)
+    bent = evolve(make(name), 3, fitness=lambda candidate: math.tanh(sphere(candidate) / 100) - 7)
+    np.testing.assert_array_equal(plain.mean, bent.mean)
+
+
+@pytest.mark.parametrize("name", MIRRORED)
+def test_candidates_come_in_mirrored_pairs_around_the_mean(name):
+    population = make(name, sigma=0.1).ask()
     for pair in range(16):
         plus, minus = population.candidate(2 * pair), population.candidate(2 * pair + 1)
         np.testing.assert_allclose((plus + minus) / 2, START, atol=1e-6)
@@ -87,36 +169,182 @@ def test_candidates_come_in_mirrored_pairs_around_the_mean():
     assert all_noise.std() == pytest.approx(0.1, rel=0.2)
 
 
-def test_a_candidate_written_into_a_buffer_is_the_same():
-    population, buffer = make().ask(), np.empty(10, np.float32)
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_candidate_written_into_a_buffer_is_the_same(name):
+    population, buffer = make(name).ask(), np.empty(10, np.float32)
     np.testing.assert_array_equal(population.candidate(5), population.candidate(5, out=buffer))
 
 
-def test_the_gradient_is_the_papers_equation():
-    strategy = make(optimizer="adam")
+@pytest.mark.parametrize("shaping", SHAPINGS)
+def test_the_gradient_is_the_papers_equation(shaping):
+    strategy = make(shaping=shaping, optimizer="sgd", learning_rate=0.5)
     fitness = np.random.default_rng(0).normal(size=32)
-    population = strategy.ask()
-    noise = np.array([(population.candidate(i) - START) / 0.1 for i in range(32)])
-    utilities = fitness.argsort().argsort() / 31 - 0.5
-    expected = utilities @ noise / (32 * 0.1)
-    reference = Adam(10, learning_rate=0.1)
+    noise = noise_of(strategy.ask(), 0.1)
+    expected = SHAPINGS[shaping](fitness) @ noise / (32 * 0.1)
     strategy.tell(fitness)
-    np.testing.assert_allclose(strategy.mean, START + reference.step(expected.astype(np.float32)), atol=1e-4)
-    np.testing.assert_allclose(strategy._optimizer._first, 0.1 * expected, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(strategy.mean, START + 0.5 * expected, atol=1e-4)
+    assert strategy.diagnostics["gradient_norm"] == pytest.approx(np.linalg.norm(expected), rel=1e-3)
 
 
-def test_a_dropped_candidate_takes_its_pair_along_and_nothing_else():
+def test_only_the_top_directions_make_the_gradient():
+    strategy = make(top_directions=4, shaping="raw", optimizer="sgd", learning_rate=0.5)
+    fitness = np.random.default_rng(0).normal(size=32)
+    noise = noise_of(strategy.ask(), 0.1)
+    best = np.sort(np.argsort(-fitness.reshape(16, 2).max(1))[:4])
+    used = np.stack([2 * best, 2 * best + 1], 1).ravel()
+    strategy.tell(fitness)
+    np.testing.assert_allclose(strategy.mean, START + 0.5 * (fitness[used] @ noise[used]) / (8 * 0.1), atol=1e-4)
+
+
+@pytest.mark.parametrize("top", [None, 5])
+def test_ars_steps_as_its_algorithm_2_says(top):
+    strategy = make("ars", learning_rate=0.3, sigma=0.1, top_directions=top)
     fitness = np.random.default_rng(1).normal(size=32)
-    dropped, valid = fitness.copy(), np.ones(32, bool)
-    dropped[5], valid[5] = np.nan, False
-    strategy = make()
+    noise = noise_of(strategy.ask(), 0.1)[0::2]
+    plus, minus = fitness[0::2], fitness[1::2]
+    best = np.argsort(-np.maximum(plus, minus))[: top or 16]
+    spread = np.std(np.concatenate([plus[best], minus[best]]))
+    expected = 0.3 / (len(best) * spread) * ((plus - minus)[best] @ noise[best])
+    strategy.tell(fitness)
+    np.testing.assert_allclose(strategy.mean, START + expected, atol=1e-5)
+
+
+def test_pgpe_follows_its_gradients_and_bounds_the_change_of_sigma():
+    options = {"optimizer": "sgd", "learning_rate": 0.5, "shaping": "raw", "sigma": 0.2}
+    fitness = np.random.default_rng(2).normal(size=32)
+    noise = noise_of(make("pgpe", **options).ask(), 0.2)[0::2]
+    plus, minus = fitness[0::2], fitness[1::2]
+    middle = (plus + minus) / 2
+    change = 0.1 * ((middle - middle.mean()) @ (noise**2 - 1)) / 16
+
+    strategy = make("pgpe", **options)
     strategy.ask()
-    strategy.tell(dropped, valid)
-    population = make().ask()
+    strategy.tell(fitness)
+    np.testing.assert_allclose(strategy.mean, START + 0.5 * ((plus - minus) / 2 @ (0.2 * noise)) / 16, atol=1e-5)
+    np.testing.assert_allclose(strategy.sigmas, 0.2 * (1 + np.clip(change, -0.2, 0.2)), rtol=1e-5)
+
+    wild = make("pgpe", sigma_learning_rate=1e3, **options)
+    wild.ask()
+    wild.tell(fitness)
+    assert set(np.round(wild.sigmas / 0.2, 6)) == {0.8, 1.2}
+
+
+def test_snes_follows_algorithm_6():
+    strategy = make("snes", sigma=0.2)
+    fitness = np.random.default_rng(3).normal(size=32)
+    noise = noise_of(strategy.ask(), 0.2)
+    order = np.argsort(-fitness)
+    raw = np.maximum(0, np.log(17) - np.log(np.arange(1, 33)))
+    utility = np.empty(32)
+    utility[order] = raw / raw.sum() - 1 / 32
+    strategy.tell(fitness)
+    np.testing.assert_allclose(strategy.mean, START + 0.2 * utility @ noise, atol=1e-5)
+    rate = (3 + np.log(10)) / (5 * np.sqrt(10))
+    np.testing.assert_allclose(strategy.sigmas, 0.2 * np.exp(rate / 2 * utility @ (noise**2 - 1)), rtol=1e-4)
+
+
+@pytest.mark.parametrize("function", [sphere, rosenbrock])
+@pytest.mark.parametrize(("name", "theirs"), [("cma_es", cmaes.CMA), ("sep_cma_es", cmaes.SepCMA)])
+def test_covariances_are_learnt_step_by_step_as_by_the_cmaes_package(name, theirs, function):
+    ours = make(name, np.full(6, 0.5, np.float32), population_size=12, sigma=0.4)
+    reference = theirs(mean=np.full(6, 0.5), sigma=0.4, population_size=12)
+    for _ in range(60):
+        population = ours.ask()
+        fitness = score(population, function)
+        ours.tell(fitness)
+        reference.tell([(population.candidate(i).astype(float), -fitness[i]) for i in range(12)])
+        np.testing.assert_allclose(ours.centre, reference.mean, rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(ours.step_size, reference._sigma, rtol=1e-2)
+        learnt = ours.covariance if name == "cma_es" else ours.variances
+        np.testing.assert_allclose(learnt, reference._C, rtol=1e-2, atol=1e-2 * np.abs(reference._C).max())
+    assert function(ours.mean) > function(np.full(6, 0.5, np.float32))
+
+
+def test_cma_es_finds_the_valley_of_rosenbrock():
+    assert rosenbrock(evolve(make("cma_es", np.zeros(5, np.float32), sigma=0.3), 150, rosenbrock).mean) > -1e-6
+
+
+def test_ga_keeps_its_elite_and_mutates_survivors_only():
+    strategy = make("ga", parents=3)
+    fitness = score(strategy.ask())
+    best = [strategy.ask().candidate(i) for i in np.argsort(-fitness)[:3]]
+    strategy.tell(fitness)
+    np.testing.assert_array_equal(strategy.survivors, best)
+    population = strategy.ask()
+    np.testing.assert_array_equal(population.candidate(0), best[0])
+    np.testing.assert_array_equal(strategy.mean, best[0])
+    assert set(population.parent.tolist()) == {0, 1, 2}
+    assert all(not np.array_equal(population.candidate(i), best[population.parent[i]]) for i in range(1, 32))
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_dropped_candidate_counts_for_nothing(name):
+    fitness = np.random.default_rng(1).normal(size=32)
+    valid = np.ones(32, bool)
+    valid[5] = False
+    ways = []
+    for nothing in (np.nan, 1e9, -1e9):
+        strategy = make(name)
+        strategy.ask()
+        strategy.tell(np.where(valid, fitness, nothing), valid)
+        ways.append(strategy.mean)
+    assert not np.array_equal(ways[0], START)
+    np.testing.assert_array_equal(ways[0], ways[1])
+    np.testing.assert_array_equal(ways[0], ways[2])
+
+
+def test_a_dropped_candidate_takes_its_pair_along_and_the_rest_is_weighed_anew():
+    fitness = np.random.default_rng(1).normal(size=32)
+    valid = np.arange(32) != 5
+    strategy = make(optimizer="sgd", learning_rate=0.5)
+    noise = noise_of(strategy.ask(), 0.1)
+    strategy.tell(np.where(valid, fitness, np.nan), valid)
     rest = np.delete(np.arange(32), [4, 5])
-    noise = np.array([(population.candidate(i) - START) / 0.1 for i in rest])
-    expected = centered_ranks(fitness[rest]) @ noise / (30 * 0.1)
-    np.testing.assert_allclose(strategy._optimizer._first, 0.1 * expected, rtol=1e-3, atol=1e-5)
+    expected = SHAPINGS["centered_ranks"](fitness[rest]) @ noise[rest] / (30 * 0.1)
+    np.testing.assert_allclose(strategy.mean, START + 0.5 * expected, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", [name for name, strategy in STRATEGIES.items() if strategy.resizable])
+def test_a_population_may_change_its_size_between_generations(name):
+    strategy = evolve(make(name), 2)
+    strategy.population_size = 8
+    assert len(strategy.ask()) == 8
+    state = evolve(strategy, 1).state_dict()
+    restored = make(name)
+    restored.load_state_dict(state)
+    assert len(restored.ask()) == 8
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_diagnostics_say_what_the_step_was_like(name):
+    strategy = evolve(make(name), 2)
+    before, sigma = strategy.mean, strategy.sigma
+    last = strategy.last_step
+    evolve(strategy, 1)
+    step, found = strategy.mean - before, strategy.diagnostics
+    assert found["step_norm"] == pytest.approx(np.linalg.norm(step), rel=1e-5)
+    assert found["step_to_sigma"] == pytest.approx(np.linalg.norm(step) / np.sqrt(10) / sigma, rel=1e-5)
+    assert found["parameter_norm"] == pytest.approx(np.linalg.norm(strategy.mean), rel=1e-5)
+    assert found["sigma"] == sigma
+    if np.any(step) and np.any(last):
+        cosine = step @ last / np.linalg.norm(step) / np.linalg.norm(last)
+        assert found["step_cosine"] == pytest.approx(cosine, abs=1e-5)
+    else:
+        assert found["step_cosine"] is None
+    if name in {*MIRRORED, "snes"}:
+        assert found["gradient_norm"] > 0
+        assert -1 <= found["half_agreement"] <= 1
+
+
+def test_the_two_halves_agree_where_there_is_a_slope_and_not_in_noise():
+    slope = make(population_size=512)
+    slope.ask()
+    slope.tell(score(slope.ask(), lambda candidate: float(candidate.sum())))
+    noise = make(population_size=512)
+    noise.ask()
+    noise.tell(np.random.default_rng(0).normal(size=512))
+    assert slope.diagnostics["half_agreement"] > 0.8
+    assert noise.diagnostics["half_agreement"] < 0.6
 
 
 @pytest.mark.parametrize(
@@ -136,10 +364,11 @@ def test_fitness_that_cannot_be_used_is_refused_and_changes_nothing(fitness, mes
     ("options", "message"),
     [
         ({"population_size": 7}, "even"),
-        ({"population_size": 0}, "even"),
+        ({"population_size": 0}, "at least 2"),
+        ({"top_directions": 17}, "from 1 to 16"),
         ({"optimizer": "adamm"}, "optimizer"),
         ({"shaping": "ranks"}, "shaping"),
-        ({"options": {"beta": 1}}, "strategy_options"),
+        ({"optimizer_options": {"beta": 1}}, "optimizer_options"),
     ],
 )
 def test_impossible_arguments_are_refused(options, message):
@@ -154,26 +383,90 @@ def test_no_valid_pair_is_an_error():
         strategy.tell(np.zeros(32), np.arange(32) % 2 == 0)
 
 
-def test_weight_decay_pulls_the_mean_to_zero_when_nothing_else_does():
-    strategy = evolve(make(weight_decay=0.01), 10, fitness=lambda _: 1.0)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_weight_decay_pulls_the_mean_to_zero_when_nothing_else_does(optimizer):
+    strategy = evolve(make(weight_decay=0.01, optimizer=optimizer), 10, fitness=lambda _: 1.0)
     assert np.all(np.abs(strategy.mean) < np.abs(START))
 
 
-def test_adam_follows_torchs_step_by_step():
-    ours, theirs = Adam(6, learning_rate=0.02), torch.zeros(6, requires_grad=True)
-    optimizer = torch.optim.Adam([theirs], lr=0.02, maximize=True)
-    position = np.zeros(6, np.float32)
+TORCH = {
+    "adam": lambda parameters, **options: torch.optim.Adam(parameters, maximize=True, **options),
+    "adamw": lambda parameters, **options: torch.optim.AdamW(parameters, maximize=True, **options),
+    "sgd": lambda parameters, **options: torch.optim.SGD(parameters, maximize=True, **options),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("adam", {}),
+        ("adam", {"weight_decay": 0.1}),
+        ("adamw", {"weight_decay": 0.1}),
+        ("sgd", {}),
+        ("sgd", {"momentum": 0.9, "weight_decay": 0.1}),
+        ("sgd", {"momentum": 0.9, "nesterov": True}),
+    ],
+)
+def test_optimisers_follow_torchs_step_by_step(name, options):
+    theirs = torch.full((6,), 0.5, requires_grad=True)
+    ours, optimizer = OPTIMIZERS[name](6, **options), TORCH[name]([theirs], lr=0.02, **options)
+    position = np.full(6, 0.5, np.float32)
     for gradient in np.random.default_rng(0).normal(size=(50, 6)).astype(np.float32):
-        position += ours.step(gradient)
+        position += ours.step(gradient, position, 0.02)
         theirs.grad = torch.from_numpy(gradient)
         optimizer.step()
-        np.testing.assert_allclose(position, theirs.detach().numpy(), atol=1e-6)
+        np.testing.assert_allclose(position, theirs.detach().numpy(), atol=2e-6)
 
 
-def test_centred_ranks_average_ties():
-    np.testing.assert_allclose(centered_ranks(np.array([3.0, 1.0, 3.0, 7.0])), [0, -0.5, 0, 0.5])
-    np.testing.assert_array_equal(centered_ranks(np.full(5, 2.0)), np.zeros(5))
-    assert abs(centered_ranks(np.array([1.0, 5.0, 5.0, 5.0, 2.0, 9.0])).sum()) < 1e-12
+def test_clipup_has_the_gradients_direction_momentum_and_a_speed_limit():
+    clipup, velocity = OPTIMIZERS["clipup"](6), np.zeros(6)
+    for gradient in np.random.default_rng(0).normal(size=(50, 6)).astype(np.float32) * 100:
+        velocity = 0.9 * velocity + 0.02 * gradient / np.linalg.norm(gradient)
+        velocity *= min(1, 0.04 / np.linalg.norm(velocity))
+        np.testing.assert_allclose(clipup.step(gradient, np.zeros(6, np.float32), 0.02), velocity, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_a_restored_optimiser_continues_bit_for_bit(name):
+    gradients = np.random.default_rng(0).normal(size=(9, 6)).astype(np.float32)
+    whole, restored, here = OPTIMIZERS[name](6), OPTIMIZERS[name](6), np.ones(6, np.float32)
+    steps = [whole.step(gradient, here, 0.1) for gradient in gradients[:5]]
+    restored.load_state_dict(whole.state_dict())
+    for gradient in gradients[5:]:
+        np.testing.assert_array_equal(whole.step(gradient, here, 0.1), restored.step(gradient, here, 0.1))
+    assert len({step.tobytes() for step in steps}) == 5
+
+
+RANKED = {
+    "centered_ranks": [0, -0.5, 0, 0.5],
+    "linear_ranks": [0.5, 0, 0.5, 1],
+    "centered_sign": [0, -0.5, 0, 0.5],
+}
+
+
+@pytest.mark.parametrize(("name", "expected"), RANKED.items())
+def test_ranks_average_ties(name, expected):
+    np.testing.assert_allclose(SHAPINGS[name](np.array([3.0, 1.0, 3.0, 7.0])), expected, atol=1e-12)
+
+
+def test_nes_utilities_average_ties_and_sum_to_zero():
+    plain = SHAPINGS["nes"](np.array([9.0, 8.0, 7.0, 6.0]))
+    tied = SHAPINGS["nes"](np.array([7.0, 7.0, 5.0, 5.0]))
+    np.testing.assert_allclose(tied, [plain[:2].mean()] * 2 + [plain[2:].mean()] * 2)
+    assert abs(plain.sum()) < 1e-12
+    np.testing.assert_allclose(plain[0] + 1 / 4, np.log(3) / (np.log(3) + np.log(1.5)))
+
+
+def test_z_scores_have_mean_zero_and_deviation_one():
+    scores = SHAPINGS["z_score"](np.array([1.0, 2.0, 6.0]))
+    assert scores.mean() == pytest.approx(0)
+    assert scores.std() == pytest.approx(1)
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, -3.3, 1e9])
+@pytest.mark.parametrize("name", SHAPINGS)
+def test_equal_fitness_has_no_utility(name, value):
+    np.testing.assert_array_equal(SHAPINGS[name](np.full(7, value)), np.zeros(7))
 
 
 @pytest.mark.parametrize("name", SHAPINGS)
@@ -181,6 +474,134 @@ def test_shaping_does_not_reorder_what_it_is_given(name):
     fitness = np.array([3.0, 1.0, 2.0])
     SHAPINGS[name](fitness)
     np.testing.assert_array_equal(fitness, [3, 1, 2])
+
+
+def test_sign_shapings_are_among_the_others():
+    assert set(SHAPINGS) >= SIGN_SHAPINGS
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_schedule_goes_from_start_to_final_and_stays_there(shape):
+    value = schedule(0.4, 0.1, shape=shape, generations=10)
+    values = [value(generation) for generation in range(13)]
+    assert values[0] == pytest.approx(0.4)
+    assert values[10] == values[12] == pytest.approx(0.1)
+    assert all(later < earlier for earlier, later in itertools.pairwise(values[:11]))
+    halfway = {"linear": 0.25, "cosine": 0.25, "exponential": 0.2}
+    assert values[5] == pytest.approx(halfway[shape])
+    assert schedule(0.4, None)(7) == 0.4
+
+
+def test_sums_of_noise_and_its_squares_are_what_they_say():
+    seeds, weights, squares = [3, 4, 5], [0.5, 0.0, -2.0], [1.0, 2.0, 0.0]
+    size = 2**16 + 100  # more than a block
+    noise = np.array([noise_moments([seed], [1.0], None, size)[0] for seed in seeds])
+    first, second = noise_moments(seeds, weights, squares, size)
+    np.testing.assert_allclose(first, weights @ noise, atol=1e-5)
+    np.testing.assert_allclose(second, squares @ noise**2, atol=1e-5)
+
+
+def config_for(strategy, **fields):
+    return TrainConfig.for_env("CartPoleBullet-v0", strategy=strategy, **fields)
+
+
+def strategy_of(config, size=20):
+    return make_strategy(config, np.zeros(size, np.float32))
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_config_with_nothing_but_a_strategys_name_makes_it_with_what_its_paper_uses(name):
+    config = config_for(name)
+    assert type(strategy_of(config)) is STRATEGIES[name]
+    for field, value in STRATEGY_DEFAULTS.get(name, {}).items():
+        if field not in es_envs.definition("CartPoleBullet-v0").recommended_for.get(name, {}):
+            assert getattr(config, field) == value, field
+
+
+def test_what_is_recommended_for_one_strategy_is_not_taken_for_another(register):
+    env_id = register(
+        recommended={"sigma": 0.7, "hidden_sizes": (5,), "population_size": 10},
+        recommended_for={"pgpe": {"sigma": 0.3}},
+    )
+    usual, pgpe, snes = (TrainConfig.for_env(env_id, strategy=name) for name in ("openai_es", "pgpe", "snes"))
+    own = TrainConfig.for_env(env_id, strategy="pgpe", sigma=0.9)
+    assert (usual.sigma, usual.population_size, usual.hidden_sizes) == (0.7, 10, (5,))
+    assert (pgpe.sigma, pgpe.population_size, pgpe.hidden_sizes) == (0.3, 64, (5,))
+    assert (snes.sigma, own.sigma) == (0.1, 0.9)
+
+
+@pytest.mark.parametrize("schedule_generations", [None, 4])
+def test_learning_rate_and_sigma_follow_their_schedules(schedule_generations):
+    config = config_for(
+        "openai_es",
+        sigma=0.4,
+        sigma_final=0.1,
+        learning_rate=0.2,
+        learning_rate_final=0.02,
+        generations=8,
+        schedule_generations=schedule_generations,
+        optimizer="sgd",
+        shaping="raw",
+    )
+    strategy = strategy_of(config)
+    lengths, sigmas = [], []
+    for _ in range(9):
+        strategy.ask()
+        sigmas.append(strategy.sigma)
+        strategy.tell(np.arange(64.0))
+        lengths.append(strategy.diagnostics["step_norm"] / strategy.diagnostics["gradient_norm"])
+    end = schedule_generations or 8
+    assert (sigmas[0], sigmas[end], sigmas[8]) == pytest.approx((0.4, 0.1, 0.1))
+    assert sigmas[end // 2] == pytest.approx(0.25)
+    assert (lengths[0], lengths[end // 2], lengths[8]) == pytest.approx((0.2, 0.11, 0.02), rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "fields", "message"),
+    [
+        ("opnai_es", {}, "did you mean 'openai_es'"),
+        ("cma_es", {"optimizer": "sgd"}, "has no use for optimizer='sgd'"),
+        ("ga", {"shaping": "sign"}, "has no use for shaping='sign'"),
+        ("snes", {"top_directions": 3}, "has no use for top_directions=3"),
+        ("snes", {"shaping": "centered_sign"}, "mirrored"),
+        ("pgpe", {"sigma_final": 0.01}, "adapts sigma by itself"),
+        ("ga", {"learning_rate_final": 0.01}, "has no learning rate"),
+        ("ga", {"strategy_options": {"parent": 3}}, "no option 'parent'; its options are parents"),
+        ("cma_es", {"strategy_options": {"mu": 3}}, "no option 'mu'; it has no options"),
+        ("ga", {"strategy_options": {"parents": 64}}, "from 1 to 63"),
+        ("openai_es", {"population_size": 15}, "even"),
+    ],
+)
+def test_settings_that_make_no_sense_for_a_strategy_are_refused(strategy, fields, message):
+    with pytest.raises(ValueError, match=message):
+        strategy_of(config_for(strategy, **fields))
+
+
+def test_cma_es_refuses_a_policy_of_a_million_parameters_and_says_what_to_use():
+    with pytest.raises(ValueError, match="sep_cma_es"):
+        strategy_of(config_for("cma_es"), 10**6)
+
+
+def test_a_strategy_of_a_policys_size_starts_at_its_initial_mean():
+    env = es_envs.make("CartPoleBullet-v0")
+    config = config_for("ars")
+    policy = make_policy(config, env.observation_space, env.action_space)
+    env.close()
+    assert make_strategy(config, policy.initial(0)).mean.shape == (policy.size,)
+
+
+def test_strategies_need_no_torch():
+    code = """
+        import sys
+        import numpy as np
+        from es_core import STRATEGIES
+        for strategy in STRATEGIES.values():
+            own = strategy(np.ones(5, np.float32), population_size=8, sigma=0.1)
+            own.ask()
+            own.tell(np.arange(8.0))
+        assert "torch" not in sys.modules
+    """
+    subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=True)
 
 
 def test_seeds_of_different_purposes_generations_and_indices_differ():

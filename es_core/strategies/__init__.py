@@ -2,74 +2,128 @@
 
 import difflib
 from collections.abc import Mapping
-from typing import Any, Protocol
+from dataclasses import fields
+from inspect import Parameter, signature
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from es_core.config import TrainConfig
+from es_core.schedules import schedule
+from es_core.shaping import SIGN_SHAPINGS
+from es_core.strategies.ars import ARS
+from es_core.strategies.cma_es import CMAES
+from es_core.strategies.ga import GA
 from es_core.strategies.openai_es import OpenAIES
+from es_core.strategies.pgpe import PGPE
 from es_core.strategies.population import Population
+from es_core.strategies.random_search import RandomSearch
+from es_core.strategies.sep_cma_es import SepCMAES
+from es_core.strategies.snes import SNES
+from es_core.strategies.strategy import Strategy
 from es_envs import PluginError, names, registry
 
-__all__ = ["STRATEGIES", "OpenAIES", "Population", "Strategy", "make_strategy"]
+__all__ = [
+    "ARS",
+    "CMAES",
+    "GA",
+    "PGPE",
+    "SNES",
+    "STRATEGIES",
+    "OpenAIES",
+    "Population",
+    "RandomSearch",
+    "SepCMAES",
+    "Strategy",
+    "make_strategy",
+    "require_strategy",
+]
 
+STRATEGIES: Mapping[str, type[Strategy]] = {
+    "openai_es": OpenAIES,
+    "ars": ARS,
+    "pgpe": PGPE,
+    "snes": SNES,
+    "cma_es": CMAES,
+    "sep_cma_es": SepCMAES,
+    "ga": GA,
+    "random_search": RandomSearch,
+}
 
-class Strategy(Protocol):
-    """What every strategy offers.
-
-    Attributes:
-        mean: ``(d,)`` float32, what would be deployed.
-        generation: how often ``tell`` was called.
-    """
-
-    mean: NDArray[np.float32]
-    generation: int
-
-    def ask(self) -> Population:
-        """The population of this generation; changes nothing that ``state_dict`` shows."""
-
-    def tell(self, fitness: NDArray[np.float64], valid: NDArray[np.bool_] | None = None) -> None:
-        """Move on by one generation, by ``fitness`` ``(N,)``; False in ``valid`` ``(N,)`` leaves a candidate out."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Arrays and numbers by name, from which a strategy of the same arguments continues."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from ``state_dict``."""
-
-
-STRATEGIES: Mapping[str, type[Strategy]] = {"openai_es": OpenAIES}
+# Settings that a strategy gets if its constructor has an argument of that name.
+_SETTINGS = ("learning_rate", "optimizer", "optimizer_options", "weight_decay", "shaping", "top_directions")
 
 
 def make_strategy(config: TrainConfig, mean: NDArray[np.float32]) -> Strategy:
     """The strategy that ``config`` names, built in or registered by a plugin, starting at ``mean`` ``(d,)``.
 
+    Its class is called with ``mean``, ``population_size``, ``sigma`` and ``seed``; with those of ``learning_rate``,
+    ``optimizer``, ``optimizer_options``, ``weight_decay``, ``shaping`` and ``top_directions`` that its constructor has;
+    and with ``strategy_options``. With ``sigma_final`` or ``learning_rate_final``, that number is a function of the
+    generation.
+
     Raises:
-        ValueError: nobody registers it, or it refuses its arguments.
+        ValueError: nobody registers it, it refuses its arguments, or it has no use for a setting.
         PluginError: it cannot be imported.
     """
-    strategy = STRATEGIES.get(config.strategy)
-    if strategy is None:
-        registered = registry.strategies()
-        if config.strategy not in registered:
-            choices = [*STRATEGIES, *registered]
-            close = difflib.get_close_matches(config.strategy, choices, n=1)
-            hint = f": did you mean {close[0]!r}?" if close else f": there are {', '.join(choices)}"
-            raise ValueError(f"no strategy is called {config.strategy!r}{hint}")
-        target = registered[config.strategy]
-        try:
-            strategy = names.load(target)
-        except (ImportError, ValueError) as error:
-            raise PluginError(f"strategy {config.strategy!r} ({target}) cannot be imported: {error}") from error
-    return strategy(  # type: ignore[call-arg]
-        mean,
-        population_size=config.population_size,
-        sigma=config.sigma,
-        seed=config.seed,
-        learning_rate=config.learning_rate,
-        optimizer=config.optimizer,
-        weight_decay=config.weight_decay,
-        shaping=config.shaping,
-        options=config.strategy_options,
-    )
+    strategy = _find(config.strategy)
+    parameters = signature(strategy).parameters
+    takes_all = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+    arguments: dict[str, Any] = {name: getattr(config, name) for name in ("population_size", "sigma", "seed")}
+    default = {field.name: field.default for field in fields(TrainConfig)}
+    for name in _SETTINGS:
+        value = getattr(config, name)
+        if name in parameters or takes_all:
+            arguments[name] = value
+        elif value and value != default[name]:
+            raise ValueError(f"strategy {config.strategy!r} has no use for {name}={value!r}: leave it out")
+    if config.shaping in SIGN_SHAPINGS and not strategy.mirrored:
+        raise ValueError(
+            f"shaping={config.shaping!r} counts signs of rewards, which are compared within mirrored pairs, and "
+            f"strategy {config.strategy!r} has none: choose another shaping"
+        )
+    if config.steps_per_generation is not None and not strategy.resizable:
+        raise ValueError(
+            f"strategy {config.strategy!r} keeps its population_size, and steps_per_generation would change it in each "
+            "generation: leave it out, or choose another strategy"
+        )
+    for name in ("sigma", "learning_rate"):
+        final = getattr(config, f"{name}_final")
+        if final is None:
+            continue
+        if name not in arguments or (name == "sigma" and strategy.adapts_sigma):
+            why = "adapts sigma by itself" if name == "sigma" else "has no learning rate"
+            raise ValueError(f"strategy {config.strategy!r} {why}, so it has no use for {name}_final: leave it out")
+        generations = config.schedule_generations or config.generations
+        arguments[name] = schedule(arguments[name], final, shape=config.schedule, generations=generations)
+    for name in config.strategy_options:
+        if name in arguments or (name not in parameters and not takes_all):
+            own = [known for known in parameters if known not in {"mean", *arguments}]
+            has = f"its options are {', '.join(own)}" if own else "it has no options"
+            raise ValueError(f"strategy_options: strategy {config.strategy!r} has no option {name!r}; {has}")
+    return strategy(mean, **arguments, **config.strategy_options)
+
+
+def require_strategy(config: TrainConfig) -> None:
+    """Refuse, before anything starts, what no policy could put right; for errors see ``make_strategy``."""
+    make_strategy(config, np.zeros(1, np.float32))
+
+
+def _find(name: str) -> type[Strategy]:
+    if name in STRATEGIES:
+        return STRATEGIES[name]
+    registered = registry.strategies()
+    if name not in registered:
+        choices = [*STRATEGIES, *registered]
+        close = difflib.get_close_matches(name, choices, n=1)
+        hint = f": did you mean {close[0]!r}?" if close else f": there are {', '.join(choices)}"
+        raise ValueError(f"no strategy is called {name!r}{hint}")
+    target = registered[name]
+    try:
+        strategy = names.load(target)
+    except (ImportError, ValueError) as error:
+        raise PluginError(f"strategy {name!r} ({target}) cannot be imported: {error}") from error
+    if not (isinstance(strategy, type) and issubclass(strategy, Strategy)):
+        raise PluginError(f"strategy {name!r} ({target}) is no subclass of es_core.Strategy")
+    return strategy

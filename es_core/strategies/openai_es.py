@@ -8,133 +8,96 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core import seeding
 from es_core.optimizers import OPTIMIZERS
+from es_core.schedules import Schedule, schedule
 from es_core.shaping import SHAPINGS
-from es_core.strategies.population import Population, weighted_noise
+from es_core.strategies.pairs import MirroredStrategy, Pairs, gradient
+from es_core.strategies.strategy import Diagnostics
 
 
-class OpenAIES:
+class OpenAIES(MirroredStrategy):
     """Ascends the gradient of the expected fitness under N(mean, sigma^2 I).
 
     Args:
         mean: initial mean ``(d,)``.
         population_size: candidates in a generation, an even number: they come in pairs mean +- sigma * noise.
-        sigma: standard deviation of the noise.
+        sigma: standard deviation of the noise, or a function of the generation.
         seed: root seed; the noise of generation g is a function of the two.
-        learning_rate: of the optimiser.
+        learning_rate: of the optimiser, or a function of the generation.
         optimizer: a name from ``OPTIMIZERS``.
-        weight_decay: l2 coefficient; its gradient is subtracted before the optimiser's step, as in the paper's code.
+        optimizer_options: further arguments of the optimiser (``beta1``, ``momentum``, ...).
+        weight_decay: the optimiser's.
         shaping: a name from ``SHAPINGS``.
-        options: further arguments of the optimiser (``beta1``, ``beta2``, ``epsilon``).
-
-    Attributes:
-        mean: ``(d,)`` float32, what would be deployed.
-        generation: how often ``tell`` was called.
+        top_directions: pairs that make the gradient, those with the best better half (Mania et al. 2018); None: all.
 
     Raises:
         ValueError: an odd population, or a name or option that does not exist.
     """
+
+    _OPTIMIZER = "optimizer."  # of its part of the state
 
     def __init__(
         self,
         mean: NDArray[np.float32],
         *,
         population_size: int,
-        sigma: float,
+        sigma: float | Schedule,
         seed: int = 0,
-        learning_rate: float = 0.01,
+        learning_rate: float | Schedule = 0.01,
         optimizer: str = "adam",
+        optimizer_options: Mapping[str, Any] | None = None,
         weight_decay: float = 0.0,
         shaping: str = "centered_ranks",
-        options: Mapping[str, Any] | None = None,
+        top_directions: int | None = None,
     ) -> None:
-        if population_size < 2 or population_size % 2:
-            raise ValueError(
-                f"population_size must be even, since candidates come in mirrored pairs; got {population_size}"
-            )
+        super().__init__(mean, population_size=population_size, sigma=sigma, seed=seed)
         if optimizer not in OPTIMIZERS:
             raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {optimizer!r}")
         if shaping not in SHAPINGS:
             raise ValueError(f"shaping must be one of {', '.join(SHAPINGS)}, got {shaping!r}")
-        self.mean = np.array(mean, np.float32)
-        self.generation = 0
-        self.population_size, self.sigma, self.seed, self.weight_decay = population_size, sigma, seed, weight_decay
-        self._shape = SHAPINGS[shaping]
+        if top_directions is not None and not 1 <= top_directions <= population_size // 2:
+            raise ValueError(
+                f"top_directions must be from 1 to {population_size // 2}, the pairs of a population of "
+                f"{population_size}; got {top_directions}"
+            )
+        self._learning_rate = learning_rate if callable(learning_rate) else schedule(learning_rate, None)
+        self._shape, self._top = SHAPINGS[shaping], top_directions
+        options = {**(optimizer_options or {}), "weight_decay": weight_decay}
         try:
-            self._optimizer = OPTIMIZERS[optimizer](self.mean.size, learning_rate=learning_rate, **(options or {}))
+            self._optimizer = OPTIMIZERS[optimizer](self.mean.size, **options)
         except TypeError as error:
             raise ValueError(
-                f"strategy_options {dict(options or {})!r} do not suit optimizer {optimizer!r}: {error}"
+                f"optimizer_options {dict(optimizer_options or {})!r} do not suit optimizer {optimizer!r}: {error}"
             ) from error
-        self._asked = False
 
-    def ask(self) -> Population:
-        """The population of this generation. Asking again gives an equal one."""
-        seeds = [self._noise_seed(pair) for pair in range(self.population_size // 2)]
-        self._asked = True
-        return Population(
-            generation=self.generation,
-            base=self.mean[np.newaxis].copy(),
-            parent=np.zeros(self.population_size, np.int64),
-            scale=self.sigma,
-            noise_seed=np.repeat(np.array(seeds, np.int64), 2),
-            sign=np.tile(np.array([1, -1], np.int8), self.population_size // 2),
-        )
+    def _best(self, scores: NDArray[np.float64]) -> NDArray[np.int64]:
+        if self._top is None:
+            return super()._best(scores)
+        return np.sort(np.argsort(-scores, kind="stable")[: self._top])
 
-    def tell(self, fitness: NDArray[np.float64], valid: NDArray[np.bool_] | None = None) -> None:
-        """Move the mean by what the population's fitness says.
+    def utilities(self, fitness: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Shaped fitness ``(n,)``."""
+        return self._shape(fitness)
 
-        Args:
-            fitness: ``(N,)`` in the population's order, higher is better.
-            valid: ``(N,)``, False where a candidate has no fitness: its whole pair is left out. None: all are valid.
+    def climb(self, pairs: Pairs) -> Diagnostics | None:
+        """A step of the optimiser along the estimated gradient."""
+        uphill, found = gradient(pairs, self.mean.size)
+        uphill /= self.sigma
+        self._ascend(uphill)
+        norm = found["gradient_norm"]
+        return {**found, "gradient_norm": None if norm is None else norm / self.sigma}
 
-        Raises:
-            RuntimeError: called without ``ask``.
-            ValueError: a wrong number of values, a valid one that is not finite, or no valid pair.
-        """
-        if not self._asked:
-            raise RuntimeError("tell() was called without ask(): call ask(), evaluate its candidates, then tell()")
-        fitness = np.asarray(fitness, np.float64)
-        if fitness.shape != (self.population_size,):
-            raise ValueError(f"fitness must have shape ({self.population_size},), got {fitness.shape}")
-        valid = np.ones(self.population_size, bool) if valid is None else np.asarray(valid, bool)
-        pair_valid = valid[0::2] & valid[1::2]
-        used = np.repeat(pair_valid, 2)
-        if not used.any():
-            raise ValueError("no pair of candidates has a valid fitness")
-        if not np.isfinite(fitness[used]).all():
-            raise ValueError(f"fitness must be finite, got {fitness[used][~np.isfinite(fitness[used])][0]}")
-        gradient = self._gradient(self._shape(fitness[used]), np.flatnonzero(pair_valid))
-        self.mean = self.mean + self._optimizer.step(gradient - np.float32(self.weight_decay) * self.mean)
-        self.generation += 1
-        self._asked = False
-
-    def _gradient(self, utilities: NDArray[np.float64], pairs: NDArray[np.int64]) -> NDArray[np.float32]:
-        """1/(n sigma) sum_i utility_i noise_i (equation 1 of section 2), over pairs."""
-        weights = (utilities[0::2] - utilities[1::2]) / (len(utilities) * self.sigma)
-        seeds = [self._noise_seed(int(pair)) for pair in pairs]
-        return weighted_noise(seeds, weights.tolist(), self.mean.size).astype(np.float32)
-
-    def _noise_seed(self, pair: int) -> int:
-        return seeding.derive(self.seed, seeding.Purpose.NOISE, self.generation, pair)
+    def _ascend(self, uphill: NDArray[np.float64]) -> None:
+        rate = self._learning_rate(self.generation)
+        self.mean = self.mean + self._optimizer.step(uphill.astype(np.float32), self.mean, rate)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a strategy of the same arguments needs to continue: arrays and numbers by name."""
-        optimizer = {f"optimizer.{name}": value for name, value in self._optimizer.state_dict().items()}
-        return {"mean": self.mean.copy(), "generation": self.generation, **optimizer}
+        """Arrays and numbers by name, the optimiser's too."""
+        optimizer = {f"{self._OPTIMIZER}{name}": value for name, value in self._optimizer.state_dict().items()}
+        return {**super().state_dict(), **optimizer}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from ``state_dict``.
-
-        Raises:
-            KeyError: something is missing.
-            ValueError: the state belongs to a mean of another size.
-        """
-        if state["mean"].shape != self.mean.shape:
-            raise ValueError(f"the state's mean has shape {state['mean'].shape}, expected {self.mean.shape}")
-        prefix = "optimizer."
-        self._optimizer.load_state_dict(
-            {name.removeprefix(prefix): value for name, value in state.items() if name.startswith(prefix)}
-        )
-        self.mean, self.generation, self._asked = state["mean"].copy(), int(state["generation"]), False
+        """Continue from ``state_dict``; for errors see ``Strategy``."""
+        own = {name: value for name, value in state.items() if name.startswith(self._OPTIMIZER)}
+        self._optimizer.load_state_dict({name.removeprefix(self._OPTIMIZER): value for name, value in own.items()})
+        super().load_state_dict(state)

@@ -24,6 +24,7 @@ class Population:
         noise_seed: ``(N,)``.
         sign: ``(N,)`` of +1, -1, or 0 (the parent as it is).
         statistics: by which observations are normalised in this generation, or None.
+        max_episode_steps: step limit of the candidates' episodes, below the run's own; None: there is no such.
     """
 
     generation: int
@@ -33,6 +34,7 @@ class Population:
     noise_seed: NDArray[np.int64]
     sign: NDArray[np.int8]
     statistics: ObservationStatistics | None = None
+    max_episode_steps: int | None = None
 
     def __len__(self) -> int:
         return len(self.parent)
@@ -67,19 +69,32 @@ class Population:
 
 
 def weighted_noise(seeds: Sequence[int], weights: Sequence[float], size: int) -> NDArray[np.float64]:
-    """The sum of ``weights[i] * noise(seeds[i])``, ``(size,)``.
+    """The sum of ``weights[i] * noise(seeds[i])``, ``(size,)``; see ``noise_moments``."""
+    return noise_moments(seeds, weights, None, size)[0]
+
+
+def noise_moments(
+    seeds: Sequence[int], weights: Sequence[float], square_weights: Sequence[float] | None, size: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The sums of ``weights[i] * noise(seeds[i])`` and of ``square_weights[i] * noise(seeds[i])**2``, ``(size,)`` each.
 
     Summed in the order of the seeds, block by block and without BLAS: the bits are the same for any number of threads,
-    which share the blocks if there is more than one.
+    which share the blocks if there is more than one. Without ``square_weights`` the second sum is empty.
     """
     total = np.zeros(size, np.float64)
+    squares = np.zeros(0 if square_weights is None else size, np.float64)
+    both = [(seed, np.float32(weight), 0.0) for seed, weight in zip(seeds, weights, strict=True)]
+    if square_weights is not None:
+        both = [(*each[:2], weight) for each, weight in zip(both, square_weights, strict=True)]
 
     def add_up(block: int, part: slice) -> None:
         noise, target = np.empty(part.stop - part.start, np.float32), total[part]
-        for seed, weight in zip(seeds, weights, strict=True):
-            if weight != 0:
+        for seed, weight, square_weight in both:
+            if weight != 0 or square_weight != 0:
                 seeding.noise_block(seed, block, noise)
-                noise *= np.float32(weight)
+                if square_weight != 0:
+                    squares[part] += square_weight * np.square(noise, dtype=np.float64)
+                noise *= weight
                 target += noise
 
     if size <= seeding.NOISE_BLOCK:
@@ -87,4 +102,4 @@ def weighted_noise(seeds: Sequence[int], weights: Sequence[float], size: int) ->
     else:  # NumPy draws without the interpreter's lock
         with ThreadPoolExecutor(usable_cores()) as threads:
             list(threads.map(lambda place: add_up(*place), seeding.noise_blocks(size)))
-    return total
+    return total, squares

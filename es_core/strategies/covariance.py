@@ -1,0 +1,89 @@
+"""What CMA-ES and separable CMA-ES have in common: evolution paths and the control of the step size.
+
+Equation numbers are those of Hansen 2016, "The CMA Evolution Strategy: A Tutorial", arXiv 1604.00772.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from es_core.optimizers import norm
+from es_core.schedules import Schedule
+from es_core.strategies.strategy import Strategy
+
+Values = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rates:
+    """What follows from the number of parameters and of candidates.
+
+    Attributes:
+        weights: of the candidates, the best first; those that are not positive move no mean.
+        mu_eff: as how many equally weighted candidates the positive ones count (equation 8).
+        c_sigma: of the step size's path.
+        d_sigma: damping of the step size.
+        c_c: of the covariance's path.
+        c_1: of the rank-one update.
+        c_mu: of the rank-mu update.
+    """
+
+    weights: Values
+    mu_eff: float
+    c_sigma: float
+    d_sigma: float
+    c_c: float
+    c_1: float
+    c_mu: float
+
+
+class CovarianceStrategy(Strategy):
+    """Has a centre in double precision, a step size, and the paths that control it and the covariance.
+
+    Args:
+        mean: initial mean ``(d,)``.
+        population_size: candidates in a generation, at least 4.
+        sigma: initial standard deviation of every parameter.
+        seed: root seed; the noise of generation g is a function of the two.
+    """
+
+    resizable = False
+    adapts_sigma = True
+    state = ("centre", "step_size", "path_sigma", "path_c")
+
+    def __init__(
+        self, mean: NDArray[np.float32], *, population_size: int, sigma: float | Schedule, seed: int = 0
+    ) -> None:
+        super().__init__(mean, population_size=population_size, sigma=sigma, seed=seed)
+        if population_size < 4:
+            raise ValueError(f"population_size must be at least 4 to learn a covariance, got {population_size}")
+        self.centre = self.mean.astype(np.float64)
+        self.step_size = float(self._sigma(0))
+        self.path_sigma, self.path_c = np.zeros(self.mean.size), np.zeros(self.mean.size)
+
+    def move(self, rates: Rates, step: Values, whitened: Values) -> float:
+        """Move centre, paths and step size (equations 42 to 45).
+
+        Args:
+            rates: of this generation.
+            step: ``(d,)``, weighted mean of the candidates' moves, in step sizes.
+            whitened: ``step`` as it would be if the covariance were the identity.
+
+        Returns:
+            By how much more of the covariance is kept where the path was halted.
+        """
+        self.centre = self.centre + self.step_size * step
+        self.mean = self.centre.astype(np.float32)
+        size = self.mean.size
+        usual = math.sqrt(size) * (1 - 1 / (4 * size) + 1 / (21 * size**2))  # length of a standard normal vector
+        gain = math.sqrt(rates.c_sigma * (2 - rates.c_sigma) * rates.mu_eff)
+        self.path_sigma = (1 - rates.c_sigma) * self.path_sigma + gain * whitened
+        length = norm(self.path_sigma)
+        self.step_size = self.step_size * math.exp(rates.c_sigma / rates.d_sigma * (length / usual - 1))
+        started = math.sqrt(1 - (1 - rates.c_sigma) ** (2 * (self.generation + 2)))
+        halted = length / started >= (1.4 + 2 / (size + 1)) * usual
+        gain = 0.0 if halted else math.sqrt(rates.c_c * (2 - rates.c_c) * rates.mu_eff)
+        self.path_c = (1 - rates.c_c) * self.path_c + gain * step
+        return rates.c_1 * rates.c_c * (2 - rates.c_c) if halted else 0.0

@@ -1,0 +1,72 @@
+"""Genetic algorithm with truncation selection (Such et al. 2017, "Deep Neuroevolution: Genetic Algorithms Are a
+Competitive Alternative for Training Deep Neural Networks for Reinforcement Learning", arXiv 1712.06567, algorithm 1).
+"""  # noqa: D205
+
+import numpy as np
+from numpy.typing import NDArray
+
+from es_core import seeding
+from es_core.schedules import Schedule
+from es_core.strategies.population import Population
+from es_core.strategies.strategy import Diagnostics, Strategy
+
+
+class GA(Strategy):
+    """Mutates its best candidates; no crossover. The elite, the best of all, is in the next population unchanged.
+
+    A candidate is its parent and the seed of its mutation, as in the paper. The elite is scored again in each
+    generation, on that generation's episodes: a lucky score does not last.
+
+    Args:
+        mean: where the first generation is drawn around ``(d,)``.
+        population_size: candidates in a generation (paper: 1000).
+        sigma: standard deviation of a mutation, or a function of the generation (paper: 0.002 for Atari).
+        seed: root seed; mutations and parents of generation g are a function of the two.
+        parents: how many candidates survive (paper: 20); None: an eighth of the population.
+
+    Raises:
+        ValueError: a number that cannot be.
+    """
+
+    state = ("survivors",)
+
+    def __init__(
+        self,
+        mean: NDArray[np.float32],
+        *,
+        population_size: int,
+        sigma: float | Schedule,
+        seed: int = 0,
+        parents: int | None = None,
+    ) -> None:
+        super().__init__(mean, population_size=population_size, sigma=sigma, seed=seed)
+        count = max(1, population_size // 8) if parents is None else parents
+        if not 1 <= count < population_size:
+            raise ValueError(f"parents must be from 1 to {population_size - 1}, fewer than the population; got {count}")
+        self.survivors = np.repeat(self.mean[np.newaxis], count, axis=0)  # ``(parents, d)``, the best first
+
+    def draw(self) -> Population:
+        """The elite, and mutations of random survivors."""
+        count = self.population_size
+        chance = seeding.generator(seeding.derive(self.seed, seeding.Purpose.PARENT, self.generation))
+        parent, sign = chance.integers(len(self.survivors), size=count), np.ones(count, np.int8)
+        parent[0] = sign[0] = 0
+        return Population(
+            generation=self.generation,
+            base=self.survivors.copy(),
+            parent=parent,
+            scale=self.sigma,
+            noise_seed=np.array(self._noise_seeds(count), np.int64),
+            sign=sign,
+        )
+
+    def learn(
+        self, population: Population, fitness: NDArray[np.float64], valid: NDArray[np.bool_]
+    ) -> Diagnostics | None:
+        """The best candidates survive; of equal ones the earlier, so that nothing moves if all are equal."""
+        candidates = np.flatnonzero(valid)
+        order = candidates[np.argsort(-fitness[candidates], kind="stable")][: len(self.survivors)]
+        best = np.array([population.candidate(index) for index in order])
+        self.survivors = np.concatenate([best, self.survivors[: len(self.survivors) - len(best)]])
+        self.mean = self.survivors[0].copy()
+        return None

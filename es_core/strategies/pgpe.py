@@ -1,0 +1,90 @@
+"""PGPE, policy gradients with parameter-based exploration (Sehnke et al. 2010, "Parameter-exploring policy gradients",
+Neural Networks 23), with symmetric sampling (section 3.2) and, by default, ClipUp (Toklu et al. 2020).
+"""  # noqa: D205
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from es_core.schedules import Schedule
+from es_core.strategies.openai_es import OpenAIES
+from es_core.strategies.pairs import Pairs, gradient
+from es_core.strategies.population import noise_moments
+from es_core.strategies.strategy import Diagnostics
+
+
+class PGPE(OpenAIES):
+    """Ascends the gradient of the expected fitness with respect to the mean and to one sigma for each parameter.
+
+    Args:
+        mean: initial mean ``(d,)``.
+        population_size: candidates in a generation, an even number.
+        sigma: initial standard deviation of every parameter.
+        seed: root seed; the noise of generation g is a function of the two.
+        learning_rate: of the mean's optimiser, or a function of the generation.
+        optimizer: a name from ``OPTIMIZERS``.
+        optimizer_options: further arguments of the optimiser.
+        weight_decay: the optimiser's.
+        shaping: a name from ``SHAPINGS``.
+        sigma_learning_rate: step size of the sigmas.
+        sigma_max_change: share of itself by which a sigma changes in a generation at most.
+
+    Raises:
+        ValueError: an odd population, or a name or option that does not exist.
+    """
+
+    adapts_sigma = True
+    state = ("sigmas",)
+
+    def __init__(
+        self,
+        mean: NDArray[np.float32],
+        *,
+        population_size: int,
+        sigma: float | Schedule,
+        seed: int = 0,
+        learning_rate: float | Schedule = 0.1,
+        optimizer: str = "clipup",
+        optimizer_options: Mapping[str, Any] | None = None,
+        weight_decay: float = 0.0,
+        shaping: str = "centered_ranks",
+        sigma_learning_rate: float = 0.1,
+        sigma_max_change: float = 0.2,
+    ) -> None:
+        super().__init__(
+            mean,
+            population_size=population_size,
+            sigma=sigma,
+            seed=seed,
+            learning_rate=learning_rate,
+            optimizer=optimizer,
+            optimizer_options=optimizer_options,
+            weight_decay=weight_decay,
+            shaping=shaping,
+        )
+        self.sigmas = np.full(self.mean.size, self._sigma(0))
+        self.sigma_learning_rate, self.sigma_max_change = sigma_learning_rate, sigma_max_change
+
+    @property
+    def sigma(self) -> float:
+        """Root mean square of the sigmas."""
+        return float(np.sqrt(np.square(self.sigmas).mean()))
+
+    def scale(self) -> NDArray[np.float32]:
+        """One sigma for each parameter ``(d,)``."""
+        return self.sigmas.astype(np.float32)
+
+    def climb(self, pairs: Pairs) -> Diagnostics | None:
+        """Equations 10 and 11 of the paper, averaged over the pairs."""
+        uphill, found = gradient(pairs, self.mean.size)
+        uphill *= self.sigmas
+        self._ascend(uphill)
+        # For each pair ((plus + minus) / 2 - baseline) (noise^2 - 1) sigma.
+        weights = (pairs.plus + pairs.minus) / 2
+        weights = (weights - weights.mean()) / len(pairs)
+        squares = noise_moments(pairs.seeds, [0.0] * len(pairs), weights.tolist(), self.mean.size)[1]
+        change = self.sigma_learning_rate * (squares - weights.sum())
+        self.sigmas = self.sigmas * (1 + np.clip(change, -self.sigma_max_change, self.sigma_max_change))
+        return found

@@ -1,0 +1,89 @@
+"""SNES, separable natural evolution strategies (Schaul, Glasmachers and Schmidhuber 2011, "High dimensions and heavy
+tails for natural evolution strategies"; Wierstra et al. 2014, "Natural Evolution Strategies", JMLR 15, algorithm 6).
+"""  # noqa: D205
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from es_core.optimizers import norm
+from es_core.schedules import Schedule, schedule
+from es_core.shaping import SHAPINGS
+from es_core.strategies.population import Population, noise_moments
+from es_core.strategies.strategy import Diagnostics, Strategy, cosine
+
+
+class SNES(Strategy):
+    """Follows the natural gradient of the expected fitness: a mean and one sigma for each parameter.
+
+    Args:
+        mean: initial mean ``(d,)``.
+        population_size: candidates in a generation (paper: 4 + 3 ln d).
+        sigma: initial standard deviation of every parameter.
+        seed: root seed; the noise of generation g is a function of the two.
+        learning_rate: of the mean, in sigmas (paper: 1), or a function of the generation.
+        shaping: a name from ``SHAPINGS`` (paper: "nes").
+        sigma_learning_rate: of the sigmas; None: (3 + ln d) / (5 sqrt(d)), as in the paper.
+
+    Raises:
+        ValueError: a name or number that cannot be.
+    """
+
+    adapts_sigma = True
+    state = ("sigmas",)
+
+    def __init__(
+        self,
+        mean: NDArray[np.float32],
+        *,
+        population_size: int,
+        sigma: float | Schedule,
+        seed: int = 0,
+        learning_rate: float | Schedule = 1.0,
+        shaping: str = "nes",
+        sigma_learning_rate: float | None = None,
+    ) -> None:
+        super().__init__(mean, population_size=population_size, sigma=sigma, seed=seed)
+        if shaping not in SHAPINGS:
+            raise ValueError(f"shaping must be one of {', '.join(SHAPINGS)}, got {shaping!r}")
+        size = self.mean.size
+        self._shape = SHAPINGS[shaping]
+        self._learning_rate = learning_rate if callable(learning_rate) else schedule(learning_rate, None)
+        self.sigma_learning_rate = sigma_learning_rate
+        if sigma_learning_rate is None:
+            self.sigma_learning_rate = (3 + math.log(size)) / (5 * math.sqrt(size))
+        self.sigmas = np.full(size, self._sigma(0))
+
+    @property
+    def sigma(self) -> float:
+        """Root mean square of the sigmas."""
+        return float(np.sqrt(np.square(self.sigmas).mean()))
+
+    def draw(self) -> Population:
+        """Candidates mean + sigmas * noise."""
+        count = self.population_size
+        return Population(
+            generation=self.generation,
+            base=self.mean[np.newaxis].copy(),
+            parent=np.zeros(count, np.int64),
+            scale=self.sigmas.astype(np.float32),
+            noise_seed=np.array(self._noise_seeds(count), np.int64),
+            sign=np.ones(count, np.int8),
+        )
+
+    def learn(
+        self, population: Population, fitness: NDArray[np.float64], valid: NDArray[np.bool_]
+    ) -> Diagnostics | None:
+        """Mean += rate * sigmas * sum(u noise); sigmas *= exp(sigma rate / 2 * sum(u (noise^2 - 1)))."""
+        seeds, utilities = population.noise_seed[valid], self._shape(fitness[valid])
+        halves = [
+            noise_moments(seeds[half::2].tolist(), weights := utilities[half::2].tolist(), weights, self.mean.size)
+            for half in (0, 1)
+        ]
+        agreement = cosine(halves[0][0], halves[1][0])
+        slope, squares = halves[0][0] + halves[1][0], halves[0][1] + halves[1][1]
+        rate = self._learning_rate(self.generation)
+        self.mean = (self.mean + rate * self.sigmas * slope).astype(np.float32)
+        self.sigmas = self.sigmas * np.exp(self.sigma_learning_rate / 2 * (squares - utilities.sum()))
+        return {"gradient_norm": norm(slope), "half_agreement": agreement}

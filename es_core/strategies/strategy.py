@@ -1,0 +1,184 @@
+"""What every strategy is: it asks for the fitness of a population, and is told."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from es_core import seeding
+from es_core.optimizers import norm
+from es_core.schedules import Schedule, schedule
+from es_core.strategies.population import Population
+
+Diagnostics = Mapping[str, float | None]
+
+
+class Strategy(ABC):
+    """A search over parameter vectors. A subclass answers two questions: ``draw`` and ``learn``.
+
+    Args:
+        mean: initial mean ``(d,)``.
+        population_size: candidates in a generation.
+        sigma: standard deviation of the noise, or a function of the generation.
+        seed: root seed; the noise of generation g is a function of the two.
+
+    Attributes:
+        mean: ``(d,)`` float32, what would be deployed.
+        generation: how often ``tell`` was called.
+        population_size: may be changed before ``ask`` if the strategy is resizable.
+        diagnostics: of the last ``tell``: ``step_norm``; ``step_to_sigma``, root mean square of the step divided by
+            that of the noise; ``step_cosine`` with the step before; ``parameter_norm``; ``sigma``, root mean square of
+            the noise; and, where there is a gradient, ``gradient_norm`` and ``half_agreement``, the cosine between the
+            gradients of the two halves of the population. None where it is not defined.
+
+    Raises:
+        ValueError: a setting that cannot be.
+    """
+
+    mirrored: ClassVar[bool] = False
+    """Candidates 2k and 2k + 1 are mean +- the same noise, and lose their fitness together."""
+    resizable: ClassVar[bool] = True
+    """The population may have another size in each generation."""
+    adapts_sigma: ClassVar[bool] = False
+    """Sigma is what the strategy learns, and cannot follow a schedule."""
+    state: ClassVar[tuple[str, ...]] = ()
+    """Names of further attributes, arrays and numbers, from which the next generation follows."""
+
+    _STATE = ("mean", "generation", "population_size", "last_step")
+
+    def __init__(
+        self, mean: NDArray[np.float32], *, population_size: int, sigma: float | Schedule, seed: int = 0
+    ) -> None:
+        self.mean = np.array(mean, np.float32)
+        if self.mean.ndim != 1 or self.mean.size == 0:
+            raise ValueError(f"mean must be a vector (d,), got shape {self.mean.shape}")
+        self.generation, self.seed = 0, seed
+        self._sigma = sigma if callable(sigma) else schedule(sigma, None)
+        self.population_size = population_size
+        self.last_step = np.zeros_like(self.mean)
+        self.diagnostics: Diagnostics = {}
+        self._asked: Population | None = None
+
+    @property
+    def population_size(self) -> int:
+        """Candidates in a generation."""
+        return self._population_size
+
+    @population_size.setter
+    def population_size(self, size: int) -> None:
+        if size < 2:
+            raise ValueError(f"population_size must be at least 2, got {size}")
+        if self.mirrored and size % 2:
+            raise ValueError(f"population_size must be even, since candidates come in mirrored pairs; got {size}")
+        self._population_size = int(size)
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of the noise in this generation (root mean square over the parameters)."""
+        return self._sigma(self.generation)
+
+    @abstractmethod
+    def draw(self) -> Population:
+        """The population of this generation: a function of the state. Must change nothing."""
+
+    @abstractmethod
+    def learn(
+        self, population: Population, fitness: NDArray[np.float64], valid: NDArray[np.bool_]
+    ) -> Diagnostics | None:
+        """Move the mean, and whatever else the strategy learns, by one generation.
+
+        Args:
+            population: what ``draw`` returned.
+            fitness: ``(N,)``; finite where valid.
+            valid: ``(N,)``, at least one; of a mirrored strategy both of a pair or none.
+
+        Returns:
+            ``gradient_norm`` and ``half_agreement``, if there is a gradient.
+        """
+
+    def ask(self) -> Population:
+        """The population of this generation. Asking again gives an equal one."""
+        self._asked = self.draw()
+        return self._asked
+
+    def tell(self, fitness: NDArray[np.float64], valid: NDArray[np.bool_] | None = None) -> None:
+        """Move on by one generation.
+
+        Args:
+            fitness: ``(N,)`` in the population's order, higher is better.
+            valid: ``(N,)``, False where a candidate has no fitness: it is left out, of a mirrored strategy its whole
+                pair. None: all are valid.
+
+        Raises:
+            RuntimeError: called without ``ask``.
+            ValueError: a wrong number of values, a valid one that is not finite, or none that is valid.
+        """
+        population = self._asked
+        if population is None:
+            raise RuntimeError("tell() was called without ask(): call ask(), evaluate its candidates, then tell()")
+        count = len(population)
+        fitness = np.asarray(fitness, np.float64)
+        if fitness.shape != (count,):
+            raise ValueError(f"fitness must have shape ({count},), got {fitness.shape}")
+        valid = np.ones(count, bool) if valid is None else np.asarray(valid, bool)
+        if self.mirrored:
+            valid = np.repeat(valid[0::2] & valid[1::2], 2)
+        if not valid.any():
+            raise ValueError(f"no {'pair of candidates' if self.mirrored else 'candidate'} has a valid fitness")
+        if not np.isfinite(fitness[valid]).all():
+            raise ValueError(f"fitness must be finite, got {fitness[valid][~np.isfinite(fitness[valid])][0]}")
+
+        before, sigma = self.mean, self.sigma
+        found = self.learn(population, fitness, valid)
+        self._diagnose(self.mean - before, sigma, found or {})
+        self.generation += 1
+        self._asked = None
+
+    def _diagnose(self, step: NDArray[np.float32], sigma: float, found: Diagnostics) -> None:
+        length, root = norm(step), math.sqrt(step.size)
+        self.diagnostics = {
+            "sigma": sigma,
+            "gradient_norm": None,
+            "half_agreement": None,
+            "step_norm": length,
+            "step_to_sigma": length / root / sigma if sigma > 0 else None,
+            "step_cosine": cosine(step, self.last_step),
+            "parameter_norm": norm(self.mean),
+            **found,
+        }
+        self.last_step = step
+
+    def _noise_seeds(self, count: int) -> list[int]:
+        """Seeds of the noise of this generation."""
+        return [seeding.derive(self.seed, seeding.Purpose.NOISE, self.generation, index) for index in range(count)]
+
+    def state_dict(self) -> dict[str, Any]:
+        """Arrays and numbers by name, from which a strategy of the same arguments continues."""
+        values = {name: getattr(self, name) for name in (*self._STATE, *self.state)}
+        return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in values.items()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from ``state_dict``.
+
+        Raises:
+            KeyError: something is missing.
+            ValueError: an array has another shape than this strategy's.
+        """
+        names = (*self._STATE, *self.state)
+        for name in names:
+            own, given = getattr(self, name), state[name]
+            if isinstance(own, np.ndarray) and given.shape != own.shape:
+                raise ValueError(f"the state's {name} has shape {given.shape}, expected {own.shape}")
+        for name in names:
+            own, given = getattr(self, name), state[name]
+            setattr(self, name, given.astype(own.dtype) if isinstance(own, np.ndarray) else type(own)(given))
+        self._asked = None
+
+
+def cosine(first: NDArray[Any], second: NDArray[Any]) -> float | None:
+    """Cosine of the angle between two vectors, or None if one is zero."""
+    lengths = norm(first) * norm(second)
+    return float(np.multiply(first, second, dtype=np.float64).sum() / lengths) if lengths > 0 else None
