@@ -11,7 +11,7 @@ import types
 import typing
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, asdict
+from dataclasses import MISSING, Field, asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -134,6 +134,7 @@ def _train(options: argparse.Namespace) -> None:
         workers=options.workers,
         pool=options.pool,
         initial=options.initial,
+        max_seconds=options.max_seconds,
         progress=not options.quiet,
         **_config_fields(options),
     )
@@ -144,14 +145,16 @@ def _resume(options: argparse.Namespace) -> None:
     from es_core.run import Run
 
     run = Run.open(options.run, trust=options.trust_names)
-    fields = {} if options.generations is None else {"generations": options.generations}
     before = len(run.history)
-    run = run.resume(workers=options.workers, pool=options.pool, progress=not options.quiet, **fields)
-    if len(run.history) == before and run.finished:
-        last = run.history[-1]
-        solved = f"was solved in generation {last.generation}"
-        done = f"has run its {last.generation} generations (--generations allows more)"
-        _say(f"nothing to do: {run.directory} {solved if last.solved else done}")
+    run = run.resume(
+        workers=options.workers,
+        pool=options.pool,
+        max_seconds=options.max_seconds,
+        progress=not options.quiet,
+        **_config_fields(options),
+    )
+    if len(run.history) == before and run.end is not None:
+        _say(f"nothing to do in {run.directory}")
     _report_run(run, options)
 
 
@@ -235,6 +238,8 @@ def _demo(options: argparse.Namespace) -> None:
 
 
 def _report_run(run: "Run", options: argparse.Namespace) -> None:
+    from es_core.advice import advice
+
     last = run.history[-1] if run.history else None
     best = run.best
     confirmed = {stats.generation: stats.confirmation for stats in run.history}
@@ -244,6 +249,8 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
             "directory": str(run.directory),
             "generation": last.generation if last else None,
             "solved": bool(last and last.solved),
+            "end": run.end,
+            "advice": advice(run.history),
             "total_steps": last.total_steps if last else 0,
             "best": {"generation": best.generation, **score.to_json()} if best and score else None,
         }
@@ -251,12 +258,24 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
         return
     print(run.directory)
     if last is not None:
-        outcome = "solved in" if last.solved else "stopped after"
         steps = f"{last.total_steps:,}".replace(",", " ")
-        _say(f"{outcome} generation {last.generation}, {steps} environment steps")
+        _say(f"{_ending(run)}; {steps} environment steps")
+    if sentence := advice(run.history):
+        _say(f"advice: {sentence}")
     if best is not None and score is not None:
         _say(f"best centre, of generation {best.generation}: fitness {score}")
     _say(f"Next: {_command('evaluate', run.directory)}; {_command('record', run.directory)}")
+
+
+def _ending(run: "Run") -> str:
+    """Where the run stands, and why it ended there if it has."""
+    last = run.history[-1].generation
+    if run.end == "solved":
+        return f"solved in generation {last}"
+    if run.end is None:
+        return f"stopped after generation {last}, {_command('resume', run.directory)} continues"
+    bound, flag = f"{run.end}={getattr(run.config, run.end)}", f"--{run.end.replace('_', '-')}"
+    return f"stopped after generation {last}, since {bound} is reached ({flag} of `es-envs resume` allows more)"
 
 
 def _episodes(options: argparse.Namespace) -> dict[str, Any]:
@@ -315,12 +334,18 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--run-dir", metavar="DIR", help="folder of the run (default: runs/ID/DATE-TIME-sSEED)")
     sub.add_argument("--initial", metavar="CHECKPOINT", help="start from the policy in this file")
     _add_workers(sub, pool=True)
+    _add_max_seconds(sub)
     _add_config_options(sub)
+
+    from es_core.config import BOUNDS, option_fields
 
     sub = command("resume", _resume, "continue a run where its latest checkpoint stands")
     sub.add_argument("run", metavar="RUN", help="a run folder")
-    sub.add_argument("--generations", type=int, metavar="N", help="allow more generations than the run had")
+    for field in option_fields():
+        if field.name in BOUNDS:
+            _add_config_option(sub, field, f"a later end: {field.metadata['help']}")
     _add_workers(sub, pool=True)
+    _add_max_seconds(sub)
     _add_trust(sub)
 
     sub = command("evaluate", _evaluate, "score a policy on starts that its training never saw")
@@ -358,6 +383,12 @@ def _add_workers(sub: argparse.ArgumentParser, *, pool: bool = False) -> None:
         sub.add_argument("--pool", choices=("local", "batched"), default="local", help=_POOL_HELP)
 
 
+def _add_max_seconds(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument(
+        "--max-seconds", type=float, metavar="S", help="stop after the generation in which so much time has passed"
+    )
+
+
 def _add_trust(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--trust-names", action="store_true", help="let the run's files name modules outside the installed plugins"
@@ -387,14 +418,17 @@ def _add_config_options(parser: argparse.ArgumentParser) -> None:
     for field in option_fields():
         if field.metadata["group"]:
             group = parser.add_argument_group(f"settings: {field.metadata['group']}")
-        flag, text = f"--{field.name.replace('_', '-')}", field.metadata["help"]
         default = f" (default: {field.default})" if field.default not in {None, MISSING} else ""
-        if field.type is bool:
-            group.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
-        else:
-            parse, metavar = _parse(field.type)
-            help_text = (text + default).replace("%", "%%")
-            group.add_argument(flag, type=parse, default=argparse.SUPPRESS, help=help_text, metavar=metavar)
+        _add_config_option(group, field, field.metadata["help"] + default)
+
+
+def _add_config_option(group: Any, field: "Field[Any]", help_text: str) -> None:
+    flag, text = f"--{field.name.replace('_', '-')}", help_text.replace("%", "%%")
+    if field.type is bool:
+        group.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
+    else:
+        parse, metavar = _parse(field.type)
+        group.add_argument(flag, type=parse, default=argparse.SUPPRESS, help=text, metavar=metavar)
 
 
 def _parse(kind: Any) -> tuple[Callable[[str], Any], str]:

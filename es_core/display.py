@@ -18,6 +18,8 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from es_core.advice import Adviser
+from es_core.budget import share_done
 from es_core.run import GenerationStats, Run
 
 _LINE_EVERY = 2.0  # seconds between plain lines
@@ -44,7 +46,7 @@ class _TwoLines(Progress):
 
 
 class Display:
-    """Generation, fitness of population and centre, steps per second, and the time left at most."""
+    """Generation, fitness of population and centre, steps per second, the time left at most, and advice."""
 
     def __init__(self, run: Run, note: str = "") -> None:
         self._run, self._note = run, note
@@ -63,8 +65,9 @@ class Display:
         self._task = self._progress.add_task(
             run.config.env_id, total=run.config.generations, completed=len(run.history), numbers="starting", left=""
         )
-        self._started, self._shown, self._first = time.monotonic(), 0.0, len(run.history)
-        self._score = ""
+        self._started, self._shown = time.monotonic(), 0.0
+        self._share = self._share_done()  # of this session's beginning
+        self._score, self._adviser = "", Adviser()
 
     def __enter__(self) -> Self:
         where = f"{self._run.config.env_id}: training in {self._run.directory}"
@@ -91,14 +94,27 @@ class Display:
             f"fitness {stats.fitness_mean:.1f}, max {stats.fitness_max:.1f};" if stats.fitness_mean is not None else ""
         )
         numbers = f"{population}{self._score}; {_thousands(stats.steps_per_second)} steps/s"
-        finished = stats.solved or done >= total
-        elapsed = time.monotonic() - self._started
-        remaining = elapsed / max(1, done + 1 - self._first) * (total - done)
-        left = "done" if finished else f"at most {_duration(remaining)} left"
+        left = f"at most {_duration(self._remaining())} left"
+        end = self._run.end
+        if end is not None:
+            left = {"solved": "solved", "generations": "done"}.get(end, f"done: {end} is reached")
         self._progress.update(self._task, completed=done, numbers=numbers, left=left)
-        if not self._live and (finished or time.monotonic() - self._shown >= _LINE_EVERY):
+        if not self._live and (end is not None or time.monotonic() - self._shown >= _LINE_EVERY):
             self._shown = time.monotonic()
             self._console.print(f"generation {done}/{total}: {numbers}; {left}", highlight=False, soft_wrap=True)
+        text = self._adviser.hear(self._run.history)
+        if text:
+            self._console.print(f"advice: {text}", highlight=False, soft_wrap=True)
+
+    def _remaining(self) -> float:
+        """Seconds until the bound that will be reached first, as fast as it has gone on so far."""
+        share = self._share_done()
+        return (time.monotonic() - self._started) / (share - self._share) * (1 - share)
+
+    def _share_done(self) -> float:
+        history = self._run.history
+        steps, episodes = (history[-1].total_steps, history[-1].total_episodes) if history else (0, 0)
+        return share_done(self._run.config, generations=len(history), steps=steps, episodes=episodes)
 
 
 def _thousands(rate: float) -> str:

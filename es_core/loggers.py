@@ -9,7 +9,7 @@ from typing import Any
 
 import pluggy
 
-from es_core.run import GenerationStats, Run
+from es_core.run import DIAGNOSTICS, GenerationStats, Run
 from es_envs import hookimpl, hookspecs, registry
 
 
@@ -100,6 +100,7 @@ def _scalars(stats: GenerationStats) -> dict[str, float]:
         "time/total_steps": stats.total_steps,
         "time/steps_per_second": stats.steps_per_second,
     }
+    values |= {f"diagnostics/{name}": getattr(stats, name) for name in ("tied_pairs", "capped_episodes", *DIAGNOSTICS)}
     values |= {f"fitness/{name}": value for name, value in stats.fitnesses.items()}
     for kind, score in (("centre", stats.evaluation), ("confirmed", stats.confirmation)):
         if score is not None:

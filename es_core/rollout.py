@@ -11,12 +11,14 @@ from typing import Any, Generic, TypeVar
 import gymnasium
 import numpy as np
 
+from es_core.budget import step_limit
 from es_core.config import TrainConfig
 from es_core.machine import one_blas_thread
 from es_core.normalizer import Statistics
 from es_core.policies import Actors, Network, NotFiniteError, Policy, make_network, make_policy
 from es_core.policies.engines import choices
 from es_core.preprocessing import preprocessed
+from es_core.shaping import SIGN_SHAPINGS
 from es_envs import EnvDefinition, Episode
 from es_envs.fitness import StepFitness, fitness_names, load_fitness
 
@@ -49,11 +51,11 @@ class Lane:
     """
 
     def __init__(self, definition: EnvDefinition, config: TrainConfig, **kwargs: Any) -> None:
-        limits = (definition.max_episode_steps, config.max_episode_steps)
-        self._step_limit = min(limit for limit in limits if limit is not None)
-        self._fitnesses: list[tuple[str, Any]] = [
-            (name, load_fitness(target)) for name, target in fitness_names(definition, config.fitness).items()
-        ]
+        self._step_limit = step_limit(definition, config)
+        fitnesses = fitness_names(definition, config.fitness)
+        if config.shaping in SIGN_SHAPINGS:
+            fitnesses.setdefault("sign_return", "sign_return")
+        self._fitnesses: list[tuple[str, Any]] = [(name, load_fitness(target)) for name, target in fitnesses.items()]
         env = definition.build(**{**config.env_kwargs, **kwargs})
         try:
             self.env: gymnasium.Env[Any, Any] = preprocessed(env, config.preprocessing)
@@ -62,12 +64,15 @@ class Lane:
             raise SpaceError(f"{definition.label}: {error}") from error
         self.row = 0
 
-    def episode(self, seed: int, observers: Sequence[Observer] = ()) -> Generator[Any, Any, Episode]:
+    def episode(
+        self, seed: int, observers: Sequence[Observer] = (), *, max_steps: int | None = None
+    ) -> Generator[Any, Any, Episode]:
         """Play one episode: yields each observation that needs an action, is sent the action, returns the episode.
 
         Args:
             seed: for ``env.reset``.
             observers: called after every step with observation, action, reward and info.
+            max_steps: a step limit below that of the definition and the config, or None.
 
         Raises:
             ValueError: the fitness is not finite, or a reward is no number.
@@ -78,12 +83,13 @@ class Lane:
         ]
         observers = [*observers, *(fitness.on_step for _, fitness in measured if isinstance(fitness, _PerStep))]
         step = self.env.step
+        limit = self._step_limit if max_steps is None else min(max_steps, self._step_limit)
 
         observation, start_info = self.env.reset(seed=seed)
         first_observation, start_info = _kept(observation), _kept(start_info)
         total_reward, length, terminated, truncated = 0.0, 0, False, False
         info: Mapping[str, Any] = start_info
-        for length in range(1, self._step_limit + 1):
+        for length in range(1, limit + 1):
             action = yield observation
             observation, reward, terminated, truncated, info = step(action)
             try:

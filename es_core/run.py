@@ -13,11 +13,23 @@ from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
+from es_core.budget import reached
 from es_core.checkpoint import Checkpoint, CheckpointError
-from es_core.config import TrainConfig
+from es_core.config import BOUNDS, TrainConfig
 from es_core.scoring import Evaluation
 from es_core.trust import require_trusted
 from es_envs import Episode
+
+DIAGNOSTICS = (
+    "sigma",
+    "gradient_norm",
+    "half_agreement",
+    "step_norm",
+    "step_to_sigma",
+    "step_cosine",
+    "parameter_norm",
+)
+"""What a strategy says about its last step; fields of ``GenerationStats``."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,10 +42,23 @@ class GenerationStats:
         generation: from 0.
         fitness_mean: of the population; fitness_median, fitness_max, fitness_min and fitness_std likewise.
         fitnesses: mean of every named fitness over the population's episodes; None where it failed.
+        population_size: candidates.
+        tied_pairs: share of mirrored pairs whose two candidates the strategy was told to be equally good; None without
+            pairs.
+        sigma: standard deviation of the candidates' noise (root mean square over the parameters).
+        gradient_norm: length of the estimated gradient; None where the strategy has none.
+        half_agreement: cosine between the gradients of the two halves of the population: 1 is all signal, 0 all noise.
+        step_norm: length of the centre's step to the next one.
+        step_to_sigma: root mean square of that step's entries, divided by sigma.
+        step_cosine: cosine between that step and the one before it; below 0 the centre turns back.
+        parameter_norm: length of the next centre. A diagnostic that is not defined is None.
         episode_length: mean steps of the population's episodes.
+        episode_cap: their step limit, where it was below that of whole episodes.
+        capped_episodes: share of them that a step limit ended.
         steps: environment steps of the population's episodes.
         evaluation_steps: environment steps of the centre's.
         total_steps: of both, since the run began.
+        total_episodes: of the populations, since the run began.
         evaluation: the centre's score on starts that training never sees, or None if this generation had none.
         confirmation: its score on a second set of starts, where it looked best or solved.
         solved: the confirmed centre reaches ``solved_at``.
@@ -49,10 +74,22 @@ class GenerationStats:
     fitness_min: float | None
     fitness_std: float | None
     fitnesses: dict[str, float | None]
+    population_size: int | None
+    tied_pairs: float | None
+    sigma: float | None
+    gradient_norm: float | None
+    half_agreement: float | None
+    step_norm: float | None
+    step_to_sigma: float | None
+    step_cosine: float | None
+    parameter_norm: float | None
     episode_length: float | None
+    episode_cap: int | None
+    capped_episodes: float | None
     steps: int
     evaluation_steps: int
     total_steps: int
+    total_episodes: int
     evaluation: Evaluation | None
     confirmation: Evaluation | None
     solved: bool
@@ -153,9 +190,19 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether the last generation is done, or the task solved."""
+        """Whether a bound of the run is reached and its last centre evaluated, or the task solved."""
+        return self.end is not None
+
+    @property
+    def end(self) -> str | None:
+        """What ended the run: "solved", or a bound: "generations", "max_steps", "max_episodes"; None: nothing yet."""
         last = self.history[-1] if self.history else None
-        return last is not None and (last.solved or last.generation >= self.config.generations)
+        if last is None or (last.population_size is not None and not last.solved):
+            return None  # the line behind the last generation, which has no population, is still to come
+        if last.solved:
+            return "solved"
+        steps = last.total_steps - last.evaluation_steps  # before that line
+        return reached(self.config, generations=last.generation, steps=steps, episodes=last.total_episodes)
 
     @property
     def best_path(self) -> Path:
@@ -194,7 +241,8 @@ class Run:
 
     def _checkpoint(self, path: Path) -> Checkpoint:
         checkpoint = Checkpoint.load(path, trust=self.trusted)
-        if replace(checkpoint.config, generations=self.config.generations) != self.config:
+        bounds = {name: getattr(self.config, name) for name in BOUNDS}  # they may have grown since
+        if replace(checkpoint.config, **bounds) != self.config:
             raise CheckpointError(f"{path} belongs to another run: its settings are not those of config.json")
         return checkpoint
 
@@ -214,7 +262,7 @@ class Run:
         _write_text(self.directory / "metrics.jsonl", "".join(map(_line, self.history)))
 
     def write_config(self, config: TrainConfig) -> None:
-        """Write config.json; of a run that has begun, only the number of generations may change."""
+        """Write config.json; of a run that has begun, only its bounds may change."""
         self.config = config
         _write_text(self.directory / "config.json", json.dumps(config.to_json(), indent=2, allow_nan=False) + "\n")
 

@@ -1,7 +1,7 @@
-"""How good a policy is: an ``Evaluation``, made from episodes."""
+"""How good a policy is: from its episodes to one number, or to an ``Evaluation``."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from es_core import seeding
 from es_envs import Episode
 
+_AGGREGATIONS: Mapping[str, Callable[..., NDArray[np.float64]]] = {"mean": np.mean, "median": np.median, "min": np.min}
 _RESAMPLES = 1000
 _Z = 1.959963984540054  # 97.5 % quantile of the normal distribution
 
@@ -87,6 +88,11 @@ class Evaluation:
             low, high = self.success_interval
             text += f", {self.success_rate:.0%} successful ({low:.0%} to {high:.0%})"
         return text + (", all of them the same" if self.distinct == 1 < self.episodes else "")
+
+
+def aggregated(values: NDArray[np.float64], aggregation: str) -> NDArray[np.float64]:
+    """One number ``(N,)`` for each candidate, from those of its episodes ``(N, k)``, by "mean", "median" or "min"."""
+    return _AGGREGATIONS[aggregation](values, axis=1)
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

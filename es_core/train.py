@@ -6,24 +6,27 @@ import shlex
 import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import es_envs
+from es_core.budget import evaluation_episodes
 from es_core.checkpoint import Checkpoint, parameter_hash
-from es_core.config import TrainConfig, unknown_field
+from es_core.checks import number
+from es_core.config import BOUNDS, TrainConfig, unknown_field
 from es_core.display import Display
 from es_core.loggers import Lifecycle
-from es_core.normalizer import ObservationStatistics
-from es_core.policies import make_policy
 from es_core.policies.engines import require_device
 from es_core.pools import Results, RolloutPool, make_pool, require_pool
-from es_core.run import GenerationStats, Run
-from es_core.scoring import Evaluation
+from es_core.run import DIAGNOSTICS, GenerationStats, Run
+from es_core.scoring import Evaluation, aggregated
+from es_core.search import Search
 from es_core.seeding import Purpose, episode_seeds
-from es_core.strategies import Strategy, make_strategy
+from es_core.shaping import SIGN_SHAPINGS
+from es_core.strategies import Strategy, require_strategy
 from es_core.trust import require_trusted
 from es_envs import names
 
@@ -36,6 +39,7 @@ def train(
     pool: str = "local",
     initial: str | os.PathLike[str] | Checkpoint | None = None,
     resume: bool = False,
+    max_seconds: float | None = None,
     progress: bool = True,
     loggers: Iterable[object] = (),
     on_generation: Callable[[GenerationStats], bool | None] | None = None,
@@ -51,6 +55,7 @@ def train(
             "batched" (this process, for all of them at once, by ``engine`` on ``device``).
         initial: a checkpoint whose parameters (and observation statistics) to start from.
         resume: continue the run in ``run_dir``.
+        max_seconds: stop after the generation in which so much time has passed; ``resume`` continues.
         progress: show a progress bar (plain lines where the output is no terminal).
         loggers: further implementations of the lifecycle hooks, or their names.
         on_generation: called after each generation's metrics are written; returning False stops the run.
@@ -66,6 +71,9 @@ def train(
         RolloutError: an episode failed; the last checkpoint is intact.
     """
     require_pool(pool)
+    if max_seconds is not None and number(0, above=True)(max_seconds):
+        raise ValueError(f"max_seconds must be {number(0, above=True)(max_seconds)}, got {max_seconds!r}")
+    deadline = math.inf if max_seconds is None else time.monotonic() + max_seconds
     if resume and initial is not None:
         raise ValueError("initial is where a new run starts; a resumed one continues from its own checkpoint")
     lifecycle = Lifecycle(loggers)
@@ -76,16 +84,17 @@ def train(
     else:
         config = _resolve(env, config_fields)
         require_device(config, batched=pool == "batched")
+        require_strategy(config)
         run = Run.create(run_dir, config)
     try:
         definition = es_envs.definition(run.config.env_id)
         with run.lock(), make_pool(pool, definition, run.config, workers=workers) as rollout_pool:
             _settle(run, rollout_pool)
-            search = _resumed(run, rollout_pool) if resume else _begin(run, rollout_pool, initial)
+            search = Search.resume(run, rollout_pool) if resume else Search.begin(run, rollout_pool, initial)
             lifecycle.tell("run_started", run=run, config=run.config)
             try:
                 with Display(run, rollout_pool.choice) if progress else nullcontext() as display:
-                    _evolve(run, search, rollout_pool, lifecycle, display, on_generation)
+                    _evolve(run, search, rollout_pool, lifecycle, display, on_generation, deadline)
             finally:
                 lifecycle.tell("run_finished", run=run)
     except BaseException:
@@ -95,55 +104,35 @@ def train(
     return run
 
 
-@dataclass
-class _Search:
-    """What changes from generation to generation."""
-
-    strategy: Strategy
-    statistics: ObservationStatistics | None
-    total_steps: int = 0
-    best: tuple[bool, float] | None = None  # solved, confirmed mean fitness
-
-    def checkpoint(self, run: Run, pool: RolloutPool) -> Checkpoint:
-        return Checkpoint(
-            config=run.config,
-            generation=self.strategy.generation,
-            mean=self.strategy.mean.copy(),
-            strategy=self.strategy.state_dict(),
-            statistics=self.statistics,
-            observation_space=pool.observation_space,
-            action_space=pool.action_space,
-            progress={"total_steps": self.total_steps, "best": self.best},
-        )
-
-
 def _evolve(
     run: Run,
-    search: _Search,
+    search: Search,
     pool: RolloutPool,
     lifecycle: Lifecycle,
     display: Display | None,
     on_generation: Callable[[GenerationStats], bool | None] | None,
+    deadline: float,
 ) -> None:
-    """Run generations until the task is solved, the last one is done, or ``on_generation`` says stop."""
+    """Run generations until the task is solved, a bound or the deadline reached, or ``on_generation`` says stop."""
     config, strategy = run.config, search.strategy
     while True:
         started = time.perf_counter()
         generation, centre = strategy.generation, strategy.mean
         before = search.checkpoint(run, pool)
-        last = generation >= config.generations
+        last = search.at_end(config)
         due = config.eval_every > 0 and (last or generation % config.eval_every == 0)
-        centre_seeds = _seeds(config, Purpose.EVALUATION, config.eval_episodes, generation) if due else ()
+        centre_episodes = evaluation_episodes(config, strategy.population_size) if due else 0
+        centre_seeds = _seeds(config, Purpose.EVALUATION, centre_episodes, generation)
         try:
             if last:
                 results = None
-                centre_episodes = pool.rollouts((centre, search.statistics), centre_seeds)
+                centre_results = pool.rollouts((centre, search.statistics), centre_seeds)
             else:
-                population = replace(strategy.ask(), statistics=search.statistics)
-                training_seeds = _seeds(config, Purpose.TRAINING, config.episodes_per_candidate, generation)
-                results = pool.evaluate(population, np.array(training_seeds), centre_seeds=centre_seeds)
-                centre_episodes = results.centre
-            evaluation = Evaluation.from_episodes(centre_episodes) if due else None
+                population = replace(strategy.ask(), statistics=search.statistics, max_episode_steps=search.episode_cap)
+                training_seeds = _training_seeds(config, len(population), generation)
+                results = pool.evaluate(population, training_seeds, centre_seeds=centre_seeds)
+                centre_results = results.centre
+            evaluation = Evaluation.from_episodes(centre_results) if due else None
             confirmation, solved = _confirm(run, search, before, pool, evaluation)
         except BaseException as error:
             # Interrupted, or an episode failed: this generation can be run again from here.
@@ -151,17 +140,23 @@ def _evolve(
             error.add_note(f"Nothing is lost: {_how_to_resume(run)} runs generation {generation} again.")
             raise
 
+        episode_cap = None if last else search.episode_cap
+        diagnostics: dict[str, Any] = dict.fromkeys(DIAGNOSTICS)
         if results is not None and not solved:
-            strategy.tell(results.fitness)
-            if search.statistics is not None and results.statistics is not None:
-                search.statistics = search.statistics.merged(results.statistics)
+            strategy.tell(_told(config, results))
+            diagnostics = {name: _finite(strategy.diagnostics.get(name)) for name in DIAGNOSTICS}
+            search.prepare(config, results)
         evaluation_steps = sum(score.steps for score in (evaluation, confirmation) if score is not None)
         search.total_steps += evaluation_steps + (results.steps if results is not None else 0)
+        search.total_episodes += results.lengths.size if results is not None else 0
         stats = GenerationStats(
             generation=generation,
-            **_population_stats(results),
+            **_population_stats(config, strategy, results),
+            **diagnostics,
+            episode_cap=episode_cap,
             evaluation_steps=evaluation_steps,
             total_steps=search.total_steps,
+            total_episodes=search.total_episodes,
             evaluation=evaluation,
             confirmation=confirmation,
             solved=solved,
@@ -170,7 +165,7 @@ def _evolve(
             seconds=time.perf_counter() - started,
         )
         run.append(stats)
-        stopped = on_generation is not None and on_generation(stats) is False
+        stopped = (on_generation is not None and on_generation(stats) is False) or time.monotonic() >= deadline
         lifecycle.tell("generation_finished", run=run, stats=stats)
         if display is not None:
             display.show(stats)
@@ -184,7 +179,7 @@ def _evolve(
 
 
 def _confirm(
-    run: Run, search: _Search, before: Checkpoint, pool: RolloutPool, evaluation: Evaluation | None
+    run: Run, search: Search, before: Checkpoint, pool: RolloutPool, evaluation: Evaluation | None
 ) -> tuple[Evaluation | None, bool]:
     """Score a centre that looks solved, or better than the best so far, on a second set of starts.
 
@@ -209,10 +204,26 @@ def _solved(config: TrainConfig, score: Evaluation) -> bool:
     return reached and score.success_rate in {None, 1.0}
 
 
-def _population_stats(results: Results | None) -> dict[str, Any]:
+def _told(config: TrainConfig, results: Results) -> NDArray[np.float64]:
+    """What the strategy is told of each candidate ``(N,)``: its fitness, unless it is to look at something else.
+
+    That is the return without the survival bonus of each step (Mania et al. 2018, section 4.2), or the sum of the
+    rewards' signs (``return_proc_mode`` of the released code of Salimans et al. 2017).
+    """
+    if config.shaping in SIGN_SHAPINGS:
+        values = results.fitnesses["sign_return"]
+    elif config.survival_bonus > 0:
+        values = results.fitnesses["episode_return"] - config.survival_bonus * results.lengths
+    else:
+        return results.fitness
+    return aggregated(values, config.fitness_aggregation)
+
+
+def _population_stats(config: TrainConfig, strategy: Strategy, results: Results | None) -> dict[str, Any]:
     if results is None:
         names = ("mean", "median", "max", "min", "std")
-        return {f"fitness_{name}": None for name in names} | {"fitnesses": {}, "episode_length": None, "steps": 0}
+        unknown = ("population_size", "episode_length", "tied_pairs", "capped_episodes")
+        return {f"fitness_{name}": None for name in names} | dict.fromkeys(unknown) | {"fitnesses": {}, "steps": 0}
     fitness = results.fitness
     measures: dict[str, Callable[..., Any]] = {
         "mean": np.mean,
@@ -224,9 +235,21 @@ def _population_stats(results: Results | None) -> dict[str, Any]:
     named = {name: float(values.mean()) for name, values in results.fitnesses.items()}
     return {f"fitness_{name}": float(measure(fitness)) for name, measure in measures.items()} | {
         "fitnesses": {name: None if math.isnan(value) else value for name, value in named.items()},
+        "population_size": len(fitness),
         "episode_length": float(results.lengths.mean()),
+        "tied_pairs": _tied(_told(config, results)) if strategy.mirrored else None,
+        "capped_episodes": float(results.capped.mean()),
         "steps": results.steps,
     }
+
+
+def _tied(told: NDArray[np.float64]) -> float:
+    """The share of pairs whose two candidates are told to be equally good."""
+    return float(np.mean(told[0::2] == told[1::2]))
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
 
 
 def _how_to_resume(run: Run) -> str:
@@ -238,6 +261,14 @@ def _how_to_resume(run: Run) -> str:
 
 def _seeds(config: TrainConfig, purpose: Purpose, count: int, generation: int) -> tuple[int, ...]:
     return episode_seeds(config.seed, purpose, count, generation)
+
+
+def _training_seeds(config: TrainConfig, candidates: int, generation: int) -> NDArray[np.int64]:
+    """Seeds of the candidates' episodes: ``(k,)`` that they share, or ``(N, k)``."""
+    shape: tuple[int, ...] = (config.episodes_per_candidate,)
+    if config.episode_seeds == "independent":
+        shape = (candidates, *shape)
+    return np.reshape(_seeds(config, Purpose.TRAINING, math.prod(shape), generation), shape)
 
 
 def _resolve(env: str | TrainConfig, config_fields: dict[str, Any]) -> TrainConfig:
@@ -268,28 +299,8 @@ def _settle(run: Run, pool: RolloutPool) -> None:
         run.write_config(pool.config)
 
 
-def _begin(run: Run, pool: RolloutPool, initial: str | os.PathLike[str] | Checkpoint | None) -> _Search:
-    config = run.config
-    policy = make_policy(config, pool.observation_space, pool.action_space)
-    statistics = ObservationStatistics.empty(policy.inputs) if config.observation_normalization else None
-    mean = policy.initial(config.seed)
-    if initial is not None:
-        source = initial if isinstance(initial, Checkpoint) else Checkpoint.load(initial)
-        if source.mean.shape != mean.shape:
-            raise ValueError(
-                f"initial has {source.mean.size} parameters, the policy {mean.size}: policy, hidden_sizes or spaces "
-                "differ"
-            )
-        mean = source.mean
-        if statistics is not None and source.statistics is not None:
-            statistics = source.statistics
-    search = _Search(make_strategy(config, mean), statistics)
-    search.checkpoint(run, pool).save(run.checkpoint_path(0))
-    return search
-
-
 def _reopen(env: str | TrainConfig, run_dir: str | os.PathLike[str] | None, config_fields: dict[str, Any]) -> Run:
-    """The run to resume; settings may be repeated, but none may differ, except that generations may grow."""
+    """The run to resume; settings may be repeated, but none may differ, except that its bounds may grow."""
     if run_dir is None:
         raise ValueError("resume=True needs run_dir, the folder of the run to continue")
     given = {**(env.to_json() if isinstance(env, TrainConfig) else {"env_id": env}), **config_fields}
@@ -299,45 +310,24 @@ def _reopen(env: str | TrainConfig, run_dir: str | os.PathLike[str] | None, conf
         given["fitness"] = names.name_of(given["fitness"])
     for name, left_open in (
         ("fitness", None),
+        ("schedule_generations", None),
         ("engine", "auto"),
         ("device", "auto"),
     ):  # what the run settled when it began
         if given.get(name) == left_open:
             given.pop(name, None)
-    generations = given.pop("generations", run.config.generations)
+    bounds = {name: given.pop(name, getattr(run.config, name)) for name in BOUNDS}
     for name, value in given.items():
         if name not in stored:
             raise TypeError(unknown_field(name, set(stored)))
         wanted = list(value) if isinstance(value, tuple) else value
         if wanted != stored[name]:
             raise ValueError(f"{name} cannot change in a resumed run: it was {stored[name]!r}, now {wanted!r}")
-    config = replace(run.config, generations=generations)
-    if generations < run.config.generations:
-        raise ValueError(
-            f"generations can only grow in a resumed run: it was {run.config.generations}, now {generations}"
-        )
+    config = replace(run.config, **bounds)
+    for name, now in bounds.items():
+        then = getattr(run.config, name)
+        if now is not None and (then is None or now < then):
+            raise ValueError(f"{name} can only grow in a resumed run: it was {then}, now {now}")
     require_trusted(config, trust=run.trusted, vouched=given, where=run.directory / "config.json")
     run.config = config
     return run
-
-
-def _resumed(run: Run, pool: RolloutPool) -> _Search:
-    run.write_config(run.config)  # its generations may have grown
-    # A checkpoint counts only with all the lines before it: a crash may have cut metrics.jsonl off.
-    generations = [generation for generation in run.checkpoint_generations() if generation <= len(run.history)]
-    if not generations:  # killed before the first generation
-        return _begin(run, pool, None)
-    checkpoint = run.checkpoint_at(generations[-1])
-    if (checkpoint.observation_space, checkpoint.action_space) != (pool.observation_space, pool.action_space):
-        raise ValueError(f"{run.config.env_id} has other spaces now than when the run in {run.directory} was made")
-    checkpoint.policy()  # which a module of the user's may no longer be
-    run.cut_history(checkpoint.generation)
-    strategy = make_strategy(run.config, checkpoint.mean)
-    strategy.load_state_dict(checkpoint.strategy)
-    best = checkpoint.progress["best"]
-    return _Search(
-        strategy,
-        checkpoint.statistics,
-        checkpoint.progress["total_steps"],
-        (bool(best[0]), float(best[1])) if best else None,
-    )

@@ -114,8 +114,23 @@ def final_info(key: str) -> Callable[[Episode], float]:
     return value
 
 
-FITNESSES: Mapping[str, Callable[[Episode], float]] = {
-    function.__name__: function for function in (episode_return, episode_length, distance_from_start)
+class sign_return:  # noqa: N801  (named as the functions are)
+    """Number of steps with a positive reward, less those with a negative one."""
+
+    def __init__(self) -> None:
+        self._sum = 0
+
+    def on_step(self, observation: Any, action: Any, reward: float, info: Mapping[str, Any]) -> None:  # noqa: ARG002
+        """Add one step's sign."""
+        self._sum += (reward > 0) - (reward < 0)
+
+    def result(self, episode: Episode) -> float:  # noqa: ARG002
+        """The sum."""
+        return float(self._sum)
+
+
+FITNESSES: Mapping[str, Callable[[Episode], float] | type[StepFitness]] = {
+    fitness.__name__: fitness for fitness in (episode_return, episode_length, distance_from_start, sign_return)
 }
 _PREFIX = "es_envs.fitness:"
 

@@ -243,3 +243,55 @@ class Wander(Walk):
     def step(self, action):
         observation, reward, _, truncated, info = super().step(action)
         return observation, reward, abs(self.place) > 1.5 or self.time >= 40, truncated, info
+
+
+class Tolled(Wander):
+    """Wander, at a price for each step.
+
+    Args:
+        toll: what a step costs.
+    """
+
+    def __init__(self, *, toll=0.0):
+        super().__init__()
+        self.toll = toll
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, reward - self.toll, *rest
+
+
+class Endless(Walk):
+    """Walk until the step limit."""
+
+    def step(self, action):
+        observation, reward, _, truncated, info = super().step(action)
+        return np.clip(observation, -10, 10), reward, False, truncated, info
+
+
+class Aim(gymnasium.Env):
+    """One action, which should be 1 in each of four dimensions: a sphere function of the policy's biases."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space = spaces.Box(-100.0, 100.0, (4,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed, options=options)
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), -float(np.sum(np.square(action - 1.0))), True, False, {}
+
+
+def constant(episode):
+    return 3.0
+
+
+def coarse(episode):
+    """Hardly anything makes a difference."""
+    return float(round(episode.total_reward))
+
+
+def capped(episode):
+    """Hardly anyone fails to reach the best."""
+    return float(min(episode.total_reward, -1.0))

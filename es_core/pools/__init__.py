@@ -9,6 +9,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from es_core.budget import evaluation_episodes, largest_population
 from es_core.config import TrainConfig
 from es_core.normalizer import ObservationStatistics
 from es_core.strategies.population import Population
@@ -27,6 +28,7 @@ class Results:
         fitness: ``(N,)`` float64, aggregated over each candidate's episodes.
         fitnesses: every named fitness, ``(N, k)`` float64; NaN where a secondary one failed.
         lengths: ``(N, k)`` steps.
+        capped: ``(N, k)``, whether a step limit ended the episode.
         statistics: of the observations, candidate by candidate; None if they are not collected.
         centre: the centre's episodes, in the order of their seeds.
     """
@@ -34,6 +36,7 @@ class Results:
     fitness: NDArray[np.float64]
     fitnesses: dict[str, NDArray[np.float64]]
     lengths: NDArray[np.int64]
+    capped: NDArray[np.bool_]
     statistics: list[ObservationStatistics] | None
     centre: list[Episode]
 
@@ -102,11 +105,12 @@ def make_pool(name: str, definition: EnvDefinition, config: TrainConfig, *, work
         ValueError: there is no such pool; for others see the pools themselves.
     """
     require_pool(name)
+    most = largest_population(config)
     if name == "local":
         from es_core.pools.local import LocalPool
 
-        return LocalPool(definition, config, workers=workers, most=config.population_size)
+        return LocalPool(definition, config, workers=workers, most=most)
     from es_core.pools.batched import BatchedPool
 
-    together = config.population_size + (config.eval_episodes if config.eval_every else 0)
+    together = most + (evaluation_episodes(config, most) if config.eval_every else 0)
     return BatchedPool(definition, config, workers=workers, most=together)

@@ -50,6 +50,7 @@ class PlayedReply:
     index: int
     fitnesses: list[Mapping[str, float | None]]
     lengths: list[int]
+    capped: list[bool]
     statistics: ObservationStatistics | None
     episodes: list[Episode]
 
@@ -119,6 +120,7 @@ class Worker(ABC):
         self._tasks: deque[Task] = deque()
         self._replies: list[Reply] = []
         self._population: Population | None = None
+        self._seed, self._fraction = config.seed, config.statistics_fraction
         self._collect = config.observation_normalization
         if self._collect:
             self._actors.collect()
@@ -156,26 +158,36 @@ class Worker(ABC):
         self._load(population, task, lane)
         episodes: list[Episode] = []
         observed: list[ObservationStatistics] = []
-        for seed in task.seeds:
+        max_steps = None if is_centre else population.max_episode_steps
+        for number, seed in enumerate(task.seeds):
             noise_seed = None
             if task.explore and self._rollouts.policy.actions.explore is not None:
                 who = 0 if is_centre else task.index + 1
                 noise_seed = seeding.derive(seed, seeding.Purpose.ACTION_NOISE, population.generation, who)
             actors.start(lane.row, noise_seed=noise_seed)
             try:
-                episode = yield from lane.episode(seed)
+                episode = yield from lane.episode(seed, max_steps=max_steps)
             except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
                 return _failed(task.index, seed, error)
             episodes.append(episode)
-            if self._collect and not is_centre:
+            if self._collect and not is_centre and self._enters_statistics(task, number):
                 observed.append(actors.statistics(lane.row, episode.length))
         return PlayedReply(
             task.index,
             [episode.fitnesses for episode in episodes],
             [episode.length for episode in episodes],
+            [episode.truncated for episode in episodes],
             observed[0].merged(observed[1:]) if observed else None,
             [_portable(episode) for episode in episodes] if is_centre else [],
         )
+
+    def _enters_statistics(self, task: Task, number: int) -> bool:
+        """Whether the observations of a candidate's episode ``number`` enter the statistics."""
+        if self._fraction == 1:
+            return True
+        index = task.index * len(task.seeds) + number
+        drawn = seeding.derive(self._seed, seeding.Purpose.STATISTICS, self._present().generation, index)
+        return drawn < self._fraction * 2**63
 
     def _present(self) -> Population:
         if self._population is None:

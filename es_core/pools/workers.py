@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self, cast
@@ -17,12 +17,12 @@ from es_core.pools.process import Child, ChildDiedError, end
 from es_core.pools.shared import Exchange
 from es_core.pools.worker import FailedReply, PlayedReply, ReadyReply, Task
 from es_core.rollout import RolloutError
+from es_core.scoring import aggregated
 from es_core.strategies.population import Population
 from es_envs import EnvDefinition, Episode, PluginError
 
 # Raised by our own checks at the start; their message says it all, and a traceback would bury it.
 _FOR_PEOPLE = {"PluginError": PluginError, "SpaceError": ValueError}
-_AGGREGATIONS: Mapping[str, Callable[..., NDArray[np.float64]]] = {"mean": np.mean, "median": np.median, "min": np.min}
 
 
 class WorkerPool(ABC):
@@ -130,9 +130,10 @@ class WorkerPool(ABC):
         }
         collected = [reply.statistics for reply in candidates if reply.statistics is not None]
         return Results(
-            fitness=_AGGREGATIONS[self.config.fitness_aggregation](fitnesses[names[0]], axis=1),
+            fitness=aggregated(fitnesses[names[0]], self.config.fitness_aggregation),
             fitnesses=fitnesses,
             lengths=np.array([reply.lengths for reply in candidates]),
+            capped=np.array([reply.capped for reply in candidates]),
             statistics=collected if self.config.observation_normalization else None,
             centre=[reply.episodes[0] for reply in centre],
         )

@@ -1,0 +1,120 @@
+"""What a run carries from generation to generation: how it begins, moves on, and continues from a checkpoint."""
+
+import os
+from dataclasses import dataclass
+from typing import Self
+
+import es_envs
+from es_core.budget import first_cap, next_cap, next_population_size, reached, step_limit
+from es_core.checkpoint import Checkpoint
+from es_core.config import TrainConfig
+from es_core.normalizer import ObservationStatistics
+from es_core.policies import make_policy
+from es_core.pools import Results, RolloutPool
+from es_core.run import Run
+from es_core.strategies import Strategy, make_strategy
+
+
+@dataclass
+class Search:
+    """The state of a run between two generations.
+
+    Attributes:
+        strategy: holds the mean, and counts the generations.
+        statistics: by which the next generation's observations are normalised, or None.
+        episode_cap: step limit of the next population's episodes, or None.
+        total_steps: environment steps of all episodes so far.
+        total_episodes: of candidates, so far.
+        best: of the best centre so far: whether it is solved, and its confirmed fitness.
+    """
+
+    strategy: Strategy
+    statistics: ObservationStatistics | None
+    episode_cap: int | None
+    total_steps: int = 0
+    total_episodes: int = 0
+    best: tuple[bool, float] | None = None
+
+    @classmethod
+    def begin(cls, run: Run, pool: RolloutPool, initial: str | os.PathLike[str] | Checkpoint | None = None) -> Self:
+        """In front of generation 0, of which it writes the checkpoint.
+
+        Raises:
+            ValueError: ``initial`` is of another policy, or the strategy refuses a setting.
+        """
+        config = run.config
+        policy = make_policy(config, pool.observation_space, pool.action_space)
+        statistics = ObservationStatistics.empty(policy.inputs) if config.observation_normalization else None
+        mean = policy.initial(config.seed)
+        if initial is not None:
+            source = initial if isinstance(initial, Checkpoint) else Checkpoint.load(initial)
+            if source.mean.shape != mean.shape:
+                raise ValueError(
+                    f"initial has {source.mean.size} parameters, the policy {mean.size}: policy, hidden_sizes or "
+                    "spaces differ"
+                )
+            mean = source.mean
+            if statistics is not None and source.statistics is not None:
+                statistics = source.statistics
+        search = cls(make_strategy(config, mean), statistics, first_cap(config, _step_limit(config)))
+        search.checkpoint(run, pool).save(run.checkpoint_path(0))
+        return search
+
+    @classmethod
+    def resume(cls, run: Run, pool: RolloutPool) -> Self:
+        """Where the latest checkpoint stands that has all its lines before it; later lines are cut off.
+
+        Raises:
+            ValueError: the environment's spaces have changed.
+            CheckpointError: the checkpoint is damaged, or its policy has changed.
+        """
+        run.write_config(run.config)  # its bounds may have grown
+        # A checkpoint counts only with all the lines before it: a crash may have cut metrics.jsonl off.
+        generations = [generation for generation in run.checkpoint_generations() if generation <= len(run.history)]
+        if not generations:  # killed before the first generation
+            return cls.begin(run, pool)
+        checkpoint = run.checkpoint_at(generations[-1])
+        if (checkpoint.observation_space, checkpoint.action_space) != (pool.observation_space, pool.action_space):
+            raise ValueError(f"{run.config.env_id} has other spaces now than when the run in {run.directory} was made")
+        checkpoint.policy()  # which a module of the user's may no longer be
+        run.cut_history(checkpoint.generation)
+        strategy = make_strategy(run.config, checkpoint.mean)
+        strategy.load_state_dict(checkpoint.strategy)
+        progress = dict(checkpoint.progress)
+        best = progress.pop("best")
+        return cls(strategy, checkpoint.statistics, best=(bool(best[0]), float(best[1])) if best else None, **progress)
+
+    def checkpoint(self, run: Run, pool: RolloutPool) -> Checkpoint:
+        """All that is needed to run the next generation."""
+        return Checkpoint(
+            config=run.config,
+            generation=self.strategy.generation,
+            mean=self.strategy.mean.copy(),
+            strategy=self.strategy.state_dict(),
+            statistics=self.statistics,
+            observation_space=pool.observation_space,
+            action_space=pool.action_space,
+            progress={
+                "episode_cap": self.episode_cap,
+                "total_steps": self.total_steps,
+                "total_episodes": self.total_episodes,
+                "best": self.best,
+            },
+        )
+
+    def at_end(self, config: TrainConfig) -> bool:
+        """Whether a bound of the run is reached: there is no further generation."""
+        done = self.strategy.generation
+        return reached(config, generations=done, steps=self.total_steps, episodes=self.total_episodes) is not None
+
+    def prepare(self, config: TrainConfig, results: Results) -> None:
+        """What the next generation takes from this one's results, beside the strategy's new mean."""
+        if self.statistics is not None and results.statistics is not None:
+            self.statistics = self.statistics.merged(results.statistics)
+        self.episode_cap = next_cap(config, _step_limit(config), self.episode_cap, results.lengths)
+        if config.steps_per_generation is not None:
+            self.strategy.population_size = next_population_size(config, config.steps_per_generation, results.lengths)
+
+
+def _step_limit(config: TrainConfig) -> int:
+    return step_limit(es_envs.definition(config.env_id), config)

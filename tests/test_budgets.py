@@ -1,0 +1,250 @@
+"""What a generation and a run may spend, and what the candidates' episodes are: through whole runs."""
+
+import itertools
+import math
+
+import pytest
+
+from es_core import Run, train
+from es_core.cli import main
+
+SETTINGS = {
+    "generations": 4,
+    "population_size": 8,
+    "episodes_per_candidate": 2,
+    "eval_episodes": 3,
+    "confirm_episodes": 4,
+    "hidden_sizes": (8,),
+    "sigma": 0.3,
+    "progress": False,
+}
+
+ALL = {
+    "episode_seeds": "independent",
+    "survival_bonus": 0.5,
+    "episode_cap": "twice_mean",
+    "episode_cap_start": 4,
+    "observation_normalization": True,
+    "statistics_fraction": 0.3,
+    "eval_share": 0.2,
+    "steps_per_generation": 200,
+}
+
+
+@pytest.fixture
+def wander(register):
+    return register("Wander-v0", "small_envs:Wander", fitness="episode_return", max_episode_steps=30, lanes=3)
+
+
+@pytest.fixture
+def endless(register):
+    return register("Endless-v0", "small_envs:Endless", fitness="episode_return", max_episode_steps=40)
+
+
+def run_of(env_id, folder, workers=1, **fields):
+    return train(env_id, run_dir=folder, workers=workers, **{**SETTINGS, **fields})
+
+
+def lines(run):
+    """The metrics, but for times."""
+    return [{**stats.to_json(), "seconds": None} for stats in Run.open(run.directory).history]
+
+
+def require_equal(run, other):
+    assert lines(run) == lines(other)
+    names = [f"checkpoints/{run.history[-1].generation:06d}.safetensors", "best.safetensors"]
+    for name in names:
+        assert (run.directory / name).read_bytes() == (other.directory / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"episode_seeds": "independent"},
+        {"shaping": "sign"},
+        {"shaping": "centered_sign", "fitness_aggregation": "min"},
+        {"episode_cap": "growing", "episode_cap_start": 2},
+        ALL,
+    ],
+    ids=str,
+)
+def test_pools_workers_and_a_resume_do_not_change_a_bit(fields, wander, tmp_path):
+    whole = run_of(wander, tmp_path / "whole", **fields)
+    require_equal(whole, run_of(wander, tmp_path / "local", workers=2, **fields))
+    require_equal(whole, run_of(wander, tmp_path / "batched", workers=2, pool="batched", engine="numpy", **fields))
+    stopped = run_of(wander, tmp_path / "stopped", on_generation=lambda stats: stats.generation < 1, **fields)
+    assert len(stopped.history) == 2
+    require_equal(whole, stopped.resume(workers=2, progress=False))
+
+
+@pytest.mark.parametrize("pool", ["local", "batched"])
+def test_candidates_start_alike_or_each_on_its_own(pool, wander, tmp_path):
+    fields = {"fitness": "small_envs:depends_on_seed", "generations": 1, "pool": pool, "engine": "numpy"}
+    common = run_of(wander, tmp_path / "common", **fields)
+    own = run_of(wander, tmp_path / "own", episode_seeds="independent", **fields)
+    assert common.history[0].fitness_std == 0
+    assert own.history[0].fitness_std > 0
+    assert own.history[0].evaluation == common.history[0].evaluation
+
+
+def test_without_the_survival_bonus_a_run_learns_as_where_steps_cost_as_much(register, tmp_path):
+    options = {"fitness": "episode_return", "max_episode_steps": 30}
+    free = register("Free-v0", "small_envs:Tolled", **options)
+    tolled = register("Tolled-v0", "small_envs:Tolled", kwargs={"toll": 0.5}, **options)
+    plain = run_of(free, tmp_path / "plain")
+    shifted = run_of(free, tmp_path / "shifted", survival_bonus=0.5)
+    dear = run_of(tolled, tmp_path / "dear")
+    assert [stats.next_hash for stats in shifted.history] == [stats.next_hash for stats in dear.history]
+    assert shifted.history[1].parameter_hash != plain.history[1].parameter_hash
+    first, true = shifted.history[0], plain.history[0]  # around the same centre
+    assert (first.fitness_mean, first.evaluation) == (true.fitness_mean, true.evaluation)
+
+
+@pytest.mark.parametrize(("shaping", "equivalent"), [("sign", "raw"), ("centered_sign", "centered_ranks")])
+def test_sign_shaping_learns_from_the_signs_of_rewards_and_reports_the_fitness(shaping, equivalent, wander, tmp_path):
+    signs = run_of(wander, tmp_path / "signs", shaping=shaping)
+    explicit = run_of(wander, tmp_path / "explicit", fitness="sign_return", shaping=equivalent)
+    assert [stats.next_hash for stats in signs.history] == [stats.next_hash for stats in explicit.history]
+    for one, other in zip(signs.history[:-1], explicit.history[:-1], strict=True):
+        assert one.fitness_mean == one.fitnesses["episode_return"]
+        assert one.fitnesses["sign_return"] == other.fitness_mean
+    assert all(stats.fitness_mean == round(stats.fitness_mean * 16) / 16 for stats in explicit.history[:-1])
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"fitness": "episode_length", "survival_bonus": 1.0}, "needs fitness='episode_return'"),
+        ({"shaping": "sign", "survival_bonus": 1.0}, "shaping='sign'"),
+        ({"strategy": "cma_es", "steps_per_generation": 100}, "'cma_es' keeps its population_size"),
+        ({"max_seconds": 0}, "max_seconds must be a finite number above 0"),
+    ],
+    ids=str,
+)
+def test_what_does_not_go_together_is_refused_and_leaves_nothing_behind(fields, message, wander, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        run_of(wander, tmp_path / "r", **fields)
+    assert not (tmp_path / "r").exists()
+
+
+def test_a_cap_of_twice_the_mean_follows_the_lengths_of_the_last_episodes(wander, tmp_path):
+    history = run_of(wander, tmp_path / "r", episode_cap="twice_mean", episode_cap_start=6).history
+    assert history[0].episode_cap == 6
+    for last, stats in itertools.pairwise(history[:-1]):
+        wanted = math.ceil(2 * last.episode_length)
+        assert stats.episode_cap == (wanted if wanted < 30 else None)
+    for stats in history[:-1]:
+        assert stats.episode_length <= (stats.episode_cap or 30)
+        assert stats.evaluation.length > stats.episode_length  # the centre's episodes are whole
+    assert len({stats.episode_cap for stats in history[:-1]}) > 1
+
+
+@pytest.mark.parametrize("pool", ["local", "batched"])
+def test_a_growing_cap_doubles_while_half_of_the_episodes_reach_it(pool, endless, tmp_path):
+    fields = {"episode_cap": "growing", "episode_cap_start": 7, "pool": pool, "engine": "numpy"}
+    history = run_of(endless, tmp_path / "r", **fields).history
+    assert [stats.episode_cap for stats in history] == [7, 14, 28, None, None]
+    assert [stats.episode_length for stats in history] == [7, 14, 28, 40, None]
+    assert [stats.capped_episodes for stats in history] == [1, 1, 1, 1, None]
+    assert {stats.evaluation.length for stats in history} == {40}
+
+
+def test_a_growing_cap_stays_where_fewer_episodes_reach_it(wander, tmp_path):
+    history = run_of(wander, tmp_path / "r", episode_cap="growing", episode_cap_start=25, sigma=3.0).history
+    assert all(stats.capped_episodes < 0.5 for stats in history[:-1])
+    assert {stats.episode_cap for stats in history[:-1]} == {25}
+
+
+def test_only_a_share_of_the_episodes_enters_the_statistics(endless, tmp_path):
+    counts = {}
+    for share in (0.01, 0.5, 1.0):
+        options = {"observation_normalization": True, "statistics_fraction": share, "population_size": 32}
+        run = run_of(endless, tmp_path / str(share), **options, eval_every=0)
+        counts[share] = run.checkpoint.statistics.count / run.history[-1].total_steps
+    assert counts[1.0] == 1
+    assert 0.4 < counts[0.5] < 0.6  # of 256 episodes
+    assert counts[0.01] < 0.05
+
+
+@pytest.mark.parametrize(("share", "episodes"), [(0.07, 7), (0.25, 25), (1e-6, 1)])
+def test_an_evaluation_can_be_a_share_of_the_populations_episodes(share, episodes, wander, tmp_path):
+    fields = {"eval_share": share, "population_size": 50, "generations": 1}
+    history = run_of(wander, tmp_path / "r", **fields).history
+    assert [stats.evaluation.episodes for stats in history] == [episodes, episodes]
+
+
+@pytest.mark.parametrize("steps", [10, 2000, 10**6])
+def test_the_population_is_as_large_as_the_steps_of_a_generation_allow(steps, wander, tmp_path):
+    # Learning hardly changes the episodes' lengths, and an evaluation counts the candidates of its generation.
+    fields = {"steps_per_generation": steps, "learning_rate": 1e-6, "eval_share": 0.5, "generations": 3}
+    history = run_of(wander, tmp_path / "r", population_size=4, **fields).history[:-1]
+    assert history[0].population_size == 4
+    for last, stats in itertools.pairwise(history):
+        wanted = steps / (2 * last.episode_length)
+        assert stats.population_size % 2 == 0
+        assert stats.population_size == 256 if wanted > 256 else abs(stats.population_size - max(4, wanted)) <= 1
+        assert stats.evaluation.episodes == stats.population_size
+    if steps == 2000:
+        assert 0.8 * steps < history[2].steps < 1.2 * steps
+
+
+@pytest.mark.parametrize(("bound", "value"), [("max_steps", 600), ("max_episodes", 33)])
+def test_a_run_ends_behind_the_generation_that_reaches_its_bound(bound, value, wander, tmp_path):
+    whole = run_of(wander, tmp_path / "whole", generations=6)
+    bounded = run_of(wander, tmp_path / "bounded", generations=6, **{bound: value})
+    totals = {"max_steps": "total_steps", "max_episodes": "total_episodes"}
+    before, reached, last = bounded.history[-3:]
+    assert getattr(before, totals[bound]) < value <= getattr(reached, totals[bound])
+    assert (bounded.finished, bounded.end) == (True, bound)
+    assert last.population_size is None
+    assert last.evaluation is not None
+    assert bounded.checkpoint.generation == last.generation < 6
+    assert len(bounded.resume(progress=False).history) == len(bounded.history)
+    grown = bounded.resume(progress=False, workers=2, **{bound: None})
+    assert getattr(grown.config, bound) is None
+    assert lines(grown) == lines(whole)
+    with pytest.raises(ValueError, match=f"{bound} can only grow in a resumed run: it was None, now {value}"):
+        grown.resume(**{bound: value})
+
+
+def test_a_grown_bound_gives_the_run_that_had_it_from_the_start(wander, tmp_path):
+    longer = run_of(wander, tmp_path / "longer", max_episodes=64)
+    run = run_of(wander, tmp_path / "r", max_episodes=20).resume(max_episodes=64, progress=False)
+    assert lines(run) == lines(longer)
+    assert run.config == longer.config
+
+
+def test_schedules_end_where_the_run_was_to_end_though_it_goes_on(wander, tmp_path):
+    fields = {"sigma_final": 0.1, "learning_rate_final": 0.01}
+    run = run_of(wander, tmp_path / "r", generations=2, **fields).resume(generations=4, progress=False)
+    assert [round(stats.sigma, 6) for stats in run.history[:-1]] == [0.3, 0.2, 0.1, 0.1]
+    assert lines(run) == lines(run_of(wander, tmp_path / "whole", generations=4, schedule_generations=2, **fields))
+
+
+def test_a_run_stops_when_its_time_is_up_and_goes_on_when_it_is_resumed(wander, tmp_path):
+    whole = run_of(wander, tmp_path / "whole")
+    run = run_of(wander, tmp_path / "r", max_seconds=1e-6)
+    assert len(run.history) == 1
+    assert (run.finished, run.end) == (False, None)
+    assert len(run.resume(progress=False, max_seconds=1e-6).history) == 2
+    assert lines(run.resume(progress=False)) == lines(whole)
+
+
+def test_the_command_line_says_why_a_run_ended(tmp_path, capsys):
+    folder = str(tmp_path / "r")
+    tiny = ["--generations", "3", "--population-size", "4", "--max-episode-steps", "20", "--workers", "1"]
+    assert main(["train", "CartPoleBullet-v0", "--run-dir", folder, *tiny, "--max-seconds", "1e-6"]) == 0
+    err = capsys.readouterr().err
+    assert f"stopped after generation 0, es-envs resume {folder} continues" in err
+    assert main(["resume", folder, "--max-seconds", "1e-6", "--max-steps", "none"]) == 0
+    assert main(["resume", folder]) == 0
+    assert "since generations=3 is reached (--generations of `es-envs resume` allows more)" in capsys.readouterr().err
+    assert main(["train", "CartPoleBullet-v0", "--run-dir", folder + "2", *tiny, "--max-episodes", "5"]) == 0
+    err = capsys.readouterr().err
+    assert "done: max_episodes is reached" in err
+    assert "stopped after generation 1, since max_episodes=5 is reached (--max-episodes of" in err
+    assert main(["resume", folder + "2"]) == 0
+    assert "nothing to do" in capsys.readouterr().err
+    assert main(["resume", folder + "2", "--max-episodes", "33"]) == 0
+    assert Run.open(folder + "2").config.max_episodes == 33
+    assert "since generations=3 is reached" in capsys.readouterr().err

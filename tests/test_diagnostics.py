@@ -1,0 +1,144 @@
+"""What a generation's line says about the search, and the advice that follows from it: through whole runs."""
+
+import numpy as np
+import pytest
+
+from es_core import Run, train
+from es_core.advice import Adviser, advice
+from es_core.cli import main
+from es_core.run import DIAGNOSTICS
+
+SETTINGS = {
+    "generations": 10,
+    "population_size": 20,
+    "policy": "linear",
+    "sigma": 0.05,
+    "eval_every": 0,
+    "workers": 1,
+}
+
+
+@pytest.fixture
+def run_of(register, tmp_path):
+    """``run_of(class, **fields)``: a run in an environment of small_envs."""
+
+    def run(name, *, limit=1000, progress=False, **fields):
+        env_id = register(f"{name}-v0", f"small_envs:{name}", fitness="episode_return", max_episode_steps=limit)
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        return train(env_id, run_dir=folder, progress=progress, **{**SETTINGS, **fields})
+
+    return run
+
+
+@pytest.mark.parametrize("strategy", ["openai_es", "pgpe"])
+def test_a_line_tells_how_the_centre_moved(strategy, run_of):
+    run = run_of("Aim", strategy=strategy, generations=4, checkpoint_every=1)
+    means = [run.checkpoint_at(generation).mean.astype(float) for generation in range(5)]
+    steps = np.diff(means, axis=0)
+    history = Run.open(run.directory).history
+    for generation, stats in enumerate(history[:-1]):
+        assert stats.step_norm == pytest.approx(np.linalg.norm(steps[generation]), rel=1e-3)
+        assert stats.parameter_norm == pytest.approx(np.linalg.norm(means[generation + 1]), rel=1e-3)
+        rms = np.sqrt(np.mean(steps[generation] ** 2))
+        assert stats.step_to_sigma == pytest.approx(rms / stats.sigma, rel=0.1)  # PGPE's sigma has a direction
+        assert stats.gradient_norm > 0
+        assert -1 <= stats.half_agreement <= 1
+        if generation:
+            cosine = steps[generation] @ steps[generation - 1] / np.linalg.norm(steps[generation])
+            assert stats.step_cosine == pytest.approx(cosine / np.linalg.norm(steps[generation - 1]), abs=1e-3)
+    assert history[0].step_cosine is None
+    assert all(getattr(history[-1], name) is None for name in (*DIAGNOSTICS, "tied_pairs", "capped_episodes"))
+
+
+def test_only_pairs_can_tie(run_of):
+    fields = {"fitness": "small_envs:constant", "generations": 1}
+    assert run_of("Walk", **fields).history[0].tied_pairs == 1
+    assert run_of("Aim", generations=1).history[0].tied_pairs == 0
+    assert run_of("Walk", strategy="random_search", policy="linear", **fields).history[0].tied_pairs is None
+
+
+def test_ties_are_those_of_what_the_strategy_is_told(run_of):
+    # Any reward is negative here, and so the sum of their signs is -1 for all.
+    assert run_of("Aim", generations=1).history[0].tied_pairs == 0
+    assert run_of("Aim", shaping="centered_sign", generations=1).history[0].tied_pairs == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "sentence"),
+    [
+        ("Walk", {"fitness": "small_envs:constant"}, "have the same fitness, 3: either it is the best there is"),
+        ("Walk", {"fitness": "small_envs:coarse", "sigma": 0.02}, "% of the pairs tie: sigma is too small or the epis"),
+        (
+            "Walk",
+            {"fitness": "small_envs:capped", "learning_rate": 1e-3},
+            "of the pairs tie: most candidates reach the same",
+        ),
+        ("Aim", {"learning_rate": 5.0}, "times as long as sigma: lower the learning rate or raise sigma"),
+        (
+            "Aim",
+            {
+                "optimizer": "sgd",
+                "optimizer_options": {"momentum": 0.0},
+                "learning_rate": 2.0,
+                "sigma": 0.5,
+                "generations": 20,
+            },
+            "each step turns back on the one before it (cosine -0.",
+        ),
+        (
+            "Walk",
+            {"fitness": "small_envs:depends_on_seed", "episode_seeds": "independent", "seed": 2},
+            "it is mostly noise; more candidates or more episodes_per_candidate would show the way",
+        ),
+        (
+            "Endless",
+            {"episode_cap": "growing", "episode_cap_start": 1, "generations": 4},
+            "nearly all episodes end at the training cap, now 8 steps: raise episode_cap_start",
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_advice_says_what_is_wrong(name, fields, sentence, run_of):
+    assert sentence in advice(run_of(name, **fields).history)
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("Aim", {}),
+        ("Wander", {}),
+        ("Wander", {"strategy": "ga"}),
+        ("Wander", {"strategy": "random_search"}),
+        ("Wander", {"strategy": "cma_es"}),
+        ("Wander", {"episode_cap": "twice_mean", "episode_cap_start": 20}),
+        ("Endless", {"limit": 30}),  # whole episodes may well end at the limit
+    ],
+    ids=str,
+)
+def test_nothing_is_advised_where_all_is_well(name, fields, run_of):
+    assert advice(run_of(name, **fields).history) == ""
+
+
+def test_advice_is_given_once_while_it_stays_true(run_of, capfd):
+    run = run_of("Walk", fitness="small_envs:constant", generations=25, progress=True)
+    assert capfd.readouterr().err.count("advice: all candidates of the last 10 generations") == 1
+    adviser = Adviser()
+    said = [adviser.hear(run.history[:count]) for count in range(1, 26)]
+    assert [bool(sentence) for sentence in said] == [count == 10 for count in range(1, 26)]
+
+
+def test_advice_that_is_no_longer_true_can_be_given_anew(run_of):
+    wrong = run_of("Walk", fitness="small_envs:constant").history[:-1]
+    well = run_of("Walk").history[:-1]
+    adviser, history, said = Adviser(), [], []
+    for stats in [*wrong, *well, *wrong]:
+        history.append(stats)
+        said.append(adviser.hear(history))
+    assert [number for number, sentence in enumerate(said, start=1) if "have the same fitness" in sentence] == [10, 30]
+
+
+def test_the_command_line_ends_with_advice(register, tmp_path, capsys):
+    register("Walk-v0", "small_envs:Walk", fitness="small_envs:constant")
+    arguments = ["--generations", "10", "--population-size", "4", "--hidden-sizes", "", "--eval-every", "0"]
+    assert main(["train", "Walk-v0", "--run-dir", str(tmp_path / "r"), "--quiet", "--workers", "1", *arguments]) == 0
+    assert "advice: all candidates of the last 10 generations have the same fitness" in capsys.readouterr().err
