@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from es_core.config import TrainConfig
-from es_core.normalizer import ObservationStatistics
+from es_core.normalizer import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch, Statistics
 from es_core.policies import Actor, Policy, make_policy
 from es_core.policies.spaces import input_size, space_from_json, space_to_json
 from es_core.trust import require_trusted_policy
@@ -44,7 +44,7 @@ class Checkpoint:
         generation: from 0.
         mean: ``(d,)`` float32.
         strategy: state of the strategy and its optimiser (arrays and numbers by name).
-        statistics: by which observations are normalised, or None.
+        statistics: by which observations or hidden layers are normalised, or None.
         observation_space: of the environment.
         action_space: of the environment.
         progress: what else a resumed run must know: steps so far, and the best centre so far.
@@ -55,7 +55,7 @@ class Checkpoint:
     generation: int
     mean: NDArray[np.float32]
     strategy: Mapping[str, Any]
-    statistics: ObservationStatistics | None
+    statistics: Statistics | None
     observation_space: gymnasium.Space[Any]
     action_space: gymnasium.Space[Any]
     progress: Mapping[str, Any] = field(default_factory=dict)
@@ -75,14 +75,18 @@ class Checkpoint:
                 arrays[f"strategy.{name}"] = value
             else:
                 numbers[name] = value
-        if self.statistics is not None:
+        observations = None
+        if isinstance(self.statistics, ObservationStatistics):
             arrays["statistics.total"], arrays["statistics.squares"] = self.statistics.total, self.statistics.squares
+            observations = self.statistics.count
+        elif self.statistics is not None:
+            arrays["reference"] = self.statistics.observations
         document = {
             "format": FORMAT,
             "config": self.config.to_json(),
             "generation": self.generation,
             "strategy": numbers,
-            "observations": None if self.statistics is None else self.statistics.count,
+            "observations": observations,
             "observation_space": space_to_json(self.observation_space),
             "action_space": space_to_json(self.action_space),
             "progress": dict(self.progress),
@@ -140,18 +144,22 @@ class Checkpoint:
         size = mean.size  # of a policy in a module, which must not be imported here: `policy` compares
         if ":" not in config.policy:
             size = make_policy(config, observation_space, action_space).size
-        expected = {"mean": size}
-        statistics = None
-        if document["observations"] is not None:
-            expected["statistics.total"] = expected["statistics.squares"] = inputs
+        expected: dict[str, tuple[int, ...]] = {"mean": (size,)}
+        statistics: Statistics | None = None
+        if config.virtual_batch_normalization:
+            expected["reference"] = (REFERENCE_SIZE, inputs)
+            statistics = ReferenceBatch(arrays["reference"])
+        elif document["observations"] is not None:
+            expected["statistics.total"] = expected["statistics.squares"] = (inputs,)
             statistics = ObservationStatistics(
                 int(document["observations"]), arrays["statistics.total"], arrays["statistics.squares"]
             )
-        for name, size in expected.items():
-            if arrays[name].shape != (size,):
-                raise CheckpointError(f"{name} has shape {arrays[name].shape}, its policy needs ({size},)")
-        if mean.dtype != np.float32:
-            raise CheckpointError(f"mean has type {mean.dtype}, expected float32")
+        for name, shape in expected.items():
+            if arrays[name].shape != shape:
+                raise CheckpointError(f"{name} has shape {arrays[name].shape}, its policy needs {shape}")
+        for name in expected.keys() & {"mean", "reference"}:
+            if arrays[name].dtype != np.float32:
+                raise CheckpointError(f"{name} has type {arrays[name].dtype}, expected float32")
         for name, array in arrays.items():
             if array.dtype.kind == "f" and not np.isfinite(array).all():
                 raise CheckpointError(f"{name} has entries that are not finite")
@@ -188,13 +196,15 @@ class Checkpoint:
     def actor(self) -> Actor:
         """The policy, ready to act: needs no environment, and torch only for a module of the user's.
 
+        Its observations are those that ``es_core.preprocessing.preprocessed(env, config.preprocessing)`` returns.
+
         Raises:
             ValueError, CheckpointError: as ``policy`` says.
         """
         return Actor(self.policy(), self.mean, self.statistics)
 
     def module(self) -> "torch.nn.Module":
-        """As a torch module: flattened observations ``(batch, n)`` to raw outputs ``(batch, m)``.
+        """As a torch module: flattened observations ``(batch, n)`` to the raw outputs that decide an action.
 
         Of a recurrent policy: observations and the state that the last call returned (None at an episode's start), to
         raw outputs and state.

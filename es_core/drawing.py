@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core.config import TrainConfig
-from es_core.normalizer import ObservationStatistics
+from es_core.normalizer import Statistics
 from es_core.pools.process import Child, ChildDiedError, end
 from es_core.rollout import RolloutError, Rollouts
 from es_envs import EnvDefinition, Episode
@@ -34,14 +34,14 @@ class Scene:
         definition: of the environment.
         config: of the policy's run.
         parameters: of the policy, ``(d,)``.
-        statistics: of its observations, or None.
+        statistics: by which its observations or hidden layers are normalised, or None.
         size: width and height of a frame [pixels], where the environment lets one choose.
     """
 
     definition: EnvDefinition
     config: TrainConfig
     parameters: NDArray[np.float32]
-    statistics: ObservationStatistics | None
+    statistics: Statistics | None
     size: tuple[int, int]
 
     def rollouts(self) -> Rollouts:

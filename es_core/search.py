@@ -8,7 +8,7 @@ import es_envs
 from es_core.budget import first_cap, next_cap, next_population_size, reached, step_limit
 from es_core.checkpoint import Checkpoint
 from es_core.config import TrainConfig
-from es_core.normalizer import ObservationStatistics
+from es_core.normalizer import ObservationStatistics, Statistics
 from es_core.policies import make_policy
 from es_core.pools import Results, RolloutPool
 from es_core.run import Run
@@ -21,7 +21,7 @@ class Search:
 
     Attributes:
         strategy: holds the mean, and counts the generations.
-        statistics: by which the next generation's observations are normalised, or None.
+        statistics: by which the next generation's observations or hidden layers are normalised, or None.
         episode_cap: step limit of the next population's episodes, or None.
         total_steps: environment steps of all episodes so far.
         total_episodes: of candidates, so far.
@@ -29,7 +29,7 @@ class Search:
     """
 
     strategy: Strategy
-    statistics: ObservationStatistics | None
+    statistics: Statistics | None
     episode_cap: int | None
     total_steps: int = 0
     total_episodes: int = 0
@@ -44,7 +44,11 @@ class Search:
         """
         config = run.config
         policy = make_policy(config, pool.observation_space, pool.action_space)
-        statistics = ObservationStatistics.empty(policy.inputs) if config.observation_normalization else None
+        statistics: Statistics | None = None
+        if config.observation_normalization:
+            statistics = ObservationStatistics.empty(policy.inputs)
+        elif config.virtual_batch_normalization:
+            statistics = pool.reference_batch()
         mean = policy.initial(config.seed)
         if initial is not None:
             source = initial if isinstance(initial, Checkpoint) else Checkpoint.load(initial)
@@ -54,7 +58,7 @@ class Search:
                     "spaces differ"
                 )
             mean = source.mean
-            if statistics is not None and source.statistics is not None:
+            if statistics is not None and type(source.statistics) is type(statistics):
                 statistics = source.statistics
         search = cls(make_strategy(config, mean), statistics, first_cap(config, _step_limit(config)))
         search.checkpoint(run, pool).save(run.checkpoint_path(0))
@@ -109,7 +113,7 @@ class Search:
 
     def prepare(self, config: TrainConfig, results: Results) -> None:
         """What the next generation takes from this one's results, beside the strategy's new mean."""
-        if self.statistics is not None and results.statistics is not None:
+        if isinstance(self.statistics, ObservationStatistics) and results.statistics is not None:
             self.statistics = self.statistics.merged(results.statistics)
         self.episode_cap = next_cap(config, _step_limit(config), self.episode_cap, results.lengths)
         if config.steps_per_generation is not None:

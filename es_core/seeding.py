@@ -39,6 +39,7 @@ _RANGES = {
     Purpose.EVALUATION: (_EPISODE_SEEDS, _EPISODE_SEEDS // 2),
     Purpose.CONFIRMATION: (_EPISODE_SEEDS * 3 // 2, _EPISODE_SEEDS // 4),
     Purpose.TEST: (_EPISODE_SEEDS * 7 // 4, _EPISODE_SEEDS // 4),
+    Purpose.REFERENCE_BATCH: (0, _EPISODE_SEEDS),  # a part of training
 }
 
 

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from es_core.budget import evaluation_episodes, largest_population
 from es_core.config import TrainConfig
-from es_core.normalizer import ObservationStatistics
+from es_core.normalizer import ObservationStatistics, ReferenceBatch, Statistics
 from es_core.strategies.population import Population
 from es_envs import EnvDefinition, Episode
 
 __all__ = ["POOLS", "PolicyState", "Results", "RolloutPool", "make_pool", "require_pool"]
 
-PolicyState = tuple[NDArray[np.float32], ObservationStatistics | None]
+PolicyState = tuple[NDArray[np.float32], Statistics | None]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -71,6 +71,9 @@ class RolloutPool(Protocol):
 
     def rollouts(self, policy_state: PolicyState, seeds: Sequence[int], *, explore: bool = False) -> list[Episode]:
         """Episodes of one policy, in the order of ``seeds``; ``explore`` plays as training does, with action noise."""
+
+    def reference_batch(self) -> ReferenceBatch:
+        """Observations of random actions, the same for every run with the config's seed."""
 
     def __enter__(self) -> Self: ...
 

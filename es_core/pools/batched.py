@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from es_core.config import TrainConfig
 from es_core.machine import one_blas_thread
@@ -118,8 +119,13 @@ class BatchedPool(WorkerPool):
         if len(stay) < len(rows):
             self._network.keep(stay)
         for row, task in enumerate(tasks[len(stay) :], start=len(stay)):
-            self._network.load(row, partial(population.candidate, min(task, len(population))))
+            self._network.load(row, partial(self._write, population, min(task, len(population))))
         return tasks
+
+    def _write(self, population: Population, index: int, out: NDArray[np.float32]) -> None:
+        """Write a candidate's parameters ``(d,)``."""
+        population.candidate(index, out)
+        self._policy.settle(out, population.statistics)
 
 
 def _settled(config: TrainConfig, policy: Policy, rows: int) -> tuple[TrainConfig, str]:

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from es_core import seeding
 from es_core.config import TrainConfig
-from es_core.normalizer import ObservationStatistics
+from es_core.normalizer import ObservationStatistics, Statistics
+from es_core.pools.reference import play_reference
 from es_core.pools.shared import Exchange
 from es_core.rollout import Lane, Rollouts, Script
 from es_core.strategies.population import Population
@@ -35,23 +36,28 @@ _REPLY_EVERY = 0.001  # seconds: many short episodes make one message, a long on
 class Task:
     """Play a candidate of the population, or the centre, on these episode seeds.
 
-    ``index`` counts the candidates, and on from them the centre's tasks.
+    ``index`` counts the candidates, and on from them the centre's tasks. ``reference``: play at random instead, for a
+    reference batch.
     """
 
     index: int
     seeds: tuple[int, ...]
     explore: bool = True
+    reference: bool = False
 
 
 @dataclass(frozen=True)
 class PlayedReply:
-    """What the episodes of a task measured; the centre's own are sent as a whole."""
+    """What the episodes of a task measured; the centre's own are sent as a whole.
+
+    ``statistics`` are those of the observations, or the batch that the task was to find.
+    """
 
     index: int
     fitnesses: list[Mapping[str, float | None]]
     lengths: list[int]
     capped: list[bool]
-    statistics: ObservationStatistics | None
+    statistics: Statistics | None
     episodes: list[Episode]
 
 
@@ -153,6 +159,8 @@ class Worker(ABC):
         self._replies.append(reply)
 
     def _script(self, task: Task, lane: Lane) -> Generator[Any, Any, Reply]:
+        if task.reference:
+            return self._find_reference(task, lane)
         population, actors = self._present(), self._actors
         is_centre = task.index >= len(population)
         self._load(population, task, lane)
@@ -188,6 +196,13 @@ class Worker(ABC):
         index = task.index * len(task.seeds) + number
         drawn = seeding.derive(self._seed, seeding.Purpose.STATISTICS, self._present().generation, index)
         return drawn < self._fraction * 2**63
+
+    def _find_reference(self, task: Task, lane: Lane) -> Reply:
+        try:
+            batch = play_reference(lane, self._rollouts.policy, task.seeds)
+        except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
+            return _failed(None, None, error)
+        return PlayedReply(task.index, [], [], [], batch, [])
 
     def _present(self) -> Population:
         if self._population is None:
@@ -238,6 +253,7 @@ class LocalWorker(Worker):
                 self._noise_seed = seed
                 seeding.noise(seed, noise)
         population.candidate(index, out, noise=noise)
+        self._rollouts.policy.settle(out, population.statistics)
 
 
 def _failed(index: int | None, seed: int | None, error: BaseException) -> FailedReply:

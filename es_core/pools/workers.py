@@ -12,12 +12,14 @@ from numpy.typing import NDArray
 
 from es_core.config import TrainConfig
 from es_core.machine import usable_cores
+from es_core.normalizer import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch, Statistics
 from es_core.pools import PolicyState, Results
 from es_core.pools.process import Child, ChildDiedError, end
 from es_core.pools.shared import Exchange
 from es_core.pools.worker import FailedReply, PlayedReply, ReadyReply, Task
 from es_core.rollout import RolloutError
 from es_core.scoring import aggregated
+from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies.population import Population
 from es_envs import EnvDefinition, Episode, PluginError
 
@@ -128,7 +130,7 @@ class WorkerPool(ABC):
             name: np.array([[_or_nan(episode[name]) for episode in reply.fitnesses] for reply in candidates])
             for name in names
         }
-        collected = [reply.statistics for reply in candidates if reply.statistics is not None]
+        collected = [reply.statistics for reply in candidates if isinstance(reply.statistics, ObservationStatistics)]
         return Results(
             fitness=aggregated(fitnesses[names[0]], self.config.fitness_aggregation),
             fitnesses=fitnesses,
@@ -140,19 +142,14 @@ class WorkerPool(ABC):
 
     def rollouts(self, policy_state: PolicyState, seeds: Sequence[int], *, explore: bool = False) -> list[Episode]:
         """See ``RolloutPool.rollouts``."""
-        parameters, statistics = policy_state
-        nobody = np.zeros(0, np.int64)
-        centre = Population(
-            generation=0,
-            base=np.asarray(parameters, np.float32)[np.newaxis],
-            parent=nobody,
-            scale=0.0,
-            noise_seed=nobody,
-            sign=nobody.astype(np.int8),
-            statistics=statistics,
-        )
         tasks = [Task(index, (seed,), explore) for index, seed in enumerate(seeds)]
-        return [reply.episodes[0] for reply in self._run(centre, tasks)]
+        return [reply.episodes[0] for reply in self._run(_centre(*policy_state), tasks)]
+
+    def reference_batch(self) -> ReferenceBatch:
+        """See ``RolloutPool.reference_batch``."""
+        seeds = episode_seeds(self.config.seed, Purpose.REFERENCE_BATCH, REFERENCE_SIZE)
+        (reply,) = self._run(_centre(np.zeros(0), None), [Task(0, seeds, reference=True)])
+        return cast("ReferenceBatch", reply.statistics)
 
     @abstractmethod
     def _run(self, population: Population, tasks: Sequence[Task]) -> list[PlayedReply]:
@@ -193,6 +190,20 @@ class WorkerPool(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _centre(parameters: NDArray[Any], statistics: Statistics | None) -> Population:
+    """A population without candidates, of which tasks play the centre."""
+    nobody = np.zeros(0, np.int64)
+    return Population(
+        generation=0,
+        base=np.asarray(parameters, np.float32)[np.newaxis],
+        parent=nobody,
+        scale=0.0,
+        noise_seed=nobody,
+        sign=nobody.astype(np.int8),
+        statistics=statistics,
+    )
 
 
 def _cause(reply: FailedReply) -> str:

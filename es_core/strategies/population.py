@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from es_core import seeding
 from es_core.machine import usable_cores
-from es_core.normalizer import ObservationStatistics
+from es_core.normalizer import Statistics
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -23,7 +23,7 @@ class Population:
         scale: sigma, or ``(d,)`` float32 with one sigma for each parameter.
         noise_seed: ``(N,)``.
         sign: ``(N,)`` of +1, -1, or 0 (the parent as it is).
-        statistics: by which observations are normalised in this generation, or None.
+        statistics: by which observations or hidden layers are normalised in this generation, or None.
         max_episode_steps: step limit of the candidates' episodes, below the run's own; None: there is no such.
     """
 
@@ -33,7 +33,7 @@ class Population:
     scale: float | NDArray[np.float32]
     noise_seed: NDArray[np.int64]
     sign: NDArray[np.int8]
-    statistics: ObservationStatistics | None = None
+    statistics: Statistics | None = None
     max_episode_steps: int | None = None
 
     def __len__(self) -> int:
