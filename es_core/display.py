@@ -87,16 +87,18 @@ class Display:
         done, total = stats.generation, self._run.config.generations
         score = stats.confirmation or stats.evaluation
         if score is not None:
-            self._score = f" centre {score.mean:.1f}" + (
+            self._score = f"centre {score.mean:.1f}" + (
                 f" ({score.success_rate:.0%} successful)" if score.success_rate is not None else ""
             )
         population = (
-            f"fitness {stats.fitness_mean:.1f}, max {stats.fitness_max:.1f};" if stats.fitness_mean is not None else ""
+            f"fitness {stats.fitness_mean:.1f}, max {stats.fitness_max:.1f}" if stats.fitness_mean is not None else ""
         )
-        numbers = f"{population}{self._score}; {_thousands(stats.steps_per_second)} steps/s"
-        left = f"at most {_duration(self._remaining())} left"
+        speed = f"{_thousands(stats.steps_per_second)} steps/s"
+        numbers = "; ".join(part for part in (population, self._score, speed) if part)
         end = self._run.end
-        if end is not None:
+        if end is None:
+            left = f"at most {_duration(self._remaining())} left"
+        else:
             left = {"solved": "solved", "generations": "done"}.get(end, f"done: {end} is reached")
         self._progress.update(self._task, completed=done, numbers=numbers, left=left)
         if not self._live and (end is not None or time.monotonic() - self._shown >= _LINE_EVERY):

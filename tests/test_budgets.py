@@ -230,6 +230,13 @@ def test_a_run_stops_when_its_time_is_up_and_goes_on_when_it_is_resumed(wander, 
     assert lines(run.resume(progress=False)) == lines(whole)
 
 
+def test_a_run_that_stops_in_front_of_its_last_centre_is_shown_to_its_end(wander, tmp_path, capfd):
+    run = run_of(wander, tmp_path / "r", on_generation=lambda stats: stats.generation < 3)
+    assert (len(run.history), run.finished) == (4, False)
+    assert run.resume().end == "generations"
+    assert "generation 4/4: centre" in capfd.readouterr().err
+
+
 def test_the_command_line_says_why_a_run_ended(tmp_path, capsys):
     folder = str(tmp_path / "r")
     tiny = ["--generations", "3", "--population-size", "4", "--max-episode-steps", "20", "--workers", "1"]

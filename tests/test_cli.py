@@ -1,3 +1,4 @@
+import importlib
 import json
 import subprocess
 import sys
@@ -5,7 +6,7 @@ import sys
 import pytest
 
 import es_envs
-from es_core import Run
+from es_core import Run, TrainConfig
 from es_core.cli import main
 from es_core.config import option_fields
 
@@ -68,21 +69,89 @@ def test_train_prints_the_run_folder_and_what_to_do_next(capsys, tmp_path):
     assert (config.seed, config.generations, config.max_episode_steps) == (4, 2, 40)
 
 
-def test_every_setting_can_be_given_on_the_command_line(capsys, tmp_path):
-    given = {
-        "env_kwargs": '{"start_noise": 0.01}', "fitness": "episode_return", "hidden_sizes": "8,4", "solved_at": "none",
-        "observation_normalization": None, "strategy_options": '{"beta1": 0.8}', "weight_decay": "0.005",
-    }  # fmt: skip
-    arguments = [part for name, value in given.items() for part in (f"--{name.replace('_', '-')}", value) if part]
+# Each setting as it may be typed (a flag alone: an empty text), and what it means.
+EXAMPLES = {
+    "env_kwargs": ('{"start_noise": 0.01}', {"start_noise": 0.01}),
+    "preprocessing": ('{"skip": 2}', {"skip": 2}),
+    "fitness": ("episode_return", "episode_return"),
+    "fitness_aggregation": ("median", "median"),
+    "seed": ("7", 7),
+    "generations": ("2", 2),
+    "max_steps": ("100000", 100000),
+    "max_episodes": ("none", None),
+    "strategy": ("pgpe", "pgpe"),
+    "strategy_options": ('{"sigma_learning_rate": 0.2}', {"sigma_learning_rate": 0.2}),
+    "population_size": ("6", 6),
+    "steps_per_generation": ("300", 300),
+    "sigma": ("0.2", 0.2),
+    "sigma_final": ("0.1", 0.1),
+    "learning_rate": ("1e-2", 0.01),
+    "learning_rate_final": ("none", None),
+    "schedule": ("cosine", "cosine"),
+    "schedule_generations": ("5", 5),
+    "optimizer": ("sgd", "sgd"),
+    "optimizer_options": ('{"momentum": 0.5}', {"momentum": 0.5}),
+    "weight_decay": ("0.005", 0.005),
+    "shaping": ("z_score", "z_score"),
+    "top_directions": ("2", 2),
+    "policy": ("linear", "linear"),
+    "policy_options": ("{}", {}),
+    "hidden_sizes": ("8,4", (8, 4)),
+    "activation": ("relu", "relu"),
+    "initialization": ("orthogonal", "orthogonal"),
+    "output_scale": ("0.1", 0.1),
+    "virtual_batch_normalization": ("", True),
+    "observation_normalization": ("", True),
+    "statistics_fraction": ("0.5", 0.5),
+    "observation_clip": ("none", None),
+    "observation_std_floor": ("0.01", 0.01),
+    "action_squash": ("tanh", "tanh"),
+    "action_bins": ("[-1, 0.5, 1]", [-1, 0.5, 1]),
+    "action_noise": ("0.01", 0.01),
+    "sample_actions": ("", True),
+    "episodes_per_candidate": ("3", 3),
+    "episode_seeds": ("independent", "independent"),
+    "survival_bonus": ("0.5", 0.5),
+    "max_episode_steps": ("40", 40),
+    "episode_cap": ("growing", "growing"),
+    "episode_cap_start": ("10", 10),
+    "eval_every": ("2", 2),
+    "eval_episodes": ("2", 2),
+    "eval_share": ("0.5", 0.5),
+    "confirm_episodes": ("4", 4),
+    "solved_at": ("none", None),
+    "checkpoint_every": ("1", 1),
+    "engine": ("numpy", "numpy"),
+    "device": ("cpu", "cpu"),
+}
+
+
+def test_every_setting_can_be_given_on_the_command_line(capsys, monkeypatch):
+    assert [field.name for field in option_fields()] == list(EXAMPLES)
+    given = {}
+
+    def train(env_id, **arguments):
+        given.update(arguments)
+        raise ValueError("that is all")
+
+    monkeypatch.setattr(importlib.import_module("es_core.train"), "train", train)
+    for name, (text, value) in EXAMPLES.items():
+        flag = f"--{name.replace('_', '-')}"
+        results(capsys, "train", "CartPoleBullet-v0", flag, *([text] if text else []), code=2)
+        assert given[name] == value
+        TrainConfig(env_id="CartPoleBullet-v0", **{name: value})
+
+
+def test_settings_of_the_command_line_are_those_of_the_run(capsys, tmp_path):
+    names = [
+        "env_kwargs", "fitness", "max_steps", "max_episodes", "steps_per_generation", "weight_decay", "hidden_sizes",
+        "optimizer", "optimizer_options", "observation_normalization", "statistics_fraction", "episode_seeds",
+        "survival_bonus", "episode_cap", "episode_cap_start", "eval_share", "solved_at",
+    ]  # fmt: skip
+    arguments = [part for name in names for part in (f"--{name.replace('_', '-')}", EXAMPLES[name][0]) if part]
     results(capsys, "train", "CartPoleBullet-v0", "--run-dir", tmp_path / "r", "--quiet", *TINY, *arguments)
     config = Run.open(tmp_path / "r").config
-    assert config.env_kwargs == {"start_noise": 0.01}
-    assert config.hidden_sizes == (8, 4)
-    assert config.fitness == "episode_return"
-    assert config.solved_at is None
-    assert config.observation_normalization
-    assert config.strategy_options == {"beta1": 0.8}
-    assert config.weight_decay == 0.005
+    assert {name: getattr(config, name) for name in names} == {name: EXAMPLES[name][1] for name in names}
 
 
 def test_help_names_every_setting_with_its_default(capsys):
