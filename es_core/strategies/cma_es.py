@@ -55,7 +55,7 @@ class CMAES(CovarianceStrategy):
 
     def draw(self) -> Population:
         """Candidates centre + step size * axes (lengths * noise), equations 38 to 40, each written out."""
-        moves = self._moves(self._noise_seeds(self.population_size))
+        moves = self._moves(self.noise_seeds(self.population_size))
         candidates = (self.centre + self.step_size * moves).astype(np.float32)
         return Population(
             generation=self.generation,
@@ -82,7 +82,7 @@ class CMAES(CovarianceStrategy):
         weights = by_rank(fitness[valid], rates.weights)
         if not weights.any():
             return None
-        moves = self._moves([seed for seed, ok in zip(self._noise_seeds(len(valid)), valid, strict=True) if ok])
+        moves = self._moves([seed for seed, ok in zip(self.noise_seeds(len(valid)), valid, strict=True) if ok])
         with one_blas_thread():
             step = np.maximum(weights, 0) @ moves
             whitened = (step @ self.axes / self.lengths) @ self.axes.T

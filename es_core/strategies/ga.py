@@ -56,7 +56,7 @@ class GA(Strategy):
             base=self.survivors.copy(),
             parent=parent,
             scale=self.sigma,
-            noise_seed=np.array(self._noise_seeds(count), np.int64),
+            noise_seed=np.array(self.noise_seeds(count), np.int64),
             sign=sign,
         )
 

@@ -42,7 +42,7 @@ class MirroredStrategy(Strategy):
             base=self.mean[np.newaxis].copy(),
             parent=np.zeros(2 * pairs, np.int64),
             scale=self.scale(),
-            noise_seed=np.repeat(np.array(self._noise_seeds(pairs), np.int64), 2),
+            noise_seed=np.repeat(np.array(self.noise_seeds(pairs), np.int64), 2),
             sign=np.tile(np.array([1, -1], np.int8), pairs),
         )
 

@@ -39,7 +39,7 @@ class RandomSearch(Strategy):
             base=np.stack([self.mean, self.origin]),
             parent=parent,
             scale=self.sigma,
-            noise_seed=np.array(self._noise_seeds(count), np.int64),
+            noise_seed=np.array(self.noise_seeds(count), np.int64),
             sign=sign,
         )
 

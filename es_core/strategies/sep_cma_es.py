@@ -48,7 +48,7 @@ class SepCMAES(CovarianceStrategy):
             base=self.mean[np.newaxis].copy(),
             parent=np.zeros(count, np.int64),
             scale=(self.step_size * np.sqrt(self.variances)).astype(np.float32),
-            noise_seed=np.array(self._noise_seeds(count), np.int64),
+            noise_seed=np.array(self.noise_seeds(count), np.int64),
             sign=np.ones(count, np.int8),
         )
 

@@ -68,7 +68,7 @@ class SNES(Strategy):
             base=self.mean[np.newaxis].copy(),
             parent=np.zeros(count, np.int64),
             scale=self.sigmas.astype(np.float32),
-            noise_seed=np.array(self._noise_seeds(count), np.int64),
+            noise_seed=np.array(self.noise_seeds(count), np.int64),
             sign=np.ones(count, np.int8),
         )
 

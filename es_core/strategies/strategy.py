@@ -151,7 +151,7 @@ class Strategy(ABC):
         }
         self.last_step = step
 
-    def _noise_seeds(self, count: int) -> list[int]:
+    def noise_seeds(self, count: int) -> list[int]:
         """Seeds of the noise of this generation."""
         return [seeding.derive(self.seed, seeding.Purpose.NOISE, self.generation, index) for index in range(count)]
 

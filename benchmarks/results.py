@@ -1,0 +1,383 @@
+"""What evolution reaches on known tasks, beside what others published: the pages in docs/results/.
+
+Usage: python benchmarks/results.py ROW [--only NAME ...] [--seeds 0 1 ...] [--workers N]
+       python benchmarks/results.py --page ROW     only write the page, from what is there
+       python benchmarks/results.py --list
+
+Trains every seed of a row, and writes docs/results/ROW/NAME-sSEED.json as each one finishes; those that are there are
+left out, so that a row can be taken up again where it stopped. At the end it writes docs/results/ROW.md with a table
+and a plot. The score is that of the last centre (or of the best one, where the row says so) on 100 starts that neither
+training nor the choice of the best centre has seen. The folder with the runs themselves is runs/results/.
+"""
+
+import argparse
+import json
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from report import Report
+
+from es_core import STRATEGIES, Run, evaluate, train
+
+PAGES = Path("docs/results")
+RUNS = Path("runs/results")
+EPISODES = 100  # unseen starts
+RESAMPLES = 10_000
+NEWLINE = "\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A task, how it is trained, and what is to be reached.
+
+    Attributes:
+        title: of the page.
+        about: protocol and source of the line.
+        runs: by name, the id of the environment and the fields of TrainConfig.
+        seeds: of each.
+        line: the score to reach, and in what.
+        best: the best centre is scored, not the last.
+    """
+
+    title: str
+    about: str
+    runs: Mapping[str, tuple[str, Mapping[str, Any]]]
+    seeds: Sequence[int]
+    line: str
+    best: bool = False
+    packages: Sequence[str] = field(default=("mujoco",))
+
+
+def _without_evaluation(**fields: Any) -> dict[str, Any]:
+    """Settings of a run that spends all its steps on training, and is scored at its end alone."""
+    return {"eval_every": 0, "solved_at": None, **fields}
+
+
+def _fixed_length(steps: float, population_size: int, length: int = 1000) -> int:
+    """Generations that make so many training steps, in an environment whose episodes have one length."""
+    return round(steps / (population_size * length))
+
+
+PLATE = {"env_kwargs": {"observation": "without_rates"}, "generations": 200, "solved_at": None}
+
+ROWS: Mapping[str, Row] = {
+    "cartpole-ars": Row(
+        title="CartPole-v1, ARS, 50 000 steps",
+        about="stable-baselines3-contrib with the settings of rl-baselines3-zoo: 500 ± 0 within 50 000 steps. A linear "
+        "policy, two directions, no evaluation before the end.",
+        runs={
+            "ars": (
+                "CartPole-v1",
+                _without_evaluation(
+                    strategy="ars",
+                    population_size=4,
+                    sigma=0.05,
+                    learning_rate=0.02,
+                    max_steps=50_000,
+                    generations=10**5,
+                ),
+            )
+        },
+        seeds=range(10),
+        line="500 with at least 9 of 10 seeds",
+    ),
+    "swimmer-ars": Row(
+        title="Swimmer-v5, ARS V1, 2 million steps",
+        about="Mania et al. 2018: alpha 0.02, nu 0.01, N = b = 1, observations not normalised. Independent runs of "
+        "stable-baselines3-contrib, 8 seeds: 241 ± 51.",
+        runs={
+            "ars": (
+                "Swimmer-v5",
+                _without_evaluation(
+                    strategy="ars",
+                    observation_normalization=False,
+                    population_size=2,
+                    sigma=0.01,
+                    learning_rate=0.02,
+                    generations=_fixed_length(2e6, 2),
+                ),
+            )
+        },
+        seeds=range(8),
+        line="mean of 241",
+    ),
+    "halfcheetah-ars": Row(
+        title="HalfCheetah-v5, ARS V2-t, 12.5 million steps",
+        about="Mania et al. 2018: alpha 0.02, nu 0.03, N = 32, b = 4. Independent runs of stable-baselines3-contrib, 8 "
+        "seeds: 4398 ± 320. The paper reaches 3430 after 1707 episodes (V2-t) or 2720 (V2).",
+        runs={
+            "ars": (
+                "HalfCheetah-v5",
+                {
+                    "strategy": "ars",
+                    "population_size": 64,
+                    "top_directions": 4,
+                    "sigma": 0.03,
+                    "learning_rate": 0.02,
+                    "generations": _fixed_length(12.5e6, 64),
+                    "eval_every": 5,
+                    "eval_episodes": 4,
+                    "confirm_episodes": 4,
+                    "solved_at": None,
+                },
+            )
+        },
+        seeds=range(8),
+        line="mean of 4398",
+    ),
+    "halfcheetah-openai-es": Row(
+        title="HalfCheetah-v5, OpenAI-ES, 30 million steps",
+        about="The budget and settings of es-torch (population 30, learning rate 0.04, sigma 0.025, weight decay "
+        "0.0025, MLP 64-64 tanh), which reached about 4000 with one seed and 1700 with another.",
+        runs={
+            "openai_es": (
+                "HalfCheetah-v5",
+                _without_evaluation(
+                    population_size=30,
+                    learning_rate=0.04,
+                    sigma=0.025,
+                    weight_decay=0.0025,
+                    hidden_sizes=(64, 64),
+                    observation_normalization=True,
+                    generations=_fixed_length(30e6, 30),
+                ),
+            )
+        },
+        seeds=range(3),
+        line="median above 4000, none below 1700",
+    ),
+    "hopper-ars": Row(
+        title="Hopper-v5, ARS V2-t, 7 million steps",
+        about="Mania et al. 2018: alpha 0.01, nu 0.025, N = 8, b = 4, survival bonus 1 left out. Independent runs of "
+        "stable-baselines3-contrib, 8 seeds: 3320 ± 120.",
+        runs={
+            "ars": (
+                "Hopper-v5",
+                _without_evaluation(
+                    strategy="ars",
+                    population_size=16,
+                    top_directions=4,
+                    sigma=0.025,
+                    learning_rate=0.01,
+                    survival_bonus=1.0,
+                    max_steps=7_000_000,
+                    generations=10**6,
+                ),
+            )
+        },
+        seeds=range(3),
+        line="reported against 3320",
+    ),
+    "plate-memory": Row(
+        title="BalancingPlate-v0 without velocities: memory or none",
+        about="Eight numbers are observed, positions without velocities: what is missing can only be remembered. Both "
+        "policies have the same budget.",
+        runs={
+            "gru": ("BalancingPlate-v0", {**PLATE, "policy": "gru", "hidden_sizes": (16,)}),
+            "mlp": ("BalancingPlate-v0", {**PLATE, "policy": "mlp", "hidden_sizes": (32, 32)}),
+        },
+        seeds=range(3),
+        line="the recurrent policy's interval above the other's",
+        best=True,
+    ),
+    "strategies": Row(
+        title="All strategies on the three environments",
+        about="What is recommended for each strategy, at most 3 million steps.",
+        runs={
+            f"{env_id.partition('-')[0]}-{name}": (
+                env_id,
+                {"strategy": name, "max_steps": 3_000_000, "generations": 10**5, "checkpoint_every": 1000},
+            )
+            for env_id in ("CartPoleBullet-v0", "BalancingPlate-v0", "RaceCar-v0")
+            for name in STRATEGIES
+        },
+        seeds=range(5),
+        line="steps and seconds to solve, share of seeds that solve",
+        best=True,
+    ),
+}
+
+
+def main() -> None:
+    """Train what is missing, then write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("row", nargs="?", choices=ROWS, metavar="ROW", help=", ".join(ROWS))
+    parser.add_argument("--list", action="store_true", help="list the rows, and how much of each is there")
+    parser.add_argument("--page", action="store_true", help="train nothing")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="of the row's runs only these")
+    parser.add_argument("--seeds", nargs="+", type=int, metavar="S", help="of the row's seeds only these")
+    parser.add_argument("--workers", type=int, metavar="N", help="worker processes (default: the usable cores)")
+    options = parser.parse_args()
+    if options.list or options.row is None:
+        for name, row in ROWS.items():
+            print(f"{name}: {len(_measured(name))} of {len(row.runs) * len(row.seeds)} runs; {row.title}")
+        return
+    if not options.page:
+        _train(options)
+    _write_page(options.row)
+
+
+def _train(options: argparse.Namespace) -> None:
+    row = ROWS[options.row]
+    report = Report(options.row, RUNS, row.packages)
+    for seed in row.seeds:  # all runs of one seed first: what is there can be compared at any time
+        for name, (env_id, fields) in row.runs.items():
+            path = PAGES / options.row / f"{name}-s{seed}.json"
+            left_out = (options.only and name not in options.only) or (options.seeds and seed not in options.seeds)
+            if path.exists() or left_out:
+                continue
+            folder = RUNS / options.row / f"{name}-s{seed}"
+            started = time.perf_counter()
+            run = train(env_id, run_dir=folder, seed=seed, workers=options.workers, resume=folder.exists(), **fields)
+            seconds = time.perf_counter() - started
+            result = {"name": name, "seed": seed, **_result(run, row, seconds), "machine": report.machine}
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{json.dumps(result, indent=1, allow_nan=False)}\n", encoding="utf-8")
+            print(f"{name}, seed {seed}: {result['score']['mean']:.1f}", flush=True)
+
+
+def _result(run: Run, row: Row, seconds: float) -> dict[str, Any]:
+    last = run.history[-1]
+    source = run if row.best else run.checkpoint
+    if source is None:
+        raise RuntimeError(f"{run.directory} has no checkpoint")
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True)
+    return {
+        "env_id": run.config.env_id,
+        "config": run.config.to_json(),
+        "score": _score(source),
+        "solved": last.solved,
+        "generations": last.generation,
+        "training_steps": sum(stats.steps for stats in run.history),
+        "total_steps": last.total_steps,
+        "seconds": seconds,
+        "curve": _curve(run),
+        "commit": commit.stdout.strip(),
+    }
+
+
+def _score(source: Any) -> dict[str, Any]:
+    """Of a centre, on unseen starts."""
+    return evaluate(source, episodes=EPISODES).to_json()
+
+
+def _curve(run: Run) -> list[tuple[int, float]]:
+    """Training steps so far, and the centre's score then; the population's where the centre was not scored."""
+    points, steps = [], 0
+    has_scores = any(stats.evaluation for stats in run.history)
+    for stats in run.history:
+        if has_scores and stats.evaluation is not None:
+            points.append((steps, stats.evaluation.mean))
+        elif not has_scores and stats.fitness_mean is not None:
+            points.append((steps, stats.fitness_mean))
+        steps += stats.steps
+    stride = max(1, len(points) // 200)
+    return [(at, round(value, 4)) for at, value in points[::stride]]
+
+
+def _measured(row: str) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted((PAGES / row).glob("*.json"))]
+
+
+def _write_page(name: str) -> None:
+    row, results = ROWS[name], _measured(name)
+    if not results:
+        print(f"{name}: nothing is measured yet")
+        return
+    summaries = [_summary(run, own) for run in row.runs if (own := [each for each in results if each["name"] == run])]
+    order = {run: place for place, run in enumerate(row.runs)}
+    details = [_detail(result) for result in sorted(results, key=lambda each: (order[each["name"]], each["seed"]))]
+    machines = sorted({_machine(result["machine"]) for result in results})
+    commits = sorted({result["commit"] for result in results})
+    page = f"""# {row.title}
+
+{row.about}
+
+To reach: {row.line}.
+
+| | seeds | mean of the seeds' scores (95 % interval) | median | worst | best | solved | training steps | seconds |
+|---|---|---|---|---|---|---|---|---|
+{NEWLINE.join(summaries)}
+
+Scores are those of the {"best" if row.best else "last"} centre on {EPISODES} starts that nothing before has seen; the
+interval is that of the mean over the seeds (bootstrap); steps and seconds are medians.
+
+![Learning curves]({name}.svg)
+
+| run | seed | score (95 % interval over its episodes) | solved | generations | training steps | seconds |
+|---|---|---|---|---|---|---|
+{NEWLINE.join(details)}
+
+`python benchmarks/results.py {name}`, commit {", ".join(commits)}; {"; ".join(machines)}.
+"""
+    (PAGES / f"{name}.md").write_text(page, encoding="utf-8")
+    _plot(name, row, results)
+    print(PAGES / f"{name}.md")
+
+
+def _detail(result: Mapping[str, Any]) -> str:
+    score, solved = result["score"], "yes" if result["solved"] else "no"
+    return (
+        f"| {result['name']} | {result['seed']} | {score['mean']:.1f} ({score['interval'][0]:.1f} to "
+        f"{score['interval'][1]:.1f}) | {solved} | {result['generations']} | {result['training_steps']:,} | "
+        f"{result['seconds']:.0f} |"
+    )
+
+
+def _summary(run: str, own: Sequence[dict[str, Any]]) -> str:
+    scores = np.array([result["score"]["mean"] for result in own])
+    low, high = _mean_interval(scores)
+    solved = sum(result["solved"] for result in own)
+    steps, seconds = (np.median([result[key] for result in own]) for key in ("training_steps", "seconds"))
+    return (
+        f"| {run} | {len(own)} | {scores.mean():.1f} ({low:.1f} to {high:.1f}) | {np.median(scores):.1f} | "
+        f"{scores.min():.1f} | {scores.max():.1f} | {solved} of {len(own)} | {steps:,.0f} | {seconds:.0f} |"
+    )
+
+
+def _mean_interval(values: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[float, float]:
+    """95 % interval of the mean, by a seeded bootstrap over the seeds."""
+    picks = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
+    low, high = np.quantile(values[picks].mean(axis=1), [0.025, 0.975])
+    return float(low), float(high)
+
+
+def _machine(machine: Mapping[str, Any]) -> str:
+    versions = ", ".join(f"{package} {number}" for package, number in machine["versions"].items())
+    return f"{machine['architecture']}, {machine['cores']} cores, Python {machine['python']}, {versions}"
+
+
+def _plot(name: str, row: Row, results: Sequence[dict[str, Any]]) -> None:
+    """Each seed a thin line, their median a thick one; one panel for each environment."""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = name  # equal results give equal files
+    from matplotlib import pyplot as plt
+
+    envs = list(dict.fromkeys(result["env_id"] for result in results))
+    figure, axes = plt.subplots(1, len(envs), figsize=(1.5 + 5 * len(envs), 4), squeeze=False, layout="constrained")
+    for env_id, axis in zip(envs, axes[0], strict=True):
+        names = [run for run in row.runs if any(r["name"] == run and r["env_id"] == env_id for r in results)]
+        for number, run in enumerate(names):
+            curves = [np.array(r["curve"]).reshape(-1, 2) for r in results if r["name"] == run]
+            colour = f"C{number % 10}"
+            for curve in curves:
+                axis.plot(*curve.T, color=colour, alpha=0.25, linewidth=0.8)
+            grid = np.linspace(0, max(curve[-1, 0] for curve in curves), 200)
+            middle = np.median([np.interp(grid, *curve.T) for curve in curves], axis=0)
+            axis.plot(grid, middle, color=colour, linewidth=2, label=run)
+        axis.set(title=env_id, xlabel="environment steps of training", ylabel="fitness")
+        axis.grid(alpha=0.3)
+        axis.legend(frameon=False)
+    figure.savefig(PAGES / f"{name}.svg", metadata={"Date": None})
+    plt.close(figure)
+
+
+if __name__ == "__main__":
+    main()
