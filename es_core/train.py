@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 import es_envs
 from es_core.budget import evaluation_episodes
 from es_core.checkpoint import Checkpoint, parameter_hash
-from es_core.checks import number
+from es_core.checks import lists, number
 from es_core.config import BOUNDS, TrainConfig, unknown_field
 from es_core.display import Display
 from es_core.loggers import Lifecycle
@@ -320,7 +320,7 @@ def _reopen(env: str | TrainConfig, run_dir: str | os.PathLike[str] | None, conf
     for name, value in given.items():
         if name not in stored:
             raise TypeError(unknown_field(name, set(stored)))
-        wanted = list(value) if isinstance(value, tuple) else value
+        wanted = lists(value)
         if wanted != stored[name]:
             raise ValueError(f"{name} cannot change in a resumed run: it was {stored[name]!r}, now {wanted!r}")
     config = replace(run.config, **bounds)

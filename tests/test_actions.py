@@ -196,6 +196,15 @@ def test_settings_that_do_not_fit_the_actions_are_refused_with_the_reason(action
         make(action_space, **fields)
 
 
+@pytest.mark.parametrize(
+    ("action_space", "fields"),
+    [(spaces.MultiDiscrete([10**12]), {}), (BOX, {"action_bins": 10**12}), (spaces.Discrete(10**12), {})],
+    ids=str,
+)
+def test_the_size_of_a_policy_is_known_before_anything_of_that_size_is_made(action_space, fields):
+    assert make(action_space, **fields).size > 10**12
+
+
 def test_values_need_no_bounds():
     policy = make(UNBOUNDED, action_bins=((-1, 1), (-1e6, 0, 1e6)))
     assert Actor(policy, outputs_are(policy, [0, 1, 0, 0, 1]))(np.zeros(3)).tolist() == [1, 1e6]
@@ -257,3 +266,12 @@ def test_pools_and_workers_do_not_change_a_bit_and_a_checkpoint_acts_as_it_was_s
     decoded = checkpoint.policy().decode(raw(torch.from_numpy(observation[np.newaxis])).detach().numpy())
     np.testing.assert_allclose(act(observation), decoded[0], atol=1e-5)
     assert runs[0].evaluate(episodes=3, workers=1).mean == runs[0].evaluate(episodes=3, workers=2).mean
+
+
+def test_a_resumed_run_may_repeat_bins_by_entry(walk, tmp_path, tiny):
+    fields = {**tiny, "action_bins": ((-1, 0, 0.5),)}
+    train(walk, run_dir=tmp_path / "r", **fields)
+    run = train(walk, run_dir=tmp_path / "r", resume=True, **{**fields, "generations": 2})
+    assert len(run.history) == 3
+    with pytest.raises(ValueError, match="action_bins cannot change in a resumed run"):
+        train(walk, run_dir=tmp_path / "r", resume=True, **{**fields, "action_bins": ((-1, 0),), "generations": 3})

@@ -27,16 +27,16 @@ class Actions:
     Attributes:
         outputs: number ``m`` of raw outputs.
         decisive: how many of them, the first, say what the action is; the others how it varies while training.
-        decode: makes a list of actions from raw outputs ``(rows, m)``, or from the decisive ones. Each action is a new
-            object, which the environment may keep.
-        explore: changes the raw outputs ``(m,)`` of one row at random, as ``decode`` shall see them while training;
-            None: training sees them as they are.
+        decoder: makes a function from raw outputs ``(rows, m)``, or from the decisive ones, to a list of actions, each
+            a new object, which the environment may keep. Not before it is asked to: a file may describe a huge space.
+        explore: changes the raw outputs ``(m,)`` of one row at random, before they are decoded while training; None:
+            training takes them as they are.
         meaning: of the outputs, for people.
     """
 
     outputs: int
     decisive: int
-    decode: Decoder
+    decoder: Callable[[], Decoder]
     explore: Explorer | None
     meaning: str
 
@@ -57,27 +57,30 @@ def make_actions(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
     sampled = config.sample_actions
     match space:
         case spaces.Box() if config.action_bins is not None:
-            values = _bin_values(space, config.action_bins)
-            size = sum(len(row) for row in values)
+            size, decoder = _bins(space, config.action_bins)
+            explore = _draw_choice if sampled else None
             meaning = f"an output for each of the values that action_bins gives the entries of {space}"
-            return Actions(size, size, _values_decoder(space, values), _draw_choice if sampled else None, meaning)
+            return Actions(size, size, decoder, explore, meaning)
         case spaces.Box():
             size = math.prod(space.shape)
-            decode = _tanh_decoder(space) if config.action_squash == "tanh" else _clip_decoder(space)
+            decoder = partial(_tanh_decoder if config.action_squash == "tanh" else _clip_decoder, space)
             if sampled:
                 meaning = f"with sample_actions the means of the entries of {space}, then their log-stds"
-                return Actions(2 * size, size, lambda raw: decode(raw[:, :size]), partial(_draw_normal, size), meaning)
+                return Actions(2 * size, size, partial(_first, size, decoder), partial(_draw_normal, size), meaning)
             noise = partial(_add_noise, np.float32(config.action_noise)) if config.action_noise else None
-            return Actions(size, size, decode, noise, f"an output for each entry of {space}")
+            return Actions(size, size, decoder, noise, f"an output for each entry of {space}")
         case spaces.Discrete():
-            size, meaning = int(space.n), f"an output for each choice of {space}"
-            return Actions(size, size, _choice_decoder(space), _draw_choice if sampled else None, meaning)
+            size, explore = int(space.n), _draw_choice if sampled else None
+            return Actions(
+                size, size, partial(_choice_decoder, space), explore, f"an output for each choice of {space}"
+            )
         case spaces.MultiDiscrete() if space.nvec.ndim == 1:
-            size, meaning = int(space.nvec.sum()), f"an output for each choice of each entry of {space}"
-            return Actions(size, size, _choices_decoder(space), _draw_choice if sampled else None, meaning)
+            size, explore = int(space.nvec.sum()), _draw_choice if sampled else None
+            meaning = f"an output for each choice of each entry of {space}"
+            return Actions(size, size, partial(_choices_decoder, space), explore, meaning)
         case spaces.MultiBinary():
-            size, meaning = math.prod(space.shape), f"an output for each bit of {space}"
-            return Actions(size, size, _bits_decoder(space), _draw_bits if sampled else None, meaning)
+            size, explore = math.prod(space.shape), _draw_bits if sampled else None
+            return Actions(size, size, partial(_bits_decoder, space), explore, f"an output for each bit of {space}")
         case _:
             raise ValueError(
                 f"action space {space} is not supported: expected Box, Discrete, MultiDiscrete or MultiBinary"
@@ -134,8 +137,14 @@ def _tanh_decoder(space: spaces.Box) -> Decoder:
     return lambda raw: clip(low + (np.tanh(raw) + 1) * half)
 
 
-def _bin_values(space: spaces.Box, given: int | tuple[Any, ...]) -> list[NDArray[Any]]:
-    """The values of each entry."""
+def _first(size: int, decoder: Callable[[], Decoder]) -> Decoder:
+    """Decode the first outputs alone."""
+    decode = decoder()
+    return lambda raw: decode(raw[:, :size])
+
+
+def _bins(space: spaces.Box, given: int | tuple[Any, ...]) -> tuple[int, Callable[[], Decoder]]:
+    """Number of values of all entries, and what chooses among them."""
     low, high = space.low.ravel().astype(float), space.high.ravel().astype(float)
     if isinstance(given, int):
         if not _is_bounded(space):
@@ -143,7 +152,7 @@ def _bin_values(space: spaces.Box, given: int | tuple[Any, ...]) -> list[NDArray
                 f"action_bins={given} are uniform from bound to bound, and not all entries of {space} have two: give "
                 "the values instead, such as [-1, 0, 1]"
             )
-        return list(np.linspace(low, high, given, axis=1))
+        return given * len(low), lambda: _values_decoder(space, list(np.linspace(low, high, given, axis=1)))
     rows = given if isinstance(given[0], tuple) else (given,) * len(low)
     if len(rows) != len(low):
         raise ValueError(f"action_bins has {len(rows)} rows of values, and {space} has {len(low)} entries")
@@ -156,14 +165,13 @@ def _bin_values(space: spaces.Box, given: int | tuple[Any, ...]) -> list[NDArray
                     f"action_bins: {value!r} is outside the bounds {low[entry]:g} and {high[entry]:g} of entry {entry} "
                     f"of {space}"
                 )
-    return [np.array(row, float) for row in rows]
+    return sum(map(len, rows)), lambda: _values_decoder(space, [np.array(row, float) for row in rows])
 
 
 def _values_decoder(space: spaces.Box, values: Sequence[NDArray[Any]]) -> Decoder:
     most = max(map(len, values))
     table = np.array([np.pad(row, (0, most - len(row))) for row in values]).astype(space.dtype)
     choose, entries, shape = _chooser([len(row) for row in values]), np.arange(len(values)), space.shape
-
     return lambda raw: list(table[entries, choose(raw)].reshape(len(raw), *shape))
 
 

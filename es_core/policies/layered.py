@@ -213,7 +213,7 @@ def convolutional(
     if not eyes:
         raise ValueError(
             f"policy={kind!r} is for images (Box of uint8 with three dimensions), and observation space "
-            f"{observation_space} has none: choose policy='mlp'"
+            f"{observation_space} has none: choose policy='mlp' (stacked frames are an image if they are grey)"
         )
     look = Eyes(inputs, eyes, tuple(place for _, place, part in parts if not is_image(part)))
     return Layered(config, observation_space, action_space, [look, Dense(look.outputs, sight.dense, "relu")])

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from es_core.config import TrainConfig
 from es_core.normalizer import Normalization, ObservationStatistics, Statistics
-from es_core.policies.actions import make_actions
+from es_core.policies.actions import Decoder, make_actions
 from es_core.policies.spaces import encoder, input_size
 
 if TYPE_CHECKING:
@@ -75,7 +76,6 @@ class Policy(ABC):
         engines: what can compute it.
         size: number ``d`` of parameters.
         encode: writes an observation into ``(n,)`` float32.
-        decode: makes a list of actions from raw outputs ``(rows, m)``.
 
     Raises:
         ValueError: a space is not supported, or not with the action settings.
@@ -90,7 +90,12 @@ class Policy(ABC):
         self.config, self.observation_space, self.action_space = config, observation_space, action_space
         self.actions = make_actions(config, action_space)
         self.inputs, self.outputs = input_size(observation_space), self.actions.outputs
-        self.encode, self.decode = encoder(observation_space), self.actions.decode
+        self.encode = encoder(observation_space)
+
+    @cached_property
+    def decode(self) -> Decoder:
+        """Makes a list of actions from raw outputs ``(rows, m)``."""
+        return self.actions.decoder()
 
     def normalization(self, statistics: Statistics | None) -> Normalization | None:
         """How observations are normalised by ``statistics``; None: they are not."""
