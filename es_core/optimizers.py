@@ -95,7 +95,7 @@ class Adam(Optimizer):
         self.second += (1 - self.beta2) * (gradient * gradient - self.second)
         first = self.first / (1 - self.beta1**self._steps)
         second = self.second / (1 - self.beta2**self._steps)
-        return learning_rate * first / (np.sqrt(second) + self.epsilon)
+        return np.asarray(learning_rate * first / (np.sqrt(second) + self.epsilon))
 
 
 class AdamW(Adam):

@@ -5,6 +5,7 @@ Equation numbers are those of Hansen 2016, "The CMA Evolution Strategy: A Tutori
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +52,7 @@ class CovarianceStrategy(Strategy):
 
     resizable = False
     adapts_sigma = True
-    state = ("centre", "step_size", "path_sigma", "path_c")
+    state: ClassVar[tuple[str, ...]] = ("centre", "step_size", "path_sigma", "path_c")
 
     def __init__(
         self, mean: NDArray[np.float32], *, population_size: int, sigma: float | Schedule, seed: int = 0

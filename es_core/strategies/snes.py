@@ -50,9 +50,8 @@ class SNES(Strategy):
         size = self.mean.size
         self._shape = SHAPINGS[shaping]
         self._learning_rate = learning_rate if callable(learning_rate) else schedule(learning_rate, None)
-        self.sigma_learning_rate = sigma_learning_rate
-        if sigma_learning_rate is None:
-            self.sigma_learning_rate = (3 + math.log(size)) / (5 * math.sqrt(size))
+        usual = (3 + math.log(size)) / (5 * math.sqrt(size))
+        self.sigma_learning_rate = usual if sigma_learning_rate is None else sigma_learning_rate
         self.sigmas = np.full(size, self._sigma(0))
 
     @property
