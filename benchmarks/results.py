@@ -88,14 +88,15 @@ ROWS: Mapping[str, Row] = {
     ),
     "swimmer-ars": Row(
         title="Swimmer-v5, ARS V1, 2 million steps",
-        about="Mania et al. 2018: alpha 0.02, nu 0.01, N = b = 1, observations not normalised. Independent runs of "
-        "stable-baselines3-contrib, 8 seeds: 241 ± 51.",
+        about="Mania et al. 2018: alpha 0.02, nu 0.01, N = b = 1, observations not normalised, each candidate with starts "
+        "of its own. Independent runs of stable-baselines3-contrib, 8 seeds: 241 ± 51.",
         runs={
             "ars": (
                 "Swimmer-v5",
                 _without_evaluation(
                     strategy="ars",
                     observation_normalization=False,
+                    episode_seeds="independent",
                     population_size=2,
                     sigma=0.01,
                     learning_rate=0.02,
