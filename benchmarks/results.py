@@ -88,8 +88,8 @@ ROWS: Mapping[str, Row] = {
     ),
     "swimmer-ars": Row(
         title="Swimmer-v5, ARS V1, 2 million steps",
-        about="Mania et al. 2018: alpha 0.02, nu 0.01, N = b = 1, observations not normalised, each candidate with starts "
-        "of its own. Independent runs of stable-baselines3-contrib, 8 seeds: 241 ± 51.",
+        about="Mania et al. 2018: alpha 0.02, nu 0.01, N = b = 1, observations not normalised, each candidate with "
+        "starts of its own. Independent runs of stable-baselines3-contrib, 8 seeds: 241 ± 51.",
         runs={
             "ars": (
                 "Swimmer-v5",
