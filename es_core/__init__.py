@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Strategy,
     )
     from es_core.train import train
+    from es_core.tune import tune
 
 _HOME = {
     "ARS": "strategies",
@@ -53,6 +54,7 @@ _HOME = {
     "evaluate": "evaluate",
     "record": "record",
     "train": "train",
+    "tune": "tune",
 }
 
 __all__ = [
@@ -79,6 +81,7 @@ __all__ = [
     "evaluate",
     "record",
     "train",
+    "tune",
 ]
 
 

@@ -10,7 +10,7 @@ import sys
 import types
 import typing
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -22,6 +22,7 @@ if typing.TYPE_CHECKING:
     from es_core.run import Run
 
 DEMO_ENV = "CartPoleBullet-v0"
+_SHOWN_TRIALS = 10
 
 _POOL_HELP = (
     "who computes the policy: each worker its own candidates (local, the default), or the main process for all workers "
@@ -212,6 +213,48 @@ def _bench(options: argparse.Namespace) -> None:
         _say(result.advice)
 
 
+def _tune(options: argparse.Namespace) -> None:
+    from es_core.domains import text_of
+    from es_core.tune import tune
+
+    result = tune(
+        options.env_id,
+        search=dict(map(_searched, options.search)),
+        trials=options.trials,
+        seeds=options.seeds,
+        max_seconds=options.max_seconds,
+        directory=options.dir,
+        workers=options.workers,
+        pool=options.pool,
+        progress=not options.quiet,
+        **_config_fields(options),
+    )
+    pool = [] if options.pool == "local" else ["--pool", options.pool]
+    command = _command("train", options.env_id, *_arguments(result.settings), *pool)
+    if options.json:
+        found = {"run": str(result.run.directory), "settings": result.settings, "command": command}
+        trials = [asdict(trial) for trial in result.trials]
+        _print_json({"directory": str(result.directory), **found, "best": asdict(result.best), "trials": trials})
+        return
+    complete = [trial for trial in result.trials if trial.state == "complete"]
+    best = sorted(complete, key=lambda trial: trial.value, reverse=True)[:_SHOWN_TRIALS]
+    rows = [
+        (
+            str(trial.number + 1),
+            f"{trial.solved} of {result.seeds}",
+            f"{trial.fitness:.2f}",
+            f"{trial.steps:,.0f}".replace(",", " "),
+            *map(text_of, trial.settings.values()),
+        )
+        for trial in best
+    ]
+    _print_table([("trial", "solved", "fitness", "steps", *result.best.settings), *rows])
+    print(f"\n{command}")
+    states = [trial.state for trial in result.trials]
+    _say(f"{len(states)} trials: " + ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)))
+    _say(f"Next: the command above; what it makes is already there: {_command('evaluate', result.run.directory)}")
+
+
 def _demo(options: argparse.Namespace) -> None:
     from es_core.train import train
 
@@ -369,12 +412,33 @@ def _parser() -> argparse.ArgumentParser:
     _add_workers(sub)
     _add_config_options(sub)
 
+    sub = command("tune", _tune, "search for settings with which evolution does best, or continue such a search")
+    _add_tune_options(sub)
+
     sub = command("demo", _demo, "evolve, score and film a policy for the cart-pole", as_json=False)
     sub.add_argument("--seed", type=int, default=0, metavar="S", help="root of all randomness (default: %(default)s)")
     sub.add_argument("--run-dir", metavar="DIR", help="folder of the run (default: runs/ID/DATE-TIME-sSEED)")
     _add_workers(sub)
     _add_size(sub)
     return parser
+
+
+def _add_tune_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("env_id", metavar="ID", help="see `es-envs list`; ids that Gymnasium knows work too")
+    sub.add_argument(
+        "--search",
+        action="append",
+        default=[],
+        metavar="NAME=VALUES",
+        help="a setting and its values: LOW..HIGH, A|B|C, or a JSON list; may be given several times (default: sigma, "
+        "population_size and a few more, as the strategy has them)",
+    )
+    sub.add_argument("--trials", type=int, default=30, metavar="N", help="choices of settings (default: %(default)s)")
+    sub.add_argument("--seeds", type=int, default=2, metavar="N", help="runs of each trial (default: %(default)s)")
+    sub.add_argument("--dir", metavar="DIR", help="folder of the search (default: runs/tune/ID-HASH of what is asked)")
+    _add_workers(sub, pool=True)
+    _add_max_seconds(sub)
+    _add_config_options(sub)
 
 
 def _add_workers(sub: argparse.ArgumentParser, *, pool: bool = False) -> None:
@@ -457,3 +521,57 @@ def _parse(kind: Any) -> tuple[Callable[[str], Any], str]:
     }
     parse.__name__, metavar = words.get(origin, ("JSON", "JSON"))
     return parse, metavar
+
+
+def _searched(text: str) -> tuple[str, Any]:
+    """The setting that ``--search`` names, and its range as a tuple, or its values as a list."""
+    from es_core.config import option_fields, unknown_field
+
+    name, _, values = (part.strip() for part in text.partition("="))
+    name = name.replace("-", "_")
+    kinds = {field.name: field.type for field in option_fields()}
+    if name not in kinds:
+        raise TypeError(unknown_field(name, set(kinds)))
+    low, dots, high = values.partition("..")
+    parse, kind = _parse(kinds[name])
+    try:
+        if values.startswith("["):
+            return name, json.loads(values)
+        if dots and "|" not in values:
+            return name, (_number(low), _number(high))
+        return name, [parse(value.strip()) for value in values.split("|")]
+    except ValueError as error:
+        raise ValueError(
+            f"--search {text}: expected {name}=LOW..HIGH with two numbers, {name}=A|B|C where each is a {kind}, or "
+            f"{name}=[...] with a list in JSON ({error})"
+        ) from error
+
+
+def _number(text: str) -> float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def _arguments(settings: Mapping[str, Any]) -> list[str]:
+    """Options that give these settings: the way back through ``_parse``."""
+    from es_core.config import option_fields
+
+    kinds = {field.name: field.type for field in option_fields()}
+    words = []
+    for name, value in settings.items():
+        flag, text = f"--{name.replace('_', '-')}", _typed(kinds[name], value)
+        if kinds[name] is bool:
+            words.append(flag if value else flag.replace("--", "--no-", 1))
+        else:
+            words += [f"{flag}={text}"] if text.startswith("-") else [flag, text]
+    return words
+
+
+def _typed(kind: Any, value: Any) -> str:
+    if value is None:
+        return "none"
+    if typing.get_origin(kind) is tuple:
+        return ",".join(map(str, value))
+    return value if isinstance(value, str) else json.dumps(value)

@@ -12,6 +12,7 @@ from rich.progress import (
     MofNCompleteColumn,
     Progress,
     SpinnerColumn,
+    TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -29,6 +30,13 @@ def film_progress(*, shown: bool) -> Progress:
     """A bar that counts frames, where there is a terminal or notebook to show it."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, disable=not (shown and _is_live(console)))
+
+
+def search_progress(*, shown: bool) -> Progress:
+    """A bar for each trial, where there is a terminal or notebook to show it; its console takes lines anywhere."""
+    console = Console(stderr=True, quiet=not shown)
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TaskProgressColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, disable=not (shown and _is_live(console)))
 
 

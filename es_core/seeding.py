@@ -31,6 +31,7 @@ class Purpose(IntEnum):
     PARENT = 9
     REFERENCE_BATCH = 10
     STATISTICS = 11
+    TUNING = 12
 
 
 # Disjoint ranges, so that a score is never taken on a start that shaped the policy or chose the checkpoint.

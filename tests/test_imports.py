@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = [
     ["checks", "machine", "preprocessing", "schedules", "seeding", "shaping"],
     ["config", "normalizer", "optimizers"],
-    ["trust", "budget"],
+    ["trust", "budget", "domains"],
     ["policies"],
     ["strategies", "rollout", "scoring"],
     ["pools", "checkpoint"],
@@ -21,7 +21,7 @@ LAYERS = [
     ["loggers", "advice", "search"],
     ["display"],
     ["train", "evaluate"],
-    ["record", "bench"],
+    ["record", "bench", "tune"],
     ["cli"],
     ["__main__"],
 ]

@@ -1,0 +1,311 @@
+"""Tuning: whole searches with Optuna on an environment of one step."""
+
+import json
+import shlex
+import signal
+import subprocess
+import sys
+from dataclasses import asdict
+
+import pytest
+from conftest import registered
+
+from es_core import Run, TrainConfig, tune
+from es_core.cli import main
+from es_core.tune import RunScore, Trial
+
+RUN = {"generations": 10, "population_size": 8, "eval_episodes": 1, "confirm_episodes": 1, "hidden_sizes": ()}
+TINY = {**RUN, "workers": 1, "progress": False, "seeds": 1, "search": {"sigma": (0.001, 10.0)}}
+SEARCH = {
+    **{name: value for name, value in TINY.items() if name != "population_size"},
+    "search": {"sigma": (0.0001, 1.0), "population_size": (4, 16), "optimizer": ["adam", "sgd"]},
+    "seeds": 2,
+    "seed": 5,
+    "learning_rate": 0.2,
+    "generations": 3,
+}
+
+
+@pytest.fixture(scope="module")
+def aim():
+    fields = {"max_episode_steps": 1, "solved_at": -0.05, "recommended": {"population_size": 8}}
+    with registered("Aim-v0", "small_envs:Aim", **fields) as definition:
+        yield definition.id
+
+
+@pytest.fixture(scope="module")
+def found(aim, tmp_path_factory):
+    """A search, and its folder."""
+    return tune(aim, trials=9, directory=tmp_path_factory.mktemp("found") / "a search", **SEARCH)
+
+
+def outcomes(tuning):
+    return [asdict(trial) for trial in tuning.trials]
+
+
+def run_of(solved=False, fitness=0.0, steps=100):
+    return RunScore(seed=0, solved=solved, fitness=fitness, steps=steps)
+
+
+def test_trials_are_compared_by_solved_seeds_then_by_steps_or_fitness():
+    solved, slowly = run_of(solved=True, fitness=9.0), run_of(solved=True, fitness=9.5, steps=10**9)
+    ascending = [
+        [run_of(fitness=-1e12), run_of(fitness=-1e12)],
+        [run_of(fitness=-8.0), run_of(fitness=-1.0)],
+        [run_of(fitness=-4.0), run_of(fitness=-4.0)],
+        [run_of(fitness=1e12), run_of(fitness=1e12)],
+        [slowly, run_of(fitness=-1e12)],
+        [slowly, run_of(fitness=9.0)],
+        [slowly, slowly],
+        [slowly, solved],
+        [solved, run_of(solved=True, steps=99)],
+    ]
+    values = [Trial(number=0, state="complete", settings={}, runs=tuple(runs)).value for runs in ascending]
+    assert values == sorted(set(values))
+
+
+def test_the_first_trial_has_the_settings_that_train_would_take(found):
+    assert found.trials[0].settings == {"sigma": 0.05, "population_size": 8, "optimizer": "adam"}
+
+
+def test_settings_stay_in_their_ranges_and_population_sizes_even(found):
+    for trial in found.trials:
+        assert set(trial.settings) == {"sigma", "population_size", "optimizer"}
+        assert 0.0001 <= trial.settings["sigma"] <= 1.0
+        assert trial.settings["population_size"] in range(4, 17, 2)
+        assert trial.settings["optimizer"] in {"adam", "sgd"}
+    assert len({trial.settings["sigma"] for trial in found.trials}) == 9
+
+
+def test_bad_trials_are_pruned_and_the_best_is_among_the_complete_ones(found):
+    pruned = [trial for trial in found.trials if trial.state == "pruned"]
+    assert pruned
+    assert all("below the median" in trial.reason for trial in pruned)
+    assert all(trial.number >= 5 for trial in pruned)
+    complete = [trial for trial in found.trials if trial.state == "complete"]
+    assert all(len(trial.runs) == 2 for trial in complete)
+    assert found.best.value == max(trial.value for trial in complete)
+    assert found.best.value > found.trials[0].value
+
+
+def test_only_the_runs_of_the_best_trial_are_kept(found):
+    kept = list((found.directory / "trials").iterdir())
+    assert [folder.name for folder in kept] == [f"{found.best.number:04d}"]
+    assert {folder.name for folder in kept[0].iterdir()} == {"seed-5", "seed-6"}
+    assert {entry.name for entry in found.directory.iterdir()} <= {"study.db", "trials", ".lock"}
+
+
+def test_all_trials_play_about_as_many_episodes(aim, tmp_path):
+    given = {**TINY, "search": {"episodes_per_candidate": [4, 5]}, "population_size": 20, "generations": 12}
+    config = tune(aim, trials=1, directory=tmp_path, **given, eval_every=5, solved_at=None).run.config
+    assert config.episodes_per_candidate in {4, 5}
+    assert config.generations == round(12 / config.episodes_per_candidate)
+    assert config.eval_every == 1
+
+
+def test_the_printed_command_makes_the_best_run_again(aim, tmp_path, capsys):
+    options = ["--generations", "4", "--eval-episodes", "1", "--confirm-episodes", "1", "--seed", "3", "--quiet"]
+    options += ["--solved-at=-1e-05", "--observation-clip", "none", "--action-bins", "[-1, 0, 1]"]
+    options += ["--observation-normalization", "--strategy-options", "{}", "--initialization", "zeros"]
+    ranges = ["--search", "sigma=0.01..1", "--search", "hidden_sizes=|4|4,4", "--search", "population-size=4..8"]
+    where = ["--dir", str(tmp_path / "search"), "--workers", "1", "--trials", "3", "--seeds", "2"]
+    assert main(["tune", aim, *options, *ranges, *where]) == 0
+    captured = capsys.readouterr()
+    assert captured.out.startswith("trial  solved  fitness")
+    command = captured.out.strip().splitlines()[-1]
+    assert main(["tune", aim, *options, *ranges, *where, "--json"]) == 0
+    summary = json.loads(capsys.readouterr().out)
+    assert summary["command"] == command
+    assert len(summary["trials"]) == 3
+    program, *words = shlex.split(command)
+    assert program == "es-envs"
+    assert "--learning-rate" not in words
+    assert main([*words, "--run-dir", str(tmp_path / "again"), "--quiet"]) == 0
+    again, best = Run.open(tmp_path / "again"), Run.open(summary["run"])
+    assert again.config == best.config
+    assert [stats.parameter_hash for stats in again.history] == [stats.parameter_hash for stats in best.history]
+    assert again.best_path.read_bytes() == best.best_path.read_bytes()
+
+
+@pytest.fixture(scope="module")
+def long_search():
+    arguments = ["tune", "CartPole-v1", "--search", "sigma=0.01..1", "--search", "activation=tanh|relu"]
+    arguments += ["--generations", "6", "--population-size", "4", "--max-episode-steps", "20", "--eval-episodes", "1"]
+    return [*arguments, "--confirm-episodes", "1", "--trials", "4", "--seeds", "1", "--workers", "1", "--json"]
+
+
+@pytest.fixture(scope="module")
+def uninterrupted(long_search, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("search")
+    command = [sys.executable, "-m", "es_core", *long_search, "--dir", str(folder)]
+    return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_a_search_that_was_interrupted_finds_what_an_uninterrupted_one_does(
+    how, long_search, uninterrupted, tmp_path, capsys
+):
+    long_search = [*long_search, "--dir", str(tmp_path)]
+    command = [sys.executable, "-m", "es_core", *long_search]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        for line in process.stderr:
+            if line.startswith("trial 2/4"):
+                process.send_signal(how)
+                break
+        _, rest = process.communicate()
+    assert process.returncode == (130 if how == signal.SIGINT else -signal.SIGKILL)
+    assert ("the same command continues the search" in rest) == (how == signal.SIGINT)
+    assert "resume" not in rest
+    assert main(long_search) == 0
+    captured = capsys.readouterr()
+    assert "2 of 4 trials are done" in captured.err
+    found = json.loads(captured.out)
+    assert (found["trials"], found["settings"]) == (uninterrupted["trials"], uninterrupted["settings"])
+
+
+def test_the_same_call_does_nothing_and_one_with_more_trials_goes_on(aim, tmp_path):
+    first = tune(aim, trials=2, directory=tmp_path, **TINY)
+    assert outcomes(tune(aim, trials=2, directory=tmp_path, **TINY)) == outcomes(first)
+    more = tune(aim, trials=3, directory=tmp_path, **TINY)
+    assert outcomes(more)[:2] == outcomes(first)
+    assert len(more.trials) == 3
+
+
+@pytest.mark.slow
+def test_a_search_that_goes_on_samples_what_one_in_a_single_call_does(aim, tmp_path):
+    """Beyond the first ten trials, where the results before it count."""
+    for trials in (3, 14):
+        parts = tune(aim, trials=trials, directory=tmp_path / "parts", **SEARCH)
+    assert outcomes(parts) == outcomes(tune(aim, trials=14, directory=tmp_path / "whole", **SEARCH))
+
+
+def test_without_a_folder_what_is_asked_chooses_one(aim, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folders = [tune(aim, trials=1, **{**TINY, "sigma_final": final}).directory for final in (None, 0.01, None)]
+    assert folders[0] == folders[2] != folders[1]
+    assert all(folder.parent == tmp_path / "runs" / "tune" and folder.name.startswith("Aim-v0-") for folder in folders)
+
+
+def test_settings_that_are_refused_make_a_failed_trial_with_the_reason(aim, tmp_path, capfd):
+    search = {"top_directions": [2, 100], "sigma": (0.1, 1.0)}
+    result = tune(aim, trials=6, directory=tmp_path, **{**TINY, "search": search, "progress": True})
+    for trial in result.trials:
+        assert (trial.state == "failed") == (trial.settings["top_directions"] == 100)
+        assert ("top_directions" in trial.reason) == (trial.state == "failed")
+    assert {"failed", "complete"} <= {trial.state for trial in result.trials}
+    assert "failed, top_directions" in capfd.readouterr().err
+
+
+def test_a_search_of_which_nothing_can_be_run_ends_early_and_says_why(aim, tmp_path):
+    with pytest.raises(RuntimeError, match=r"none of 3 trials could be run; the last one: .*'bad'"):
+        tune(aim, directory=tmp_path, **TINY, shaping="bad")
+
+
+def test_time_that_is_up_before_the_first_trial_is_an_error_and_nothing_is_counted(aim, tmp_path):
+    with pytest.raises(RuntimeError, match="time was up before the first trial"):
+        tune(aim, directory=tmp_path, max_seconds=1e-9, **TINY)
+    assert len(tune(aim, trials=1, directory=tmp_path, **TINY).trials) == 1
+
+
+@pytest.mark.parametrize(
+    "strategy", ["openai_es", "ars", "pgpe", "snes", "cma_es", "sep_cma_es", "ga", "random_search"]
+)
+def test_every_strategy_has_ranges_of_its_own_around_what_train_would_take(aim, tmp_path, strategy):
+    given = {**TINY, "search": None, "generations": 1, "strategy": strategy}
+    for name in ("population_size", "hidden_sizes"):
+        del given[name]
+    result = tune(aim, trials=1, directory=tmp_path, **given)
+    settings, base = result.trials[0].settings, TrainConfig.for_env(aim, strategy=strategy)
+    assert {"sigma", "population_size"} <= set(settings)
+    assert ("learning_rate" in settings) == (strategy in {"openai_es", "ars", "pgpe", "snes"})
+    assert settings == {name: getattr(base, name) for name in settings}
+    assert set(result.settings) <= {"strategy", "generations", "eval_episodes", "confirm_episodes"}
+
+
+@pytest.mark.parametrize(
+    ("search", "message"),
+    [
+        ("sigmma=0.1..1", "no setting is called 'sigmma': did you mean 'sigma'?"),
+        ("sigma=1..0.1", r"the lower one first; for sigma got (1, 0.1)"),
+        ("sigma=0.1..0.1", "the lower one first"),
+        ("sigma=0..1", "sigma must be a finite number above 0, got 0"),
+        ("sigma=low..high", "expected sigma=LOW..HIGH with two numbers"),
+        ("sigma=0.1", "sigma has one value to choose from, 0.1"),
+        ("sigma=", "expected sigma=LOW..HIGH"),
+        ("statistics_fraction=0.5..2", "statistics_fraction must be a number above 0, at most 1, got 2"),
+        ("population_size=4.5..10", "population_size must be a whole number of at least 2, got 4.5"),
+        ("population_size=1..10", "population_size must be a whole number of at least 2, got 1"),
+        ("optimizer=1..2", "optimizer is no number"),
+        ("hidden_sizes=1..2", "hidden_sizes is no number"),
+        ("hidden_sizes=[[8], [0]]", "hidden_sizes must be layer sizes"),
+        ("hidden_sizes=[[8], ", "expected hidden_sizes=LOW..HIGH"),
+        ("hidden_sizes=[]", "a list of values, got []"),
+        ("seed=0..5", "seed must be equal in all trials"),
+        ("max_steps=100..500", "max_steps must be equal in all trials"),
+        ("learning_rate=0.1..1", "learning_rate is both searched for and given"),
+    ],
+)
+def test_what_cannot_be_searched_is_refused_before_anything_is_made(search, message, aim, tmp_path, capsys):
+    folder = tmp_path / "search"
+    assert main(["tune", aim, "--search", search, "--learning-rate", "0.1", "--dir", str(folder)]) == 2
+    assert message in capsys.readouterr().err
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"trials": 0}, "trials must be a whole number of at least 1, got 0"),
+        ({"seeds": 0}, "seeds must be a whole number of at least 1"),
+        ({"max_seconds": 0}, "max_seconds must be a finite number above 0"),
+        ({"pool": "nowhere"}, "nowhere"),
+        ({"eval_every": 0}, "eval_every must be at least 1, got 0"),
+        ({"search": {"optimizer": "adam"}}, "a list of values, got 'adam'"),
+        ({"search": {"episodes_per_candidate": (1, 5.5)}}, "got 5.5"),
+        ({"search": {"episodes_per_candidate": {1, 2}}}, "a list of values, got {1, 2}"),
+        ({"search": {"epsiodes": [1, 2]}}, "no setting is called 'epsiodes'"),
+    ],
+)
+def test_arguments_that_cannot_be_are_refused(arguments, message, aim, tmp_path):
+    with pytest.raises((ValueError, TypeError), match=message):
+        tune(aim, directory=tmp_path / "search", **{**TINY, **arguments})
+    assert not (tmp_path / "search").exists()
+
+
+def test_a_folder_of_another_search_is_refused_with_what_differs(aim, tmp_path, capsys):
+    tune(aim, trials=1, directory=tmp_path, **TINY)
+    others = [
+        ({"search": {"sigma": (0.001, 5.0)}}, "search sigma: .* there, .* here"),
+        ({"seeds": 2}, "seeds: 1 there, 2 here"),
+        ({"max_steps": 100}, "setting max_steps: null there, 100 here"),
+    ]
+    for changed, message in others:
+        with pytest.raises(ValueError, match=message):
+            tune(aim, trials=1, directory=tmp_path, **{**TINY, **changed})
+    with pytest.raises(ValueError, match='environment: "Aim-v0" there, "CartPole-v1" here'):
+        tune("CartPole-v1", trials=1, directory=tmp_path, **TINY)
+
+
+def test_a_folder_with_something_else_in_it_is_refused(aim, tmp_path):
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(FileExistsError, match="holds no search"):
+        tune(aim, trials=1, directory=tmp_path, **TINY)
+    assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+def test_a_damaged_study_is_an_error_that_names_the_file(aim, tmp_path):
+    (tmp_path / "study.db").write_text("no database, " * 100)
+    with pytest.raises(RuntimeError, match=r"study\.db cannot be read"):
+        tune(aim, trials=1, directory=tmp_path, **TINY)
+
+
+def test_without_optuna_the_command_that_installs_it_is_named(aim, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    assert main(["tune", aim]) == 1
+    assert "pip install 'es-envs[tune]'" in capsys.readouterr().err
+
+
+def test_the_command_line_knows_tune_without_loading_optuna():
+    code = "import sys, es_core.cli, es_core.tune; print('optuna' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
