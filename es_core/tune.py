@@ -60,7 +60,7 @@ class Trial:
     Attributes:
         number: from 0.
         state: "complete", "pruned" (other trials were better at that point) or "failed".
-        settings: what was searched.
+        settings: what was searched, as JSON holds it.
         runs: one for each seed; of a trial that is not complete, those that were played to the end.
         reason: why it was pruned or failed.
     """
@@ -136,7 +136,7 @@ def tune(
     A trial is one choice of settings, and a run for each of a few seeds. The better of two trials is the one that
     solves the task with more seeds; then, if that is all of them, the one that takes fewer environment steps, else the
     one of higher fitness: the mean over the seeds of the best centre's confirmed fitness. The first trial has the
-    settings that ``train`` would take; the others are Optuna's (multivariate TPE, Bergstra et al. 2011, after ten
+    settings that ``train`` would take, to three digits; the others are Optuna's (multivariate TPE, Bergstra et al. 2011, after ten
     random ones).
 
     Ten times in the course of each run, a trial is compared with those that are complete, and pruned if it is below
@@ -168,6 +168,7 @@ def tune(
         ValueError, TypeError: a setting, a range or a value that cannot be; a folder that holds another search.
         ImportError: Optuna is not installed.
         RuntimeError: no trial is complete; another process is searching in the folder.
+        RolloutError: an episode failed before any trial was complete (a later trial in which one fails counts as bad).
     """
     _require_optuna()
     for name, value in (("trials", trials), ("seeds", seeds)):
@@ -187,16 +188,18 @@ def tune(
         try:
             while len(done) < trials and time.monotonic() < deadline and not _hopeless(done):
                 play = _Play(plan, folder / "trials" / f"{len(done):04d}", workers, deadline, display, trials)
-                trial = _next_trial(study, plan, len(done), play)
-                if trial is None:
-                    break
-                done.append(trial)
+                trial = _next_trial(study, plan, done, play)
+                done += [] if trial is None else [trial]
                 _keep_best(folder, done)
+                if trial is None:  # time is up
+                    break
                 _say(display, f"trial {trial.number + 1}/{trials}: {_outcome(trial)}; {_listed(trial.settings)}")
         except BaseException as error:
             # In place of what train says: a run of a trial is not resumed, the trial is repeated as a whole.
             error.__notes__ = [f"Nothing is lost but trial {len(done) + 1}: the same command continues the search."]
             raise
+        if len(done) < trials and time.monotonic() >= deadline:
+            _say(display, f"time is up after {len(done)} of {trials} trials: the same command continues")
     return _result(folder, plan, done)
 
 
@@ -339,10 +342,15 @@ def _value(runs: Sequence[RunScore]) -> float:
     return solved + 0.5 + math.copysign(math.log1p(abs(measure)), measure) / 1500  # log1p stays below 710
 
 
-def _next_trial(study: "optuna.Study", plan: _Plan, index: int, play: _Play) -> Trial | None:
-    """Sample settings, play them, and write down what came of it; None if time was up before that."""
+def _next_trial(study: "optuna.Study", plan: _Plan, done: Sequence[Trial], play: _Play) -> Trial | None:
+    """Sample settings, play them, and write down what came of it; None if time was up before that.
+
+    Raises:
+        RolloutError: an episode failed, and no trial has been complete yet: it is not for the settings.
+    """
     import optuna
 
+    index = len(done)
     # A sampler for each trial, so that nothing about randomness has to be remembered.
     study.sampler = optuna.samplers.TPESampler(seed=derive(plan.base.seed, Purpose.TUNING, index) % 2**32)
     if index == 0 and not study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.WAITING]):
@@ -357,9 +365,11 @@ def _next_trial(study: "optuna.Study", plan: _Plan, index: int, play: _Play) -> 
         if play.pruned:
             state, reason = "pruned", f"below the median after {play.share:.0%} of its runs"
     except (ValueError, TypeError, RolloutError) as error:
-        state, reason = "failed", str(error)
-    trial = Trial(number=index, state=state, settings=settings, runs=tuple(play.runs), reason=reason)
-    asked.set_user_attr("trial", lists(asdict(trial)))
+        if isinstance(error, RolloutError) and _best(done) is None:
+            raise
+        state, reason = "failed", str(error) or repr(error)
+    trial = Trial(number=index, state=state, settings=lists(settings), runs=tuple(play.runs), reason=reason)
+    asked.set_user_attr("trial", asdict(trial))
     _tell(study, asked.number, trial)
     return trial
 
@@ -502,7 +512,7 @@ def _candidate_episodes(config: TrainConfig) -> int:
 
 def _outcome(trial: Trial) -> str:
     if trial.state != "complete":
-        return f"{trial.state}, {trial.reason}"
+        return f"{trial.state}, {trial.reason.splitlines()[0]}"
     steps = f"{trial.steps:,.0f}".replace(",", " ")
     return f"fitness {trial.fitness:.2f}, {trial.solved} of {len(trial.runs)} solved, {steps} steps"
 

@@ -9,8 +9,9 @@ from dataclasses import asdict
 
 import pytest
 from conftest import registered
+from filelock import FileLock
 
-from es_core import Run, TrainConfig, tune
+from es_core import RolloutError, Run, TrainConfig, tune
 from es_core.cli import main
 from es_core.tune import RunScore, Trial
 
@@ -130,8 +131,8 @@ def test_the_printed_command_makes_the_best_run_again(aim, tmp_path, capsys):
 @pytest.fixture(scope="module")
 def long_search():
     arguments = ["tune", "CartPole-v1", "--search", "sigma=0.01..1", "--search", "activation=tanh|relu"]
-    arguments += ["--generations", "6", "--population-size", "4", "--max-episode-steps", "20", "--eval-episodes", "1"]
-    return [*arguments, "--confirm-episodes", "1", "--trials", "4", "--seeds", "1", "--workers", "1", "--json"]
+    arguments += ["--generations", "3", "--population-size", "4", "--max-episode-steps", "20", "--eval-episodes", "1"]
+    return [*arguments, "--confirm-episodes", "1", "--trials", "3", "--seeds", "1", "--workers", "1", "--json"]
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +150,7 @@ def test_a_search_that_was_interrupted_finds_what_an_uninterrupted_one_does(
     command = [sys.executable, "-m", "es_core", *long_search]
     with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stderr:
-            if line.startswith("trial 2/4"):
+            if line.startswith("trial 1/3"):
                 process.send_signal(how)
                 break
         _, rest = process.communicate()
@@ -158,7 +159,7 @@ def test_a_search_that_was_interrupted_finds_what_an_uninterrupted_one_does(
     assert "resume" not in rest
     assert main(long_search) == 0
     captured = capsys.readouterr()
-    assert "2 of 4 trials are done" in captured.err
+    assert "1 of 3 trials are done" in captured.err
     found = json.loads(captured.out)
     assert (found["trials"], found["settings"]) == (uninterrupted["trials"], uninterrupted["settings"])
 
@@ -201,10 +202,41 @@ def test_a_search_of_which_nothing_can_be_run_ends_early_and_says_why(aim, tmp_p
         tune(aim, directory=tmp_path, **TINY, shaping="bad")
 
 
-def test_time_that_is_up_before_the_first_trial_is_an_error_and_nothing_is_counted(aim, tmp_path):
+def test_a_broken_environment_ends_the_search_at_once_but_a_trial_that_breaks_it_later_has_failed(
+    register, tmp_path, capfd
+):
+    broken = tmp_path / "broken"
+    walk = register("Walk-v0", "small_envs:Walk", kwargs={"fault": "step", "where": str(broken)}, max_episode_steps=5)
+    given = {**TINY, "directory": tmp_path / "search", "generations": 2, "progress": True}
+    broken.touch()
+    with pytest.raises(RolloutError, match="the motor is on fire") as caught:
+        tune(walk, trials=1, **given)
+    assert "the same command continues" in caught.value.__notes__[0]
+    broken.unlink()
+    assert [trial.state for trial in tune(walk, trials=1, **given).trials] == ["complete"]
+    broken.touch()
+    result = tune(walk, trials=2, **given)
+    assert [trial.state for trial in result.trials] == ["complete", "failed"]
+    assert "the motor is on fire" in result.trials[1].reason
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_two_searches_at_once_in_a_folder_are_refused(aim, tmp_path):
+    tune(aim, trials=1, directory=tmp_path, **TINY)
+    with (
+        FileLock(tmp_path / ".lock"),
+        pytest.raises(RuntimeError, match="another process is searching"),
+    ):
+        tune(aim, trials=2, directory=tmp_path, **TINY)
+
+
+def test_time_that_is_up_before_the_first_trial_is_an_error_and_nothing_is_counted(aim, tmp_path, capfd):
     with pytest.raises(RuntimeError, match="time was up before the first trial"):
         tune(aim, directory=tmp_path, max_seconds=1e-9, **TINY)
     assert len(tune(aim, trials=1, directory=tmp_path, **TINY).trials) == 1
+    more = tune(aim, trials=2, directory=tmp_path, max_seconds=1e-9, **{**TINY, "progress": True})
+    assert len(more.trials) == 1
+    assert "time is up after 1 of 2 trials: the same command continues" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -215,10 +247,10 @@ def test_every_strategy_has_ranges_of_its_own_around_what_train_would_take(aim, 
     for name in ("population_size", "hidden_sizes"):
         del given[name]
     result = tune(aim, trials=1, directory=tmp_path, **given)
-    settings, base = result.trials[0].settings, TrainConfig.for_env(aim, strategy=strategy)
+    settings, base = result.trials[0].settings, TrainConfig.for_env(aim, strategy=strategy).to_json()
     assert {"sigma", "population_size"} <= set(settings)
     assert ("learning_rate" in settings) == (strategy in {"openai_es", "ars", "pgpe", "snes"})
-    assert settings == {name: getattr(base, name) for name in settings}
+    assert settings == {name: base[name] for name in settings}
     assert set(result.settings) <= {"strategy", "generations", "eval_episodes", "confirm_episodes"}
 
 
