@@ -136,8 +136,8 @@ def tune(
     A trial is one choice of settings, and a run for each of a few seeds. The better of two trials is the one that
     solves the task with more seeds; then, if that is all of them, the one that takes fewer environment steps, else the
     one of higher fitness: the mean over the seeds of the best centre's confirmed fitness. The first trial has the
-    settings that ``train`` would take, to three digits; the others are Optuna's (multivariate TPE, Bergstra et al. 2011, after ten
-    random ones).
+    settings that ``train`` would take, to three digits; the others are Optuna's (multivariate TPE, Bergstra et al.
+    2011, after ten random ones).
 
     Ten times in the course of each run, a trial is compared with those that are complete, and pruned if it is below
     their median at that point, from the sixth trial on (the median rule of Golovin et al. 2017: it compares whole
