@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from es_core.config import TrainConfig
+from es_core.files import write_whole
 from es_core.normalizer import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch, Statistics
 from es_core.policies import Actor, Policy, make_policy
 from es_core.policies.spaces import input_size, space_from_json, space_to_json
@@ -67,7 +68,11 @@ class Checkpoint:
         return parameter_hash(self.mean)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the file, under a temporary name first: a crash leaves the old one or the new one, never a half."""
+        """Write the file: a crash or a power failure leaves the old one or the new one, never a half.
+
+        Raises:
+            OSError: it cannot be written.
+        """
         arrays: dict[str, NDArray[Any]] = {"mean": self.mean}
         numbers = {}
         for name, value in self.strategy.items():
@@ -93,13 +98,8 @@ class Checkpoint:
             "tensors": {name: _digest(array) for name, array in arrays.items()},
         }
         text = json.dumps({"document": document, "sha256": _json_digest(document)}, sort_keys=True, allow_nan=False)
-        path = Path(path)
-        partial = path.with_name(f"{path.name}.partial")
-        with partial.open("wb") as file:
-            file.write(save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, {_KEY: text}))
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
+        content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, {_KEY: text})
+        write_whole(Path(path), content)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str], *, trust: bool = False) -> Self:

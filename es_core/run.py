@@ -16,6 +16,7 @@ from filelock import FileLock, Timeout
 from es_core.budget import reached
 from es_core.checkpoint import Checkpoint, CheckpointError
 from es_core.config import BOUNDS, TrainConfig
+from es_core.files import explained, remove_partial, write_whole
 from es_core.scoring import Evaluation
 from es_core.trust import require_trusted
 from es_envs import Episode
@@ -134,16 +135,19 @@ class Run:
     _made: list[Path] = field(default_factory=list, repr=False)  # folders, from the run's own upwards
 
     @classmethod
-    def create(cls, directory: str | os.PathLike[str] | None, config: TrainConfig) -> Self:
-        """Make the folder of a new run.
+    def create(
+        cls, directory: str | os.PathLike[str] | None, config: TrainConfig, initial: Checkpoint | None = None
+    ) -> Self:
+        """Make the folder of a new run, with all that it depends on: from then on it can be resumed.
 
         Args:
             directory: the folder, which must not exist or be empty; None: runs/ID/DATE-TIME-sSEED.
             config: of the run.
+            initial: whose parameters it starts from, if not from new ones.
 
         Raises:
             FileExistsError: the folder has something in it.
-            OSError: it cannot be written.
+            OSError: it cannot be written; nothing is left behind.
         """
         path = _default_directory(config) if directory is None else Path(directory)
         if path.exists() and not path.is_dir():
@@ -156,14 +160,21 @@ class Run:
         path = path.resolve()
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
         try:
-            (path / "checkpoints").mkdir(parents=True)
+            with explained(path):
+                (path / "checkpoints").mkdir(parents=True)
         except FileExistsError:  # another process was a moment faster
             if directory is None:
-                return cls.create(None, config)
+                return cls.create(None, config, initial)
             raise
-        (path / "videos").mkdir()
         run = cls(path, config, trusted=True, _made=made)
-        run.write_config(config)
+        try:
+            (path / "videos").mkdir()
+            if initial is not None:
+                initial.save(run.initial_path)
+            run.write_config(config)
+        except BaseException:
+            run.discard()
+            raise
         return run
 
     @classmethod
@@ -178,10 +189,8 @@ class Run:
             FileNotFoundError: it is no run folder.
             ValueError: its config.json or metrics.jsonl is damaged.
         """
-        path = Path(directory).resolve()
+        path = _require_run_folder(directory)
         config_file = path / "config.json"
-        if not config_file.is_file():
-            raise FileNotFoundError(f"{path} is no run folder: it has no config.json")
         try:
             config = TrainConfig.from_json(json.loads(config_file.read_text(encoding="utf-8")))
         except (ValueError, TypeError) as error:
@@ -205,6 +214,11 @@ class Run:
         return reached(self.config, generations=last.generation, steps=steps, episodes=last.total_episodes)
 
     @property
+    def initial_path(self) -> Path:
+        """Where the checkpoint is whose parameters the run starts from, if not from new ones."""
+        return self.directory / "initial.safetensors"
+
+    @property
     def best_path(self) -> Path:
         """Where the best evaluated centre is, or would be."""
         return self.directory / "best.safetensors"
@@ -224,6 +238,14 @@ class Run:
         """Generations that have a checkpoint, ascending."""
         files = (self.directory / "checkpoints").glob("*.safetensors")
         return sorted(int(file.stem) for file in files if re.fullmatch(r"\d{6,}", file.stem))
+
+    @property
+    def next_generation(self) -> int | None:
+        """Where ``resume`` goes on: the latest checkpoint with all its lines before it; None: there is none.
+
+        A crash may have cut metrics.jsonl off, whose lines are not flushed to the disk one by one.
+        """
+        return max((g for g in self.checkpoint_generations() if g <= len(self.history)), default=None)
 
     def checkpoint_at(self, generation: int) -> Checkpoint:
         """The checkpoint of one generation.
@@ -251,40 +273,42 @@ class Run:
         return self.directory / "checkpoints" / f"{generation:06d}.safetensors"
 
     def append(self, stats: GenerationStats) -> None:
-        """Add a line to metrics.jsonl and to the history."""
-        self.history.append(stats)
-        with (self.directory / "metrics.jsonl").open("a", encoding="utf-8") as file:
+        """Add a line to metrics.jsonl and to the history.
+
+        Raises:
+            OSError: it cannot be written, or only the beginning of it, which ``open`` passes over.
+        """
+        path = self.directory / "metrics.jsonl"
+        with explained(path), path.open("a", encoding="utf-8") as file:
             file.write(_line(stats))
+        self.history.append(stats)
 
     def cut_history(self, generation: int) -> None:
         """Forget the lines from ``generation`` on; a resumed run writes them again."""
         self.history = [stats for stats in self.history if stats.generation < generation]
-        _write_text(self.directory / "metrics.jsonl", "".join(map(_line, self.history)))
+        write_whole(self.directory / "metrics.jsonl", "".join(map(_line, self.history)).encode())
 
     def write_config(self, config: TrainConfig) -> None:
         """Write config.json; of a run that has begun, only its bounds may change."""
         self.config = config
-        _write_text(self.directory / "config.json", json.dumps(config.to_json(), indent=2, allow_nan=False) + "\n")
+        text = json.dumps(config.to_json(), indent=2, allow_nan=False) + "\n"
+        write_whole(self.directory / "config.json", text.encode())
+
+    def clear_partial(self) -> None:
+        """Remove half-written files of a process that was killed; the caller holds the folder's lock."""
+        for folder in (self.directory, self.directory / "checkpoints"):
+            remove_partial(folder)
 
     def discard(self) -> None:
         """Remove what ``create`` made, and no more; for a run that failed before its first checkpoint."""
+        if not self.directory.is_dir():
+            return  # somebody else has removed it
         for entry in self.directory.iterdir():
             shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
         for folder in self._made:
             if any(folder.iterdir()):
                 break
             folder.rmdir()
-
-    def lock(self) -> AbstractContextManager[object]:
-        """Hold the folder for writing, by a lock of the operating system, which a crash releases.
-
-        Raises:
-            RuntimeError: another process is writing to the folder.
-        """
-        try:
-            return FileLock(self.directory / ".lock").acquire(timeout=0)
-        except Timeout:
-            raise RuntimeError(f"another process is training in {self.directory}") from None
 
     # The verbs below belong to layers above this one: they go through the package's own front door.
 
@@ -308,6 +332,30 @@ class Run:
         return es_core.train(self.config, run_dir=self.directory, resume=True, **options)
 
 
+def lock(directory: str | os.PathLike[str]) -> AbstractContextManager[object]:
+    """Hold a run folder for writing, by a lock of the operating system, which a crash releases.
+
+    Raises:
+        FileNotFoundError: it is no run folder.
+        RuntimeError: another process is writing to the folder.
+    """
+    path = _require_run_folder(directory) / ".lock"
+    try:
+        with explained(path):
+            return FileLock(path).acquire(timeout=0)
+    except Timeout:
+        raise RuntimeError(
+            f"another process is training in {path.parent}: wait for its end, or choose another folder"
+        ) from None
+
+
+def _require_run_folder(directory: str | os.PathLike[str]) -> Path:
+    path = Path(directory).resolve()
+    if not (path / "config.json").is_file():
+        raise FileNotFoundError(f"{path} is no run folder: it has no config.json")
+    return path
+
+
 def _default_directory(config: TrainConfig) -> Path:
     stem = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-s{config.seed}"
     parent = Path("runs") / re.sub(r"[^\w.-]+", "-", config.env_id)
@@ -320,12 +368,6 @@ def _default_directory(config: TrainConfig) -> Path:
 
 def _line(stats: GenerationStats) -> str:
     return json.dumps(stats.to_json(), allow_nan=False) + "\n"
-
-
-def _write_text(path: Path, text: str) -> None:
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
 
 
 def _read_metrics(path: Path) -> Iterable[GenerationStats]:

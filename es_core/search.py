@@ -1,6 +1,5 @@
 """What a run carries from generation to generation: how it begins, moves on, and continues from a checkpoint."""
 
-import os
 from dataclasses import dataclass
 from typing import Self
 
@@ -36,11 +35,12 @@ class Search:
     best: tuple[bool, float] | None = None
 
     @classmethod
-    def begin(cls, run: Run, pool: RolloutPool, initial: str | os.PathLike[str] | Checkpoint | None = None) -> Self:
+    def begin(cls, run: Run, pool: RolloutPool) -> Self:
         """In front of generation 0, of which it writes the checkpoint.
 
         Raises:
-            ValueError: ``initial`` is of another policy, or the strategy refuses a setting.
+            ValueError: the run's initial checkpoint is of another policy, or the strategy refuses a setting.
+            CheckpointError: that checkpoint is damaged.
         """
         config = run.config
         policy = make_policy(config, pool.observation_space, pool.action_space)
@@ -50,8 +50,8 @@ class Search:
         elif config.virtual_batch_normalization:
             statistics = pool.reference_batch()
         mean = policy.initial(config.seed)
-        if initial is not None:
-            source = initial if isinstance(initial, Checkpoint) else Checkpoint.load(initial)
+        if run.initial_path.exists():
+            source = Checkpoint.load(run.initial_path)
             if source.mean.shape != mean.shape:
                 raise ValueError(
                     f"initial has {source.mean.size} parameters, the policy {mean.size}: policy, hidden_sizes or "
@@ -72,12 +72,13 @@ class Search:
             ValueError: the environment's spaces have changed.
             CheckpointError: the checkpoint is damaged, or its policy has changed.
         """
+        run.clear_partial()
         run.write_config(run.config)  # its bounds may have grown
-        # A checkpoint counts only with all the lines before it: a crash may have cut metrics.jsonl off.
-        generations = [generation for generation in run.checkpoint_generations() if generation <= len(run.history)]
-        if not generations:  # killed before the first generation
+        generation = run.next_generation
+        if generation is None:  # killed before the first
+            run.cut_history(0)
             return cls.begin(run, pool)
-        checkpoint = run.checkpoint_at(generations[-1])
+        checkpoint = run.checkpoint_at(generation)
         if (checkpoint.observation_space, checkpoint.action_space) != (pool.observation_space, pool.action_space):
             raise ValueError(f"{run.config.env_id} has other spaces now than when the run in {run.directory} was made")
         checkpoint.policy()  # which a module of the user's may no longer be

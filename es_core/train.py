@@ -4,8 +4,8 @@ import math
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from es_core.display import Display
 from es_core.loggers import Lifecycle
 from es_core.policies.engines import require_device
 from es_core.pools import Results, RolloutPool, make_pool, require_pool
-from es_core.run import DIAGNOSTICS, GenerationStats, Run
+from es_core.run import DIAGNOSTICS, GenerationStats, Run, lock
 from es_core.scoring import Evaluation, aggregated
 from es_core.search import Search
 from es_core.seeding import Purpose, episode_seeds
@@ -47,6 +47,10 @@ def train(
 ) -> Run:
     """Evolve a policy.
 
+    A run that was interrupted, killed or cut off can be resumed, and ends as if nothing had happened: after an
+    exception (Ctrl-C, too) with the generation it was in, after ``kill -9`` with its latest checkpoint. No signal
+    handler is installed here; the command ``es-envs`` treats SIGTERM as it does Ctrl-C.
+
     Args:
         env: id of an environment, whose recommended settings then apply; or a complete TrainConfig.
         run_dir: folder of the run; None: runs/ID/DATE-TIME-sSEED.
@@ -68,6 +72,8 @@ def train(
         UnknownEnvError: nobody knows the environment.
         ValueError, TypeError: a setting that cannot be; nothing is left behind.
         FileExistsError: ``run_dir`` has something in it, and ``resume`` is not set.
+        OSError: the run folder cannot be written; the last checkpoint is intact.
+        RuntimeError: another process is training in ``run_dir``.
         RolloutError: an episode failed; the last checkpoint is intact.
     """
     require_pool(pool)
@@ -77,28 +83,37 @@ def train(
     if resume and initial is not None:
         raise ValueError("initial is where a new run starts; a resumed one continues from its own checkpoint")
     lifecycle = Lifecycle(loggers)
-    if resume:
-        run = _reopen(env, run_dir, config_fields)
-        if run.finished:
-            return run
-    else:
-        config = _resolve(env, config_fields)
-        require_device(config, batched=pool == "batched")
-        require_strategy(config)
-        run = Run.create(run_dir, config)
-    try:
+
+    def carry_out(run: Run) -> None:
         definition = es_envs.definition(run.config.env_id)
-        with run.lock(), make_pool(pool, definition, run.config, workers=workers) as rollout_pool:
+        with make_pool(pool, definition, run.config, workers=workers) as rollout_pool:
             _settle(run, rollout_pool)
-            search = Search.resume(run, rollout_pool) if resume else Search.begin(run, rollout_pool, initial)
+            search = Search.resume(run, rollout_pool) if resume else Search.begin(run, rollout_pool)
             lifecycle.tell("run_started", run=run, config=run.config)
             try:
                 with Display(run, rollout_pool.choice) if progress else nullcontext() as display:
                     _evolve(run, search, rollout_pool, lifecycle, display, on_generation, deadline)
             finally:
                 lifecycle.tell("run_finished", run=run)
+
+    if resume:
+        if run_dir is None:
+            raise ValueError("resume=True needs run_dir, the folder of the run to continue")
+        with lock(run_dir):
+            run = _reopen(env, run_dir, config_fields)
+            if not run.finished:
+                carry_out(run)
+        return run
+    config = _resolve(env, config_fields)
+    require_device(config, batched=pool == "batched")
+    require_strategy(config)
+    source = initial if initial is None or isinstance(initial, Checkpoint) else Checkpoint.load(initial)
+    run = Run.create(run_dir, config, source)
+    try:
+        with lock(run.directory):
+            carry_out(run)
     except BaseException:
-        if not resume and not run.checkpoint_generations():
+        if not run.checkpoint_generations():
             run.discard()  # nothing was learnt: leave no empty folder behind
         raise
     return run
@@ -116,14 +131,14 @@ def _evolve(
     """Run generations until the task is solved, a bound or the deadline reached, or ``on_generation`` says stop."""
     config, strategy = run.config, search.strategy
     while True:
-        started = time.perf_counter()
-        generation, centre = strategy.generation, strategy.mean
         before = search.checkpoint(run, pool)
-        last = search.at_end(config)
-        due = config.eval_every > 0 and (last or generation % config.eval_every == 0)
-        centre_episodes = evaluation_episodes(config, strategy.population_size) if due else 0
-        centre_seeds = _seeds(config, Purpose.EVALUATION, centre_episodes, generation)
-        try:
+        with _repeatable(run, before):
+            started = time.perf_counter()
+            generation, centre = strategy.generation, strategy.mean
+            last = search.at_end(config)
+            due = config.eval_every > 0 and (last or generation % config.eval_every == 0)
+            centre_episodes = evaluation_episodes(config, strategy.population_size) if due else 0
+            centre_seeds = _seeds(config, Purpose.EVALUATION, centre_episodes, generation)
             if last:
                 results = None
                 centre_results = pool.rollouts((centre, search.statistics), centre_seeds)
@@ -134,48 +149,57 @@ def _evolve(
                 centre_results = results.centre
             evaluation = Evaluation.from_episodes(centre_results) if due else None
             confirmation, solved = _confirm(run, search, before, pool, evaluation)
-        except BaseException as error:
-            # Interrupted, or an episode failed: this generation can be run again from here.
-            before.save(run.checkpoint_path(generation))
-            error.add_note(f"Nothing is lost: {_how_to_resume(run)} runs generation {generation} again.")
-            raise
 
-        episode_cap = None if last else search.episode_cap
-        diagnostics: dict[str, Any] = dict.fromkeys(DIAGNOSTICS)
-        if results is not None and not solved:
-            strategy.tell(_told(config, results))
-            diagnostics = {name: _finite(strategy.diagnostics.get(name)) for name in DIAGNOSTICS}
-            search.prepare(config, results)
-        evaluation_steps = sum(score.steps for score in (evaluation, confirmation) if score is not None)
-        search.total_steps += evaluation_steps + (results.steps if results is not None else 0)
-        search.total_episodes += results.lengths.size if results is not None else 0
-        stats = GenerationStats(
-            generation=generation,
-            **_population_stats(config, strategy, results),
-            **diagnostics,
-            episode_cap=episode_cap,
-            evaluation_steps=evaluation_steps,
-            total_steps=search.total_steps,
-            total_episodes=search.total_episodes,
-            evaluation=evaluation,
-            confirmation=confirmation,
-            solved=solved,
-            parameter_hash=parameter_hash(centre),
-            next_hash=None if last or solved else parameter_hash(strategy.mean),
-            seconds=time.perf_counter() - started,
-        )
-        run.append(stats)
-        stopped = (on_generation is not None and on_generation(stats) is False) or time.monotonic() >= deadline
-        lifecycle.tell("generation_finished", run=run, stats=stats)
-        if display is not None:
-            display.show(stats)
-        finished = last or solved
-        if finished:
-            before.save(run.checkpoint_path(generation))
-        elif stopped or strategy.generation % config.checkpoint_every == 0:
-            search.checkpoint(run, pool).save(run.checkpoint_path(strategy.generation))
-        if finished or stopped:
-            return
+            episode_cap = None if last else search.episode_cap
+            diagnostics: dict[str, Any] = dict.fromkeys(DIAGNOSTICS)
+            if results is not None and not solved:
+                strategy.tell(_told(config, results))
+                diagnostics = {name: _finite(strategy.diagnostics.get(name)) for name in DIAGNOSTICS}
+                search.prepare(config, results)
+            evaluation_steps = sum(score.steps for score in (evaluation, confirmation) if score is not None)
+            search.total_steps += evaluation_steps + (results.steps if results is not None else 0)
+            search.total_episodes += results.lengths.size if results is not None else 0
+            stats = GenerationStats(
+                generation=generation,
+                **_population_stats(config, strategy, results),
+                **diagnostics,
+                episode_cap=episode_cap,
+                evaluation_steps=evaluation_steps,
+                total_steps=search.total_steps,
+                total_episodes=search.total_episodes,
+                evaluation=evaluation,
+                confirmation=confirmation,
+                solved=solved,
+                parameter_hash=parameter_hash(centre),
+                next_hash=None if last or solved else parameter_hash(strategy.mean),
+                seconds=time.perf_counter() - started,
+            )
+            finished = last or solved
+            if finished:  # first, since the line says that nothing is left to do
+                before.save(run.checkpoint_path(generation))
+            run.append(stats)
+            stopped = (on_generation is not None and on_generation(stats) is False) or time.monotonic() >= deadline
+            lifecycle.tell("generation_finished", run=run, stats=stats)
+            if display is not None:
+                display.show(stats)
+            if not finished and (stopped or strategy.generation % config.checkpoint_every == 0):
+                search.checkpoint(run, pool).save(run.checkpoint_path(strategy.generation))
+            if finished or stopped:
+                return
+
+
+@contextmanager
+def _repeatable(run: Run, before: Checkpoint) -> Iterator[None]:
+    """A generation that is interrupted, or fails, can be run again: its checkpoint is kept, and the error says how."""
+    try:
+        yield
+    except BaseException as error:
+        with suppress(OSError):  # the disk itself is in trouble: an older one has to do
+            before.save(run.checkpoint_path(before.generation))
+        if run.next_generation is not None and not run.finished:
+            lost = "Nothing is lost" if run.next_generation == before.generation else "The last checkpoint is intact"
+            error.add_note(f"{lost}: {_how_to_resume(run)} runs generation {run.next_generation} again.")
+        raise
 
 
 def _confirm(
@@ -299,10 +323,8 @@ def _settle(run: Run, pool: RolloutPool) -> None:
         run.write_config(pool.config)
 
 
-def _reopen(env: str | TrainConfig, run_dir: str | os.PathLike[str] | None, config_fields: dict[str, Any]) -> Run:
+def _reopen(env: str | TrainConfig, run_dir: str | os.PathLike[str], config_fields: dict[str, Any]) -> Run:
     """The run to resume; settings may be repeated, but none may differ, except that its bounds may grow."""
-    if run_dir is None:
-        raise ValueError("resume=True needs run_dir, the folder of the run to continue")
     given = {**(env.to_json() if isinstance(env, TrainConfig) else {"env_id": env}), **config_fields}
     run = Run.open(run_dir, trust=isinstance(env, TrainConfig))
     stored = run.config.to_json()

@@ -14,6 +14,7 @@ import safetensors.numpy
 import small_envs
 
 from es_core import CheckpointError, RolloutError, Run, TrainConfig, evaluate, record, train
+from es_core.run import lock
 from es_envs import PluginError, UnknownEnvError, registry
 
 LABEL = re.escape("Walk-v0 (plugin 'walking')")
@@ -331,7 +332,7 @@ def test_an_empty_folder_may_be_given(walk, tiny, tmp_path):
 def test_two_runs_cannot_share_a_folder(walk, tiny, copied):
     before = contents(copied)
     with (
-        Run.open(copied).lock(),
+        lock(copied),
         pytest.raises(RuntimeError, match=f"another process is training in {copied}"),
     ):
         train(walk, run_dir=copied, resume=True, **{**tiny, "generations": 5, "eval_every": 0})
@@ -341,7 +342,7 @@ def test_two_runs_cannot_share_a_folder(walk, tiny, copied):
 def test_a_locked_folder_without_a_checkpoint_is_not_removed_by_a_second_run(walk, tiny, copied):
     for checkpoint in (copied / "checkpoints").iterdir():
         checkpoint.unlink()
-    with Run.open(copied).lock(), pytest.raises(RuntimeError, match="another process"):
+    with lock(copied), pytest.raises(RuntimeError, match="another process"):
         train(walk, run_dir=copied, resume=True, generations=5, workers=1)
     assert (copied / "config.json").exists()
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 
 # From the ground up; a module imports from lower lines only.
 LAYERS = [
-    ["checks", "machine", "preprocessing", "schedules", "seeding", "shaping"],
+    ["checks", "files", "machine", "preprocessing", "schedules", "seeding", "shaping"],
     ["config", "normalizer", "optimizers"],
     ["trust", "budget", "domains"],
     ["policies"],
