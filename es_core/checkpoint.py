@@ -18,6 +18,7 @@ import safetensors
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
+from es_core.checks import finite, shown, whole
 from es_core.config import TrainConfig
 from es_core.files import write_whole
 from es_core.normalizer import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch, Statistics
@@ -33,7 +34,7 @@ _KEY = "es_envs"
 
 
 class CheckpointError(Exception):
-    """A file is no checkpoint, is damaged, or comes from another version; the message names it."""
+    """A file of a run is damaged, comes from another version, or is something else; the message names it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -122,17 +123,18 @@ class Checkpoint:
             with safetensors.safe_open(path, framework="numpy") as file:
                 text = (file.metadata() or {}).get(_KEY)
                 arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
-        except (safetensors.SafetensorError, OSError, ValueError, TypeError) as error:
+        except (safetensors.SafetensorError, OSError, ValueError, TypeError, AttributeError) as error:
             raise CheckpointError(
                 f"{path} cannot be read as a checkpoint (cut off, damaged, or another format): {error}"
             ) from error
         if text is None:
             raise CheckpointError(f"{path} is a safetensors file, but no checkpoint of es-envs")
         try:
-            return replace(cls._from_document(_verified(text, arrays), arrays), trusted=trust)
+            with np.errstate(over="raise", divide="raise", invalid="raise"):
+                return replace(cls._from_document(_verified(text, arrays), arrays), trusted=trust)
         except CheckpointError as error:
             raise CheckpointError(f"{path}: {error}") from None
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
             raise CheckpointError(f"{path} does not describe a checkpoint: {type(error).__name__}: {error}") from error
 
     @classmethod
@@ -144,6 +146,8 @@ class Checkpoint:
         size = mean.size  # of a policy in a module, which must not be imported here: `policy` compares
         if ":" not in config.policy:
             size = make_policy(config, observation_space, action_space).size
+        if size == 0:
+            raise CheckpointError(f"a policy from {observation_space} to {action_space} has no parameters")
         expected: dict[str, tuple[int, ...]] = {"mean": (size,)}
         statistics: Statistics | None = None
         if config.virtual_batch_normalization:
@@ -152,22 +156,25 @@ class Checkpoint:
         elif document["observations"] is not None:
             expected["statistics.total"] = expected["statistics.squares"] = (inputs,)
             statistics = ObservationStatistics(
-                int(document["observations"]), arrays["statistics.total"], arrays["statistics.squares"]
+                _counted(document, "observations"), arrays["statistics.total"], arrays["statistics.squares"]
             )
         for name, shape in expected.items():
             if arrays[name].shape != shape:
-                raise CheckpointError(f"{name} has shape {arrays[name].shape}, its policy needs {shape}")
-        for name in expected.keys() & {"mean", "reference"}:
-            if arrays[name].dtype != np.float32:
-                raise CheckpointError(f"{name} has type {arrays[name].dtype}, expected float32")
-        for name, array in arrays.items():
-            if array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise CheckpointError(f"{name} has entries that are not finite")
+                raise CheckpointError(f"{name} has shape {shown(arrays[name].shape)}, its policy needs {shown(shape)}")
+            dtype = np.float64 if name.startswith("statistics.") else np.float32
+            if arrays[name].dtype != dtype:
+                raise CheckpointError(f"{name} has type {arrays[name].dtype}, expected {np.dtype(dtype)}")
+        _require_numbers(document["strategy"], arrays)
+        if isinstance(statistics, ObservationStatistics):  # sums that overflow are not those of observations
+            statistics.normalization(std_floor=config.observation_std_floor, clip=config.observation_clip)
         prefix = "strategy."
         state = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        unknown = [name for name in arrays if name not in expected and not name.startswith(prefix)]
+        if unknown:
+            raise CheckpointError(f"no checkpoint has arrays {shown(unknown)}")
         return cls(
             config=config,
-            generation=int(document["generation"]),
+            generation=_counted(document, "generation"),
             mean=mean,
             strategy={**document["strategy"], **state},
             statistics=statistics,
@@ -231,12 +238,35 @@ def _json_digest(document: Mapping[str, Any]) -> str:
 def _verified(text: str, arrays: Mapping[str, NDArray[Any]]) -> Mapping[str, Any]:
     outer = json.loads(text)
     document: Mapping[str, Any] = outer["document"]
-    if document.get("format") != FORMAT:
+    version = document.get("format")
+    if whole(FORMAT + 1)(version) is None:
         raise CheckpointError(
-            f"format {document.get('format')!r} is not the {FORMAT} that this version of es-envs reads"
+            f"a newer version of es-envs wrote it (format {shown(version)}, this one reads {FORMAT}): upgrade with "
+            "`pip install --upgrade es-envs`"
         )
+    if version != FORMAT:
+        raise CheckpointError(f"format {shown(version)} is not the {FORMAT} that this version of es-envs reads")
     if outer["sha256"] != _json_digest(document):
         raise CheckpointError("damaged: the checksum of its description does not fit")
     if document["tensors"] != {name: _digest(array) for name, array in arrays.items()}:
         raise CheckpointError("damaged: the checksum of its arrays does not fit")
     return document
+
+
+def _require_numbers(numbers: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    for name, value in numbers.items():
+        if not isinstance(value, bool) and finite(value):
+            raise CheckpointError(f"{shown(name)} of the strategy is {shown(value)}, expected a number")
+    for name, array in arrays.items():
+        if array.dtype.kind not in "fiub":
+            raise CheckpointError(f"{name} has type {array.dtype}, expected numbers")
+        if not np.isfinite(array).all():
+            raise CheckpointError(f"{name} has entries that are not finite")
+
+
+def _counted(document: Mapping[str, Any], name: str) -> int:
+    value: int = document[name]
+    expected = whole(0, 2**63 - 1)(value)
+    if expected:
+        raise CheckpointError(f"{name} is {shown(value)}, expected {expected}")
+    return value

@@ -4,17 +4,23 @@ import difflib
 import json
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import fields, is_dataclass
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 Check = Callable[[Any], str | None]
 
+_DEEPEST = 50  # lists and dicts in each other, far from where Python gives up
+_SHOWN = 200  # characters of a value in a message
 
-def whole(minimum: int) -> Check:
-    """At least ``minimum``."""
+
+def whole(minimum: int, maximum: int | None = None) -> Check:
+    """At least ``minimum``, at most ``maximum``."""
+    expected = f"a whole number of at least {minimum}" + (f", at most {maximum}" if maximum is not None else "")
 
     def check(value: Any) -> str | None:
         ok = isinstance(value, int) and not isinstance(value, bool) and value >= minimum
-        return None if ok else f"a whole number of at least {minimum}"
+        return None if ok and (maximum is None or value <= maximum) else expected
 
     return check
 
@@ -23,8 +29,7 @@ def number(minimum: float, *, above: bool = False) -> Check:
     """Finite, at least ``minimum`` or above it."""
 
     def check(value: Any) -> str | None:
-        ok = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        ok = ok and (value > minimum if above else value >= minimum)
+        ok = finite(value) is None and (value > minimum if above else value >= minimum)
         return None if ok else f"a finite number {'above' if above else 'of at least'} {minimum:g}"
 
     return check
@@ -41,8 +46,11 @@ def maybe(check: Check) -> Check:
 
 
 def finite(value: Any) -> str | None:
-    """Any finite number."""
-    ok = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    """Any finite number, which a float can be."""
+    try:
+        ok = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer of hundreds of digits
+        ok = False
     return None if ok else "a finite number"
 
 
@@ -63,7 +71,8 @@ def flag(value: Any) -> str | None:
 
 def one_of(*choices: str) -> Check:
     """One of a few words."""
-    return lambda value: None if value in choices else f"one of {', '.join(map(repr, choices))}"
+    expected = f"one of {', '.join(map(repr, choices))}"
+    return lambda value: None if isinstance(value, str) and value in choices else expected
 
 
 def sizes(value: Any) -> str | None:
@@ -88,10 +97,17 @@ def json_object(value: Any) -> str | None:
     expected = "a dict that JSON can hold (text, finite numbers, booleans, lists, dicts with text keys)"
     if not isinstance(value, Mapping):
         return expected
+    if not _is_shallow(value, _DEEPEST):
+        return f"{expected}, at most {_DEEPEST} of them in each other"
     try:
         return None if json.loads(json.dumps(value, allow_nan=False)) == lists(value) else expected
     except (TypeError, ValueError):
         return expected
+
+
+def _is_shallow(value: Any, depth: int) -> bool:
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return depth >= 0 and all(_is_shallow(part, depth - 1) for part in parts)
 
 
 def wrappers(value: Any) -> str | None:
@@ -99,7 +115,7 @@ def wrappers(value: Any) -> str | None:
     expected = json_object(value)
     if expected:
         return expected
-    known = {"skip": whole(2), "grey": flag, "resize": whole(1), "stack": whole(2)}
+    known = {"skip": whole(2, 1000), "grey": flag, "resize": whole(1, 4096), "stack": whole(2, 1000)}
     for name, setting in value.items():
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)
@@ -126,4 +142,46 @@ def require_positive(name: str, value: Any) -> None:
     """
     expected = whole(1)(value)
     if expected:
-        raise ValueError(f"{name} must be {expected}, got {value!r}")
+        raise ValueError(f"{name} must be {expected}, got {shown(value)}")
+
+
+def shown(value: Any) -> str:
+    """``value`` for a message: not all of it if it is long, and its type if it cannot be written down."""
+    try:
+        written = repr(value)
+    except Exception:  # noqa: BLE001  (an endless nesting, a number of ten thousand digits, a __repr__ that raises)
+        return f"a {type(value).__name__} that cannot be shown"
+    return written if len(written) <= _SHOWN else f"{written[:_SHOWN]}... ({len(written)} characters)"
+
+
+def require_fields(kind: type[Any], values: Any) -> None:
+    """Refuse what is no JSON object with exactly the fields of a dataclass, each of its type.
+
+    Raises:
+        ValueError: it names the fields that are missing or unknown, or the one of another type.
+    """
+    known = {field.name for field in fields(kind)}
+    if not isinstance(values, dict):
+        raise ValueError(f"expected a JSON object, got {shown(values)}")
+    if values.keys() != known:
+        raise ValueError(f"expected other fields; missing or unknown: {shown(sorted(known ^ values.keys()))}")
+    for name, hint in get_type_hints(kind).items():
+        if not _is(values[name], hint):
+            raise ValueError(f"{name} cannot be {shown(values[name])}")
+
+
+def _is(value: Any, hint: Any) -> bool:
+    """Whether a value from JSON is what a field's annotation says."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is UnionType:
+        return any(_is(value, part) for part in parts)
+    if origin is dict:
+        return isinstance(value, dict) and all(_is(item, parts[1]) for item in value.values())
+    if origin is tuple:
+        return isinstance(value, list | tuple) and len(value) == len(parts) and all(map(_is, value, parts))
+    if hint is float:
+        return finite(value) is None
+    if hint is int:
+        return whole(0)(value) is None  # all whole numbers in a run's files count something
+    # A dataclass within this one checks itself.
+    return isinstance(value, dict if is_dataclass(hint) else hint)

@@ -17,6 +17,7 @@ from es_core.checks import (
     number,
     one_of,
     share,
+    shown,
     sizes,
     text,
     whole,
@@ -35,6 +36,9 @@ def _option(default: Any, check: Check, help_text: str, group: str | None = None
         return field(default_factory=dict, metadata=metadata)
     return field(default=default, metadata=metadata)
 
+
+MOST = 1_000_000
+"""Candidates of a generation and episodes of one of them, at most: a config must not ask for more than memory holds."""
 
 # Fields that bound a run: the only ones that may change when it is resumed, and only grow (None: no bound).
 BOUNDS = ("generations", "max_steps", "max_episodes")
@@ -93,7 +97,7 @@ class TrainConfig:
     strategy: str = _option("openai_es", text, "search strategy", "search")
     strategy_options: Mapping[str, Any] = _option({}, json_object, "further arguments of the strategy, as JSON")
     population_size: int = _option(
-        64, whole(2), "candidates in each generation; strategies with mirrored pairs need an even number"
+        64, whole(2, MOST), "candidates in each generation; strategies with mirrored pairs need an even number"
     )
     steps_per_generation: int | None = _option(
         None,
@@ -166,7 +170,7 @@ class TrainConfig:
         "others by their outputs as logits",
     )
 
-    episodes_per_candidate: int = _option(1, whole(1), "episodes in each candidate's fitness", "episodes")
+    episodes_per_candidate: int = _option(1, whole(1, MOST), "episodes in each candidate's fitness", "episodes")
     episode_seeds: str = _option(
         "common", one_of("common", "independent"), "whether all candidates of a generation start alike"
     )
@@ -185,11 +189,11 @@ class TrainConfig:
     episode_cap_start: int = _option(100, whole(1), "the first episode cap")
 
     eval_every: int = _option(1, whole(0), "generations between evaluations of the centre (0: never)", "evaluation")
-    eval_episodes: int = _option(20, whole(1), "episodes in each evaluation of the centre")
+    eval_episodes: int = _option(20, whole(1, MOST), "episodes in each evaluation of the centre")
     eval_share: float | None = _option(
         None, maybe(share), "episodes in each evaluation as a share of the population's, instead of eval_episodes"
     )
-    confirm_episodes: int = _option(100, whole(1), "episodes that confirm a centre that looks best or solved")
+    confirm_episodes: int = _option(100, whole(1, MOST), "episodes that confirm a centre that looks best or solved")
     solved_at: float | None = _option(
         None, maybe(finite), "fitness of the centre at which the run stops, if all its confirmed episodes succeed"
     )
@@ -212,7 +216,7 @@ class TrainConfig:
                 object.__setattr__(self, option.name, value)
             expected = option.metadata["check"](value)
             if expected:
-                raise ValueError(f"{option.name} must be {expected}, got {value!r}")
+                raise ValueError(f"{option.name} must be {expected}, got {shown(value)}")
             if isinstance(value, Mapping):
                 object.__setattr__(self, option.name, dict(value))
 
@@ -232,6 +236,7 @@ class TrainConfig:
         for name in overrides:
             if name not in known:
                 raise TypeError(unknown_field(name, known))
+        cls(env_id=env_id, **{name: value for name, value in overrides.items() if not callable(value)})
         values: dict[str, Any] = {"env_id": env_id, "solved_at": definition.solved_at}
         usual = definition.recommended.get("strategy", cls.strategy)
         for strategy, recommended in {usual: {}, **definition.recommended_for}.items():
@@ -308,12 +313,14 @@ class TrainConfig:
         if not isinstance(values, dict):
             raise ValueError(f"a config must be a JSON object, got {type(values).__name__}")
         if set(values) != known:
-            raise ValueError(f"a config's fields differ from this version's: {sorted(known ^ set(values))}")
+            differing = shown(sorted(known ^ set(values)))
+            raise ValueError(f"a config's fields differ from this version's (another one wrote it): {differing}")
         return cls(**values)
 
 
-def _tuples(value: Any) -> Any:
-    return tuple(_tuples(item) for item in value) if isinstance(value, list) else value
+def _tuples(value: Any, depth: int = 2) -> Any:
+    """``value`` with lists as tuples, as deep as any setting has them."""
+    return tuple(_tuples(item, depth - 1) for item in value) if isinstance(value, list) and depth else value
 
 
 def option_fields() -> list[Field[Any]]:

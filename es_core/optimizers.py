@@ -55,9 +55,9 @@ class Optimizer(ABC):
             ValueError: a buffer has another size.
         """
         for name in self.buffers:
-            own = getattr(self, name)
-            if state[name].shape != own.shape:
-                raise ValueError(f"the optimiser's {name} has shape {state[name].shape}, expected {own.shape}")
+            own, given = np.shape(getattr(self, name)), np.shape(state[name])
+            if given != own:
+                raise ValueError(f"the optimiser's {name} has shape {given}, expected {own}")
         for name in self.buffers:
             setattr(self, name, state[name].astype(np.float32))
         self._steps = int(state["steps"])

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import shutil
 from collections.abc import Iterable
 from contextlib import AbstractContextManager
@@ -15,6 +16,7 @@ from filelock import FileLock, Timeout
 
 from es_core.budget import reached
 from es_core.checkpoint import Checkpoint, CheckpointError
+from es_core.checks import require_fields
 from es_core.config import BOUNDS, TrainConfig
 from es_core.files import explained, remove_partial, write_whole
 from es_core.scoring import Evaluation
@@ -108,8 +110,13 @@ class GenerationStats:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Self:
-        """The stats that ``to_json`` described."""
+    def from_json(cls, values: Any) -> Self:
+        """The stats that ``to_json`` described.
+
+        Raises:
+            ValueError: it described none.
+        """
+        require_fields(cls, values)
         scores = {
             name: Evaluation.from_json(values[name]) if values[name] else None
             for name in ("evaluation", "confirmation")
@@ -155,7 +162,7 @@ class Run:
         if path.exists() and any(path.iterdir()):
             raise FileExistsError(
                 f"{path} exists and is not empty: choose another folder, or continue the run in it with resume=True "
-                f"(es-envs resume {path})"
+                f"({shlex.join(['es-envs', 'resume', str(path)])})"
             )
         path = path.resolve()
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
@@ -187,14 +194,14 @@ class Run:
 
         Raises:
             FileNotFoundError: it is no run folder.
-            ValueError: its config.json or metrics.jsonl is damaged.
+            CheckpointError: its config.json or metrics.jsonl is damaged.
         """
         path = _require_run_folder(directory)
         config_file = path / "config.json"
         try:
             config = TrainConfig.from_json(json.loads(config_file.read_text(encoding="utf-8")))
-        except (ValueError, TypeError) as error:
-            raise ValueError(f"{config_file} is damaged: {error}") from error
+        except (ValueError, RecursionError) as error:
+            raise CheckpointError(f"{config_file} is damaged: {error}") from error
         return cls(path, config, trust, list(_read_metrics(path / "metrics.jsonl")))
 
     @property
@@ -259,7 +266,10 @@ class Run:
             raise FileNotFoundError(
                 f"{self.directory} has no checkpoint of generation {generation}; there are: {present}"
             )
-        return self._checkpoint(path)
+        checkpoint = self._checkpoint(path)
+        if checkpoint.generation != generation:
+            raise CheckpointError(f"{path} is of generation {checkpoint.generation}: somebody has renamed it")
+        return checkpoint
 
     def _checkpoint(self, path: Path) -> Checkpoint:
         checkpoint = Checkpoint.load(path, trust=self.trusted)
@@ -373,11 +383,14 @@ def _line(stats: GenerationStats) -> str:
 def _read_metrics(path: Path) -> Iterable[GenerationStats]:
     if not path.exists():
         return
-    lines = path.read_text(encoding="utf-8").splitlines()
+    lines = path.read_bytes().splitlines()
     for number, line in enumerate(lines, 1):
         try:
-            yield GenerationStats.from_json(json.loads(line))
-        except (ValueError, TypeError, KeyError) as error:
+            stats = GenerationStats.from_json(json.loads(line))
+            if stats.generation != number - 1:
+                raise ValueError(f"it is of generation {stats.generation}, expected {number - 1}")
+        except (ValueError, RecursionError) as error:
             if number == len(lines):
                 return  # cut off while it was written: the run was killed; resume writes it again
-            raise ValueError(f"{path}, line {number} is damaged: {error}") from error
+            raise CheckpointError(f"{path}, line {number} is damaged: {error}") from error
+        yield stats

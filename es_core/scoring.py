@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core import seeding
+from es_core.checks import require_fields
 from es_envs import Episode
 
 _AGGREGATIONS: Mapping[str, Callable[..., NDArray[np.float64]]] = {"mean": np.mean, "median": np.median, "min": np.min}
@@ -75,8 +76,13 @@ class Evaluation:
         return asdict(self)
 
     @classmethod
-    def from_json(cls, values: dict[str, Any]) -> Self:
-        """The evaluation that ``to_json`` described."""
+    def from_json(cls, values: Any) -> Self:
+        """The evaluation that ``to_json`` described.
+
+        Raises:
+            ValueError: it described none.
+        """
+        require_fields(cls, values)
         success = values["success_interval"]
         intervals = {"interval": tuple(values["interval"]), "success_interval": tuple(success) if success else None}
         return cls(**{**values, **intervals})

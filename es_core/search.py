@@ -1,14 +1,18 @@
 """What a run carries from generation to generation: how it begins, moves on, and continues from a checkpoint."""
 
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
+
+import numpy as np
 
 import es_envs
-from es_core.budget import first_cap, next_cap, next_population_size, reached, step_limit
-from es_core.checkpoint import Checkpoint
+from es_core.budget import first_cap, largest_population, next_cap, next_population_size, reached, step_limit
+from es_core.checkpoint import Checkpoint, CheckpointError
+from es_core.checks import maybe, shown, whole
 from es_core.config import TrainConfig
 from es_core.normalizer import ObservationStatistics, Statistics
 from es_core.policies import make_policy
+from es_core.policies.spaces import input_size
 from es_core.pools import Results, RolloutPool
 from es_core.run import Run
 from es_core.strategies import Strategy, make_strategy
@@ -52,10 +56,11 @@ class Search:
         mean = policy.initial(config.seed)
         if run.initial_path.exists():
             source = Checkpoint.load(run.initial_path)
-            if source.mean.shape != mean.shape:
+            inputs = input_size(source.observation_space)
+            if (source.mean.size, inputs) != (mean.size, policy.inputs):
                 raise ValueError(
-                    f"initial has {source.mean.size} parameters, the policy {mean.size}: policy, hidden_sizes or "
-                    "spaces differ"
+                    f"initial has {source.mean.size} parameters for observations of {inputs} numbers, the policy "
+                    f"{mean.size} for {policy.inputs}: policy, hidden_sizes or spaces differ"
                 )
             mean = source.mean
             if statistics is not None and type(source.statistics) is type(statistics):
@@ -82,12 +87,16 @@ class Search:
         if (checkpoint.observation_space, checkpoint.action_space) != (pool.observation_space, pool.action_space):
             raise ValueError(f"{run.config.env_id} has other spaces now than when the run in {run.directory} was made")
         checkpoint.policy()  # which a module of the user's may no longer be
-        run.cut_history(checkpoint.generation)
         strategy = make_strategy(run.config, checkpoint.mean)
-        strategy.load_state_dict(checkpoint.strategy)
-        progress = dict(checkpoint.progress)
-        best = progress.pop("best")
-        return cls(strategy, checkpoint.statistics, best=(bool(best[0]), float(best[1])) if best else None, **progress)
+        try:
+            strategy.load_state_dict(checkpoint.strategy)
+            _require_consistent(strategy, checkpoint)
+            progress = _progress(checkpoint)
+        except (LookupError, ValueError, TypeError, ArithmeticError) as error:
+            path = run.checkpoint_path(checkpoint.generation)
+            raise CheckpointError(f"{path}: its state does not fit: {type(error).__name__}: {error}") from error
+        run.cut_history(checkpoint.generation)
+        return cls(strategy, checkpoint.statistics, **progress)
 
     def checkpoint(self, run: Run, pool: RolloutPool) -> Checkpoint:
         """All that is needed to run the next generation."""
@@ -119,6 +128,28 @@ class Search:
         self.episode_cap = next_cap(config, _step_limit(config), self.episode_cap, results.lengths)
         if config.steps_per_generation is not None:
             self.strategy.population_size = next_population_size(config, config.steps_per_generation, results.lengths)
+
+
+def _require_consistent(strategy: Strategy, checkpoint: Checkpoint) -> None:
+    if strategy.generation != checkpoint.generation:
+        raise ValueError(f"the strategy is in generation {strategy.generation}, the file in {checkpoint.generation}")
+    if not np.array_equal(strategy.mean, checkpoint.mean):
+        raise ValueError("the strategy's mean is not the file's")
+    config, size = checkpoint.config, strategy.population_size
+    if size != config.population_size and not (config.steps_per_generation and size <= largest_population(config)):
+        raise ValueError(f"the strategy has {size} candidates, its config allows {largest_population(config)}")
+
+
+def _progress(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What stands in a checkpoint beside the strategy, as arguments of ``Search``."""
+    names = ("episode_cap", "best", "total_steps", "total_episodes")
+    cap, best, *totals = (checkpoint.progress[name] for name in names)
+    if any(whole(0)(total) for total in totals) or maybe(whole(1))(cap):
+        raise ValueError(f"its progress cannot be {shown(checkpoint.progress)}")
+    if best is not None:
+        solved, fitness = best
+        best = bool(solved), float(fitness)
+    return {"episode_cap": cap, "best": best, "total_steps": totals[0], "total_episodes": totals[1]}
 
 
 def _step_limit(config: TrainConfig) -> int:

@@ -1,6 +1,7 @@
 """Names in files are data: which of them may be imported."""
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields
 from importlib.metadata import packages_distributions
 from typing import Any
 
@@ -34,12 +35,12 @@ def require_trusted(config: TrainConfig, *, trust: bool, where: object, vouched:
     definition = es_envs.definition(config.env_id)
     fitness = config.fitness or ""
     known = {*fitness_names(definition), *fitness_names(definition).values(), *FITNESSES}
-    # An environment may import what an argument names, as Gymnasium's make does.
-    keys = ["policy", "policy_options", "strategy", "env_kwargs", "strategy_options"]
-    if fitness not in known and not fitness.startswith("final_info:"):
-        keys.insert(0, "fitness")
+    # All of them: an environment may import what an argument names, as Gymnasium's make does.
+    accepted = {"env_id", *vouched}
+    if fitness in known or fitness.startswith("final_info:"):
+        accepted.add("fitness")
     if not trust:
-        _require_of_plugins(config, [key for key in keys if key not in vouched], where)
+        _require_of_plugins(config, [field.name for field in fields(config) if field.name not in accepted], where)
     return definition
 
 
@@ -67,11 +68,11 @@ def _untrusted(key: str, name: str, where: object) -> ValueError:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """All text in a JSON value, keys of dicts excepted."""
+    """All text in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list | tuple):
-        for item in value.values() if isinstance(value, Mapping) else value:
+        for item in (*value, *value.values()) if isinstance(value, Mapping) else value:
             yield from _texts(item)
 
 

@@ -483,11 +483,11 @@ def test_what_is_not_there_is_named(finished, walk, refused, tmp_path):
 
 def test_a_damaged_config_or_history_is_named(copied):
     (copied / "metrics.jsonl").write_text("{}\n{}\n")
-    with pytest.raises(ValueError, match=r"metrics.jsonl, line 1 is damaged"):
+    with pytest.raises(CheckpointError, match=r"metrics.jsonl, line 1 is damaged"):
         Run.open(copied)
     for text in ("{", "[]", json.dumps({"env_id": "X"})):
         (copied / "config.json").write_text(text)
-        with pytest.raises(ValueError, match=r"config.json is damaged"):
+        with pytest.raises(CheckpointError, match=r"config.json is damaged"):
             evaluate(copied)
 
 

@@ -1,6 +1,7 @@
 """Gymnasium's spaces: observations as flat inputs, and spaces as JSON."""
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -9,7 +10,13 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from es_core.checks import shown
+
 Encoder = Callable[[Any, NDArray[np.float32]], None]
+
+# Bytes of a space's lower bounds: an image of 1920x1080 pixels in colour fits. A file must not choose how much memory
+# reading it takes.
+_LARGEST = 2**23
 
 
 def input_size(space: gymnasium.Space[Any]) -> int:
@@ -70,7 +77,17 @@ def encoder(space: gymnasium.Space[Any]) -> Encoder:
 
 
 def space_to_json(space: gymnasium.Space[Any]) -> dict[str, Any]:
-    """A space as JSON holds it, so that a checkpoint can act where its environment is not installed."""
+    """A space as JSON holds it, so that a checkpoint can act where its environment is not installed.
+
+    Raises:
+        ValueError: it is not supported, or too large.
+    """
+    described = _described(space)
+    _require_modest(described)
+    return described
+
+
+def _described(space: gymnasium.Space[Any]) -> dict[str, Any]:
     match space:
         case spaces.Box():
             bounds = {"low": _bound_to_json(space.low), "high": _bound_to_json(space.high)}
@@ -82,9 +99,9 @@ def space_to_json(space: gymnasium.Space[Any]) -> dict[str, Any]:
         case spaces.MultiBinary():
             return {"type": "MultiBinary", "shape": list(space.shape)}
         case spaces.Dict():
-            return {"type": "Dict", "spaces": {str(key): space_to_json(part) for key, part in space.items()}}
+            return {"type": "Dict", "spaces": {str(key): _described(part) for key, part in space.items()}}
         case spaces.Tuple():
-            return {"type": "Tuple", "spaces": [space_to_json(part) for part in space]}
+            return {"type": "Tuple", "spaces": [_described(part) for part in space]}
         case _:
             raise ValueError(f"space {space} is not supported")
 
@@ -93,13 +110,16 @@ def space_from_json(described: Mapping[str, Any]) -> gymnasium.Space[Any]:
     """The space that ``space_to_json`` described.
 
     Raises:
-        ValueError, KeyError, TypeError: it describes none.
+        ValueError, KeyError, TypeError, AttributeError, OverflowError: it describes none, or one that is too large.
     """
+    _require_modest(described)
+    return _space(described)
+
+
+def _space(described: Mapping[str, Any]) -> gymnasium.Space[Any]:
     match described["type"]:
         case "Box":
-            shape, dtype = _shape(described["shape"]), np.dtype(described["dtype"])
-            if dtype.kind not in "fiu":
-                raise ValueError(f"a Box of {dtype}")
+            shape, dtype = _shape(described["shape"]), _dtype(described["dtype"])
             low = _bound_from_json(described["low"], shape, dtype, -math.inf)
             high = _bound_from_json(described["high"], shape, dtype, math.inf)
             return spaces.Box(low, high, shape, dtype.type)
@@ -111,18 +131,44 @@ def space_from_json(described: Mapping[str, Any]) -> gymnasium.Space[Any]:
             shape = _shape(described["shape"])
             return spaces.MultiBinary(shape[0] if len(shape) == 1 else list(shape))
         case "Dict":
-            return spaces.Dict({key: space_from_json(part) for key, part in described["spaces"].items()})
+            return spaces.Dict({key: _space(part) for key, part in described["spaces"].items()})
         case "Tuple":
-            return spaces.Tuple([space_from_json(part) for part in described["spaces"]])
+            return spaces.Tuple([_space(part) for part in described["spaces"]])
         case other:
-            raise ValueError(f"no space is called {other!r}")
+            raise ValueError(f"no space is called {shown(other)}")
+
+
+def _require_modest(described: Mapping[str, Any]) -> None:
+    size = _bytes(described)
+    if size > _LARGEST:
+        raise ValueError(
+            f"a space whose bounds take {shown(size)} bytes is too large: {_LARGEST} are the most; make observations "
+            "smaller (preprocessing, gymnasium.wrappers)"
+        )
+
+
+def _bytes(described: Mapping[str, Any]) -> int:
+    match described["type"]:
+        case "Box":
+            return math.prod(_shape(described["shape"])) * _dtype(described["dtype"]).itemsize
+        case "Dict":
+            return sum(map(_bytes, described["spaces"].values()))
+        case "Tuple":
+            return sum(map(_bytes, described["spaces"]))
+    return 0
 
 
 def _shape(value: Any) -> tuple[int, ...]:
     shape = tuple(int(size) for size in value)
-    if any(size < 0 for size in shape) or math.prod(shape) > 10**8:
-        raise ValueError(f"shape {shape}")
+    if any(size < 0 for size in shape):
+        raise ValueError(f"shape {shown(shape)}")
     return shape
+
+
+def _dtype(value: Any) -> np.dtype[Any]:
+    if not (isinstance(value, str) and re.fullmatch(r"float(16|32|64)|u?int(8|16|32|64)", value)):
+        raise ValueError(f"a Box of {shown(value)}")
+    return np.dtype(value)
 
 
 def _bound_to_json(bound: NDArray[Any]) -> Any:
@@ -131,6 +177,7 @@ def _bound_to_json(bound: NDArray[Any]) -> Any:
     return entries[0] if entries and len(set(entries)) == 1 else entries
 
 
-def _bound_from_json(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], infinite: float) -> NDArray[Any]:
-    entries = value if isinstance(value, list) else [value] * math.prod(shape)
-    return np.array([infinite if entry is None else entry for entry in entries], dtype).reshape(shape)
+def _bound_from_json(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], infinite: float) -> Any:
+    if not isinstance(value, list):
+        return infinite if value is None else value
+    return np.array([infinite if entry is None else entry for entry in value], dtype).reshape(shape)

@@ -165,13 +165,13 @@ class Strategy(ABC):
 
         Raises:
             KeyError: something is missing.
-            ValueError: an array has another shape than this strategy's.
+            ValueError: a number is an array, or an array has another shape than this strategy's.
         """
         names = (*self._STATE, *self.state)
         for name in names:
-            own, given = getattr(self, name), state[name]
-            if isinstance(own, np.ndarray) and given.shape != own.shape:
-                raise ValueError(f"the state's {name} has shape {given.shape}, expected {own.shape}")
+            own, given = np.shape(getattr(self, name)), np.shape(state[name])
+            if given != own:
+                raise ValueError(f"the state's {name} has shape {given}, expected {own}")
         for name in names:
             own, given = getattr(self, name), state[name]
             setattr(self, name, given.astype(own.dtype) if isinstance(own, np.ndarray) else type(own)(given))
