@@ -318,7 +318,34 @@ interval is that of the mean over the seeds (bootstrap); steps and seconds are m
 """
     (PAGES / f"{name}.md").write_text(page, encoding="utf-8")
     _plot(name, row, results)
+    _write_index()
     print(PAGES / f"{name}.md")
+
+
+def _write_index() -> None:
+    lines = []
+    for name, row in ROWS.items():
+        results = _measured(name)
+        title = f"[{row.title}]({name}.md)" if results else row.title
+        found = [f"{run}: {_mean(own)}" for run in row.runs if (own := [r for r in results if r["name"] == run])]
+        reached = "; ".join(found) if len(found) < 4 else "see there"
+        lines.append(f"| {title} | {row.line} | {len(results)} of {len(row.runs) * len(row.seeds)} | {reached} |")
+    page = f"""# What evolution reaches on known tasks
+
+Each page is written by `python benchmarks/results.py ROW`, which trains what is missing: hours of both cores, for some.
+Reached is the mean of the seeds' scores on {EPISODES} unseen starts, with its 95 % interval.
+
+| task | to reach | runs done | reached |
+|---|---|---|---|
+{NEWLINE.join(lines)}
+"""
+    (PAGES / "README.md").write_text(page, encoding="utf-8")
+
+
+def _mean(own: Sequence[dict[str, Any]]) -> str:
+    scores = np.array([result["score"]["mean"] for result in own])
+    low, high = _mean_interval(scores)
+    return f"{scores.mean():.1f} ({low:.1f} to {high:.1f})"
 
 
 def _detail(result: Mapping[str, Any]) -> str:
@@ -333,12 +360,11 @@ def _detail(result: Mapping[str, Any]) -> str:
 
 def _summary(run: str, own: Sequence[dict[str, Any]]) -> str:
     scores = np.array([result["score"]["mean"] for result in own])
-    low, high = _mean_interval(scores)
     has_goal = own[0]["config"]["solved_at"] is not None
     solved = f"{sum(result['solved'] for result in own)} of {len(own)}" if has_goal else ""
     steps, seconds = (np.median([result[key] for result in own]) for key in ("training_steps", "seconds"))
     return (
-        f"| {run} | {len(own)} | {scores.mean():.1f} ({low:.1f} to {high:.1f}) | {np.median(scores):.1f} | "
+        f"| {run} | {len(own)} | {_mean(own)} | {np.median(scores):.1f} | "
         f"{scores.min():.1f} | {scores.max():.1f} | {solved} | {steps:,.0f} | {seconds:.0f} |"
     )
 

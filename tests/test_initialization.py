@@ -27,7 +27,7 @@ def weights_of(policy, seed=0):
     """``(layer, weights, bias)`` of every matrix, the output layer's last."""
     own = matrices(policy.initial(seed), policy.layers)
     return [
-        (layer, matrix[:, :-1], matrix[:, -1])
+        (layer, *np.split(matrix, [matrix.shape[1] - layer.bias], axis=1))
         for layer, its in zip(policy.layers, own, strict=True)
         for matrix in its
     ]  # fmt: skip
@@ -57,13 +57,13 @@ def test_orthogonal_is_what_torch_makes_of_the_same_noise(shape, monkeypatch):
     space, actions = spaces.Box(-1, 1, (inputs,), np.float32), spaces.Discrete(outputs)
     fields = {"env_id": "Walk-v0", "policy": "linear", "output_scale": 1}
     ours, raw = (
-        make_policy(TrainConfig(**fields, initialization=rule), space, actions).initial(3).reshape(outputs, inputs + 1)
+        make_policy(TrainConfig(**fields, initialization=rule), space, actions).initial(3).reshape(outputs, inputs)
         for rule in ("orthogonal", "fan_in")
     )
-    noise = torch.from_numpy(raw[:, :-1] * np.sqrt(inputs))
+    noise = torch.from_numpy(raw * np.sqrt(inputs))
     monkeypatch.setattr(torch.Tensor, "normal_", lambda self, *_, **__: self.copy_(noise.reshape(self.shape)))
     theirs = torch.nn.init.orthogonal_(torch.empty(outputs, inputs))
-    np.testing.assert_allclose(ours[:, :-1], theirs.numpy(), atol=1e-5)
+    np.testing.assert_allclose(ours, theirs.numpy(), atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -106,10 +106,9 @@ def test_a_default_policy_begins_with_the_bits_that_it_always_had():
     assert digests == {"mlp": "e181f6c76590", "gru": "38f5bf4fc4b9"}
 
 
-def test_a_linear_policy_has_no_hidden_layers_whatever_hidden_sizes_is():
-    policy = make("linear")
-    assert policy.size == 4 * 21
-    assert make("mlp", hidden_sizes=()).size == policy.size
+def test_a_linear_policy_has_neither_hidden_layers_nor_biases_whatever_hidden_sizes_is():
+    assert make("linear").size == 4 * 20
+    assert make("mlp", hidden_sizes=()).size == 4 * 21
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,8 @@ class Actors:
         self._noisy = False
         self._statistics: Statistics | None = None
         self._normalization: Normalization | None = None
-        self._sums: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]] | None = None
+        # By width: sums and sums of squares, and a buffer in double precision.
+        self._sums: list[tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]] = []
 
     def normalize(self, statistics: Statistics | None) -> None:
         """Normalise by ``statistics`` from now on: observations, or hidden layers of what is loaded afterwards."""
@@ -59,7 +60,8 @@ class Actors:
     def collect(self) -> None:
         """Add up the observations of every row from now on."""
         shape = len(self.rows), self.policy.inputs
-        self._sums = np.zeros(shape), np.zeros(shape), np.empty(shape)
+        total, squares, exact = np.zeros(shape), np.zeros(shape), np.empty(shape)
+        self._sums = [(total[:width], squares[:width], exact[:width]) for width in range(len(self.rows) + 1)]
 
     def load(self, row: int, parameters: NDArray[np.float32]) -> None:
         """Let ``parameters`` ``(d,)`` act in ``row``."""
@@ -73,8 +75,8 @@ class Actors:
     def start(self, row: int, *, noise_seed: int | None = None) -> None:
         """An episode begins in ``row``; with a seed, it is explored as the policy's ``actions`` say."""
         self.network.reset(row)
-        if self._sums is not None:
-            for sums in self._sums[:2]:
+        if self._sums:
+            for sums in self._sums[-1][:2]:
                 sums[row] = 0
         self._noise[row] = None if noise_seed is None else seeding.generator(noise_seed)
         self._noisy = any(self._noise)
@@ -88,8 +90,8 @@ class Actors:
         everything, inputs = self._views[width]
         if not math.isfinite(everything.dot(everything)):  # or too large for the product, which is no error
             self._require_finite(inputs)
-        if self._sums is not None:
-            total, squares, exact = (buffer[:width] for buffer in self._sums)
+        if self._sums:
+            total, squares, exact = self._sums[width]
             exact[:] = inputs
             total += exact
             exact *= exact
@@ -115,17 +117,18 @@ class Actors:
 
     def statistics(self, row: int, count: int) -> ObservationStatistics:
         """Of the ``count`` observations of the episode in ``row``, for which ``collect`` was called."""
-        if self._sums is None:
+        if not self._sums:
             raise RuntimeError("statistics() was called without collect()")
-        total, squares, _ = self._sums
+        total, squares, _ = self._sums[-1]
         return ObservationStatistics(count, total[row].copy(), squares[row].copy())
 
     def keep(self, rows: Sequence[int]) -> None:
         """Move these rows, in ascending order, to the front; the others are free."""
         self.network.keep(rows)
         self._noise = [self._noise[row] for row in rows] + [None] * (len(self.rows) - len(rows))
-        for sums in (self._sums or ())[:2]:
-            sums[: len(rows)] = sums[rows]
+        if self._sums:
+            for sums in self._sums[-1][:2]:
+                sums[: len(rows)] = sums[rows]
 
 
 class Actor:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 
 import numpy as np
 
@@ -36,9 +35,11 @@ def initialized(rule: str, layers: Sequence[Layer], seed: int, *, output_scale: 
         _fill_as_torch(parameters, layers, seed)
     elif rule != "zeros":
         seeding.noise(seed, parameters)
-        for matrix in chain(*by_layer):
-            _FROM_NOISE[rule](matrix[:, :-1])
-            matrix[:, -1] = 0
+        for layer, own in zip(layers, by_layer, strict=True):
+            for matrix in own:
+                inputs = matrix.shape[1] - layer.bias
+                _FROM_NOISE[rule](matrix[:, :inputs])
+                matrix[:, inputs:] = 0
     by_layer[-1][0][:] *= output_scale
     return parameters
 
@@ -70,4 +71,4 @@ def _fill_as_torch(parameters: Vector, layers: Sequence[Layer], seed: int) -> No
     parameters[:] = 2 * seeding.generator(seed).random(len(parameters), np.float32) - 1
     for layer, own in zip(layers, matrices(parameters, layers), strict=True):
         for matrix in own:
-            matrix[:] /= math.sqrt(layer.outputs if isinstance(layer, Cell) else max(1, matrix.shape[1] - 1))
+            matrix[:] /= math.sqrt(layer.outputs if isinstance(layer, Cell) else max(1, matrix.shape[1] - layer.bias))

@@ -39,6 +39,7 @@ class Layered(Policy):
         observation_space: see ``Policy``.
         action_space: see ``Policy``.
         hidden: the layers between flattened observation and output layer.
+        bias: whether the output layer has one.
 
     Attributes:
         layers: all of them.
@@ -53,10 +54,12 @@ class Layered(Policy):
         observation_space: gymnasium.Space[Any],
         action_space: gymnasium.Space[Any],
         hidden: Sequence[Layer],
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__(config, observation_space, action_space)
         last = hidden[-1].outputs if hidden else self.inputs
-        self.layers: tuple[Layer, ...] = (*hidden, Dense(last, self.outputs))
+        self.layers: tuple[Layer, ...] = (*hidden, Dense(last, self.outputs, bias=bias))
         self.size = size_of(self.layers)
         if config.virtual_batch_normalization:
             virtual_batch.require_fitting(config, self.layers)
@@ -90,7 +93,7 @@ class Layered(Policy):
 
 
 def linear(config: TrainConfig, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> Layered:
-    """Outputs that are linear in the observation, whatever hidden_sizes is (Mania et al. 2018).
+    """Outputs that are linear in the observation, without bias, whatever hidden_sizes is (Mania et al. 2018).
 
     Args:
         config: see ``Policy``.
@@ -101,7 +104,7 @@ def linear(config: TrainConfig, observation_space: gymnasium.Space[Any], action_
         ValueError: a space is not supported.
     """
     _flat_inputs(observation_space)
-    return Layered(config, observation_space, action_space, [])
+    return Layered(config, observation_space, action_space, [], bias=False)
 
 
 def mlp(config: TrainConfig, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> Layered:

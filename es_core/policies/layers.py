@@ -1,7 +1,8 @@
 """What networks are made of: layers, each with the shapes of its matrices, which both engines compute.
 
-Every matrix is ``(outputs, inputs + 1)``: its last column is the bias, as if each input ended with a constant 1. A
-layer's parameters are its matrices, one after the other; a network's are its layers', one after the other.
+Every matrix is ``(outputs, inputs + 1)``: its last column is the bias, as if each input ended with a constant 1. (Of a
+layer without bias it is ``(outputs, inputs)``.) A layer's parameters are its matrices, one after the other; a network's
+are its layers', one after the other.
 """
 
 import math
@@ -9,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Literal, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 Activation = Literal["tanh", "relu"]
 
@@ -32,6 +33,10 @@ class Layer(Protocol):
     def shapes(self) -> Sequence[tuple[int, int]]:
         """Of its matrices, bias columns included."""
 
+    @property
+    def bias(self) -> bool:
+        """Whether its matrices have a bias column."""
+
 
 @dataclass(frozen=True)
 class Dense:
@@ -40,11 +45,12 @@ class Dense:
     inputs: int
     outputs: int
     activation: Activation | None = None
+    bias: bool = True
 
     @property
     def shapes(self) -> Sequence[tuple[int, int]]:
         """Of its matrix."""
-        return [(self.outputs, self.inputs + 1)]
+        return [(self.outputs, self.inputs + self.bias)]
 
 
 @dataclass(frozen=True)
@@ -57,6 +63,7 @@ class Cell:
     kind: Literal["rnn", "lstm", "gru"]
     inputs: int
     outputs: int
+    bias: ClassVar[bool] = True
 
     @property
     def shapes(self) -> Sequence[tuple[int, int]]:
@@ -119,6 +126,7 @@ class Eyes:
     inputs: int
     eyes: tuple[Eye, ...]
     others: tuple[slice, ...]
+    bias: ClassVar[bool] = True
 
     @cached_property
     def outputs(self) -> int:
@@ -143,7 +151,7 @@ def dense_layers(inputs: int, sizes: Sequence[int], activation: Activation) -> l
 
 
 def matrices(parameters: Any, layers: Sequence[Layer]) -> list[list[Any]]:
-    """Each layer's matrices ``(..., outputs, inputs + 1)``, as views of ``parameters`` ``(..., d)``, NumPy or torch."""
+    """Each layer's matrices ``(..., outputs, columns)``, as views of ``parameters`` ``(..., d)``, NumPy or torch."""
     found: list[list[Any]] = []
     start = 0
     for layer in layers:

@@ -76,7 +76,7 @@ class _Step:
 def _dense(layer: Dense, own: Sequence[Vector], source: Vector, target: Vector) -> _Step:
     def calls(width: int) -> Iterator[Call]:
         outputs = target[:width, : layer.outputs]
-        yield _product(own[0][:width], source[:width], outputs)
+        yield _product(own[0][:width], source[:width, : own[0].shape[2]], outputs)
         match layer.activation:
             case "tanh":
                 yield partial(np.tanh, outputs, outputs)

@@ -84,9 +84,10 @@ class LayeredModule(nn.Module):
 
 
 def _dense(layer: Dense, own: Sequence[Tensor]) -> nn.Module:
-    linear = nn.Linear(layer.inputs, layer.outputs)
-    _fill(linear.weight, own[0][:, :-1])
-    _fill(linear.bias, own[0][:, -1])
+    linear = nn.Linear(layer.inputs, layer.outputs, bias=layer.bias)
+    _fill(linear.weight, own[0][:, : layer.inputs])
+    if layer.bias:
+        _fill(linear.bias, own[0][:, -1])
     return nn.Sequential(linear, _ACTIVATIONS[layer.activation]())
 
 

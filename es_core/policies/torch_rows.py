@@ -70,12 +70,13 @@ class _Step:
     memory: Sequence[Tensor] = ()
 
 
-def _product(own: Tensor, width: int) -> Call:
+def _product(own: Tensor, width: int, *, bias: bool = True) -> Call:
     """``(width, inputs)`` to ``(width, outputs)``."""
     transposed = own[:width].mT
 
     def product(inputs: Tensor) -> Tensor:
-        return torch.bmm(pad(inputs, (0, 1), value=1.0).unsqueeze(1), transposed).squeeze(1)
+        inputs = pad(inputs, (0, 1), value=1.0) if bias else inputs
+        return torch.bmm(inputs.unsqueeze(1), transposed).squeeze(1)
 
     return product
 
@@ -87,7 +88,7 @@ def _dense(layer: Dense, own: Sequence[Tensor]) -> _Step:
     activate = _ACTIVATIONS[layer.activation]
 
     def at(width: int) -> Call:
-        product = _product(own[0], width)
+        product = _product(own[0], width, bias=layer.bias)
         return lambda inputs: activate(product(inputs))
 
     return _Step(at)
