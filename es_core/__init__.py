@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from es_core.config import TrainConfig
     from es_core.evaluate import evaluate
     from es_core.record import record
+    from es_core.replay import replay
     from es_core.rollout import RolloutError
     from es_core.run import GenerationStats, Run
     from es_core.scoring import Evaluation
@@ -53,6 +54,7 @@ _HOME = {
     "bench": "bench",
     "evaluate": "evaluate",
     "record": "record",
+    "replay": "replay",
     "train": "train",
     "tune": "tune",
 }
@@ -80,6 +82,7 @@ __all__ = [
     "bench",
     "evaluate",
     "record",
+    "replay",
     "train",
     "tune",
 ]

@@ -175,8 +175,9 @@ def _is(value: Any, hint: Any) -> bool:
     origin, parts = get_origin(hint), get_args(hint)
     if origin is UnionType:
         return any(_is(value, part) for part in parts)
-    if origin is dict:
-        return isinstance(value, dict) and all(_is(item, parts[1]) for item in value.values())
+    if origin in {dict, list}:
+        items = value.values() if isinstance(value, dict) else value
+        return isinstance(value, origin) and all(_is(item, parts[-1]) for item in items)
     if origin is tuple:
         return isinstance(value, list | tuple) and len(value) == len(parts) and all(map(_is, value, parts))
     if hint is float:

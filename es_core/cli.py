@@ -2,11 +2,13 @@
 
 import argparse
 import contextlib
+import faulthandler
 import inspect
 import json
 import os
 import shlex
 import sys
+import traceback
 import types
 import typing
 import warnings
@@ -137,6 +139,7 @@ def _train(options: argparse.Namespace) -> None:
         initial=options.initial,
         max_seconds=options.max_seconds,
         progress=not options.quiet,
+        **_care(options),
         **_config_fields(options),
     )
     _report_run(run, options)
@@ -152,6 +155,7 @@ def _resume(options: argparse.Namespace) -> None:
         pool=options.pool,
         max_seconds=options.max_seconds,
         progress=not options.quiet,
+        **_care(options),
         **_config_fields(options),
     )
     if len(run.history) == before and run.end is not None:
@@ -188,6 +192,28 @@ def _record(options: argparse.Namespace) -> None:
     else:
         print(path)
         _say("fitness of what was filmed: " + ", ".join(f"{episode.fitness:.2f}" for episode in episodes))
+
+
+def _replay(options: argparse.Namespace) -> None:
+    from es_core.replay import replay
+    from es_core.rollout import RolloutError
+
+    faulthandler.enable(file=2)  # a simulator that crashes takes this process with it
+    given = {name: getattr(options, name) for name in ("generation", "candidate", "seed")}
+    try:
+        episode = replay(options.run, trust=options.trust_names, **given)
+    except RolloutError as error:
+        traceback.print_exception(error.__cause__)
+        if options.json:
+            _print_json({"reproduced": True, "kind": type(error.__cause__).__name__, "message": str(error.__cause__)})
+        raise
+    except KeyboardInterrupt:
+        traceback.print_exc()  # where it hangs
+        raise
+    if options.json:
+        _print_json({"reproduced": False, "fitness": episode.fitness, "length": episode.length})
+    else:
+        print(f"not reproduced: the episode has ended after {episode.length} steps with fitness {episode.fitness:.2f}")
 
 
 def _bench(options: argparse.Namespace) -> None:
@@ -327,6 +353,11 @@ def _episodes(options: argparse.Namespace) -> dict[str, Any]:
     return {**given, "trust": options.trust_names}
 
 
+def _care(options: argparse.Namespace) -> dict[str, Any]:
+    """How the workers are looked after, where that was given."""
+    return {name: getattr(options, name) for name in ("step_timeout", "recycle_after") if hasattr(options, name)}
+
+
 def _config_fields(options: argparse.Namespace) -> dict[str, Any]:
     """The fields of TrainConfig that were given."""
     from es_core.config import option_fields
@@ -376,8 +407,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("env_id", metavar="ID", help="see `es-envs list`; ids that Gymnasium knows work too")
     sub.add_argument("--run-dir", metavar="DIR", help="folder of the run (default: runs/ID/DATE-TIME-sSEED)")
     sub.add_argument("--initial", metavar="CHECKPOINT", help="start from the policy in this file")
-    _add_workers(sub, pool=True)
-    _add_max_seconds(sub)
+    _add_training(sub)
     _add_config_options(sub)
 
     from es_core.config import BOUNDS, option_fields
@@ -387,9 +417,13 @@ def _parser() -> argparse.ArgumentParser:
     for field in option_fields():
         if field.name in BOUNDS:
             _add_config_option(sub, field, f"a later end: {field.metadata['help']}")
-    _add_workers(sub, pool=True)
-    _add_max_seconds(sub)
+    _add_training(sub)
     _add_trust(sub)
+
+    sub = command(
+        "replay", _replay, "play an episode that failed while training again, with a traceback; 1 if it fails again"
+    )
+    _add_replay_options(sub)
 
     sub = command("evaluate", _evaluate, "score a policy on starts that its training never saw")
     _add_policy(sub, episodes=100)
@@ -450,6 +484,34 @@ def _add_workers(sub: argparse.ArgumentParser, *, pool: bool = False) -> None:
 def _add_max_seconds(sub: argparse.ArgumentParser) -> None:
     sub.add_argument(
         "--max-seconds", type=float, metavar="S", help="stop after the generation in which so much time has passed"
+    )
+
+
+def _add_replay_options(sub: argparse.ArgumentParser) -> None:
+    sub.add_argument("run", metavar="RUN", help="a run folder")
+    sub.add_argument("--generation", type=int, required=True, metavar="G", help="of which the checkpoint is there")
+    sub.add_argument("--candidate", type=int, metavar="C", help="its index (default: the centre, as it is evaluated)")
+    sub.add_argument("--seed", type=int, required=True, metavar="S", help="of the episode")
+    _add_trust(sub)
+
+
+def _add_training(sub: argparse.ArgumentParser) -> None:
+    """How a run is carried out."""
+    _add_workers(sub, pool=True)
+    _add_max_seconds(sub)
+    sub.add_argument(
+        "--step-timeout",
+        type=float,
+        default=argparse.SUPPRESS,
+        metavar="S",
+        help="seconds that a step or reset may take, or its worker is ended and replaced (default: 300)",
+    )
+    sub.add_argument(
+        "--recycle-after",
+        type=int,
+        default=argparse.SUPPRESS,
+        metavar="N",
+        help="episodes, after which a worker is replaced between two generations (default: never)",
     )
 
 

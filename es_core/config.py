@@ -171,6 +171,12 @@ class TrainConfig:
     )
 
     episodes_per_candidate: int = _option(1, whole(1, MOST), "episodes in each candidate's fitness", "episodes")
+    on_candidate_error: str = _option(
+        "raise",
+        one_of("raise", "drop", "worst"),
+        "when an episode fails, and fails again: raise (the run ends with the error), drop (nothing is learnt from that "
+        "candidate) or worst (it gets the worst fitness of the others)",
+    )
     episode_seeds: str = _option(
         "common", one_of("common", "independent"), "whether all candidates of a generation start alike"
     )

@@ -3,7 +3,7 @@
 import inspect
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from typing import Any, Generic, TypeVar
@@ -26,8 +26,33 @@ T = TypeVar("T")
 Observer = Callable[[Any, Any, float, Mapping[str, Any]], object]
 
 
+@dataclass(frozen=True)
+class Failure:
+    """An episode that failed twice, with the same seed.
+
+    Attributes:
+        candidate: index of the candidate; None: the centre.
+        seed: of the episode.
+        kind: type of what was raised; "WorkerDied" or "StepTimeout" of a process that ended.
+        message: its first line, shortened.
+    """
+
+    candidate: int | None
+    seed: int
+    kind: str
+    message: str
+
+
 class RolloutError(RuntimeError):
-    """An episode failed; the message names the environment, the seed, the candidate and the generation."""
+    """An episode failed; the message names the environment, the seed, the candidate and the generation.
+
+    Attributes:
+        failure: which episode, where one is to blame.
+    """
+
+    def __init__(self, message: str, failure: Failure | None = None) -> None:
+        super().__init__(message)
+        self.failure = failure
 
 
 class SpaceError(ValueError):
@@ -43,7 +68,7 @@ class Lane:
         **kwargs: for the environment, over the config's.
 
     Attributes:
-        env: the bare environment, in the wrappers of the config's ``preprocessing``.
+        env: the bare environment, in the wrappers of the config's ``preprocessing``; another one after ``close``.
         row: of the policy's buffers, in which it is played at present.
 
     Raises:
@@ -56,13 +81,16 @@ class Lane:
         if config.shaping in SIGN_SHAPINGS:
             fitnesses.setdefault("sign_return", "sign_return")
         self._fitnesses: list[tuple[str, Any]] = [(name, load_fitness(target)) for name, target in fitnesses.items()]
-        env = definition.build(**{**config.env_kwargs, **kwargs})
-        try:
-            self.env: gymnasium.Env[Any, Any] = preprocessed(env, config.preprocessing)
-        except ValueError as error:
-            env.close()
-            raise SpaceError(f"{definition.label}: {error}") from error
+        self._make_env = partial(_make_env, definition, config, **kwargs)
+        self.env = self._make_env()
+        self._is_open = True
         self.row = 0
+
+    def close(self) -> None:
+        """Close the environment; a further episode is played in a new one. May be called twice."""
+        if self._is_open:
+            self._is_open = False
+            self.env.close()
 
     def episode(
         self, seed: int, observers: Sequence[Observer] = (), *, max_steps: int | None = None
@@ -75,9 +103,11 @@ class Lane:
             max_steps: a step limit below that of the definition and the config, or None.
 
         Raises:
-            ValueError: the fitness is not finite, or a reward is no number.
+            ValueError: the fitness or the sum of rewards is not finite, or a reward is no number.
             Exception: whatever the environment raises.
         """
+        if not self._is_open:
+            self.env, self._is_open = self._make_env(), True
         measured = [
             (name, _PerStep(fitness) if inspect.isclass(fitness) else fitness) for name, fitness in self._fitnesses
         ]
@@ -101,6 +131,8 @@ class Lane:
             if terminated or truncated:
                 break
 
+        if not _is_finite(total_reward):
+            raise ValueError(f"the rewards of {length} steps add up to {total_reward!r}, expected a finite number")
         episode = Episode(
             seed=seed,
             total_reward=float(total_reward),
@@ -113,6 +145,15 @@ class Lane:
             last_observation=_kept(observation),
         )
         return replace(episode, fitnesses=_judge(episode, measured))
+
+
+def _make_env(definition: EnvDefinition, config: TrainConfig, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+    env = definition.build(**{**config.env_kwargs, **kwargs})
+    try:
+        return preprocessed(env, config.preprocessing)
+    except ValueError as error:
+        env.close()
+        raise SpaceError(f"{definition.label}: {error}") from error
 
 
 Script = Callable[[Lane], Generator[Any, Any, T]]
@@ -137,10 +178,10 @@ class Rollouts:
         **kwargs: for the environment, over the config's; ``render_mode`` too.
 
     Attributes:
-        env: of the first lane.
         policy: its kind.
         engine: what computes it here; the config's, if ``network`` does.
         actors: the policy in use.
+        progress: a number that grows with each step and each reset.
 
     Raises:
         PluginError: the environment cannot be made.
@@ -159,7 +200,7 @@ class Rollouts:
         self.definition = definition
         self._make_lane = partial(Lane, definition, config, **kwargs)
         self._lanes = [self._make_lane()]
-        self.env = self._lanes[0].env
+        self.progress = 0
         try:
             self.policy = make_policy(config, self.env.observation_space, self.env.action_space)
             self.engine = config.engine
@@ -175,17 +216,29 @@ class Rollouts:
             computes = network(self.policy, lanes)
         self.actors = Actors(self.policy, computes)
 
+    @property
+    def env(self) -> gymnasium.Env[Any, Any]:
+        """Of the first lane."""
+        return self._lanes[0].env
+
     def use(self, parameters: np.ndarray[Any, np.dtype[np.float32]], statistics: Statistics | None) -> None:
         """Play ``episode`` with these parameters ``(d,)`` and this normalisation from now on."""
         self.actors.normalize(statistics)
         self.actors.load(0, parameters)
 
-    def episode(self, seed: int, *, observers: Sequence[Observer] = ()) -> Episode:
-        """Play one episode as ``use`` said; what can go wrong says ``Lane.episode``."""
+    def episode(
+        self,
+        seed: int,
+        *,
+        observers: Sequence[Observer] = (),
+        noise_seed: int | None = None,
+        max_steps: int | None = None,
+    ) -> Episode:
+        """Play one episode as ``use`` said; see ``Lane.episode``, and ``Actors.start`` for ``noise_seed``."""
 
         def script(lane: Lane) -> Generator[Any, Any, Episode]:
-            self.actors.start(lane.row)
-            return (yield from lane.episode(seed, observers))
+            self.actors.start(lane.row, noise_seed=noise_seed)
+            return (yield from lane.episode(seed, observers, max_steps=max_steps))
 
         waiting: list[Script[Episode]] = [script]
         episodes: list[Episode] = []
@@ -220,7 +273,7 @@ class Rollouts:
     def close(self) -> None:
         """Close the environments."""
         for lane in self._lanes:
-            lane.env.close()
+            lane.close()
 
 
 class _Lockstep(Generic[T]):
@@ -247,6 +300,7 @@ class _Lockstep(Generic[T]):
 
     def _step(self) -> None:
         """One step of every lane."""
+        self._rollouts.progress += 1
         try:
             actions = self._actors.act(len(self._lanes))
         except NotFiniteError as error:
@@ -259,11 +313,12 @@ class _Lockstep(Generic[T]):
                 encode(send(action), out)
             except StopIteration as stop:
                 self._end(row, stop)
-            except ValueError as error:  # of the encoder; one of the script's own is raised again
+            except Exception as error:  # noqa: BLE001  (of the encoder; one of the script's own is raised again)
                 self._advance(row, self._scripts[row].throw, error)
 
     def _advance(self, row: int, resume: Callable[[Any], Any], value: Any) -> None:
         """Run a script up to its next observation, which goes into its row, or to its end."""
+        self._rollouts.progress += 1
         try:
             observation = resume(value)
         except StopIteration as stop:
@@ -271,7 +326,7 @@ class _Lockstep(Generic[T]):
             return
         try:
             self._actors.encode(observation, self._actors.rows[row])
-        except ValueError as error:  # the script's to answer for
+        except Exception as error:  # noqa: BLE001  (the script's to answer for)
             self._advance(row, self._scripts[row].throw, error)
 
     def _end(self, row: int, stop: StopIteration) -> None:

@@ -62,6 +62,10 @@ class GenerationStats:
         evaluation_steps: environment steps of the centre's.
         total_steps: of both, since the run began.
         total_episodes: of the populations, since the run began.
+        workers_replaced: processes that died or hung, and were replaced.
+        retried: candidates and episodes of the centre that failed once, and then did not.
+        failed_candidates: those that failed for good: ``candidate``, episode ``seed``, ``kind``, ``message``, and the
+            ``command`` that shows it. They enter none of the numbers above.
         evaluation: the centre's score on starts that training never sees, or None if this generation had none.
         confirmation: its score on a second set of starts, where it looked best or solved.
         solved: the confirmed centre reaches ``solved_at``.
@@ -93,6 +97,9 @@ class GenerationStats:
     evaluation_steps: int
     total_steps: int
     total_episodes: int
+    workers_replaced: int
+    retried: int
+    failed_candidates: list[dict[str, int | str | None]]
     evaluation: Evaluation | None
     confirmation: Evaluation | None
     solved: bool

@@ -125,9 +125,10 @@ class Search:
         """What the next generation takes from this one's results, beside the strategy's new mean."""
         if isinstance(self.statistics, ObservationStatistics) and results.statistics is not None:
             self.statistics = self.statistics.merged(results.statistics)
-        self.episode_cap = next_cap(config, _step_limit(config), self.episode_cap, results.lengths)
+        lengths = results.lengths[results.valid]
+        self.episode_cap = next_cap(config, _step_limit(config), self.episode_cap, lengths)
         if config.steps_per_generation is not None:
-            self.strategy.population_size = next_population_size(config, config.steps_per_generation, results.lengths)
+            self.strategy.population_size = next_population_size(config, config.steps_per_generation, lengths)
 
 
 def _require_consistent(strategy: Strategy, checkpoint: Checkpoint) -> None:

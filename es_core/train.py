@@ -4,9 +4,10 @@ import math
 import os
 import shlex
 import time
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,8 @@ from es_core.config import BOUNDS, TrainConfig, unknown_field
 from es_core.display import Display
 from es_core.loggers import Lifecycle
 from es_core.policies.engines import require_device
-from es_core.pools import Results, RolloutPool, make_pool, require_pool
+from es_core.pools import STEP_TIMEOUT, Results, RolloutPool, make_pool, require_pool
+from es_core.rollout import Failure, RolloutError
 from es_core.run import DIAGNOSTICS, GenerationStats, Run, lock
 from es_core.scoring import Evaluation, aggregated
 from es_core.search import Search
@@ -40,6 +42,8 @@ def train(
     initial: str | os.PathLike[str] | Checkpoint | None = None,
     resume: bool = False,
     max_seconds: float | None = None,
+    step_timeout: float = STEP_TIMEOUT,
+    recycle_after: int | None = None,
     progress: bool = True,
     loggers: Iterable[object] = (),
     on_generation: Callable[[GenerationStats], bool | None] | None = None,
@@ -51,6 +55,10 @@ def train(
     exception (Ctrl-C, too) with the generation it was in, after ``kill -9`` with its latest checkpoint. No signal
     handler is installed here; the command ``es-envs`` treats SIGTERM as it does Ctrl-C.
 
+    A worker process that dies or hangs is replaced, with a warning, and what it was playing is played again: the result
+    is that of an undisturbed run. A candidate's episode that fails is played again in an environment made anew; should
+    it fail there, too, the config's ``on_candidate_error`` says what happens.
+
     Args:
         env: id of an environment, whose recommended settings then apply; or a complete TrainConfig.
         run_dir: folder of the run; None: runs/ID/DATE-TIME-sSEED.
@@ -60,6 +68,9 @@ def train(
         initial: a checkpoint whose parameters (and observation statistics) to start from.
         resume: continue the run in ``run_dir``.
         max_seconds: stop after the generation in which so much time has passed; ``resume`` continues.
+        step_timeout: seconds that a step or reset of the environment may take (those of all its ``lanes`` together); a
+            worker in which it takes longer is ended and replaced.
+        recycle_after: episodes, after which a worker is replaced between two generations: for simulators that leak.
         progress: show a progress bar (plain lines where the output is no terminal).
         loggers: further implementations of the lifecycle hooks, or their names.
         on_generation: called after each generation's metrics are written; returning False stops the run.
@@ -74,7 +85,7 @@ def train(
         FileExistsError: ``run_dir`` has something in it, and ``resume`` is not set.
         OSError: the run folder cannot be written; the last checkpoint is intact.
         RuntimeError: another process is training in ``run_dir``.
-        RolloutError: an episode failed; the last checkpoint is intact.
+        RolloutError: an episode failed for good, or a worker could not start; the last checkpoint is intact.
     """
     require_pool(pool)
     if max_seconds is not None and number(0, above=True)(max_seconds):
@@ -86,7 +97,8 @@ def train(
 
     def carry_out(run: Run) -> None:
         definition = es_envs.definition(run.config.env_id)
-        with make_pool(pool, definition, run.config, workers=workers) as rollout_pool:
+        how: Any = {"workers": workers, "step_timeout": step_timeout, "recycle_after": recycle_after}
+        with make_pool(pool, definition, run.config, **how) as rollout_pool:
             _settle(run, rollout_pool)
             search = Search.resume(run, rollout_pool) if resume else Search.begin(run, rollout_pool)
             lifecycle.tell("run_started", run=run, config=run.config)
@@ -134,6 +146,7 @@ def _evolve(
         before = search.checkpoint(run, pool)
         with _repeatable(run, before):
             started = time.perf_counter()
+            replaced, retried = pool.workers_replaced, pool.retried
             generation, centre = strategy.generation, strategy.mean
             last = search.at_end(config)
             due = config.eval_every > 0 and (last or generation % config.eval_every == 0)
@@ -153,12 +166,12 @@ def _evolve(
             episode_cap = None if last else search.episode_cap
             diagnostics: dict[str, Any] = dict.fromkeys(DIAGNOSTICS)
             if results is not None and not solved:
-                strategy.tell(_told(config, results))
+                strategy.tell(*_told(config, results))
                 diagnostics = {name: _finite(strategy.diagnostics.get(name)) for name in DIAGNOSTICS}
                 search.prepare(config, results)
             evaluation_steps = sum(score.steps for score in (evaluation, confirmation) if score is not None)
             search.total_steps += evaluation_steps + (results.steps if results is not None else 0)
-            search.total_episodes += results.lengths.size if results is not None else 0
+            search.total_episodes += results.lengths[results.valid].size if results is not None else 0
             stats = GenerationStats(
                 generation=generation,
                 **_population_stats(config, strategy, results),
@@ -167,6 +180,9 @@ def _evolve(
                 evaluation_steps=evaluation_steps,
                 total_steps=search.total_steps,
                 total_episodes=search.total_episodes,
+                workers_replaced=pool.workers_replaced - replaced,
+                retried=pool.retried - retried,
+                failed_candidates=_failed(run, before, results),
                 evaluation=evaluation,
                 confirmation=confirmation,
                 solved=solved,
@@ -199,6 +215,8 @@ def _repeatable(run: Run, before: Checkpoint) -> Iterator[None]:
         if run.next_generation is not None and not run.finished:
             lost = "Nothing is lost" if run.next_generation == before.generation else "The last checkpoint is intact"
             error.add_note(f"{lost}: {_how_to_resume(run)} runs generation {run.next_generation} again.")
+        if isinstance(error, RolloutError) and error.failure is not None:
+            error.add_note(f"To see that episode fail: {_replay_command(run, before.generation, error.failure)}")
         raise
 
 
@@ -228,19 +246,44 @@ def _solved(config: TrainConfig, score: Evaluation) -> bool:
     return reached and score.success_rate in {None, 1.0}
 
 
-def _told(config: TrainConfig, results: Results) -> NDArray[np.float64]:
-    """What the strategy is told of each candidate ``(N,)``: its fitness, unless it is to look at something else.
+def _failed(run: Run, before: Checkpoint, results: Results | None) -> list[dict[str, int | str | None]]:
+    """Candidates that have failed, for the metrics; the checkpoint from which they can be played again is kept."""
+    if results is None or not results.failures:
+        return []
+    before.save(run.checkpoint_path(before.generation))
+    failed = [
+        {**asdict(failure), "command": _replay_command(run, before.generation, failure)} for failure in results.failures
+    ]
+    warnings.warn(
+        f"{len(failed)} of {len(results.valid)} candidates of generation {before.generation} have failed. Candidate "
+        "{candidate}, for one, with episode seed {seed}: {kind}: {message}; to see it: {command}".format(**failed[0]),
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return failed
 
-    That is the return without the survival bonus of each step (Mania et al. 2018, section 4.2), or the sum of the
-    rewards' signs (``return_proc_mode`` of the released code of Salimans et al. 2017).
+
+def _told(config: TrainConfig, results: Results) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    """What the strategy is told of each candidate: its fitness ``(N,)``, and whether it has one ``(N,)``.
+
+    A candidate that has failed has none, or the worst of the others', as ``on_candidate_error`` says; shapings by rank
+    then see a tie.
+
+    Instead of the fitness it may be the return without the survival bonus of each step (Mania et al. 2018, section
+    4.2), or the sum of the rewards' signs (``return_proc_mode`` of the released code of Salimans et al. 2017).
     """
+    told, valid = results.fitness.copy(), results.valid
+    values: NDArray[np.float64] | None = None
     if config.shaping in SIGN_SHAPINGS:
         values = results.fitnesses["sign_return"]
     elif config.survival_bonus > 0:
         values = results.fitnesses["episode_return"] - config.survival_bonus * results.lengths
-    else:
-        return results.fitness
-    return aggregated(values, config.fitness_aggregation)
+    if values is not None:
+        told[valid] = aggregated(values[valid], config.fitness_aggregation)
+    if config.on_candidate_error == "worst":
+        told[~valid] = told[valid].min()
+        valid = np.ones_like(valid)
+    return told, valid
 
 
 def _population_stats(config: TrainConfig, strategy: Strategy, results: Results | None) -> dict[str, Any]:
@@ -248,7 +291,8 @@ def _population_stats(config: TrainConfig, strategy: Strategy, results: Results 
         names = ("mean", "median", "max", "min", "std")
         unknown = ("population_size", "episode_length", "tied_pairs", "capped_episodes")
         return {f"fitness_{name}": None for name in names} | dict.fromkeys(unknown) | {"fitnesses": {}, "steps": 0}
-    fitness = results.fitness
+    valid = results.valid
+    fitness = results.fitness[valid]
     measures: dict[str, Callable[..., Any]] = {
         "mean": np.mean,
         "median": np.median,
@@ -256,20 +300,21 @@ def _population_stats(config: TrainConfig, strategy: Strategy, results: Results 
         "min": np.min,
         "std": np.std,
     }
-    named = {name: float(values.mean()) for name, values in results.fitnesses.items()}
+    named = {name: float(values[valid].mean()) for name, values in results.fitnesses.items()}
     return {f"fitness_{name}": float(measure(fitness)) for name, measure in measures.items()} | {
         "fitnesses": {name: None if math.isnan(value) else value for name, value in named.items()},
-        "population_size": len(fitness),
-        "episode_length": float(results.lengths.mean()),
-        "tied_pairs": _tied(_told(config, results)) if strategy.mirrored else None,
-        "capped_episodes": float(results.capped.mean()),
+        "population_size": len(valid),
+        "episode_length": float(results.lengths[valid].mean()),
+        "tied_pairs": _tied(*_told(config, results)) if strategy.mirrored else None,
+        "capped_episodes": float(results.capped[valid].mean()),
         "steps": results.steps,
     }
 
 
-def _tied(told: NDArray[np.float64]) -> float:
+def _tied(told: NDArray[np.float64], valid: NDArray[np.bool_]) -> float:
     """The share of pairs whose two candidates are told to be equally good."""
-    return float(np.mean(told[0::2] == told[1::2]))
+    pairs = valid[0::2] & valid[1::2]
+    return float(np.mean(told[0::2][pairs] == told[1::2][pairs]))
 
 
 def _finite(value: float | None) -> float | None:
@@ -277,10 +322,25 @@ def _finite(value: float | None) -> float | None:
 
 
 def _how_to_resume(run: Run) -> str:
-    definition = es_envs.definition(run.config.env_id)
-    if definition.plugin is None and definition.id in es_envs.env_ids():  # only the script itself registers it
-        return f"train({definition.id!r}, run_dir={str(run.directory)!r}, resume=True) in your script"
+    if _only_in_script(run):
+        return f"train({run.config.env_id!r}, run_dir={str(run.directory)!r}, resume=True) in your script"
     return f"`{shlex.join(['es-envs', 'resume', str(run.directory)])}`"
+
+
+def _replay_command(run: Run, generation: int, failure: Failure) -> str:
+    options = {"generation": generation, "candidate": failure.candidate, "seed": failure.seed}
+    given = {name: value for name, value in options.items() if value is not None}
+    if _only_in_script(run):
+        arguments = ", ".join(f"{name}={value}" for name, value in given.items())
+        return f"es_core.replay({str(run.directory)!r}, {arguments})"
+    words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
+    return shlex.join(["es-envs", "replay", str(run.directory), *words])
+
+
+def _only_in_script(run: Run) -> bool:
+    """Whether no command knows the environment, since the script itself registers it."""
+    definition = es_envs.definition(run.config.env_id)
+    return definition.plugin is None and definition.id in es_envs.env_ids()
 
 
 def _seeds(config: TrainConfig, purpose: Purpose, count: int, generation: int) -> tuple[int, ...]:

@@ -1,8 +1,10 @@
 """Tiny environments and fitness functions that workers import: this folder is on ``sys.path`` (see conftest.py)."""
 
+import ctypes
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import ClassVar
 
@@ -243,6 +245,73 @@ class Wander(Walk):
     def step(self, action):
         observation, reward, _, truncated, info = super().step(action)
         return observation, reward, abs(self.place) > 1.5 or self.time >= 40, truncated, info
+
+
+class Failing(Wander):
+    """Wander, where episodes of some seeds fail, and spoil the environment for all that are played in it afterwards.
+
+    Args:
+        faults: by the seed of the episode, as text: what goes wrong, and when: "reset" or "step".
+        once: a folder; each fault leaves a file there, and shows only if there is none yet. None: always.
+        fragile: no environment can be made any more as soon as there is a file in ``once``.
+    """
+
+    def __init__(self, *, faults=None, once=None, fragile=False):
+        super().__init__()
+        self.faults, self.once = faults or {}, once
+        self.spoilt = False
+        if fragile and any(Path(once).iterdir()):
+            raise RuntimeError("the simulator is out of licences")
+
+    def reset(self, *, seed=None, options=None):
+        observation, info = super().reset(seed=seed, options=options)
+        self.seed, self.place = seed, self.place + 5 * self.spoilt
+        self.trouble, _, self.when = self.faults.get(str(seed), "").rpartition(" in ")
+        return self._failing("reset", observation), info
+
+    def step(self, action):
+        observation, reward, *ends, info = super().step(action)
+        observation = self._failing("step", observation)
+        info["score"] = self.place
+        if self.spoilt and self.trouble == "infinite reward":
+            reward = float("inf")
+        if self.spoilt and self.trouble == "no fitness":
+            info["score"] = float("nan")
+        return observation, reward, *ends, info
+
+    def _failing(self, when, observation):
+        if not self.trouble or when != self.when or (when == "step" and self.time != 1):
+            return observation
+        if self.once is not None:
+            try:
+                (Path(self.once) / str(self.seed)).touch(exist_ok=False)
+            except FileExistsError:
+                return observation
+        self.spoilt = True
+        match self.trouble:
+            case "raise":
+                raise RuntimeError(f"the motor is on fire at {self.place!r}")
+            case "hang":
+                time.sleep(1000)
+            case "hang in its own code":  # which keeps the interpreter to itself, as simulators do
+                ctypes.PyDLL(None).sleep(1000)
+            case "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "exit":
+                os._exit(3)
+            case "crash":
+                ctypes.string_at(0)
+            case "nan":
+                return np.full(2, np.nan, np.float32)
+            case "shape":
+                return observation[:1]
+            case "text":
+                return np.array(["left", "right"])
+            case "nothing":
+                return None
+            case "objects":
+                return np.array([{}, {}])
+        return observation
 
 
 class Tolled(Wander):

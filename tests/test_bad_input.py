@@ -262,6 +262,7 @@ CAUSES = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:.*a worker is replaced")
 @pytest.mark.parametrize("fault", CAUSES)
 def test_an_episode_that_fails_is_named_and_the_run_goes_on_once_that_is_repaired(
     fault, walk, tiny, tmp_path, monkeypatch
@@ -275,7 +276,9 @@ def test_an_episode_that_fails_is_named_and_the_run_goes_on_once_that_is_repaire
     assert message.startswith("Walk-v0 (plugin 'walking'): an episode of candidate 0 in generation 1 (episode seed ")
     assert CAUSES[fault] in message
     assert ("The worker's traceback:\nTraceback" in message) == (fault != "crash")
-    assert caught.value.__notes__ == [f"Nothing is lost: `es-envs resume {folder}` runs generation 1 again."]
+    lost, seen = caught.value.__notes__
+    assert lost == f"Nothing is lost: `es-envs resume {folder}` runs generation 1 again."
+    assert seen.startswith(f"To see that episode fail: es-envs replay {folder} --generation 1 --candidate 0 --seed ")
     assert Run.open(folder).checkpoint_generations() == [0, 1]
 
     broken.unlink()
@@ -625,7 +628,8 @@ def test_the_command_line_shows_the_traceback_of_a_users_environment_and_how_to_
     assert err.count("Traceback") == 1  # the worker's
     assert "small_envs.py" in err
     again = f"train('Walk-v0', run_dir={str(tmp_path / 'run')!r}, resume=True) in your script"
-    assert err.endswith(f"Nothing is lost: {again} runs generation 0 again.\n")
+    assert f"Nothing is lost: {again} runs generation 0 again.\n" in err
+    assert f"\nTo see that episode fail: es_core.replay({str(tmp_path / 'run')!r}, generation=0, candidate=0, " in err
 
 
 def test_the_process_ends_with_the_exit_code(tmp_path):

@@ -21,7 +21,7 @@ LAYERS = [
     ["loggers", "advice", "search"],
     ["display"],
     ["train", "evaluate"],
-    ["record", "bench", "tune"],
+    ["record", "replay", "bench", "tune"],
     ["cli"],
     ["__main__"],
 ]

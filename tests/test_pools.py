@@ -119,6 +119,7 @@ def test_an_episode_played_here_has_the_bits_of_a_worker_whatever_the_number_of_
     assert here == there
 
 
+@pytest.mark.filterwarnings("ignore:.*a worker is replaced")
 @pytest.mark.parametrize("how", POOLS, ids=str)
 @pytest.mark.parametrize(
     ("fault", "message"),

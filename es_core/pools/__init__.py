@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from es_core.budget import evaluation_episodes, largest_population
 from es_core.config import TrainConfig
 from es_core.normalizer import ObservationStatistics, ReferenceBatch, Statistics
+from es_core.rollout import Failure
 from es_core.strategies.population import Population
 from es_envs import EnvDefinition, Episode
 
-__all__ = ["POOLS", "PolicyState", "Results", "RolloutPool", "make_pool", "require_pool"]
+__all__ = ["POOLS", "STEP_TIMEOUT", "PolicyState", "Results", "RolloutPool", "make_pool", "require_pool"]
 
 PolicyState = tuple[NDArray[np.float32], Statistics | None]
 
@@ -25,13 +26,17 @@ class Results:
     """What a generation measured, in candidate order whichever worker measured it.
 
     Attributes:
-        fitness: ``(N,)`` float64, aggregated over each candidate's episodes.
-        fitnesses: every named fitness, ``(N, k)`` float64; NaN where a secondary one failed.
-        lengths: ``(N, k)`` steps.
-        capped: ``(N, k)``, whether a step limit ended the episode.
-        statistics: of the observations, candidate by candidate; None if they are not collected.
+        valid: ``(N,)``, False where an episode of the candidate has failed for good.
+        fitness: ``(N,)`` float64, aggregated over each candidate's episodes; NaN where not valid.
+        fitnesses: every named fitness, ``(N, k)`` float64; NaN where a secondary one failed, or not valid.
+        lengths: ``(N, k)`` steps; 0 where not valid.
+        capped: ``(N, k)``, whether a step limit ended the episode; False where not valid.
+        statistics: of the valid candidates' observations, one after the other; None if they are not collected.
         centre: the centre's episodes, in the order of their seeds.
+        failures: of the candidates that are not valid, in their order.
     """
+
+    valid: NDArray[np.bool_]
 
     fitness: NDArray[np.float64]
     fitnesses: dict[str, NDArray[np.float64]]
@@ -39,21 +44,28 @@ class Results:
     capped: NDArray[np.bool_]
     statistics: list[ObservationStatistics] | None
     centre: list[Episode]
+    failures: list[Failure]
 
     @property
     def steps(self) -> int:
-        """Environment steps of the population's episodes."""
+        """Environment steps of the valid candidates' episodes."""
         return int(self.lengths.sum())
 
 
 class RolloutPool(Protocol):
-    """Workers that play episodes. Leaving the context ends them."""
+    """Workers that play episodes. Leaving the context ends them.
+
+    A worker that dies is replaced, with a warning, and what it had to play is played again; so is an episode that
+    fails, once. ``workers_replaced`` and ``retried`` count that, tasks in the latter case, since the pool was made.
+    """
 
     config: TrainConfig
     choice: str
     observation_space: gymnasium.Space[Any]
     action_space: gymnasium.Space[Any]
     workers: int
+    workers_replaced: int
+    retried: int
 
     def evaluate(
         self, population: Population, episode_seeds: NDArray[np.int64], *, centre_seeds: Sequence[int] = ()
@@ -66,7 +78,8 @@ class RolloutPool(Protocol):
             centre_seeds: of the centre's evaluation.
 
         Raises:
-            RolloutError: an episode failed, or a worker died.
+            RolloutError: the centre failed, or a candidate and the config says "raise", or more than a tenth of them;
+                or a worker cannot be replaced.
         """
 
     def rollouts(self, policy_state: PolicyState, seeds: Sequence[int], *, explore: bool = False) -> list[Episode]:
@@ -83,6 +96,7 @@ class RolloutPool(Protocol):
 
 
 POOLS = ("local", "batched")
+STEP_TIMEOUT = 300.0  # seconds
 
 
 def require_pool(name: str) -> None:
@@ -95,7 +109,15 @@ def require_pool(name: str) -> None:
         raise ValueError(f"pool must be one of {', '.join(map(repr, POOLS))}, got {name!r}")
 
 
-def make_pool(name: str, definition: EnvDefinition, config: TrainConfig, *, workers: int | None) -> RolloutPool:
+def make_pool(
+    name: str,
+    definition: EnvDefinition,
+    config: TrainConfig,
+    *,
+    workers: int | None,
+    step_timeout: float = STEP_TIMEOUT,
+    recycle_after: int | None = None,
+) -> RolloutPool:
     """The pool of a run.
 
     Args:
@@ -103,17 +125,20 @@ def make_pool(name: str, definition: EnvDefinition, config: TrainConfig, *, work
         definition: of the environment.
         config: of the run.
         workers: processes; None: the usable cores.
+        step_timeout: seconds that a step or reset may take; a worker in which it takes longer is ended and replaced.
+        recycle_after: episodes of a worker, after which it is replaced between two generations; None: never.
 
     Raises:
         ValueError: there is no such pool; for others see the pools themselves.
     """
     require_pool(name)
+    how: Any = {"workers": workers, "step_timeout": step_timeout, "recycle_after": recycle_after}
     most = largest_population(config)
     if name == "local":
         from es_core.pools.local import LocalPool
 
-        return LocalPool(definition, config, workers=workers, most=most)
+        return LocalPool(definition, config, most=most, **how)
     from es_core.pools.batched import BatchedPool
 
     together = most + (evaluation_episodes(config, most) if config.eval_every else 0)
-    return BatchedPool(definition, config, workers=workers, most=together)
+    return BatchedPool(definition, config, most=together, **how)

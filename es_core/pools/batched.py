@@ -1,9 +1,9 @@
 """The batched pool: workers step environments, and the main process computes the policy for all of them at once."""
 
-from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,9 +12,11 @@ from es_core.config import TrainConfig
 from es_core.machine import one_blas_thread
 from es_core.policies import Policy, make_network, make_policy
 from es_core.policies.engines import choices, measure
+from es_core.pools.process import ChildDiedError
 from es_core.pools.remote import Step
 from es_core.pools.shared import Exchange, Slots
-from es_core.pools.worker import FailedReply, PlayedReply, Task
+from es_core.pools.work import Work
+from es_core.pools.worker import Task
 from es_core.pools.workers import WorkerPool
 from es_core.strategies.population import Population
 from es_envs import EnvDefinition
@@ -30,18 +32,16 @@ class BatchedPool(WorkerPool):
     their tasks, whatever the number of workers: a task that ends makes room for the next one at the same step.
 
     Args:
-        definition: see ``WorkerPool``; config, workers and most, too.
+        definition: see ``WorkerPool``; the others, too.
 
     Attributes:
         config: with the engine and device that compute: those that a moment's measuring found fastest, if left open.
         choice: a sentence about what was chosen and why; empty if there was no choice.
     """
 
-    def __init__(
-        self, definition: EnvDefinition, config: TrainConfig, *, workers: int | None = None, most: int
-    ) -> None:
+    def __init__(self, definition: EnvDefinition, config: TrainConfig, *, most: int, **how: Any) -> None:
         exchange = Exchange.create()
-        super().__init__(definition, config, workers=workers, most=most, exchange=exchange)
+        super().__init__(definition, config, most=most, exchange=exchange, **how)
         try:
             self._policy = make_policy(config, self.observation_space, self.action_space)
             total = max(self.workers, min(_SLOTS, most, _PARAMETERS // self._policy.size))
@@ -50,40 +50,44 @@ class BatchedPool(WorkerPool):
             firsts = np.cumsum(shares) - shares
             self._slots = [Slots(int(first), int(count), total) for first, count in zip(firsts, shares, strict=True)]
             self._inputs, self._outputs = exchange.map(total, self._policy.inputs, self._policy.outputs)
-            for child, slots in zip(self._children, self._slots, strict=True):
-                child.send(slots)
+            for number in range(self.workers):
+                self._send(number, self._slots[number])
             self.config, self.choice = _settled(config, self._policy, total)
             self._network = make_network(self._policy, total, engine=self.config.engine, device=self.config.device)
         except BaseException:
             self.close()
             raise
 
-    def _run(self, population: Population, tasks: Sequence[Task]) -> list[PlayedReply]:
-        with one_blas_thread():
-            return self._play(population, tasks)
+    def _restart(self, numbers: Sequence[int]) -> None:
+        super()._restart(numbers)
+        for number in numbers:
+            self._send(number, self._slots[number])
 
-    def _play(self, population: Population, tasks: Sequence[Task]) -> list[PlayedReply]:
-        queue = deque(tasks)
-        replies: dict[int, PlayedReply] = {}
+    def _play(self, population: Population, work: Work) -> None:
+        with one_blas_thread():
+            self._step_all(population, work)
+
+    def _step_all(self, population: Population, work: Work) -> None:
         for number in range(self.workers):
-            self._send(number, population, population)
+            self._send(number, population)
         rows: list[int] = []  # which task is in each row of the network
         places: dict[int, int] = {}  # in which slot each live task is
         gather = np.zeros(0, np.int64)
-        while len(replies) < len(tasks):
-            asked = self._hand_out(queue, population)
+        while work.left:
+            asked = self._hand_out(work)
             before, places, fresh = places, {}, []
             for number in asked:
-                step = self._step(number, population)
+                try:
+                    step: Step = self._children[number].receive()
+                except ChildDiedError as death:
+                    self._replace(population, work, number, death)
+                    continue
                 for reply in step.replies:
-                    if isinstance(reply, FailedReply):
-                        raise self._failure(population, reply)
-                    replies[reply.index] = reply
-                    del self._held[number][reply.index]
+                    self._keep(population, work, number, reply)
                 places |= {task: self._slots[number].first + row for row, task in enumerate(step.tasks)}
                 fresh += step.fresh
             if places != before:
-                rows = self._arrange(rows, sorted(places), population)
+                rows = self._arrange(rows, places, population)
                 gather = np.array([places[task] for task in rows], np.int64)
             for task in fresh:
                 if task in places:
@@ -91,36 +95,32 @@ class BatchedPool(WorkerPool):
             if rows:
                 self._network.inputs[: len(rows), : self._policy.inputs] = self._inputs[gather]
                 self._outputs[gather] = self._network.forward(len(rows))
-        return [replies[task.index] for task in tasks]
 
-    def _hand_out(self, queue: deque[Task], population: Population) -> list[int]:
+    def _hand_out(self, work: Work) -> list[int]:
         """Give the next tasks to the workers with the most free slots, and ask all that play for a step."""
         given: list[list[Task]] = [[] for _ in range(self.workers)]
         free = [slots.count - len(held) for slots, held in zip(self._slots, self._held, strict=True)]
-        for _ in range(min(len(queue), sum(free))):
+        while (work.queue or work.suspects) and any(free):
             number = free.index(max(free))
-            free[number] -= 1
-            given[number].append(queue.popleft())
-        asked = [number for number in range(self.workers) if given[number] or self._held[number]]
+            tasks = work.take(self._held[number], 1)
+            free[number] = free[number] - 1 if tasks else 0
+            given[number] += tasks
+            self._held[number].update((task.index, task) for task in tasks)
+        asked = [number for number in range(self.workers) if self._held[number]]
         for number in asked:
-            self._held[number].update((task.index, task) for task in given[number])
-            self._send(number, given[number], population)
+            self._send(number, given[number])
         return asked
 
-    def _step(self, number: int, population: Population) -> Step:
-        answer = self._receive(number)
-        if isinstance(answer, list):  # the worker has died
-            raise self._failure(population, answer[0])
-        return answer
-
-    def _arrange(self, rows: list[int], tasks: list[int], population: Population) -> list[int]:
-        """Have the network compute these tasks, in this order; new ones are always later than those it has."""
-        stay = [row for row, task in enumerate(rows) if task in tasks]
+    def _arrange(self, rows: list[int], live: Collection[int], population: Population) -> list[int]:
+        """Have the network compute the live tasks: first those that it has already, then the new ones in order."""
+        stay = [row for row, task in enumerate(rows) if task in live]
         if len(stay) < len(rows):
             self._network.keep(stay)
-        for row, task in enumerate(tasks[len(stay) :], start=len(stay)):
+        rows = [rows[row] for row in stay]
+        new = sorted(set(live).difference(rows))
+        for row, task in enumerate(new, start=len(rows)):
             self._network.load(row, partial(self._write, population, min(task, len(population))))
-        return tasks
+        return rows + new
 
     def _write(self, population: Population, index: int, out: NDArray[np.float32]) -> None:
         """Write a candidate's parameters ``(d,)``."""

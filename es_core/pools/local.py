@@ -1,12 +1,13 @@
 """The local pool: workers compute their own candidates, and are handed work as they become free."""
 
-from collections import deque
-from collections.abc import Sequence
 from dataclasses import replace
 from multiprocessing.connection import wait
+from typing import Any
 
 from es_core.config import TrainConfig
-from es_core.pools.worker import DEAR_NOISE, FailedReply, PlayedReply, Task
+from es_core.pools.process import ChildDiedError
+from es_core.pools.work import Work
+from es_core.pools.worker import DEAR_NOISE
 from es_core.pools.workers import WorkerPool
 from es_core.strategies.population import Population
 from es_envs import EnvDefinition
@@ -17,17 +18,12 @@ __all__ = ["LocalPool"]
 class LocalPool(WorkerPool):
     """Worker processes that each compute the policy for the environments they step; see ``WorkerPool``."""
 
-    def __init__(
-        self, definition: EnvDefinition, config: TrainConfig, *, workers: int | None = None, most: int
-    ) -> None:
-        super().__init__(definition, replace(config, device="cpu"), workers=workers, most=most)
+    def __init__(self, definition: EnvDefinition, config: TrainConfig, *, most: int, **how: Any) -> None:
+        super().__init__(definition, replace(config, device="cpu"), most=most, **how)
 
-    def _run(self, population: Population, tasks: Sequence[Task]) -> list[PlayedReply]:
-        """Hand out ``tasks`` as workers become free; the replies, in the order of the tasks."""
-        queue = deque(tasks)
-        replies: dict[int, PlayedReply] = {}
+    def _play(self, population: Population, work: Work) -> None:
+        """Hand out tasks as workers become free."""
         together = 2 if population.base.shape[1] > DEAR_NOISE else 1  # a pair whose noise is dear is not torn apart
-        numbers = {child.connection: number for number, child in enumerate(self._children)}
         answered = [1] * self.workers  # tasks in the last message of each worker
 
         def hand_out(number: int) -> None:
@@ -36,26 +32,27 @@ class LocalPool(WorkerPool):
             Near the end no worker gets more than its share, so that none is left with work that others could do.
             """
             held = self._held[number]
-            share = (len(tasks) - len(replies)) // self.workers
+            share = work.left // self.workers
             wanted = max(together, min(self._lanes + max(self._lanes, answered[number], together), share))
             if len(held) <= wanted - together:
-                given = [queue.popleft() for _ in range(min(len(queue), wanted - len(held)))]
+                given = work.take(held, wanted - len(held))
                 if given:
                     held.update((task.index, task) for task in given)
-                    self._send(number, given, population)
+                    self._send(number, given)
 
         for number in range(self.workers):
-            self._send(number, population, population)
+            self._send(number, population)
             hand_out(number)
-        while len(replies) < len(tasks):
+        while work.left:
+            numbers = {child.connection: number for number, child in enumerate(self._children)}
             for connection in wait(list(numbers)):
                 number = numbers[connection]
-                received = self._receive(number)
-                for reply in received:
-                    if isinstance(reply, FailedReply):
-                        raise self._failure(population, reply)
-                    del self._held[number][reply.index]
-                    replies[reply.index] = reply
-                answered[number] = len(received)
+                try:
+                    replies = self._children[number].receive()
+                except ChildDiedError as death:
+                    self._replace(population, work, number, death)
+                else:
+                    for reply in replies:
+                        self._keep(population, work, number, reply)
+                    answered[number] = len(replies)
                 hand_out(number)
-        return [replies[task.index] for task in tasks]

@@ -4,10 +4,12 @@ They are plain child processes, not ``multiprocessing`` ones: those import the u
 it is unguarded, and cannot work from a notebook or stdin.
 """
 
+import faulthandler
 import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterable
 from importlib import import_module
@@ -16,8 +18,8 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 _BOOTSTRAP = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[3]); "
-    "from es_core.pools.process import serve; serve(int(sys.argv[1]), sys.argv[2])"
+    "import json, sys; sys.path[:] = json.loads(sys.argv[4]); "
+    "from es_core.pools.process import serve; serve(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])"
 )
 # What a connection raises whose other end is closed, since its process has ended.
 _CLOSED = (EOFError, BrokenPipeError, ConnectionResetError)
@@ -29,12 +31,24 @@ _ONE_THREAD = (
     "OPENCV_FOR_THREADS_NUM",
 )
 
+_STDERR = 2
+
 # Set while this process is a child: importing the user's module here must not start children in turn.
 serving = False
+# In a child: the open file that outlives it, for the traceback of a crash and what else is known of its end.
+report = _STDERR
 
 
 class ChildDiedError(RuntimeError):
-    """A child process has ended before its time; the message says how."""
+    """A child process has ended before its time; the message says how.
+
+    Attributes:
+        report: what it left in its report: the traceback of a crash, say.
+    """
+
+    def __init__(self, message: str, report: str) -> None:
+        super().__init__(message)
+        self.report = report
 
 
 class Child:
@@ -61,9 +75,12 @@ class Child:
             )
         ours, theirs = Pipe()
         handle = theirs.fileno()
+        self._report = tempfile.TemporaryFile()  # noqa: SIM115  (closed by `close`)
+        report = self._report.fileno()
         # A process group of its own: Ctrl-C is for the main process, which then ends its children in order.
-        options: dict[str, Any] = {"pass_fds": [handle, *descriptors], "process_group": 0}
+        options: dict[str, Any] = {"pass_fds": [handle, report, *descriptors], "process_group": 0}
         if sys.platform == "win32":
+            report = _STDERR
             os.set_handle_inheritable(handle, True)
             options = {
                 "startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]}),
@@ -72,7 +89,7 @@ class Child:
         path = json.dumps([str(entry) for entry in sys.path])
         with theirs:
             self.process = subprocess.Popen(  # noqa: S603  (our own code, by our own interpreter)
-                [sys.executable, "-P", "-c", _BOOTSTRAP, str(handle), target, path],
+                [sys.executable, "-P", "-c", _BOOTSTRAP, str(handle), str(report), target, path],
                 stdin=subprocess.DEVNULL,
                 env={**os.environ, **dict.fromkeys(_ONE_THREAD, "1")},
                 **options,
@@ -87,7 +104,7 @@ class Child:
         """
         try:
             self.connection.send(message)
-        except _CLOSED as error:
+        except OSError as error:
             raise self._death() from error
 
     def receive(self) -> Any:
@@ -98,20 +115,29 @@ class Child:
         """
         try:
             return self.connection.recv()
-        except _CLOSED as error:
+        except (EOFError, OSError) as error:  # the latter in the middle of a message
             raise self._death() from error
 
     def _death(self) -> ChildDiedError:
         code = self.process.wait()
         signal = "; killed by a signal: a crash, or the system lacked memory" if code < 0 else ""
-        return ChildDiedError(f"the process died (exit code {code}{signal}); what it wrote to stderr stands above")
+        self._report.seek(0)
+        return ChildDiedError(
+            f"the process died (exit code {code}{signal}); what it wrote to stderr stands above",
+            self._report.read().decode(errors="replace"),
+        )
+
+    def close(self) -> None:
+        """Let go of it, upon which it ends. May be called twice."""
+        self.connection.close()
+        self._report.close()
 
 
 def end(children: Iterable[Child]) -> None:
     """End children: politely, by closing their connections, then by force. May be called twice."""
     children = list(children)
     for child in children:
-        child.connection.close()
+        child.close()
     deadline = time.monotonic() + 1.0
     for child in children:
         process = child.process
@@ -122,10 +148,16 @@ def end(children: Iterable[Child]) -> None:
             process.wait()
 
 
-def serve(handle: int, target: str) -> None:
+def note(text: str) -> None:
+    """In a child: add a line to its report."""
+    os.write(report, f"{text}\n".encode())
+
+
+def serve(handle: int, report_handle: int, target: str) -> None:
     """What a child runs."""
-    global serving  # noqa: PLW0603
-    serving = True
+    global serving, report
+    serving, report = True, report_handle
+    faulthandler.enable(report, all_threads=False)
     os.dup2(2, 1)  # what an environment prints must not end up among the results on stdout
     module, _, function = target.partition(":")
     try:

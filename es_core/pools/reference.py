@@ -8,16 +8,17 @@ import numpy as np
 from es_core import seeding
 from es_core.normalizer import REFERENCE_SIZE, ReferenceBatch
 from es_core.policies import Policy
-from es_core.rollout import Lane
+from es_core.rollout import Lane, Observer
 
 
-def play_reference(lane: Lane, policy: Policy, seeds: Sequence[int]) -> ReferenceBatch:
+def play_reference(lane: Lane, policy: Policy, seeds: Sequence[int], observer: Observer) -> ReferenceBatch:
     """Play episodes, one after the other, until there are enough observations.
 
     Args:
         lane: where.
         policy: flattens the observations.
         seeds: of the episodes: as many as there are observations, since one may end at once.
+        observer: called after every step.
 
     Raises:
         ValueError: an observation is not finite.
@@ -28,7 +29,7 @@ def play_reference(lane: Lane, policy: Policy, seeds: Sequence[int]) -> Referenc
     seen = 0
     for seed in seeds:
         actions.seed(seeding.derive(seed, seeding.Purpose.REFERENCE_BATCH))
-        episode = lane.episode(seed)
+        episode = lane.episode(seed, [observer])
         observation = next(episode)
         try:
             while seen < REFERENCE_SIZE:

@@ -82,7 +82,7 @@ class RemoteWorker(Worker):
     def serve(self) -> None:
         """Answer until the connection ends."""
         while True:
-            message = self._connection.recv()
+            message = self._receive()
             self._take(message)
             if not isinstance(message, Population):
                 self._play()
@@ -90,7 +90,7 @@ class RemoteWorker(Worker):
 
     def _ask(self) -> None:
         self._step()
-        self._take(self._connection.recv())
+        self._take(self._receive())
 
     def _step(self) -> None:
         self._connection.send(Step(self._network.tasks, self._network.fresh, self._replies))

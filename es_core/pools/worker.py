@@ -7,6 +7,7 @@ import traceback
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,8 +18,11 @@ from numpy.typing import NDArray
 from es_core import seeding
 from es_core.config import TrainConfig
 from es_core.normalizer import ObservationStatistics, Statistics
+from es_core.policies import Policy
+from es_core.pools import process
 from es_core.pools.reference import play_reference
 from es_core.pools.shared import Exchange
+from es_core.pools.watchdog import Watchdog
 from es_core.rollout import Lane, Rollouts, Script
 from es_core.strategies.population import Population
 from es_envs import EnvDefinition, Episode
@@ -31,26 +35,31 @@ DEAR_NOISE = 2**17
 
 _REPLY_EVERY = 0.001  # seconds: many short episodes make one message, a long one is reported at once
 
+_ATTEMPTS = 2  # at a task whose episodes fail
+EPISODE = "episode"  # in the report of a worker: the word before the seed of an episode that begins
+
 
 @dataclass(frozen=True)
 class Task:
     """Play a candidate of the population, or the centre, on these episode seeds.
 
     ``index`` counts the candidates, and on from them the centre's tasks. ``reference``: play at random instead, for a
-    reference batch.
+    reference batch. ``alone``: a worker that had it has died; say in the report which episode begins.
     """
 
     index: int
     seeds: tuple[int, ...]
     explore: bool = True
     reference: bool = False
+    alone: bool = False
 
 
 @dataclass(frozen=True)
 class PlayedReply:
     """What the episodes of a task measured; the centre's own are sent as a whole.
 
-    ``statistics`` are those of the observations, or the batch that the task was to find.
+    ``statistics`` are those of the observations, or the batch that the task was to find. ``retried``: the first attempt
+    has failed; nothing else in here is of it.
     """
 
     index: int
@@ -59,6 +68,7 @@ class PlayedReply:
     capped: list[bool]
     statistics: Statistics | None
     episodes: list[Episode]
+    retried: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,13 +104,14 @@ Reply = PlayedReply | FailedReply
 
 def serve(connection: Any) -> None:
     """What a worker process runs: serve until the other end of the connection is closed."""
-    definition, config, exchange = connection.recv()
+    definition, config, exchange, step_timeout = connection.recv()
     try:
         worker = _start(connection, definition, config, exchange)
     # SystemExit too: a simulator that calls sys.exit must not take the reason with it.
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
         connection.send([_failed(None, None, error)])
     else:
+        worker.watch(step_timeout)
         worker.serve()
 
 
@@ -126,14 +137,26 @@ class Worker(ABC):
         self._tasks: deque[Task] = deque()
         self._replies: list[Reply] = []
         self._population: Population | None = None
+        self._is_waiting = False
         self._seed, self._fraction = config.seed, config.statistics_fraction
         self._collect = config.observation_normalization
         if self._collect:
             self._actors.collect()
 
+    def watch(self, step_timeout: float) -> None:
+        """End this process when a step or reset has taken ``step_timeout`` seconds."""
+        Watchdog(step_timeout, lambda: None if self._is_waiting else self._rollouts.progress)
+
     @abstractmethod
     def serve(self) -> None:
         """Answer until the connection ends."""
+
+    def _receive(self) -> Any:
+        self._is_waiting = True
+        message = self._connection.recv()
+        self._rollouts.progress += 1  # before it waits no longer: what is to come has all its time
+        self._is_waiting = False
+        return message
 
     @abstractmethod
     def _load(self, population: Population, task: Task, lane: Lane) -> None:
@@ -159,8 +182,16 @@ class Worker(ABC):
         self._replies.append(reply)
 
     def _script(self, task: Task, lane: Lane) -> Generator[Any, Any, Reply]:
-        if task.reference:
-            return self._find_reference(task, lane)
+        """Play a task; should it fail, then once more from its beginning, in an environment made anew."""
+        for attempt in range(_ATTEMPTS):
+            reply = self._find_reference(task, lane) if task.reference else (yield from self._attempt(task, lane))
+            if isinstance(reply, PlayedReply):
+                return replace(reply, retried=True) if attempt > 0 else reply
+            with suppress(Exception, SystemExit):  # it is broken: what counts is what it has raised before
+                lane.close()
+        return reply
+
+    def _attempt(self, task: Task, lane: Lane) -> Generator[Any, Any, Reply]:
         population, actors = self._present(), self._actors
         is_centre = task.index >= len(population)
         self._load(population, task, lane)
@@ -169,9 +200,11 @@ class Worker(ABC):
         max_steps = None if is_centre else population.max_episode_steps
         for number, seed in enumerate(task.seeds):
             noise_seed = None
-            if task.explore and self._rollouts.policy.actions.explore is not None:
-                who = 0 if is_centre else task.index + 1
-                noise_seed = seeding.derive(seed, seeding.Purpose.ACTION_NOISE, population.generation, who)
+            if task.explore:
+                who = None if is_centre else task.index
+                noise_seed = action_noise_seed(self._rollouts.policy, population, who, seed)
+            if task.alone:
+                process.note(f"{EPISODE} {seed}")
             actors.start(lane.row, noise_seed=noise_seed)
             try:
                 episode = yield from lane.episode(seed, max_steps=max_steps)
@@ -199,10 +232,13 @@ class Worker(ABC):
 
     def _find_reference(self, task: Task, lane: Lane) -> Reply:
         try:
-            batch = play_reference(lane, self._rollouts.policy, task.seeds)
+            batch = play_reference(lane, self._rollouts.policy, task.seeds, self._count)
         except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
             return _failed(None, None, error)
         return PlayedReply(task.index, [], [], [], batch, [])
+
+    def _count(self, *_: object) -> None:
+        self._rollouts.progress += 1
 
     def _present(self) -> Population:
         if self._population is None:
@@ -223,7 +259,7 @@ class LocalWorker(Worker):
     def serve(self) -> None:
         """Answer until the connection ends."""
         while True:
-            self._take(self._connection.recv())
+            self._take(self._receive())
             self._play()
             self._send()
 
@@ -232,7 +268,7 @@ class LocalWorker(Worker):
             self._send()
         if not self._tasks:
             while self._has_message():
-                self._take(self._connection.recv())
+                self._take(self._receive())
         return super()._next_script()
 
     def _send(self) -> None:
@@ -254,6 +290,21 @@ class LocalWorker(Worker):
                 seeding.noise(seed, noise)
         population.candidate(index, out, noise=noise)
         self._rollouts.policy.settle(out, population.statistics)
+
+
+def action_noise_seed(policy: Policy, population: Population, candidate: int | None, seed: int) -> int | None:
+    """Of the noise by which an episode is explored; None if the policy's actions have none.
+
+    Args:
+        policy: its kind.
+        population: of the generation.
+        candidate: who plays it; None: the centre.
+        seed: of the episode.
+    """
+    if policy.actions.explore is None:
+        return None
+    who = 0 if candidate is None else candidate + 1
+    return seeding.derive(seed, seeding.Purpose.ACTION_NOISE, population.generation, who)
 
 
 def _failed(index: int | None, seed: int | None, error: BaseException) -> FailedReply:

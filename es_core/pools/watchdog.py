@@ -1,0 +1,40 @@
+"""A worker's watchdog: it ends the process when an environment hangs, however it hangs."""
+
+import faulthandler
+import threading
+import time
+from collections.abc import Callable
+
+from es_core.pools import process
+
+_LOOKS = 4  # at the progress, within the time that a step may take
+
+
+class Watchdog:
+    """Ends this process with a traceback in its report when there is no progress for too long.
+
+    Two threads watch, and the loop that steps the environment only counts. One looks at the count now and then, and
+    winds the other up again if it has changed. That other one is faulthandler's: it needs no interpreter, so that it
+    runs out, too, while a simulator's own code keeps the interpreter to itself for good.
+
+    Args:
+        seconds: without progress, after which the process ends; up to a quarter later, never earlier.
+        progress: a number that changes, or None if nothing is to be done at present.
+    """
+
+    def __init__(self, seconds: float, progress: Callable[[], int | None]) -> None:
+        self._seconds, self._progress = min(seconds, threading.TIMEOUT_MAX), progress
+        self._seen: int | None = None
+        self._look()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self) -> None:
+        while True:
+            time.sleep(self._seconds / _LOOKS)
+            self._look()
+
+    def _look(self) -> None:
+        progress = self._progress()
+        if progress is None or progress != self._seen:
+            faulthandler.dump_traceback_later(self._seconds, exit=True, file=process.report)
+        self._seen = progress

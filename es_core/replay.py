@@ -1,0 +1,66 @@
+"""Replay: one episode of a candidate, as training played it, in the foreground."""
+
+import os
+from contextlib import closing
+from dataclasses import replace
+
+from es_core.evaluate import find_policy, require_same_spaces
+from es_core.pools.worker import action_noise_seed
+from es_core.rollout import RolloutError, Rollouts
+from es_core.run import Run
+from es_core.strategies import make_strategy
+from es_envs import Episode
+
+
+def replay(
+    run: Run | str | os.PathLike[str],
+    *,
+    generation: int,
+    seed: int,
+    candidate: int | None = None,
+    trust: bool = False,
+) -> Episode:
+    """Play an episode of a generation again, in this process, so that breakpoints work and a traceback says all.
+
+    It is the episode of training, with its observation statistics, action noise and step limit, but for one thing: the
+    environment has played no other before. (Of a run that computes on a GPU, it is the same within rounding.)
+
+    Args:
+        run: a Run or its folder.
+        generation: which; the run needs its checkpoint, which it keeps where a candidate has failed.
+        seed: of the episode.
+        candidate: who plays it; None: the centre, as it is evaluated.
+        trust: the run may name modules outside the installed plugins.
+
+    Returns:
+        The episode, if it does not fail.
+
+    Raises:
+        RolloutError: the episode fails; its cause is what the environment has raised.
+        FileNotFoundError: there is no such run, or no checkpoint of that generation; the message says which there are.
+        ValueError: no such candidate, or an untrusted name.
+    """
+    checkpoint, definition = find_policy(run, generation=generation, trust=trust)
+    config = checkpoint.config
+    strategy = make_strategy(config, checkpoint.mean)
+    strategy.load_state_dict(checkpoint.strategy)
+    population = replace(
+        strategy.ask(), statistics=checkpoint.statistics, max_episode_steps=checkpoint.progress["episode_cap"]
+    )
+    if candidate is not None and not 0 <= candidate < len(population):
+        raise ValueError(
+            f"candidate must be from 0 to {len(population) - 1} in generation {generation}; got {candidate}"
+        )
+    with closing(Rollouts(definition, config)) as rollouts:
+        require_same_spaces(checkpoint, rollouts.env)
+        rollouts.use(population.candidate(len(population) if candidate is None else candidate), population.statistics)
+        explored = None if candidate is None else action_noise_seed(rollouts.policy, population, candidate, seed)
+        limit = None if candidate is None else population.max_episode_steps
+        try:
+            return rollouts.episode(seed, noise_seed=explored, max_steps=limit)
+        except (Exception, SystemExit) as error:
+            who = "the centre" if candidate is None else f"candidate {candidate}"
+            raise RolloutError(
+                f"{definition.label}: the failure is reproduced: an episode of {who} in generation {generation} "
+                f"(episode seed {seed}) failed: {type(error).__name__}: {error}"
+            ) from error

@@ -1,0 +1,298 @@
+"""What environments and machines do: workers that die or hang, episodes that fail, and how they are seen again."""
+
+import shlex
+import signal
+from dataclasses import replace
+
+import numpy as np
+import psutil
+import pytest
+from conftest import registered
+
+from es_core import RolloutError, Run, TrainConfig, replay, train
+from es_core.checkpoint import parameter_hash
+from es_core.cli import main
+from es_core.normalizer import ObservationStatistics
+from es_core.policies import make_policy
+from es_core.pools import make_pool
+from es_core.seeding import Purpose, episode_seeds
+from es_core.strategies import make_strategy
+from es_envs import definition
+
+SETTINGS = {
+    "generations": 3,
+    "population_size": 20,
+    "episodes_per_candidate": 2,
+    "episode_seeds": "independent",
+    "eval_episodes": 2,
+    "confirm_episodes": 3,
+    "hidden_sizes": (8,),
+    "sigma": 0.3,
+    "observation_normalization": True,
+    "action_noise": 0.1,
+    "fitness": "final_info:score",
+    "engine": "numpy",
+}
+PLAIN = {**SETTINGS, "generations": 1, "population_size": 10, "episodes_per_candidate": 1, "eval_every": 0}
+
+# By fault: the kind and the message of the failure.
+FAILING = {
+    "raise in reset": ("RuntimeError", "the motor is on fire"),
+    "raise in step": ("RuntimeError", "the motor is on fire"),
+    "nan in reset": ("NotFiniteError", "the observation is not finite"),
+    "nan in step": ("NotFiniteError", "the observation is not finite"),
+    "shape in step": ("ValueError", "observation has shape (1,), its space says (2,)"),
+    "text in step": ("ValueError", "could not convert string to float"),
+    "nothing in reset": ("ValueError", "observation has shape (), its space says (2,)"),
+    "objects in step": ("TypeError", "float() argument must be a string or a real number"),
+    "infinite reward in step": ("ValueError", "steps add up to inf, expected a finite number"),
+    "no fitness in step": ("ValueError", "fitness 'final_info:score' failed"),
+}
+DEADLY = {
+    "kill in step": ("WorkerDied", "the process died (exit code -9; killed by a signal"),
+    "exit in reset": ("WorkerDied", "the process died (exit code 3)"),
+    "crash in step": ("WorkerDied", "the process died (exit code -11; killed by a signal"),
+}
+HANGING = {
+    "hang in step": ("StepTimeout", "a step or reset took more than 0.8 seconds (step_timeout)"),
+    "hang in reset": ("StepTimeout", "a step or reset took more than 0.8 seconds (step_timeout)"),
+    "hang in its own code in step": ("StepTimeout", "a step or reset took more than 0.8 seconds (step_timeout)"),
+}
+POOLS = ["local", "batched"]
+
+
+@pytest.fixture
+def failing(register):
+    return register("Failing-v0", "small_envs:Failing", max_episode_steps=30, lanes=2)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory):
+    """The lines of a run without a fault."""
+    with registered("Failing-v0", "small_envs:Failing", max_episode_steps=30, lanes=2) as env:
+        run = train(env.id, run_dir=tmp_path_factory.mktemp("runs") / "r", workers=1, progress=False, **SETTINGS)
+    assert len({stats.episode_length for stats in run.history}) > 2, "the episodes should differ, or this shows little"
+    return lines(run)
+
+
+def lines(run):
+    """The metrics, but for times and what went wrong."""
+    changing = {"seconds": None, "workers_replaced": None, "retried": None}
+    return [{**stats.to_json(), **changing} for stats in Run.open(run.directory).history]
+
+
+def seed_of(candidate, generation=0, settings=SETTINGS):
+    """The last episode seed of a candidate, as text."""
+    each = settings["episodes_per_candidate"]
+    count = settings["population_size"] * each
+    return str(episode_seeds(0, Purpose.TRAINING, count, generation)[each * candidate + each - 1])
+
+
+def spread(faults, generation):
+    """One fault for each of the first candidates."""
+    return {seed_of(candidate, generation): fault for candidate, fault in enumerate(faults)}
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("pool", POOLS)
+def test_faults_that_show_only_once_leave_no_trace(pool, workers, failing, undisturbed, tmp_path):
+    once = tmp_path / "once"
+    once.mkdir()
+    faults = spread(FAILING, 0) | spread(DEADLY, 1)
+    kwargs = {"faults": faults, "once": str(once)}
+    with pytest.warns(RuntimeWarning, match=r"Failing-v0 \(plugin 'walking'\): a worker is replaced: the process died"):
+        run = train(
+            failing,
+            run_dir=tmp_path / "r",
+            pool=pool,
+            workers=workers,
+            env_kwargs=kwargs,
+            progress=False,
+            **SETTINGS,
+        )
+    assert {path.name for path in once.iterdir()} == set(faults)
+    assert lines(run) == undisturbed
+    assert [stats.retried for stats in run.history] == [len(FAILING), 0, 0, 0]
+    assert [stats.workers_replaced for stats in run.history] == [0, len(DEADLY), 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("pool", "hanging"),
+    [("local", ["hang in step", "hang in its own code in step"]), ("batched", ["hang in reset"])],
+    ids=POOLS,
+)
+def test_a_worker_that_hangs_once_leaves_no_trace(pool, hanging, failing, undisturbed, tmp_path):
+    once = tmp_path / "once"
+    once.mkdir()
+    faults = {seed_of(5, generation): fault for generation, fault in enumerate(hanging)}
+    how = {"pool": pool, "workers": 2, "step_timeout": 0.8, "progress": False}
+    with pytest.warns(RuntimeWarning, match=r"a step or reset took more than 0.8 seconds \(step_timeout\)"):
+        run = train(
+            failing, run_dir=tmp_path / "r", env_kwargs={"faults": faults, "once": str(once)}, **how, **SETTINGS
+        )
+    assert {path.name for path in once.iterdir()} == set(faults)
+    assert lines(run) == undisturbed
+    assert sum(stats.workers_replaced for stats in run.history) == len(hanging)
+
+
+@pytest.mark.filterwarnings("ignore:.*a worker is replaced", "ignore:.*candidates of generation 0 have failed")
+@pytest.mark.parametrize(
+    ("pool", "fatal"),
+    [
+        ("local", ["kill in step", "crash in step", "hang in step", "hang in its own code in step"]),
+        ("batched", ["exit in reset", "hang in reset"]),
+    ],
+    ids=POOLS,
+)
+def test_faults_that_persist_cost_their_candidates_and_no_others(pool, fatal, failing, tmp_path):
+    expected = FAILING | {fault: (DEADLY | HANGING)[fault] for fault in fatal}
+    settings = {**PLAIN, "population_size": 10 * len(expected)}
+    seeds = {10 * place + 3: fault for place, fault in enumerate(expected)}
+    faults = {seed_of(candidate, 0, settings): fault for candidate, fault in seeds.items()}
+    how = {"pool": pool, "workers": 2, "step_timeout": 0.8, "progress": False, "on_candidate_error": "drop"}
+    run = train(failing, run_dir=tmp_path / "r", env_kwargs={"faults": faults}, **how, **settings)
+    stats = Run.open(run.directory).history[0]
+    assert [failed["candidate"] for failed in stats.failed_candidates] == list(seeds)
+    for failed, (fault, (kind, message)) in zip(stats.failed_candidates, expected.items(), strict=True):
+        assert (failed["kind"], faults[str(failed["seed"])]) == (kind, fault)
+        assert message in failed["message"]
+    assert stats.retried == 0
+    assert stats.population_size == settings["population_size"]
+
+
+@pytest.mark.parametrize("policy", ["drop", "worst"])
+def test_a_lost_candidate_is_told_as_the_config_says_and_adds_nothing_else(policy, failing, tmp_path):
+    config = TrainConfig.for_env(failing, **PLAIN)
+    with make_pool("local", definition(failing), config, workers=1) as pool:
+        strategy = make_strategy(config, make_policy(config, pool.observation_space, pool.action_space).initial(0))
+        seeds = np.array(episode_seeds(0, Purpose.TRAINING, 10)).reshape(10, 1)
+        population = replace(strategy.ask(), statistics=ObservationStatistics.empty(2))
+        results = pool.evaluate(population, seeds)
+    valid = np.arange(10) != 3
+    told = np.where(valid, results.fitness, results.fitness[valid].min())
+    strategy.tell(told, valid if policy == "drop" else None)
+
+    kwargs = {"faults": {seed_of(3, 0, PLAIN): "raise in step"}}
+    with pytest.warns(RuntimeWarning, match="1 of 10 candidates of generation 0 have failed. Candidate 3"):
+        run = train(
+            failing,
+            run_dir=tmp_path / "r",
+            workers=2,
+            env_kwargs=kwargs,
+            on_candidate_error=policy,
+            progress=False,
+            **PLAIN,
+        )
+    stats = run.history[0]
+    assert stats.next_hash == parameter_hash(strategy.mean)
+    assert stats.fitness_mean == results.fitness[valid].mean()
+    assert stats.steps == stats.total_steps == results.lengths[valid].sum()
+    assert stats.episode_length == results.lengths[valid].mean()
+    assert stats.total_episodes == 9
+    assert run.checkpoint.statistics.count == results.lengths[valid].sum()
+
+
+def test_a_run_that_loses_more_than_a_tenth_of_its_candidates_ends(failing, tmp_path):
+    faults = {seed_of(candidate, 0, PLAIN): "raise in step" for candidate in (3, 7)}
+    with pytest.raises(RolloutError, match=r"2 of 10 candidates have failed in generation 0, .*more than a tenth"):
+        train(
+            failing,
+            run_dir=tmp_path / "r",
+            env_kwargs={"faults": faults},
+            on_candidate_error="drop",
+            workers=1,
+            progress=False,
+            **PLAIN,
+        )
+    assert Run.open(tmp_path / "r").checkpoint_generations() == [0]
+
+
+@pytest.mark.parametrize(("pool", "workers"), [("local", 2), ("batched", 1)])
+def test_workers_killed_from_outside_change_nothing(pool, workers, failing, undisturbed, tmp_path):
+    def kill(stats):
+        for worker in psutil.Process().children():
+            worker.send_signal(signal.SIGKILL)
+
+    with pytest.warns(RuntimeWarning, match="a worker is replaced"):
+        run = train(
+            failing, run_dir=tmp_path / "r", pool=pool, workers=workers, on_generation=kill, progress=False, **SETTINGS
+        )
+    assert lines(run) == undisturbed
+    assert [stats.workers_replaced for stats in run.history] == [0, workers, workers, workers]
+
+
+@pytest.mark.parametrize("pool", POOLS)
+def test_workers_are_recycled_between_generations_without_changing_a_bit(pool, failing, undisturbed, tmp_path):
+    processes = []
+
+    def note(stats):
+        processes.append({worker.pid for worker in psutil.Process().children()})
+
+    how = {"pool": pool, "workers": 1, "recycle_after": 1, "on_generation": note, "progress": False}
+    run = train(failing, run_dir=tmp_path / "r", **how, **SETTINGS)
+    assert lines(run) == undisturbed
+    assert not any(stats.workers_replaced for stats in run.history)
+    assert [len(pids) for pids in processes] == [1, 1, 1, 1]
+    assert len(set.union(*processes)) == 3
+
+
+@pytest.mark.filterwarnings("ignore:.*a worker is replaced")
+@pytest.mark.parametrize("fault", ["kill in step", "raise in step"])
+def test_an_environment_that_cannot_be_made_again_ends_the_run_with_its_reason(fault, failing, tmp_path):
+    once = tmp_path / "once"
+    once.mkdir()
+    kwargs = {"faults": {seed_of(3, 0, PLAIN): fault}, "once": str(once), "fragile": True}
+    with pytest.raises(RolloutError, match="the simulator is out of licences"):
+        train(failing, run_dir=tmp_path / "r", workers=1, env_kwargs=kwargs, progress=False, **PLAIN)
+
+
+def test_an_evaluation_is_repeated_once_and_then_ends_the_run(failing, undisturbed, tmp_path, capsys):
+    once = tmp_path / "once"
+    once.mkdir()
+    seed = episode_seeds(0, Purpose.EVALUATION, 1, 1)[0]
+    kwargs = {"faults": {str(seed): "raise in step"}}
+    how = {"workers": 1, "progress": False, "on_candidate_error": "drop", **SETTINGS}
+    run = train(failing, run_dir=tmp_path / "r", env_kwargs={**kwargs, "once": str(once)}, **how)
+    assert lines(run) == undisturbed
+    assert run.history[1].retried == 1
+
+    with pytest.raises(RolloutError, match=f"an episode of the centre in generation 1 .*{seed}.*on fire") as caught:
+        train(failing, run_dir=tmp_path / "lost", env_kwargs=kwargs, **how)
+    command = shlex.join(["es-envs", "replay", str(tmp_path / "lost"), "--generation", "1", "--seed", str(seed)])
+    assert caught.value.__notes__[-1] == f"To see that episode fail: {command}"
+    assert main(shlex.split(command)[1:]) == 1
+    assert "the failure is reproduced: an episode of the centre" in capsys.readouterr().err
+
+
+def test_a_failed_candidate_is_replayed_as_training_played_it(failing, tmp_path, capsys):
+    seed = seed_of(4, 1)
+    how = {"on_candidate_error": "drop", "checkpoint_every": 100, "workers": 2, "progress": False, **SETTINGS}
+    with pytest.warns(RuntimeWarning, match="to see it: es-envs replay"):
+        run = train(failing, run_dir=tmp_path / "r", env_kwargs={"faults": {seed: "raise in step"}}, **how)
+    (failed,) = run.history[1].failed_candidates
+
+    with pytest.raises(RolloutError, match="the failure is reproduced: an episode of candidate 4 in gen") as caught:
+        replay(run, generation=1, candidate=4, seed=int(seed))
+    # The place depends on parameters, statistics and noise of the action.
+    assert str(caught.value.__cause__) == failed["message"]
+
+    words = shlex.split(failed["command"])[1:]
+    assert main(words) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("Traceback")
+    assert "small_envs.py" in said
+    assert failed["message"] in said
+
+    assert main([*words[:-1], seed_of(4, 2)]) == 0
+    assert capsys.readouterr().out.startswith("not reproduced: the episode has ended after")
+    assert main(["replay", str(run.directory), "--generation", "2", "--candidate", "4", "--seed", seed]) == 1
+    assert "has no checkpoint of generation 2; there are: 0, 1, 3" in capsys.readouterr().err
+    assert main([*words[:-3], "20", *words[-2:]]) == 2
+    assert "candidate must be from 0 to 19" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "value"), [("step_timeout", 0), ("step_timeout", "soon"), ("recycle_after", 0)])
+def test_impossible_care_is_refused(name, value, failing, tmp_path):
+    with pytest.raises(ValueError, match=f"{name} must be a .*got {value!r}"):
+        train(failing, run_dir=tmp_path / "r", workers=1, progress=False, **{name: value}, **PLAIN)
+    assert not (tmp_path / "r").exists()
