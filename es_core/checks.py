@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from types import UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin
 
 Check = Callable[[Any], str | None]
 
@@ -160,12 +160,12 @@ def require_fields(kind: type[Any], values: Any) -> None:
     Raises:
         ValueError: it names the fields that are missing or unknown, or the one of another type.
     """
-    known = {field.name for field in fields(kind)}
+    hints = {field.name: field.type for field in fields(kind)}
     if not isinstance(values, dict):
         raise ValueError(f"expected a JSON object, got {shown(values)}")
-    if values.keys() != known:
-        raise ValueError(f"expected other fields; missing or unknown: {shown(sorted(known ^ values.keys()))}")
-    for name, hint in get_type_hints(kind).items():
+    if values.keys() != hints.keys():
+        raise ValueError(f"expected other fields; missing or unknown: {shown(sorted(hints.keys() ^ values.keys()))}")
+    for name, hint in hints.items():
         if not _is(values[name], hint):
             raise ValueError(f"{name} cannot be {shown(values[name])}")
 

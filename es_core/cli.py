@@ -5,6 +5,7 @@ import contextlib
 import faulthandler
 import inspect
 import json
+import math
 import os
 import shlex
 import sys
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _exit_code(options: argparse.Namespace) -> int:
     try:
-        options.command(options)
+        code: int = options.command(options) or 0
         sys.stdout.flush()
     except KeyboardInterrupt as error:
         _say_error("interrupted", error)
@@ -53,6 +54,9 @@ def _exit_code(options: argparse.Namespace) -> int:
     except (es_envs.UnknownEnvError, ValueError, TypeError) as error:
         _say_error(f"error: {error}", error)
         return 2
+    except MemoryError as error:
+        _say_error(f"error: not enough memory: {error}", error)
+        return 1
     except Exception as error:
         from es_core.checkpoint import CheckpointError
         from es_core.rollout import RolloutError
@@ -63,7 +67,7 @@ def _exit_code(options: argparse.Namespace) -> int:
             _say_error(f"error: {error}", error)
             return 1
         raise
-    return 0
+    return code
 
 
 def _say(text: str) -> None:
@@ -126,6 +130,26 @@ def _plugins(options: argparse.Namespace) -> None:
         _print_json([asdict(plugin) for plugin in found])
         return
     _print_table([(p.name, p.version, p.distribution, p.status, p.error or ", ".join(p.ids)) for p in found])
+
+
+def _check(options: argparse.Namespace) -> int:
+    from es_envs.testing import examine
+
+    report = examine(options.env_id)
+    if options.json:
+        costs = {name: value for name, value in asdict(report).items() if name.endswith("_microseconds")}
+        _print_json(
+            {**asdict(report), **{name: value if math.isfinite(value) else None for name, value in costs.items()}}
+        )
+    else:
+        rows = [(result.status, " ".join((result.message or result.question).split())) for result in report.results]
+        _print_table(rows)
+        if math.isfinite(report.step_microseconds):
+            print(
+                f"a reset takes {report.reset_microseconds:.1f} µs, a step {report.step_microseconds:.1f} µs; "
+                f"{report.distinct_starts} of 8 seeds give different starts"
+            )
+    return 1 if report.faults else 0
 
 
 def _train(options: argparse.Namespace) -> None:
@@ -391,7 +415,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"es-envs {version('es-envs')}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
 
-    def command(name: str, run: Callable[[argparse.Namespace], None], help_text: str, *, as_json: bool = True) -> Any:
+    def command(
+        name: str, run: Callable[[argparse.Namespace], int | None], help_text: str, *, as_json: bool = True
+    ) -> Any:
         sub = commands.add_parser(name, help=help_text, description=help_text[0].upper() + help_text[1:] + ".")
         sub.add_argument("--quiet", action="store_true", help="show no progress")
         if as_json:
@@ -402,6 +428,9 @@ def _parser() -> argparse.ArgumentParser:
     command("list", _list, "list the environments that plugins register")
     command("show", _show, "show an environment: settings, spaces, reward").add_argument("env_id", metavar="ID")
     command("plugins", _plugins, "list the plugins, and what is wrong with those that do not work")
+
+    sub = command("check", _check, "check that an environment keeps the promises on which training relies")
+    sub.add_argument("env_id", metavar="ID", help="see `es-envs list`; ids that Gymnasium knows work too")
 
     sub = command("train", _train, "evolve a policy for an environment")
     sub.add_argument("env_id", metavar="ID", help="see `es-envs list`; ids that Gymnasium knows work too")
@@ -572,7 +601,7 @@ def _parse(kind: Any) -> tuple[Callable[[str], Any], str]:
             return None
         if origin is tuple:
             return tuple(int(part) for part in text.split(",") if part.strip())
-        return base(text) if base in {int, float, str} else json.loads(text)
+        return base(text) if base in {int, float, str} else _json(text)
 
     # argparse says "invalid NAME value: '...'", with the function's name.
     words = {
@@ -583,6 +612,13 @@ def _parse(kind: Any) -> tuple[Callable[[str], Any], str]:
     }
     parse.__name__, metavar = words.get(origin, ("JSON", "JSON"))
     return parse, metavar
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def _searched(text: str) -> tuple[str, Any]:
@@ -598,7 +634,7 @@ def _searched(text: str) -> tuple[str, Any]:
     parse, kind = _parse(kinds[name])
     try:
         if values.startswith("["):
-            return name, json.loads(values)
+            return name, _json(values)
         if dots and "|" not in values:
             return name, (_number(low), _number(high))
         return name, [parse(value.strip()) for value in values.split("|")]

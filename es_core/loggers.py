@@ -45,7 +45,7 @@ class Lifecycle:
                 continue
             try:
                 implementation.function(*[values[argument] for argument in implementation.argnames])
-            except Exception as error:  # noqa: BLE001  (a logger must not end a run)
+            except (Exception, SystemExit) as error:  # noqa: BLE001  (a logger must not end a run; Ctrl-C may)
                 self._switched_off.add(name)
                 message = f"{name}: {hook} raised {type(error).__name__}: {error}; it is switched off for this run"
                 warnings.warn(message, RuntimeWarning, stacklevel=2)

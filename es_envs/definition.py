@@ -1,5 +1,6 @@
 """What a plugin says about an environment: the ``EnvDefinition``."""
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -62,10 +63,9 @@ class EnvDefinition:
             raise ValueError(f"{self.id!r} is no environment id: expected 'Name-v0' or 'namespace/Name-v0'")
         self._set("entry_point", self._named("entry_point", self.entry_point))
         self._set("fitness", self._named("fitness", self.fitness, colon=False))
-        for attribute in ("kwargs", "fitnesses", "recommended", "recommended_for"):
-            if not isinstance(getattr(self, attribute), Mapping):
-                raise TypeError(f"{self.id}: {attribute} must be a dict, got {getattr(self, attribute)!r}")
-            self._set(attribute, dict(getattr(self, attribute)))
+        self._require_mappings()
+        if not isinstance(self.summary, str):
+            raise TypeError(f"{self.id}: summary must be a string, got {self.summary!r}")
         self._set("fitnesses", {name: self._named(f"fitnesses[{name!r}]", value, colon=False)
                                 for name, value in self.fitnesses.items()})  # fmt: skip
         if self.initializer is not None:
@@ -78,9 +78,19 @@ class EnvDefinition:
             raise ValueError(f"{self.id}: lanes must be a positive integer, got {self.lanes!r}")
         threshold = self.solved_at
         if threshold is not None:
-            if isinstance(threshold, bool) or not isinstance(threshold, int | float):
-                raise ValueError(f"{self.id}: solved_at must be a number or None, got {threshold!r}")
+            if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not _is_finite(threshold):
+                raise ValueError(f"{self.id}: solved_at must be a finite number or None, got {threshold!r}")
             self._set("solved_at", float(threshold))
+
+    def _require_mappings(self) -> None:
+        for attribute in ("kwargs", "fitnesses", "recommended", "recommended_for"):
+            value = getattr(self, attribute)
+            if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
+                raise TypeError(f"{self.id}: {attribute} must be a dict with strings as keys, got {value!r}")
+            self._set(attribute, dict(value))
+        for strategy, recommended in self.recommended_for.items():
+            if not isinstance(recommended, Mapping):
+                raise TypeError(f"{self.id}: recommended_for[{strategy!r}] must be a dict, got {recommended!r}")
 
     def _set(self, attribute: str, value: Any) -> None:
         object.__setattr__(self, attribute, value)  # the dataclass is frozen; this runs only while it is made
@@ -148,6 +158,13 @@ def accepts(function: Callable[..., Any], argument: str) -> bool:
     except (TypeError, ValueError):  # some built-in callables have no signature: let the call itself tell
         return True
     return argument in parameters or any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return False
 
 
 def _is_positive_integer(value: Any) -> bool:

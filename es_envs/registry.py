@@ -4,13 +4,15 @@ Discovery happens on the first look-up. Plugins load one by one; one that fails 
 when somebody looks for what it should have registered.
 """
 
+import contextlib
 import difflib
 import importlib
 import os
+import sys
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
 from inspect import getmembers, isroutine
 from typing import Any
 
@@ -38,7 +40,8 @@ class PluginInfo:
         name: the entry point's name.
         version: of the distribution.
         distribution: the distribution that declares the entry point.
-        status: "active", "error" or "disabled".
+        status: "active"; "incomplete", if its definitions are there and something that it requires is not installed;
+            "error"; or "disabled".
         error: why it is not active, else None.
         ids: the environments it registered.
     """
@@ -95,7 +98,7 @@ class Registry:
         if separator:
             try:
                 importlib.import_module(module)
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 raise UnknownEnvError(
                     f"No environment {env_id!r}: module {module!r} cannot be imported: {_one_line(error)}"
                 ) from error
@@ -111,9 +114,9 @@ class Registry:
         return sorted(self._definitions)
 
     def plugins(self) -> list[PluginInfo]:
-        """All plugins found, with how loading them went."""
+        """All plugins found, with how loading them went, and what they lack. Imports none of their environments."""
         self._discover()
-        return list(self._plugins)
+        return [_complete(plugin) if plugin.status == "active" else plugin for plugin in self._plugins]
 
     def active_plugins(self) -> dict[str, object]:
         """The plugins that loaded, by name: for calling their other hooks."""
@@ -144,30 +147,38 @@ class Registry:
     def _discover(self) -> pluggy.PluginManager:
         if self._manager is not None:
             return self._manager
-        self._manager = manager = pluggy.PluginManager("es_envs")
-        manager.add_hookspecs(hookspecs)
+        self._manager = pluggy.PluginManager("es_envs")
+        self._manager.add_hookspecs(hookspecs)
+        try:
+            self._load_all(self._manager)
+        except BaseException:  # strict, or Ctrl-C: the next look-up tries again
+            self._manager, self._definitions, self._plugins = None, {}, []
+            raise
+        return self._manager
+
+    def _load_all(self, manager: pluggy.PluginManager) -> None:
         disabled = {name.strip() for name in os.environ.get("ES_ENVS_DISABLE_PLUGINS", "").split(",") if name.strip()}
         found = entry_points(group=GROUP) if self._found is None else self._found
         for entry_point in sorted(set(found), key=lambda ep: (ep.name, ep.value)):
-            distribution = entry_point.dist
-            name, version = (distribution.name, distribution.version) if distribution else (entry_point.name, "")
+            dist = entry_point.dist
+            name, version = (dist.name, dist.version) if dist else (entry_point.name, "")
             status, error = "active", None
             ids: tuple[str, ...] = ()
             if disabled & {entry_point.name, name}:
                 status, error = "disabled", "named in ES_ENVS_DISABLE_PLUGINS"
             else:
                 try:
-                    ids = self._load(entry_point, manager)
+                    # What a plugin prints is not the result of the program that lists it.
+                    with contextlib.redirect_stdout(sys.stderr):
+                        ids = self._load(entry_point, manager)
                 # SystemExit too: a module that calls sys.exit at import must not end the program that lists it.
                 except (Exception, SystemExit) as cause:
                     status, error = "error", _one_line(cause)
                     message = f"plugin {entry_point.name!r} (distribution {name!r}) is skipped: {error}"
                     if os.environ.get("ES_ENVS_STRICT", "") not in {"", "0"}:
-                        self._manager, self._definitions, self._plugins = None, {}, []  # the next look-up tries again
                         raise PluginError(message) from cause
-                    warnings.warn(message, RuntimeWarning, stacklevel=4)
+                    warnings.warn(message, RuntimeWarning, stacklevel=5)
             self._plugins.append(PluginInfo(entry_point.name, version, name, status, error, ids))
-        return manager
 
     def _load(self, entry_point: EntryPoint, manager: pluggy.PluginManager) -> tuple[str, ...]:
         plugin = entry_point.load()
@@ -222,6 +233,38 @@ def _refuse_misspelt_hooks(plugin: object, manager: pluggy.PluginManager) -> Non
             raise PluginError(f"{name!r} is not marked: put @es_envs.hookimpl above it")
     if not manager.get_hookcallers(plugin):
         raise PluginError(f"it implements no hook: the hooks are {', '.join(hooks)}, marked with @es_envs.hookimpl")
+
+
+def _complete(plugin: PluginInfo) -> PluginInfo:
+    """``plugin``, incomplete if something is not installed that its distribution requires."""
+    from packaging.requirements import InvalidRequirement
+
+    try:
+        missing = list(_missing(distribution(plugin.distribution).requires, "", set()))
+    except (PackageNotFoundError, InvalidRequirement):  # nothing is known of it
+        return plugin
+    if not missing:
+        return plugin
+    error = f"its environments need {', '.join(missing)}, which is not installed: reinstall {plugin.distribution}"
+    return replace(plugin, status="incomplete", error=error)
+
+
+def _missing(requires: Iterable[str] | None, extra: str, seen: set[tuple[str, str]]) -> Iterator[str]:
+    """Requirements that are not installed, those of the extras that they ask for included."""
+    from packaging.requirements import Requirement
+
+    for requirement in map(Requirement, requires or ()):
+        if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        try:
+            found = distribution(requirement.name)
+        except PackageNotFoundError:
+            yield f"{requirement.name}{requirement.specifier}"
+            continue
+        for name in requirement.extras:
+            if (requirement.name, name) not in seen:
+                seen.add((requirement.name, name))
+                yield from _missing(found.requires, name, seen)
 
 
 def _origin(definition: EnvDefinition) -> str:

@@ -7,6 +7,7 @@ a function with a sentence for a docstring; a fault is a sentence, too, and says
 import ast
 import contextlib
 import copy
+import faulthandler
 import functools
 import inspect
 import math
@@ -34,11 +35,18 @@ from es_envs.traces import Trace, bits, playing, trace
 
 MAX_STEPS = 1000
 """Episodes are cut here, so that an environment without an end is checked in seconds."""
+TIME_LIMIT = 30.0
+"""Seconds that a call of the environment may take; one that takes longer hangs."""
 LEAK_ROUNDS, LEAK_RESETS, LEAK_BYTES_PER_RESET = 3, 100, 10_000
+_REHEARSED = 4  # episodes under random actions
 
 
 class ConformanceError(AssertionError):
     """An environment breaks promises; the message has one sentence for each."""
+
+
+class HopelessError(ConformanceError):
+    """An environment hangs, or ends its process: no further check can be made."""
 
 
 class Skip(Exception):  # noqa: N818  (not an error)
@@ -92,6 +100,19 @@ class Report:
 
 
 @dataclass(frozen=True)
+class Answer:
+    """Of a fresh process.
+
+    Attributes:
+        text: what it was asked for.
+        printed: what else it has written to stdout.
+    """
+
+    text: str
+    printed: str
+
+
+@dataclass(frozen=True)
 class Subject:
     """What is checked: an environment's id and definition, and the constructor's keyword arguments."""
 
@@ -103,6 +124,14 @@ class Subject:
     def steps(self) -> int:
         """Where episodes are cut."""
         return min(self.definition.max_episode_steps or MAX_STEPS, MAX_STEPS)
+
+    @functools.cached_property
+    def rehearsal(self) -> Answer | ConformanceError:
+        """How a fresh process gets on with whole episodes, or what is wrong."""
+        try:
+            return _elsewhere(self, "rehearsal", seed=0, count=self.steps)
+        except ConformanceError as fault:
+            return fault
 
     @contextlib.contextmanager
     def env(self, render_mode: str | None = None) -> Iterator[gymnasium.Env[Any, Any]]:
@@ -134,13 +163,15 @@ def check_env(env_id: str, **kwargs: Any) -> Report:
 def examine(env_id: str, **kwargs: Any) -> Report:
     """Run all checks, whatever the outcome; arguments as for ``check_env``."""
     subject = Subject(env_id, registry.definition(env_id), kwargs)
-    made = _result(can_be_made, subject)
-    if made.status == "failed":
-        rest = tuple(
-            CheckResult(check.__name__, str(check.__doc__), "skipped", "it cannot be made") for check in CHECKS
-        )
-        return Report(env_id, (made, *rest), 0, math.nan, math.nan)
-    results = (made, *(_result(check, subject) for check in CHECKS))
+    # Elsewhere first: what hangs or crashes must not take this process along.
+    hopeless = isinstance(subject.rehearsal, HopelessError)
+    first = _result(runs_by_name_in_a_fresh_process if hopeless else can_be_made, subject)
+    others = [check for check in (can_be_made, *CHECKS) if check.__name__ != first.name]
+    if first.status == "failed":
+        reason = "it would hang or crash here, too" if hopeless else "it cannot be made"
+        rest = [CheckResult(check.__name__, str(check.__doc__), "skipped", reason) for check in others]
+        return Report(env_id, (first, *rest), 0, math.nan, math.nan)
+    results = (first, *(_result(check, subject) for check in others))
     try:
         starts, costs = _distinct_starts(subject), _costs(subject)
     except Exception:  # noqa: BLE001  (the checks have told what is wrong)
@@ -168,8 +199,20 @@ def can_be_made(subject: Subject) -> None:
 
 
 def runs_by_name_in_a_fresh_process(subject: Subject) -> None:
-    """A worker process can make the environment from its entry point and keyword arguments."""
-    _elsewhere(subject, "digest", seed=0, count=1)
+    """A worker process can make the environment from its entry point and keyword arguments, and play to the end."""
+    if isinstance(subject.rehearsal, ConformanceError):
+        raise subject.rehearsal
+
+
+def prints_nothing(subject: Subject) -> None:
+    """Nothing is written to stdout, where the results of programs stand."""
+    if isinstance(subject.rehearsal, ConformanceError):
+        raise Skip("no episode could be played in a fresh process")
+    if subject.rehearsal.printed:
+        line = subject.rehearsal.printed.splitlines()[0][:100]
+        raise ConformanceError(
+            f"it prints {line!r} to stdout, where the results of programs stand: use logging, or write to stderr"
+        )
 
 
 def follows_gymnasium(subject: Subject) -> None:
@@ -224,7 +267,7 @@ def is_the_same_in_every_process(subject: Subject) -> None:
     with subject.env() as env:
         trace(env, seed=6, steps=subject.steps)
         here = trace(env, seed=5, steps=subject.steps)
-    if _elsewhere(subject, "digest", seed=5, count=subject.steps) != here.digest:
+    if _elsewhere(subject, "digest", seed=5, count=subject.steps).text != here.digest:
         raise ConformanceError(
             "the same seed and actions give another episode in a fresh process: it depends on something besides them "
             "(a global random state, the process id, the time, hash order)"
@@ -269,7 +312,7 @@ def has_finite_fitness(subject: Subject) -> None:
 def does_not_leak(subject: Subject) -> None:
     """Memory does not grow from reset to reset."""
     # In a fresh process: memory that this one has freed would hide a leak.
-    growth = float(_elsewhere(subject, "growth", 0, LEAK_RESETS))
+    growth = float(_elsewhere(subject, "growth", 0, LEAK_RESETS).text)
     if math.isnan(growth):
         raise Skip("this system has no /proc to tell how much memory a process holds")
     if growth > LEAK_BYTES_PER_RESET:
@@ -319,6 +362,7 @@ def closes_twice(subject: Subject) -> None:
 
 CHECKS: tuple[Callable[[Subject], None], ...] = (
     runs_by_name_in_a_fresh_process,
+    prints_nothing,
     follows_gymnasium,
     stays_within_its_spaces,
     resets_by_seed,
@@ -344,7 +388,11 @@ def _insist_equal(one: Trace, other: Trace, circumstance: str, suspicion: str) -
             raise ConformanceError(f"the same episode {when} with another info {circumstance}: {suspicion}")
 
 
-def _elsewhere(subject: Subject, task: str, seed: int, count: int) -> str:
+_STDERR = 2  # whatever an environment makes of sys.stderr
+_MARK = "\nthe answer of es_envs.testing: "
+
+
+def _elsewhere(subject: Subject, task: str, seed: int, count: int) -> Answer:
     """The answer of a fresh process that gets names only, as training's workers do."""
     definition = subject.definition
     message = {
@@ -354,6 +402,7 @@ def _elsewhere(subject: Subject, task: str, seed: int, count: int) -> str:
         "kwargs": {**definition.kwargs, **subject.kwargs},
         "task": task,
         "arguments": (seed, count),
+        "time_limit": TIME_LIMIT,
     }
     try:
         plain = ast.literal_eval(repr(message)) == message
@@ -368,24 +417,72 @@ def _elsewhere(subject: Subject, task: str, seed: int, count: int) -> str:
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},  # noqa: PTH109
     )
-    if child.returncode:
-        reason = (child.stderr.strip().splitlines() or [f"exit code {child.returncode}"])[-1]
-        raise ConformanceError(f"a fresh process cannot run {definition.entry_point!r} by name: {reason}")
-    return child.stdout.split()[-1]
+    before, mark, rest = child.stdout.rpartition(_MARK)
+    if mark and not child.returncode:
+        text, _, after = rest.partition("\n")
+        return Answer(text, (before + after).strip())
+    if "Timeout (" in child.stderr:
+        raise HopelessError(f"it hangs: a call had not returned after {TIME_LIMIT:g} s{_whereabouts(child.stderr)}")
+    if "Traceback (most recent call last)" not in child.stderr:
+        end = f"signal {-child.returncode}" if child.returncode < 0 else f"exit code {child.returncode}"
+        raise HopelessError(
+            f"it ends the process in which it runs ({end}): a crash of compiled code, a lack of memory, or an exit"
+        )
+    reason = child.stderr.strip().splitlines()[-1]
+    raise ConformanceError(f"a fresh process cannot run {definition.entry_point!r} by name: {reason}")
+
+
+def _whereabouts(traceback: str) -> str:
+    """Where the main thread, the last one that faulthandler writes down, has come to."""
+    place = re.search(r'File "(.+)", line (\d+) in (\S+)', traceback.rpartition("Thread 0x")[2])
+    return f", in line {place[2]} of {place[1]} ({place[3]})" if place else ""
 
 
 def answer() -> None:
     """What the fresh process does: carry out the task that its argument describes, write the result to stdout."""
     message = ast.literal_eval(sys.argv[1])
+    watch = functools.partial(faulthandler.dump_traceback_later, message["time_limit"], exit=True, file=_STDERR)
+    watch()
     definition = EnvDefinition(
         id=message["id"],
         entry_point=message["entry_point"],
         initializer=message["initializer"],
         kwargs=message["kwargs"],
     )
+    task = {"rehearsal": _rehearse, "digest": _digest, "growth": _growth}[message["task"]]
     with Subject(definition.id, definition, {}).env() as env:
-        result = {"digest": _digest, "growth": _growth}[message["task"]](env, *message["arguments"])
-    sys.stdout.write(f"\n{result}\n")
+        result = task(_Watched(env, watch), *message["arguments"])
+        watch()
+    sys.stdout.write(f"{_MARK}{result}\n")
+
+
+class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Each call has the same time, however many there are."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], watch: Callable[[], None]) -> None:
+        super().__init__(env)
+        self._watch = watch
+
+    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+        self._watch()
+        return self.env.reset(**options)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        self._watch()
+        return self.env.step(action)
+
+
+def _rehearse(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> str:
+    """Episodes of every kind that the checks play."""
+    for offset in range(_REHEARSED):
+        trace(env, seed + offset, steps)
+    for choose in _action_sources(env.action_space).values():
+        env.reset(seed=seed)
+        for _ in range(steps):
+            _, _, terminated, truncated, _ = env.step(choose())
+            if terminated or truncated:
+                break
+    return "done"
 
 
 def _digest(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> str:

@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import time
 from typing import ClassVar
 
 import gymnasium
@@ -103,6 +104,68 @@ class Leaking(Good):
     def reset(self, *, seed=None, options=None):
         LEAK.append(np.ones(8_000))  # 64 kB
         return super().reset(seed=seed, options=options)
+
+
+class WrongShape(Good):
+    def observation(self):
+        return np.append(super().observation(), np.float32(0))
+
+
+class Keeping(Good):
+    def __init__(self, thing=None, **kwargs):
+        super().__init__(**kwargs)
+        self.thing = thing
+
+
+class Printing(Good):
+    def step(self, action):
+        if self.time == 3:
+            print("the third step")  # noqa: T201  (the fault)
+        return super().step(action)
+
+
+class PrintingInC(Good):
+    def step(self, action):
+        os.write(1, b"from compiled code\n")
+        return super().step(action)
+
+
+class Hanging(Good):
+    def step(self, action):
+        while self.time == 7:
+            pass
+        return super().step(action)
+
+
+class HangingInReset(Good):
+    def reset(self, *, seed=None, options=None):
+        time.sleep(0 if seed in {None, 0} else 3600)
+        return super().reset(seed=seed, options=options)
+
+
+class HangingWhenMade(Good):
+    def __init__(self, **kwargs):
+        time.sleep(3600)
+
+
+class HangingAtTheEnd(Good):
+    def close(self):
+        time.sleep(3600)
+
+
+class Exiting(Good):
+    def step(self, action):
+        sys.exit(0)
+
+
+class Crashing(Good):
+    def step(self, action):
+        os.kill(os.getpid(), signal.SIGSEGV)
+
+
+class Raising(Good):
+    def step(self, action):
+        raise RuntimeError("the motor is on fire")
 
 
 class GreyPicture(Good):

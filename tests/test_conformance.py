@@ -1,11 +1,15 @@
 """The conformance kit: all registered environments pass, and every fault is found and named."""
 
+import json
+import re
+import threading
 import warnings
 
 import numpy as np
 import pytest
 
 import es_envs
+from es_core.cli import main
 from es_envs import testing
 
 OPTIONS = [
@@ -30,6 +34,18 @@ FAULTS = {
     "ChangedByRendering": "the same seed and actions give another episode while it is filmed",
     "ClosesOnce": "close, called a second time, raises OSError: already closed",
     "NotInWorkers": "by name: RuntimeError: no place for me here",
+    "WrongShape": "the observation of reset(seed=0) is no member of Box(-2.0, 2.0, (2,), float32): array([",
+    "Printing": "it prints 'the third step' to stdout, where the results of programs stand: use logging",
+    "PrintingInC": "it prints 'from compiled code' to stdout",
+    "Raising": "RuntimeError: the motor is on fire",
+}
+HOPELESS = {
+    "Hanging": r"it hangs: a call had not returned after 2 s, in line \d+ of .*broken_envs.py \(step\)",
+    "HangingInReset": r"it hangs: .*broken_envs.py \(reset\)",
+    "HangingWhenMade": r"it hangs: .*broken_envs.py \(__init__\)",
+    "HangingAtTheEnd": r"it hangs: .*broken_envs.py \(close\)",
+    "Exiting": r"it ends the process in which it runs \(exit code 0\)",
+    "Crashing": r"it ends the process in which it runs \(signal 11\)",
 }
 
 
@@ -91,6 +107,16 @@ def test_a_broken_environment_is_caught_with_a_sentence(define, name, sentence):
     assert all(line.startswith(f"{env_id}: ") for line in str(caught.value).splitlines() if "v0:" in line)
 
 
+@pytest.mark.parametrize(("name", "sentence"), HOPELESS.items())
+def test_an_environment_that_hangs_or_crashes_does_so_in_a_process_of_its_own(define, name, sentence, monkeypatch):
+    monkeypatch.setattr(testing, "TIME_LIMIT", 2)
+    report = testing.examine(define(name))
+
+    (fault,) = report.faults
+    assert re.fullmatch(f"{sentence}.*", fault)
+    assert [result.status for result in report.results] == ["failed"] + ["skipped"] * len(testing.CHECKS)
+
+
 def test_a_fitness_that_is_not_finite_is_caught(define):
     env_id = define("Good", fitnesses={"odd": "broken_envs:not_finite"})
 
@@ -101,8 +127,9 @@ def test_a_fitness_that_watches_every_step_is_understood(define):
     testing.check_env(define("Good", fitness="broken_envs:CountsSteps"))
 
 
-def test_arguments_that_no_worker_can_get_are_refused(define):
-    (fault, *_) = testing.examine(define("Good"), size=np.float64(2.0)).faults
+@pytest.mark.parametrize("thing", [np.float64(2.0), lambda: 2.0, threading.Lock()], ids=["numpy", "lambda", "lock"])
+def test_arguments_that_no_worker_can_get_are_refused(define, thing):
+    fault = testing.examine(define("Keeping"), thing=thing).faults[0]
 
     assert "keyword arguments must be plain values to reach a worker" in fault
 
@@ -123,3 +150,56 @@ def test_every_check_asks_a_question_in_one_sentence():
     for check in testing.CHECKS:
         assert check.__doc__.endswith(".")
         assert "\n" not in check.__doc__
+
+
+def test_the_command_line_prints_a_report_card(define, capsys):
+    assert main(["check", define("Good")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len([line for line in lines if line.startswith("passed ")]) == len(testing.CHECKS) + 1
+    assert re.fullmatch(r"a reset takes [\d.]+ µs, a step [\d.]+ µs; 8 of 8 seeds give different starts", lines[-1])
+
+    assert main(["check", define("OutOfBounds")]) == 1
+    out = capsys.readouterr().out
+    assert re.search(r"^failed +the observation at step 3 .* is out of bounds: entry \(1,\) is 3.0", out, re.MULTILINE)
+    assert re.search("^passed +Memory does not grow from reset to reset", out, re.MULTILINE)
+
+
+def test_the_report_card_can_be_read_by_a_program(define, capsys, monkeypatch):
+    def refuse(constant):
+        raise AssertionError(constant)
+
+    assert main(["check", define("Good"), "--json"]) == 0
+    card = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert {result["status"] for result in card["results"]} == {"passed"}
+    assert (card["env_id"], card["distinct_starts"]) == ("Good-v0", 8)
+    assert card["step_microseconds"] > 0
+
+    assert main(["check", define("Exiting"), "--json"]) == 1
+    card = json.loads(capsys.readouterr().out, parse_constant=refuse)
+    assert card["step_microseconds"] is None
+    assert "it ends the process" in card["results"][0]["message"]
+
+    assert main(["check", "Goood-v0"]) == 2
+    assert "No environment 'Goood-v0'" in capsys.readouterr().err
+
+
+AUTHOR = """
+import es_envs
+es_envs.register(es_envs.EnvDefinition(id="Good-v0", entry_point="broken_envs:Good"))
+es_envs.register(es_envs.EnvDefinition(id="Drifting-v0", entry_point="broken_envs:HistoryDependent"))
+
+def test_good(check_env):
+    check_env("Good-v0", size=2.0)
+
+def test_drifting(check_env):
+    check_env("Drifting-v0")
+"""
+
+
+def test_an_author_has_a_fixture_in_pytest_that_is_light_to_load(python, tmp_path):
+    (tmp_path / "test_author.py").write_text(AUTHOR)
+    done = python(arguments=["-m", "pytest", "-q", "-p", "es_envs_pytest", "--rootdir", tmp_path], cwd=tmp_path)
+    assert "1 failed, 1 passed" in done.out
+    assert "Drifting-v0: the same seed and actions give another episode after other episodes" in done.out
+    done = python("import es_envs_pytest, sys; print({'numpy', 'gymnasium', 'es_envs'} & set(sys.modules))")
+    assert done.out.strip() == "set()"

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import es_envs
-from es_envs import EnvDefinition, PluginError, UnknownEnvError
+from es_core import train
+from es_envs import EnvDefinition, PluginError, UnknownEnvError, hookimpl
 from es_envs.registry import Registry
 
 GOOD = """
@@ -32,12 +33,15 @@ class Plugins:
     def __init__(self, folder):
         self.folder = folder
 
-    def add(self, name, source, *, value=None, **files):
+    def add(self, name, source, *, value=None, requires=(), **files):
         """Install the module ``source`` as plugin ``name`` of the distribution "es-``name``"; returns its module."""
         module = f"plugin_{name}_{next(numbers)}"  # a new name each time: modules stay in sys.modules
-        info = self.folder / f"es_{name}_{module}-1.5.dist-info"
+        info = self.folder / f"es_{name}-1.5.dist-info"
+        if info.exists():
+            info = self.folder / f"es_{name}_{module}-1.5.dist-info"
         info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: es-{name}\nVersion: 1.5\n")
+        needs = "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: es-{name}\nVersion: 1.5\n{needs}")
         (info / "entry_points.txt").write_text(f"[es_envs]\n{name} = {value or module}\n")
         (self.folder / f"{module}.py").write_text(textwrap.dedent(source))
         for file, text in files.items():
@@ -226,8 +230,13 @@ def test_a_script_may_register_the_same_definition_twice_but_not_another_with_it
         ({"fitnesses": {"a": 3}}, r"X-v0: fitnesses\['a'\] must be a string"),
         ({"max_episode_steps": 0}, "X-v0: max_episode_steps must be a positive integer or None, got 0"),
         ({"max_episode_steps": True}, "X-v0: max_episode_steps must be a positive integer or None, got True"),
-        ({"kwargs": [1]}, r"X-v0: kwargs must be a dict, got \[1\]"),
-        ({"solved_at": "high"}, "X-v0: solved_at must be a number or None, got 'high'"),
+        ({"kwargs": [1]}, r"X-v0: kwargs must be a dict with strings as keys, got \[1\]"),
+        ({"solved_at": "high"}, "X-v0: solved_at must be a finite number or None, got 'high'"),
+        ({"solved_at": float("nan")}, "X-v0: solved_at must be a finite number or None, got nan"),
+        ({"solved_at": 10**400}, "X-v0: solved_at must be a finite number or None, got 1000"),
+        ({"summary": 3}, "X-v0: summary must be a string, got 3"),
+        ({"kwargs": {1: 2}}, r"X-v0: kwargs must be a dict with strings as keys, got \{1: 2\}"),
+        ({"recommended_for": {"ars": 3}}, r"X-v0: recommended_for\['ars'\] must be a dict, got 3"),
         ({"recommended": "sigma"}, "X-v0: recommended must be a dict"),
     ],
 )
@@ -473,3 +482,104 @@ def test_a_plugin_may_look_up_other_environments_while_it_registers(installed):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert installed.registry().env_ids() == ["Abel-v0", "Curious-v0"]
+
+
+def test_a_plugin_whose_simulator_is_not_installed_is_incomplete_and_the_others_work(installed):
+    installed.add("good", GOOD.format(id="Good-v0"), requires=["numpy>=2", 'no-such-thing; extra == "docs"'])
+    installed.add(
+        "bare", GOOD.format(id="Bare-v0"), requires=["no-such-simulator>=3", 'no-other; python_version < "3"']
+    )
+    # As es-racecar depends on es-envs[bullet], whose extra depends on pybullet.
+    installed.add("nested", GOOD.format(id="Nested-v0"), requires=["es-kit[deep]"])
+    installed.add("kit", GOOD.format(id="Kit-v0"), requires=["numpy", 'no-such-engine; extra == "deep"'])
+    installed.add("odd", GOOD.format(id="Odd-v0"), requires=["no requirement at all !"])
+    registry = installed.registry()
+
+    assert len(registry.env_ids()) == 5
+    found = {plugin.name: plugin for plugin in registry.plugins()}
+    assert {name: plugin.status for name, plugin in found.items()} == {
+        "good": "active", "bare": "incomplete", "nested": "incomplete", "kit": "active", "odd": "active",
+    }  # fmt: skip
+    assert found["bare"].error == (
+        "its environments need no-such-simulator>=3, which is not installed: reinstall es-bare"
+    )
+    assert "no-such-engine" in found["nested"].error
+    assert found["bare"].ids == ("Bare-v0",)
+
+
+def test_what_a_plugin_prints_is_not_a_result_of_the_command_line(installed, python):
+    installed.add("loud", "print('importing')\n" + textwrap.dedent(GOOD.format(id="Loud-v0")).replace(
+        "    return [", "    print('registering')\n    return ["))  # fmt: skip
+    for command in ("list", "plugins"):
+        done = python(arguments=["-m", "es_core", command, "--json"], path=[installed.folder])
+        assert "loud" in {row.get("name", row.get("plugin")) for row in json.loads(done.out)}
+        assert done.err.split() == ["importing", "registering"]
+
+
+def test_listing_runs_no_code_of_a_plugin_beyond_its_registration(installed, python, tmp_path):
+    hooks = "\n".join(
+        f"@hookimpl\ndef {name}({argument}): pathlib.Path({str(tmp_path / 'mark')!r}).touch()"
+        for name, argument in [("register_strategies", ""), ("run_started", "run"), ("run_finished", "run")]
+    )
+    source = textwrap.dedent(GOOD.format(id="Quiet-v0")).replace("small_envs:Walk", "quiet_env:Env")
+    installed.add(
+        "quiet",
+        f"import pathlib\n{source}\n{hooks}\n",
+        quiet_env=f"import pathlib\npathlib.Path({str(tmp_path / 'mark')!r}).touch()",
+    )
+    for command in ("list", "plugins"):
+        done = python(arguments=["-m", "es_core", command], path=[installed.folder])
+        assert "Quiet-v0" in done.out
+        assert done.code == 0
+    assert not (tmp_path / "mark").exists()
+
+
+def test_an_interrupted_discovery_begins_again(installed):
+    installed.add("abel", GOOD.format(id="Abel-v0"))
+    source = (
+        "import sys\nif not hasattr(sys, 'interrupted'):\n    sys.interrupted = True\n    raise KeyboardInterrupt\n"
+    )
+    installed.add("bore", source + textwrap.dedent(GOOD.format(id="Bore-v0")))
+    registry = installed.registry()
+    with pytest.raises(KeyboardInterrupt):
+        registry.env_ids()
+    assert registry.env_ids() == ["Abel-v0", "Bore-v0"]
+
+
+class Faulty:
+    """Hooks that raise what they were made with, and count their calls."""
+
+    def __init__(self, error):
+        self.error, self.calls = error, []
+
+    @hookimpl
+    def run_started(self):
+        self.calls.append("started")
+
+    @hookimpl
+    def generation_finished(self, stats):
+        self.calls.append(stats.generation)
+        raise self.error
+
+    @hookimpl
+    def run_finished(self):
+        self.calls.append("finished")
+
+
+@pytest.mark.parametrize("error", [RuntimeError("the disk is full"), SystemExit("enough"), AssertionError("no")])
+def test_a_hook_that_raises_is_reported_once_and_switched_off(error, walk, tiny, tmp_path):
+    faulty, sound = Faulty(error), Faulty(None)
+    sound.error = ValueError("of another object")
+    with pytest.warns(RuntimeWarning) as caught:
+        run = train(walk, run_dir=tmp_path / "run", loggers=[faulty, sound], **{**tiny, "generations": 3})
+    assert len(run.history) == 4
+    sentence = f"Faulty-{id(faulty)}: generation_finished raised {type(error).__name__}: {error}; it is switched off"
+    assert [str(warning.message).startswith(sentence) for warning in caught].count(True) == 1
+    assert faulty.calls == sound.calls == ["started", 0]
+
+
+def test_ctrl_c_in_a_hook_is_the_users_and_the_run_can_be_resumed(walk, tiny, tmp_path):
+    settings = {**tiny, "generations": 3}
+    with pytest.raises(KeyboardInterrupt):
+        train(walk, run_dir=tmp_path / "run", loggers=[Faulty(KeyboardInterrupt())], **settings)
+    assert len(train(walk, run_dir=tmp_path / "run", resume=True, **settings).history) == 4

@@ -17,6 +17,8 @@ Raw = NDArray[np.float32]
 Decoder = Callable[[Raw], list[Any]]
 Explorer = Callable[[Raw, np.random.Generator], None]
 
+# What chooses among values has a row for each entry, all as long as the longest: a file must not choose its size.
+_LARGEST_TABLE = 1_000_000
 _LOG_STD = np.float32(-5), np.float32(2)  # bounds as in common implementations of SAC (pytorch_sac, CleanRL)
 
 
@@ -75,6 +77,7 @@ def make_actions(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
                 size, size, partial(_choice_decoder, space), explore, f"an output for each choice of {space}"
             )
         case spaces.MultiDiscrete() if space.nvec.ndim == 1:
+            _require_modest(space.nvec.tolist())
             size, explore = int(space.nvec.sum()), _draw_choice if sampled else None
             meaning = f"an output for each choice of each entry of {space}"
             return Actions(size, size, partial(_choices_decoder, space), explore, meaning)
@@ -109,6 +112,14 @@ def _require_fitting(config: TrainConfig, space: gymnasium.Space[Any]) -> None:
         raise ValueError(
             "action_noise is added to outputs that are actions, and with action_bins they are a choice: set "
             "action_noise to 0 (sample_actions=True draws instead)"
+        )
+
+
+def _require_modest(sizes: Sequence[int]) -> None:
+    if len(sizes) * max(sizes, default=0) > max(_LARGEST_TABLE, sum(sizes)):
+        raise ValueError(
+            f"actions of {len(sizes)} entries with up to {max(sizes)} choices are too large: the product of these two "
+            f"numbers may be {_LARGEST_TABLE}"
         )
 
 
@@ -165,6 +176,7 @@ def _bins(space: spaces.Box, given: int | tuple[Any, ...]) -> tuple[int, Callabl
                     f"action_bins: {value!r} is outside the bounds {low[entry]:g} and {high[entry]:g} of entry {entry} "
                     f"of {space}"
                 )
+    _require_modest([len(row) for row in rows])
     return sum(map(len, rows)), lambda: _values_decoder(space, [np.array(row, float) for row in rows])
 
 
