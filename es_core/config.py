@@ -174,8 +174,8 @@ class TrainConfig:
     on_candidate_error: str = _option(
         "raise",
         one_of("raise", "drop", "worst"),
-        "when an episode fails, and fails again: raise (the run ends with the error), drop (nothing is learnt from that "
-        "candidate) or worst (it gets the worst fitness of the others)",
+        "when an episode fails, and fails again: raise (the run ends with the error), drop (nothing is learnt from "
+        "that candidate) or worst (it gets the worst fitness of the others)",
     )
     episode_seeds: str = _option(
         "common", one_of("common", "independent"), "whether all candidates of a generation start alike"

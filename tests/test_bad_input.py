@@ -481,7 +481,12 @@ def test_what_is_not_there_is_named(finished, walk, refused, tmp_path):
         evaluate(finished, episodes=0)
     refused(FileNotFoundError, f"there is no checkpoint {absent}", initial=absent)
     refused(FileNotFoundError, "is a folder: expected a checkpoint, such as .*best.safetensors", initial=tmp_path)
-    refused(ValueError, "initial has 3 parameters for observations of 2 numbers, the policy 17 for 2", initial=finished.checkpoint_path(0), hidden_sizes=(4,))
+    refused(
+        ValueError,
+        "initial has 3 parameters for observations of 2 numbers, the policy 17 for 2",
+        initial=finished.checkpoint_path(0),
+        hidden_sizes=(4,),
+    )
 
 
 def test_a_damaged_config_or_history_is_named(copied):
