@@ -1,4 +1,7 @@
-"""The command line ``es-envs``: results on stdout, everything else on stderr; exit codes 0, 1 (failed), 2 (usage)."""
+"""The command line ``es-envs``: results on stdout, everything else on stderr; exit codes 0, 1 (failed), 2 (usage).
+
+Ctrl-C and SIGTERM end a command in order, with exit codes 130 and 143.
+"""
 
 import argparse
 import contextlib
@@ -8,12 +11,14 @@ import json
 import math
 import os
 import shlex
+import signal
 import sys
+import threading
 import traceback
 import types
 import typing
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, Field, asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -35,19 +40,50 @@ _POOL_HELP = (
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
-    options = _parser().parse_args(arguments)
-    with warnings.catch_warnings():
+    with _signals_raised(), warnings.catch_warnings():
         warnings.showwarning = _show_warning
-        return _exit_code(options)
+        return _exit_code(arguments)
 
 
-def _exit_code(options: argparse.Namespace) -> int:
+class _Terminated(KeyboardInterrupt):
+    """SIGTERM: what ends in order upon Ctrl-C does so upon this, too."""
+
+
+@contextlib.contextmanager
+def _signals_raised() -> Iterator[None]:
+    """Raise the first SIGINT or SIGTERM as an exception; a second one ends the process at once, as a crash would.
+
+    What is ignored stays ignored (in the background of a script, say), and afterwards all is as it was.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # no other thread may handle signals
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    ours = [number for number, handler in before.items() if handler not in {signal.SIG_IGN, None}]
+
+    def interrupt(number: int, _: object) -> None:
+        for each in ours:
+            signal.signal(each, signal.SIG_DFL)
+        raise _Terminated if number == signal.SIGTERM else KeyboardInterrupt
+
+    for each in ours:
+        signal.signal(each, interrupt)
     try:
+        yield
+    finally:
+        for each in ours:
+            signal.signal(each, before[each])
+
+
+def _exit_code(arguments: Sequence[str] | None) -> int:
+    try:
+        options = _parser().parse_args(arguments)
         code: int = options.command(options) or 0
         sys.stdout.flush()
     except KeyboardInterrupt as error:
-        _say_error("interrupted", error)
-        return 130
+        terminated = isinstance(error, _Terminated)
+        _say_error("terminated" if terminated else "interrupted", error)
+        return 128 + (signal.SIGTERM if terminated else signal.SIGINT)
     except BrokenPipeError:  # the reader of our output, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -1,8 +1,8 @@
 """Files that are there whole or not at all, whenever a process is killed, a disk is full or the power fails.
 
 A file is written under a temporary name, flushed to the disk and then renamed; the folder is flushed after that, so
-that after a power failure no file is there without those that were written before it. This costs a millisecond or two
-on a solid-state disk, some tens on a spinning one, each time that a checkpoint is due.
+that after a power failure no file is there without those that were written before it. ``benchmarks/flush.py`` measures
+what that costs.
 """
 
 import errno
@@ -33,7 +33,9 @@ def explained(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        remedy = _REMEDIES.get(error.errno or 0)
+        if error.errno is None:
+            raise  # not the system's own
+        remedy = _REMEDIES.get(error.errno)
         said = f"cannot write {path}: {error.strerror or error}"
         raise type(error)(f"{said}; {remedy}" if remedy else said) from error
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pluggy
 
+from es_core.files import explained
 from es_core.run import DIAGNOSTICS, GenerationStats, Run
 from es_envs import hookimpl, hookspecs, registry
 
@@ -52,22 +53,24 @@ class Lifecycle:
 
 
 class TensorBoardLogger:
-    """Writes scalars to the run's tensorboard/ folder, without importing torch or tensorflow."""
+    """Writes scalars to the run's tensorboard/ folder, without importing torch or tensorflow.
 
-    def __init__(self) -> None:
-        self._writer: Any = None
+    Not by TensorBoard's own writer: it writes in a thread of its own, which reports a full disk with a traceback.
+    """
 
     @hookimpl
     def run_started(self, run: Run) -> None:
-        """Open the event file; after a resume, what it held of later generations is superseded."""
+        """Begin an event file; after a resume, what others hold of later generations is superseded."""
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
 
-        self._writer = EventFileWriter(str(Path(run.directory) / "tensorboard"))
+        folder = Path(run.directory) / "tensorboard"
+        folder.mkdir(exist_ok=True)
+        self._file = folder / f"events.out.tfevents.{time.time_ns()}.es-envs"
+        self._write(Event(file_version="brain.Event:2", wall_time=time.time()))
         if run.history:
             start = SessionLog(status=SessionLog.START)
             step = run.history[-1].generation + 1
-            self._writer.add_event(Event(session_log=start, step=step, wall_time=time.time()))
+            self._write(Event(session_log=start, step=step, wall_time=time.time()))
 
     @hookimpl
     def generation_finished(self, stats: GenerationStats) -> None:
@@ -76,13 +79,13 @@ class TensorBoardLogger:
         from tensorboard.compat.proto.summary_pb2 import Summary
 
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in _scalars(stats).items()]
-        self._writer.add_event(Event(step=stats.generation, wall_time=time.time(), summary=Summary(value=values)))
+        self._write(Event(step=stats.generation, wall_time=time.time(), summary=Summary(value=values)))
 
-    @hookimpl
-    def run_finished(self) -> None:
-        """Close the event file."""
-        if self._writer is not None:
-            self._writer.close()
+    def _write(self, event: Any) -> None:
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        with explained(self._file), self._file.open("ab") as file:
+            RecordWriter(file).write(event.SerializeToString())
 
 
 LOGGERS = {"tensorboard": TensorBoardLogger}

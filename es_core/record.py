@@ -154,7 +154,11 @@ def _film(
 
     def show(episode: Episode, step: int, frame: Frame) -> None:
         nonlocal frames
-        writer.append_data(_captioned(frame, f"{title}   step {step}   episode fitness {episode.fitness:.2f}"))
+        captioned = _captioned(frame, f"{title}   step {step}   episode fitness {episode.fitness:.2f}")
+        try:
+            writer.append_data(captioned)
+        except OSError as error:
+            raise OSError(f"the encoder ended in the midst of {path}: is the disk full?") from error
         frames += 1
         bar.advance(task)
 

@@ -13,7 +13,7 @@ QUICK = {
     "reached": ["CartPoleBullet-v0", "--seeds", "0"],
     **{
         name: ["--quick"]
-        for name in ("engines", "policy_size", "reset", "rivals", "scaling", "startup", "throughput", "video")
+        for name in ("engines", "flush", "policy_size", "reset", "rivals", "scaling", "startup", "throughput", "video")
     },
 }
 

@@ -7,6 +7,8 @@ it is unguarded, and cannot work from a notebook or stdin.
 import faulthandler
 import json
 import os
+import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -15,6 +17,7 @@ from collections.abc import Iterable
 from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from threading import Thread
 from typing import Any
 
 _BOOTSTRAP = (
@@ -32,6 +35,8 @@ _ONE_THREAD = (
 )
 
 _STDERR = 2
+
+_GRACE = 2.0  # seconds in which a child may end by itself when the main process is gone
 
 # Set while this process is a child: importing the user's module here must not start children in turn.
 serving = False
@@ -159,12 +164,29 @@ def serve(handle: int, report_handle: int, target: str) -> None:
     serving, report = True, report_handle
     faulthandler.enable(report, all_threads=False)
     os.dup2(2, 1)  # what an environment prints must not end up among the results on stdout
+    # Batch systems send these to every process of a job; the main process then ends its children in order.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)  # which, other than SIG_IGN, processes started from here do not inherit
+    if sys.platform != "win32":
+        Thread(target=_end_with_main, args=(handle,), daemon=True).start()
     module, _, function = target.partition(":")
     try:
         with _connection(handle) as connection:
             getattr(import_module(module), function)(connection)
     except _CLOSED:
         pass  # the main process has closed the connection, or is gone
+
+
+def _end_with_main(handle: int) -> None:
+    """Wait until the main process has closed its end or died, and end this one, in whatever episode it is.
+
+    The connection itself is read only between episodes, which may take hours.
+    """
+    hang_up = select.poll()
+    hang_up.register(handle, 0)
+    hang_up.poll()
+    time.sleep(_GRACE)
+    os._exit(1)
 
 
 def _connection(handle: int) -> Any:

@@ -1,4 +1,4 @@
-"""Memory that processes share, in a file without a name: when the last of them ends, however it ends, it is gone."""
+"""Memory that processes share, in a file that never has a name: when the last of them ends, however, it is gone."""
 
 import mmap
 import os
@@ -6,7 +6,6 @@ import sys
 import tempfile
 import uuid
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -50,10 +49,10 @@ class Exchange:
         """New memory, empty until it is mapped."""
         if sys.platform == "win32":
             return cls(f"es-envs-{uuid.uuid4().hex}")
-        folder = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108  (the file has no name)
-        descriptor, path = tempfile.mkstemp(prefix="es-envs-", dir=folder)
-        Path(path).unlink()
-        return cls(descriptor)
+        if hasattr(os, "memfd_create"):  # Linux
+            return cls(os.memfd_create("es-envs"))
+        with tempfile.TemporaryFile() as file:
+            return cls(os.dup(file.fileno()))
 
     def map(self, total: int, inputs: int, outputs: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Observations ``(total, inputs)`` and raw outputs ``(total, outputs)``."""

@@ -1,0 +1,89 @@
+"""The number of workers, and which pool they are in, do not change a bit of a run: not of metrics, nor of files."""
+
+import functools
+import itertools
+import json
+
+import pytest
+
+from es_core import Run, train
+from es_core.checkpoint import parameter_hash
+from es_core.strategies import STRATEGIES
+
+SETTINGS = {
+    "generations": 3,
+    "population_size": 8,
+    "max_episode_steps": 40,
+    "eval_episodes": 2,
+    "confirm_episodes": 2,
+    "hidden_sizes": (4,),
+    "sigma": 0.3,
+    "observation_normalization": True,
+    "checkpoint_every": 1,
+    "engine": "numpy",
+}
+
+
+def content(run):
+    """All that a run says, but for times, and all checkpoint files."""
+    history = [{**stats.to_json(), "seconds": None} for stats in Run.open(run.directory).history]
+    files = [run.best_path, *sorted((run.directory / "checkpoints").iterdir())]
+    assert [file.stem for file in files] == ["best", "000000", "000001", "000002", "000003"]
+    return history, {file.name: file.read_bytes() for file in files}
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """What a run of a strategy comes to; each is played once."""
+
+    @functools.cache
+    def play(strategy, workers, pool="local", engine="numpy"):
+        folder = tmp_path_factory.mktemp("runs") / "run"
+        settings = {**SETTINGS, "engine": engine}
+        run = train("CartPole-v1", run_dir=folder, workers=workers, pool=pool, progress=False, strategy=strategy,
+                    **settings)  # fmt: skip
+        return content(run)
+
+    return play
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_three_workers_come_to_what_one_comes_to(strategy, played):
+    history, files = played(strategy, 1)
+    assert len({line["parameter_hash"] for line in history}) > 1, "the centre should move, or this shows nothing"
+    assert len({line["episode_length"] for line in history[:-1]}) > 1
+    assert played(strategy, 3) == (history, files)
+
+
+@pytest.mark.parametrize(
+    ("pool", "workers"), [("local", 2), ("local", 8), ("batched", 1), ("batched", 2), ("batched", 3)]
+)
+def test_neither_the_number_of_workers_nor_the_pool_changes_a_bit(pool, workers, played):
+    assert played("openai_es", workers, pool) == played("openai_es", 1)
+
+
+def test_the_number_of_workers_does_not_change_a_bit_of_the_torch_engine(played):
+    assert played("openai_es", 1, "batched", "torch") == played("openai_es", 3, "batched", "torch")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("strategy", "workers", "pool", "engine"),
+    [
+        *((*case, "numpy") for case in itertools.product(STRATEGIES, (2, 8), ("local",))),
+        *((*case, "numpy") for case in itertools.product(STRATEGIES, (1, 2, 3), ("batched",))),
+        ("openai_es", 2, "batched", "torch"),
+    ],
+)
+def test_all_strategies_workers_and_pools(strategy, workers, pool, engine, played):
+    reference = played(strategy, 1, "batched" if engine == "torch" else "local", engine)
+    assert played(strategy, workers, pool, engine) == reference
+
+
+def test_every_line_of_the_metrics_has_the_hash_of_its_centre(tmp_path):
+    run = train("CartPole-v1", run_dir=tmp_path / "run", workers=1, progress=False, **SETTINGS)
+    lines = [json.loads(line) for line in (run.directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    assert [line["generation"] for line in lines] == [0, 1, 2, 3]
+    for line, following in itertools.pairwise(lines):
+        assert line["parameter_hash"] == parameter_hash(run.checkpoint_at(line["generation"]).mean)
+        assert line["next_hash"] == following["parameter_hash"]
