@@ -110,6 +110,7 @@ EXAMPLES = {
     "action_noise": ("0.01", 0.01),
     "sample_actions": ("", True),
     "episodes_per_candidate": ("3", 3),
+    "on_candidate_error": ("drop", "drop"),
     "episode_seeds": ("independent", "independent"),
     "survival_bonus": ("0.5", 0.5),
     "max_episode_steps": ("40", 40),
