@@ -136,6 +136,14 @@ def _font(size: int) -> Any:
     return ImageFont.load_default(size)
 
 
+def _has_frames(path: Path, frames: int) -> bool:
+    """Whether a film is complete: the encoder reports its errors on stderr alone, and leaves half a file or none."""
+    try:
+        return path.exists() and imageio_ffmpeg.count_frames_and_secs(str(path))[0] == frames
+    except RuntimeError:
+        return False
+
+
 @contextmanager
 def _film(
     path: Path, rate: float, title: str, length: int, *, progress: bool
@@ -168,8 +176,7 @@ def _film(
         with closing(writer), film_progress(shown=progress) as bar:
             task = bar.add_task("filming", total=length)
             yield show
-        # The encoder reports its errors on stderr alone, and leaves an empty file.
-        if not unfinished.exists() or imageio_ffmpeg.count_frames_and_secs(str(unfinished))[0] != frames:
+        if not _has_frames(unfinished, frames):
             raise OSError(f"the encoder did not write all {frames} frames of {path}: is the disk full?")
         unfinished.replace(path)
     finally:
