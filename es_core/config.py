@@ -129,8 +129,8 @@ class TrainConfig:
     policy: str = _option(
         "mlp",
         text,
-        "linear; mlp; rnn, lstm or gru, which remember their episode; cnn_small or cnn_nature, for images; or a torch "
-        "module of your own, as module:Class",
+        "linear (without bias); mlp; rnn, lstm or gru, which remember their episode; cnn_small or cnn_nature, for "
+        "images; or a torch module of your own, as module:Class",
         "policy",
     )
     policy_options: Mapping[str, Any] = _option({}, json_object, "keyword arguments of a policy module:Class, as JSON")
