@@ -13,7 +13,6 @@ training nor the choice of the best centre has seen. The folder with the runs th
 import argparse
 import json
 import subprocess
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -233,16 +232,14 @@ def _train(options: argparse.Namespace) -> None:
             if path.exists() or left_out:
                 continue
             folder = RUNS / options.row / f"{name}-s{seed}"
-            started = time.perf_counter()
             run = train(env_id, run_dir=folder, seed=seed, workers=options.workers, resume=folder.exists(), **fields)
-            seconds = time.perf_counter() - started
-            result = {"name": name, "seed": seed, **_result(run, row, seconds), "machine": report.machine}
+            result = {"name": name, "seed": seed, **_result(run, row), "machine": report.machine}
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{json.dumps(result, indent=1, allow_nan=False)}\n", encoding="utf-8")
             print(f"{name}, seed {seed}: {result['score']['mean']:.1f}", flush=True)
 
 
-def _result(run: Run, row: Row, seconds: float) -> dict[str, Any]:
+def _result(run: Run, row: Row) -> dict[str, Any]:
     last = run.history[-1]
     source = run if row.best else run.checkpoint
     if source is None:
@@ -256,7 +253,7 @@ def _result(run: Run, row: Row, seconds: float) -> dict[str, Any]:
         "generations": last.generation,
         "training_steps": sum(stats.steps for stats in run.history),
         "total_steps": last.total_steps,
-        "seconds": seconds,
+        "seconds": sum(stats.seconds for stats in run.history),
         "curve": _curve(run),
         "commit": commit.stdout.strip(),
     }
