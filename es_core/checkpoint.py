@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 _KEY = "es_envs"
+_LONGEST = 1000  # characters of what is wrong with a file, which may quote the file
 
 
 class CheckpointError(Exception):
@@ -133,9 +134,10 @@ class Checkpoint:
             with np.errstate(over="raise", divide="raise", invalid="raise"):
                 return replace(cls._from_document(_verified(text, arrays), arrays), trusted=trust)
         except CheckpointError as error:
-            raise CheckpointError(f"{path}: {error}") from None
+            raise CheckpointError(f"{path}: {str(error)[:_LONGEST]}") from None
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-            raise CheckpointError(f"{path} does not describe a checkpoint: {type(error).__name__}: {error}") from error
+            cause = f"{type(error).__name__}: {error}"[:_LONGEST]
+            raise CheckpointError(f"{path} does not describe a checkpoint: {cause}") from error
 
     @classmethod
     def _from_document(cls, document: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
