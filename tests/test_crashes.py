@@ -266,7 +266,7 @@ def test_resuming_a_finished_run_says_so_and_changes_nothing(undisturbed, capsys
     assert before == {path: path.read_bytes() for path in undisturbed.directory.rglob("*") if path.is_file()}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("number", range(30))
 def test_a_run_that_is_killed_again_and_again_at_random_ends_as_if_nothing_had_happened(number, undisturbed, tmp_path):
     generator, folder = random.Random(number), tmp_path / "run"
@@ -298,7 +298,7 @@ def test_a_run_that_is_killed_again_and_again_at_random_ends_as_if_nothing_had_h
         assert kills
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("event", ["open", "os.rename"])
 def test_a_run_that_is_killed_at_any_operation_on_its_files_ends_as_if_nothing_had_happened(
     event, undisturbed, tmp_path
@@ -537,7 +537,7 @@ def test_a_run_whose_folder_is_deleted_ends_with_a_sentence(tmp_path):
     assert not folder.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_a_killed_film_left_is_gone_after_the_next_one(tmp_path):
     run = train("CartPoleBullet-v0", run_dir=tmp_path / "run", workers=1, progress=False,
                 **{**SETTINGS, "generations": 1})  # fmt: skip
@@ -556,7 +556,7 @@ def test_what_a_killed_film_left_is_gone_after_the_next_one(tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"run", "film.mp4"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_film_that_there_is_no_room_for_is_named_and_leaves_nothing_behind(tmp_path):
     run = train("CartPoleBullet-v0", run_dir=tmp_path / "run", workers=1, progress=False,
                 **{**SETTINGS, "generations": 1})  # fmt: skip

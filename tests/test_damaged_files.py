@@ -288,7 +288,7 @@ def test_spoilt_checkpoints_are_refused_and_do_nothing_else(contents, marked, tm
     refuse_all(range(500), tmp_path / "spoilt.safetensors", contents, marked)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ten_thousand_spoilt_checkpoints_are_refused_and_do_nothing_else(contents, marked, tmp_path):
     refuse_all(range(500, 10_500), tmp_path / "spoilt.safetensors", contents, marked)
 

@@ -11,7 +11,7 @@ from es_core.run import DIAGNOSTICS
 SETTINGS = {
     "generations": 10,
     "population_size": 20,
-    "policy": "linear",
+    "hidden_sizes": (),
     "sigma": 0.05,
     "eval_every": 0,
     "workers": 1,

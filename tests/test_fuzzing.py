@@ -51,7 +51,7 @@ absurdities = st.sampled_from([Unshowable(), nested(60), nested(2_000), {"a": ne
 settings_of_a_run = st.dictionaries(st.sampled_from(NAMES), st.one_of(values, values, absurdities), max_size=3)
 
 
-EXAMPLES = pytest.mark.parametrize("examples", [100, pytest.param(5000, marks=pytest.mark.slow)])
+EXAMPLES = pytest.mark.parametrize("examples", [100, pytest.param(5000, marks=pytest.mark.long)])
 
 
 def fuzz(check, examples, **what):

@@ -66,7 +66,7 @@ def test_the_number_of_workers_does_not_change_a_bit_of_the_torch_engine(played)
     assert played("openai_es", 1, "batched", "torch") == played("openai_es", 3, "batched", "torch")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("strategy", "workers", "pool", "engine"),
     [

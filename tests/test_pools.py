@@ -177,7 +177,7 @@ def test_a_run_keeps_its_engine_when_it_is_resumed(wander, tmp_path):
     assert run.resume(generations=2, workers=1, progress=False).config.engine == "torch"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_all_pools_learn_to_balance_a_pole_equally_well(tmp_path):
     options = {"generations": 10, "population_size": 32, "episodes_per_candidate": 1, "eval_every": 0}
     runs = [
