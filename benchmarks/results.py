@@ -6,9 +6,10 @@ Usage: python benchmarks/results.py ROW [--only NAME ...] [--seeds 0 1 ...] [--w
 
 Trains every seed of a row, and writes docs/results/ROW/NAME-sSEED.json as each one finishes; those that are there are
 left out, so that a row can be taken up again where it stopped. At the end it writes docs/results/ROW.md with a table
-and a plot. It needs what requirements-test.txt
-does not bring: `pip install matplotlib "gymnasium[mujoco]"`. The score is that of the last centre (or of the best one, where the row says so) on 100 starts that neither
+and a plot. The score is that of the last centre (or of the best one, where the row says so) on 100 starts that neither
 training nor the choice of the best centre has seen. The folder with the runs themselves is runs/results/.
+
+It needs what requirements-test.txt does not bring: pip install matplotlib "gymnasium[mujoco]"
 """
 
 import argparse
