@@ -140,7 +140,20 @@ def require_positive(name: str, value: Any) -> None:
     Raises:
         ValueError: it names the argument.
     """
-    expected = whole(1)(value)
+    _require(name, value, whole(1))
+
+
+def require_seconds(name: str, value: Any) -> None:
+    """Refuse an argument that is no finite time above 0.
+
+    Raises:
+        ValueError: it names the argument.
+    """
+    _require(name, value, number(0, above=True))
+
+
+def _require(name: str, value: Any, check: Check) -> None:
+    expected = check(value)
     if expected:
         raise ValueError(f"{name} must be {expected}, got {shown(value)}")
 

@@ -2,13 +2,12 @@
 
 import os
 from contextlib import closing
-from dataclasses import replace
 
 from es_core.evaluate import find_policy, require_same_spaces
 from es_core.pools.worker import action_noise_seed
 from es_core.rollout import RolloutError, Rollouts
 from es_core.run import Run
-from es_core.strategies import make_strategy
+from es_core.search import Search
 from es_envs import Episode
 
 
@@ -39,14 +38,11 @@ def replay(
         RolloutError: the episode fails; its cause is what the environment has raised.
         FileNotFoundError: there is no such run, or no checkpoint of that generation; the message says which there are.
         ValueError: no such candidate, or an untrusted name.
+        CheckpointError: the checkpoint is damaged.
     """
     checkpoint, definition = find_policy(run, generation=generation, trust=trust)
     config = checkpoint.config
-    strategy = make_strategy(config, checkpoint.mean)
-    strategy.load_state_dict(checkpoint.strategy)
-    population = replace(
-        strategy.ask(), statistics=checkpoint.statistics, max_episode_steps=checkpoint.progress["episode_cap"]
-    )
+    population = Search.at(checkpoint, f"the checkpoint of generation {generation}").population()
     if candidate is not None and not 0 <= candidate < len(population):
         raise ValueError(
             f"candidate must be from 0 to {len(population) - 1} in generation {generation}; got {candidate}"

@@ -8,6 +8,11 @@ SHAPES = ("linear", "cosine", "exponential")
 Schedule = Callable[[int], float]
 
 
+def as_schedule(value: float | Schedule) -> Schedule:
+    """A number as a schedule that stays there; a schedule as it is."""
+    return value if callable(value) else schedule(value, None)
+
+
 def schedule(start: float, final: float | None, *, shape: str = "linear", generations: int = 1) -> Schedule:
     """A function from the generation to a value that goes from ``start`` to ``final`` in so many generations.
 

@@ -1,6 +1,6 @@
 """What a run carries from generation to generation: how it begins, moves on, and continues from a checkpoint."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,7 +15,7 @@ from es_core.policies import make_policy
 from es_core.policies.spaces import input_size
 from es_core.pools import Results, RolloutPool
 from es_core.run import Run
-from es_core.strategies import Strategy, make_strategy
+from es_core.strategies import Population, Strategy, make_strategy
 
 
 @dataclass
@@ -87,16 +87,33 @@ class Search:
         if (checkpoint.observation_space, checkpoint.action_space) != (pool.observation_space, pool.action_space):
             raise ValueError(f"{run.config.env_id} has other spaces now than when the run in {run.directory} was made")
         checkpoint.policy()  # which a module of the user's may no longer be
-        strategy = make_strategy(run.config, checkpoint.mean)
+        search = cls.at(checkpoint, run.checkpoint_path(generation))
+        run.cut_history(generation)
+        return search
+
+    @classmethod
+    def at(cls, checkpoint: Checkpoint, where: object) -> Self:
+        """In front of the checkpoint's generation.
+
+        Args:
+            checkpoint: with the state of the strategy.
+            where: its file, for the message.
+
+        Raises:
+            CheckpointError: the state does not fit the config.
+        """
+        strategy = make_strategy(checkpoint.config, checkpoint.mean)
         try:
             strategy.load_state_dict(checkpoint.strategy)
             _require_consistent(strategy, checkpoint)
             progress = _progress(checkpoint)
         except (LookupError, ValueError, TypeError, ArithmeticError) as error:
-            path = run.checkpoint_path(checkpoint.generation)
-            raise CheckpointError(f"{path}: its state does not fit: {type(error).__name__}: {error}") from error
-        run.cut_history(checkpoint.generation)
+            raise CheckpointError(f"{where}: its state does not fit: {type(error).__name__}: {error}") from error
         return cls(strategy, checkpoint.statistics, **progress)
+
+    def population(self) -> Population:
+        """That of the next generation, with all that its episodes are played by."""
+        return replace(self.strategy.ask(), statistics=self.statistics, max_episode_steps=self.episode_cap)
 
     def checkpoint(self, run: Run, pool: RolloutPool) -> Checkpoint:
         """All that is needed to run the next generation."""

@@ -67,5 +67,18 @@ SHAPINGS: Mapping[str, Callable[[Values], Values]] = {
     "sign": raw,
     "centered_sign": centered_ranks,
 }
+
+
+def find_shaping(name: str) -> Callable[[Values], Values]:
+    """The shaping of this name.
+
+    Raises:
+        ValueError: there is none; the message says which there are.
+    """
+    if name not in SHAPINGS:
+        raise ValueError(f"shaping must be one of {', '.join(SHAPINGS)}, got {name!r}")
+    return SHAPINGS[name]
+
+
 # The sum over an episode's steps of sign(reward) takes the place of its fitness (Salimans et al. 2017, released code).
 SIGN_SHAPINGS = frozenset({"sign", "centered_sign"})

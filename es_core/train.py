@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import es_envs
 from es_core.budget import evaluation_episodes
 from es_core.checkpoint import Checkpoint, parameter_hash
-from es_core.checks import lists, number
+from es_core.checks import lists, require_seconds
 from es_core.config import BOUNDS, TrainConfig, unknown_field
 from es_core.display import Display
 from es_core.loggers import Lifecycle
@@ -28,7 +28,7 @@ from es_core.scoring import Evaluation, aggregated
 from es_core.search import Search
 from es_core.seeding import Purpose, episode_seeds
 from es_core.shaping import SIGN_SHAPINGS
-from es_core.strategies import Strategy, require_strategy
+from es_core.strategies import require_strategy
 from es_core.trust import require_trusted
 from es_envs import names
 
@@ -88,8 +88,8 @@ def train(
         RolloutError: an episode failed for good, or a worker could not start; the last checkpoint is intact.
     """
     require_pool(pool)
-    if max_seconds is not None and number(0, above=True)(max_seconds):
-        raise ValueError(f"max_seconds must be {number(0, above=True)(max_seconds)}, got {max_seconds!r}")
+    if max_seconds is not None:
+        require_seconds("max_seconds", max_seconds)
     deadline = math.inf if max_seconds is None else time.monotonic() + max_seconds
     if resume and initial is not None:
         raise ValueError("initial is where a new run starts; a resumed one continues from its own checkpoint")
@@ -156,7 +156,7 @@ def _evolve(
                 results = None
                 centre_results = pool.rollouts((centre, search.statistics), centre_seeds)
             else:
-                population = replace(strategy.ask(), statistics=search.statistics, max_episode_steps=search.episode_cap)
+                population = search.population()
                 training_seeds = _training_seeds(config, len(population), generation)
                 results = pool.evaluate(population, training_seeds, centre_seeds=centre_seeds)
                 centre_results = results.centre
@@ -165,8 +165,9 @@ def _evolve(
 
             episode_cap = None if last else search.episode_cap
             diagnostics: dict[str, Any] = dict.fromkeys(DIAGNOSTICS)
-            if results is not None and not solved:
-                strategy.tell(*_told(config, results))
+            told = None if results is None else _told(config, results)
+            if results is not None and told is not None and not solved:
+                strategy.tell(*told)
                 diagnostics = {name: _finite(strategy.diagnostics.get(name)) for name in DIAGNOSTICS}
                 search.prepare(config, results)
             evaluation_steps = sum(score.steps for score in (evaluation, confirmation) if score is not None)
@@ -174,7 +175,7 @@ def _evolve(
             search.total_episodes += results.lengths[results.valid].size if results is not None else 0
             stats = GenerationStats(
                 generation=generation,
-                **_population_stats(config, strategy, results),
+                **_population_stats(results, told if strategy.mirrored else None),
                 **diagnostics,
                 episode_cap=episode_cap,
                 evaluation_steps=evaluation_steps,
@@ -286,7 +287,9 @@ def _told(config: TrainConfig, results: Results) -> tuple[NDArray[np.float64], N
     return told, valid
 
 
-def _population_stats(config: TrainConfig, strategy: Strategy, results: Results | None) -> dict[str, Any]:
+def _population_stats(
+    results: Results | None, told_pairs: tuple[NDArray[np.float64], NDArray[np.bool_]] | None
+) -> dict[str, Any]:
     if results is None:
         names = ("mean", "median", "max", "min", "std")
         unknown = ("population_size", "episode_length", "tied_pairs", "capped_episodes")
@@ -305,7 +308,7 @@ def _population_stats(config: TrainConfig, strategy: Strategy, results: Results 
         "fitnesses": {name: None if math.isnan(value) else value for name, value in named.items()},
         "population_size": len(valid),
         "episode_length": float(results.lengths[valid].mean()),
-        "tied_pairs": _tied(*_told(config, results)) if strategy.mirrored else None,
+        "tied_pairs": _tied(*told_pairs) if told_pairs is not None else None,
         "capped_episodes": float(results.capped[valid].mean()),
         "steps": results.steps,
     }

@@ -18,7 +18,7 @@ from filelock import FileLock, Timeout
 from rich.progress import Progress
 
 from es_core.budget import share_done
-from es_core.checks import lists, number, require_positive
+from es_core.checks import lists, require_positive, require_seconds
 from es_core.config import TrainConfig
 from es_core.display import search_progress
 from es_core.domains import Choice, Range, domain, text_of, usual_search
@@ -173,8 +173,8 @@ def tune(
     _require_optuna()
     for name, value in (("trials", trials), ("seeds", seeds)):
         require_positive(name, value)
-    if max_seconds is not None and number(0, above=True)(max_seconds):
-        raise ValueError(f"max_seconds must be {number(0, above=True)(max_seconds)}, got {max_seconds!r}")
+    if max_seconds is not None:
+        require_seconds("max_seconds", max_seconds)
     require_pool(pool)
     deadline = math.inf if max_seconds is None else time.monotonic() + max_seconds
     plan = _Plan.make(env_id, config_fields, search, seeds, pool)

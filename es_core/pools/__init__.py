@@ -37,7 +37,6 @@ class Results:
     """
 
     valid: NDArray[np.bool_]
-
     fitness: NDArray[np.float64]
     fitnesses: dict[str, NDArray[np.float64]]
     lengths: NDArray[np.int64]

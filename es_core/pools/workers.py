@@ -80,9 +80,7 @@ class WorkerPool(ABC):
             raise ValueError(
                 f"workers must be a whole number of at least 1, or None for all usable cores; got {workers!r}"
             )
-        expected = checks.number(0, above=True)(step_timeout)
-        if expected:
-            raise ValueError(f"step_timeout must be {expected}, got {step_timeout!r}")
+        checks.require_seconds("step_timeout", step_timeout)
         if recycle_after is not None:
             checks.require_positive("recycle_after", recycle_after)
         self.definition, self.config, self._exchange = definition, config, exchange

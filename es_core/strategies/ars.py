@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from es_core.schedules import Schedule
 from es_core.strategies.openai_es import OpenAIES
-from es_core.strategies.pairs import Pairs, gradient
-from es_core.strategies.strategy import Diagnostics
 
 
 class ARS(OpenAIES):
@@ -52,10 +50,7 @@ class ARS(OpenAIES):
             top_directions=top_directions,
         )
 
-    def climb(self, pairs: Pairs) -> Diagnostics | None:
-        """Step by alpha / (b sigma_R) sum over the best b pairs of (plus - minus) noise."""
-        uphill, found = gradient(pairs, self.mean.size)
-        uphill *= 2
-        self._ascend(uphill)
-        norm = found["gradient_norm"]
-        return {**found, "gradient_norm": None if norm is None else 2 * norm}
+    @property
+    def divisor(self) -> float:
+        """The step is alpha / (b sigma_R) sum over the best b pairs of (plus - minus) noise, whatever sigma is."""
+        return 1 / 2

@@ -51,14 +51,7 @@ class GA(Strategy):
         chance = seeding.generator(seeding.derive(self.seed, seeding.Purpose.PARENT, self.generation))
         parent, sign = chance.integers(len(self.survivors), size=count), np.ones(count, np.int8)
         parent[0] = sign[0] = 0
-        return Population(
-            generation=self.generation,
-            base=self.survivors.copy(),
-            parent=parent,
-            scale=self.sigma,
-            noise_seed=np.array(self.noise_seeds(count), np.int64),
-            sign=sign,
-        )
+        return self.independent(self.sigma, base=self.survivors.copy(), parent=parent, sign=sign)
 
     def learn(
         self, population: Population, fitness: NDArray[np.float64], valid: NDArray[np.bool_]

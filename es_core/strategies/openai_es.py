@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core.optimizers import OPTIMIZERS
-from es_core.schedules import Schedule, schedule
-from es_core.shaping import SHAPINGS
+from es_core.schedules import Schedule, as_schedule
+from es_core.shaping import find_shaping
 from es_core.strategies.pairs import MirroredStrategy, Pairs, gradient
 from es_core.strategies.strategy import Diagnostics
 
@@ -53,15 +53,13 @@ class OpenAIES(MirroredStrategy):
         super().__init__(mean, population_size=population_size, sigma=sigma, seed=seed)
         if optimizer not in OPTIMIZERS:
             raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {optimizer!r}")
-        if shaping not in SHAPINGS:
-            raise ValueError(f"shaping must be one of {', '.join(SHAPINGS)}, got {shaping!r}")
+        self._shape = find_shaping(shaping)
         if top_directions is not None and not 1 <= top_directions <= population_size // 2:
             raise ValueError(
                 f"top_directions must be from 1 to {population_size // 2}, the pairs of a population of "
                 f"{population_size}; got {top_directions}"
             )
-        self._learning_rate = learning_rate if callable(learning_rate) else schedule(learning_rate, None)
-        self._shape, self._top = SHAPINGS[shaping], top_directions
+        self._learning_rate, self._top = as_schedule(learning_rate), top_directions
         options = {**(optimizer_options or {}), "weight_decay": weight_decay}
         try:
             self._optimizer = OPTIMIZERS[optimizer](self.mean.size, **options)
@@ -81,11 +79,15 @@ class OpenAIES(MirroredStrategy):
 
     def climb(self, pairs: Pairs) -> Diagnostics | None:
         """A step of the optimiser along the estimated gradient."""
-        uphill, found = gradient(pairs, self.mean.size)
-        uphill /= self.sigma
+        uphill, length, agreement = gradient(pairs, self.mean.size)
+        uphill /= self.divisor
         self._ascend(uphill)
-        norm = found["gradient_norm"]
-        return {**found, "gradient_norm": None if norm is None else norm / self.sigma}
+        return {"gradient_norm": length / self.divisor, "half_agreement": agreement}
+
+    @property
+    def divisor(self) -> float:
+        """By which the weighted noise is divided (Salimans et al. 2017, equation 1)."""
+        return self.sigma
 
     def _ascend(self, uphill: NDArray[np.float64]) -> None:
         rate = self._learning_rate(self.generation)

@@ -74,8 +74,8 @@ class MirroredStrategy(Strategy):
         """Move the mean; returns ``gradient_norm`` and ``half_agreement``."""
 
 
-def gradient(pairs: Pairs, size: int) -> tuple[NDArray[np.float64], Diagnostics]:
-    """1/(2p) sum over p pairs of (plus - minus) noise, ``(d,)``, and what to report of it.
+def gradient(pairs: Pairs, size: int) -> tuple[NDArray[np.float64], float, float | None]:
+    """1/(2p) sum over p pairs of (plus - minus) noise, ``(d,)``; its length, and how well its halves agree.
 
     Times 1/sigma it is the gradient of the expected fitness (Salimans et al. 2017, equation 1), from mirrored samples.
     The halves are the pairs of even and of odd number.
@@ -84,4 +84,4 @@ def gradient(pairs: Pairs, size: int) -> tuple[NDArray[np.float64], Diagnostics]
     first, second = (weighted_noise(pairs.seeds[half::2], weights[half::2].tolist(), size) for half in (0, 1))
     agreement = cosine(first, second)
     first += second
-    return first, {"gradient_norm": norm(first), "half_agreement": agreement}
+    return first, norm(first), agreement

@@ -78,7 +78,7 @@ class PGPE(OpenAIES):
 
     def climb(self, pairs: Pairs) -> Diagnostics | None:
         """Equations 10 and 11 of the paper, averaged over the pairs."""
-        uphill, found = gradient(pairs, self.mean.size)
+        uphill, length, agreement = gradient(pairs, self.mean.size)
         uphill *= self.sigmas
         self._ascend(uphill)
         # For each pair ((plus + minus) / 2 - baseline) (noise^2 - 1) sigma.
@@ -87,4 +87,4 @@ class PGPE(OpenAIES):
         squares = noise_moments(pairs.seeds, [0.0] * len(pairs), weights.tolist(), self.mean.size)[1]
         change = self.sigma_learning_rate * (squares - weights.sum())
         self.sigmas = self.sigmas * (1 + np.clip(change, -self.sigma_max_change, self.sigma_max_change))
-        return found
+        return {"gradient_norm": length, "half_agreement": agreement}

@@ -34,14 +34,7 @@ class RandomSearch(Strategy):
         count = self.population_size
         parent, sign = np.ones(count, np.int64), np.ones(count, np.int8)
         parent[0] = sign[0] = 0
-        return Population(
-            generation=self.generation,
-            base=np.stack([self.mean, self.origin]),
-            parent=parent,
-            scale=self.sigma,
-            noise_seed=np.array(self.noise_seeds(count), np.int64),
-            sign=sign,
-        )
+        return self.independent(self.sigma, base=np.stack([self.mean, self.origin]), parent=parent, sign=sign)
 
     def learn(
         self, population: Population, fitness: NDArray[np.float64], valid: NDArray[np.bool_]

@@ -42,15 +42,7 @@ class SepCMAES(CovarianceStrategy):
 
     def draw(self) -> Population:
         """Candidates centre + step size * root of the variances * noise."""
-        count = self.population_size
-        return Population(
-            generation=self.generation,
-            base=self.mean[np.newaxis].copy(),
-            parent=np.zeros(count, np.int64),
-            scale=(self.step_size * np.sqrt(self.variances)).astype(np.float32),
-            noise_seed=np.array(self.noise_seeds(count), np.int64),
-            sign=np.ones(count, np.int8),
-        )
+        return self.independent((self.step_size * np.sqrt(self.variances)).astype(np.float32))
 
     def learn(
         self, population: Population, fitness: NDArray[np.float64], valid: NDArray[np.bool_]

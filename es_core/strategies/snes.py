@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core.optimizers import norm
-from es_core.schedules import Schedule, schedule
-from es_core.shaping import SHAPINGS
+from es_core.schedules import Schedule, as_schedule
+from es_core.shaping import find_shaping
 from es_core.strategies.population import Population, noise_moments
 from es_core.strategies.strategy import Diagnostics, Strategy, cosine
 
@@ -45,11 +45,9 @@ class SNES(Strategy):
         sigma_learning_rate: float | None = None,
     ) -> None:
         super().__init__(mean, population_size=population_size, sigma=sigma, seed=seed)
-        if shaping not in SHAPINGS:
-            raise ValueError(f"shaping must be one of {', '.join(SHAPINGS)}, got {shaping!r}")
         size = self.mean.size
-        self._shape = SHAPINGS[shaping]
-        self._learning_rate = learning_rate if callable(learning_rate) else schedule(learning_rate, None)
+        self._shape = find_shaping(shaping)
+        self._learning_rate = as_schedule(learning_rate)
         usual = (3 + math.log(size)) / (5 * math.sqrt(size))
         self.sigma_learning_rate = usual if sigma_learning_rate is None else sigma_learning_rate
         self.sigmas = np.full(size, self._sigma(0))
@@ -61,15 +59,7 @@ class SNES(Strategy):
 
     def draw(self) -> Population:
         """Candidates mean + sigmas * noise."""
-        count = self.population_size
-        return Population(
-            generation=self.generation,
-            base=self.mean[np.newaxis].copy(),
-            parent=np.zeros(count, np.int64),
-            scale=self.sigmas.astype(np.float32),
-            noise_seed=np.array(self.noise_seeds(count), np.int64),
-            sign=np.ones(count, np.int8),
-        )
+        return self.independent(self.sigmas.astype(np.float32))
 
     def learn(
         self, population: Population, fitness: NDArray[np.float64], valid: NDArray[np.bool_]

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from es_core import seeding
 from es_core.optimizers import norm
-from es_core.schedules import Schedule, schedule
+from es_core.schedules import Schedule, as_schedule
 from es_core.strategies.population import Population
 
 Diagnostics = Mapping[str, float | None]
@@ -56,7 +56,7 @@ class Strategy(ABC):
         if self.mean.ndim != 1 or self.mean.size == 0:
             raise ValueError(f"mean must be a vector (d,), got shape {self.mean.shape}")
         self.generation, self.seed = 0, seed
-        self._sigma = sigma if callable(sigma) else schedule(sigma, None)
+        self._sigma = as_schedule(sigma)
         self.population_size = population_size
         self.last_step = np.zeros_like(self.mean)
         self.diagnostics: Diagnostics = {}
@@ -150,6 +150,32 @@ class Strategy(ABC):
             **found,
         }
         self.last_step = step
+
+    def independent(
+        self,
+        scale: float | NDArray[np.float32],
+        *,
+        base: NDArray[np.float32] | None = None,
+        parent: NDArray[np.int64] | None = None,
+        sign: NDArray[np.int8] | None = None,
+    ) -> Population:
+        """A population whose candidates have noise of their own, each: what ``draw`` may return.
+
+        Args:
+            scale: sigma, or one sigma for each parameter ``(d,)``.
+            base: ``(m, d)``; None: the mean.
+            parent: ``(N,)``, rows of ``base``; None: its first.
+            sign: ``(N,)``, 0 for a candidate that is its parent; None: all are noisy.
+        """
+        count = self.population_size
+        return Population(
+            generation=self.generation,
+            base=self.mean[np.newaxis].copy() if base is None else base,
+            parent=np.zeros(count, np.int64) if parent is None else parent,
+            scale=scale,
+            noise_seed=np.array(self.noise_seeds(count), np.int64),
+            sign=np.ones(count, np.int8) if sign is None else sign,
+        )
 
     def noise_seeds(self, count: int) -> list[int]:
         """Seeds of the noise of this generation."""
