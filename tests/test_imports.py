@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 # From the ground up; a module imports from lower lines only.
 LAYERS = [
     ["checks", "files", "machine", "preprocessing", "schedules", "seeding", "shaping"],
-    ["config", "normalizer", "optimizers"],
+    ["config", "normalizer", "optimizers", "scaffold"],
     ["trust", "budget", "domains"],
     ["policies"],
     ["strategies", "rollout", "scoring"],
@@ -91,7 +91,7 @@ def test_nothing_is_called_utils_or_asserts_or_prints_outside_the_command_line(f
     tree = ast.parse(file.read_text(encoding="utf-8"))
     assert not any(isinstance(node, ast.Assert) for node in ast.walk(tree))
     calls = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
-    assert "print" not in calls or file.name == "cli.py"
+    assert "print" not in calls or file.parent.name == "cli"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,238 @@
+"""Arguments that several commands have, and how settings are written on the command line."""
+
+import argparse
+import json
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field
+from typing import Any
+
+_POOL_HELP = (
+    "who computes the policy: each worker its own candidates (local, the default), or the main process for all workers "
+    "at once, on a GPU with --device cuda (batched)"
+)
+
+
+def add_command(
+    commands: Any,
+    name: str,
+    run: Callable[[argparse.Namespace], int | None],
+    help_text: str,
+    *,
+    as_json: bool = True,
+) -> argparse.ArgumentParser:
+    """A command that calls ``run`` with its options, and ends with the exit code that it returns, or 0.
+
+    Args:
+        commands: where it is added: what ``add`` of each of this package's modules is given.
+        name: of the command.
+        run: what it does.
+        help_text: in lower case, without a full stop.
+        as_json: whether it has ``--json``.
+    """
+    sub: argparse.ArgumentParser = commands.add_parser(
+        name, help=help_text, description=help_text[0].upper() + help_text[1:] + "."
+    )
+    sub.add_argument("--quiet", action="store_true", help="show no progress")
+    if as_json:
+        sub.add_argument("--json", action="store_true", help="print the result as JSON")
+    sub.set_defaults(command=run)
+    return sub
+
+
+def add_env_id(sub: argparse.ArgumentParser) -> None:
+    """Which environment."""
+    sub.add_argument("env_id", metavar="ID", help="see `es-envs list`; ids that Gymnasium knows work too")
+
+
+def add_run_dir(sub: argparse.ArgumentParser) -> None:
+    """Where the run goes."""
+    sub.add_argument("--run-dir", metavar="DIR", help="folder of the run (default: runs/ID/DATE-TIME-sSEED)")
+
+
+def config_fields(options: argparse.Namespace) -> dict[str, Any]:
+    """The fields of TrainConfig that were given."""
+    from es_core.config import option_fields
+
+    return {field.name: getattr(options, field.name) for field in option_fields() if hasattr(options, field.name)}
+
+
+def care(options: argparse.Namespace) -> dict[str, Any]:
+    """How the workers are looked after, where that was given."""
+    return {name: getattr(options, name) for name in ("step_timeout", "recycle_after") if hasattr(options, name)}
+
+
+def chosen_episodes(options: argparse.Namespace) -> dict[str, Any]:
+    """Which episodes of which policy."""
+    given = {name: getattr(options, name) for name in ("episodes", "seed", "generation")}
+    return {**given, "trust": options.trust_names}
+
+
+def add_workers(sub: argparse.ArgumentParser, *, pool: bool = False) -> None:
+    """How many processes, and for training, which pool."""
+    sub.add_argument("--workers", type=int, metavar="N", help="worker processes (default: the usable cores)")
+    if pool:
+        sub.add_argument("--pool", choices=("local", "batched"), default="local", help=_POOL_HELP)
+
+
+def add_max_seconds(sub: argparse.ArgumentParser) -> None:
+    """The bound in time, which changes no number."""
+    sub.add_argument(
+        "--max-seconds", type=float, metavar="S", help="stop after the generation in which so much time has passed"
+    )
+
+
+def add_training(sub: argparse.ArgumentParser) -> None:
+    """How a run is carried out."""
+    add_workers(sub, pool=True)
+    add_max_seconds(sub)
+    sub.add_argument(
+        "--step-timeout",
+        type=float,
+        default=argparse.SUPPRESS,
+        metavar="S",
+        help="seconds that a step or reset may take, or its worker is ended and replaced (default: 300)",
+    )
+    sub.add_argument(
+        "--recycle-after",
+        type=int,
+        default=argparse.SUPPRESS,
+        metavar="N",
+        help="episodes, after which a worker is replaced between two generations (default: never)",
+    )
+
+
+def add_trust(sub: argparse.ArgumentParser) -> None:
+    """For commands that read what others may have written."""
+    sub.add_argument(
+        "--trust-names", action="store_true", help="let the run's files name modules outside the installed plugins"
+    )
+
+
+def add_size(sub: argparse.ArgumentParser) -> None:
+    """Of a film."""
+    sub.add_argument("--width", type=int, default=640, metavar="PIXELS", help="of the film (default: %(default)s)")
+    sub.add_argument("--height", type=int, default=480, metavar="PIXELS", help="of the film (default: %(default)s)")
+
+
+def add_policy(sub: argparse.ArgumentParser, episodes: int) -> None:
+    """Which policy, and which episodes it plays."""
+    sub.add_argument("source", metavar="RUN", help="a run folder or a checkpoint file")
+    sub.add_argument("--episodes", type=int, default=episodes, metavar="N", help="episodes (default: %(default)s)")
+    sub.add_argument("--seed", type=int, default=0, metavar="S", help="which unseen starts (default: %(default)s)")
+    sub.add_argument("--generation", type=int, metavar="G", help="checkpoint of this generation (default: the best)")
+    add_trust(sub)
+
+
+def add_config_options(parser: argparse.ArgumentParser) -> None:
+    """An option for each field of TrainConfig; one that is not given stays out of the namespace."""
+    from es_core.config import option_fields
+
+    group = parser.add_argument_group(
+        "settings: task", "defaults are those below, then the strategy's own, then what the environment recommends"
+    )
+    for field in option_fields():
+        if field.metadata["group"]:
+            group = parser.add_argument_group(f"settings: {field.metadata['group']}")
+        default = f" (default: {field.default})" if field.default not in {None, MISSING} else ""
+        add_config_option(group, field, field.metadata["help"] + default)
+
+
+def add_config_option(group: Any, field: "Field[Any]", help_text: str) -> None:
+    """The option for one field of TrainConfig."""
+    flag, text = f"--{field.name.replace('_', '-')}", help_text.replace("%", "%%")
+    if field.type is bool:
+        group.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
+    else:
+        parse, metavar = _parse(field.type)
+        group.add_argument(flag, type=parse, default=argparse.SUPPRESS, help=text, metavar=metavar)
+
+
+def _parse(kind: Any) -> tuple[Callable[[str], Any], str]:
+    """A function from an argument's text to a value of this type, and what the help calls the value.
+
+    "none" stands for None where that is possible.
+    """
+    optional = isinstance(kind, types.UnionType)
+    parts = [part for part in typing.get_args(kind) if part is not types.NoneType] if optional else [kind]
+    base = parts[0] if len(parts) == 1 else object  # several kinds of values: JSON tells them apart
+    origin = typing.get_origin(base) or base
+
+    def parse(text: str) -> Any:
+        if optional and text.lower() == "none":
+            return None
+        if origin is tuple:
+            return tuple(int(part) for part in text.split(",") if part.strip())
+        return base(text) if base in {int, float, str} else _json(text)
+
+    # argparse says "invalid NAME value: '...'", with the function's name.
+    words = {
+        int: ("whole number", "N"),
+        float: ("number", "NUMBER"),
+        str: ("text", "NAME"),
+        tuple: ("list of whole numbers (such as 32,32)", "N,N"),
+    }
+    parse.__name__, metavar = words.get(origin, ("JSON", "JSON"))
+    return parse, metavar
+
+
+def _json(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def searched(text: str) -> tuple[str, Any]:
+    """The setting that ``--search`` names, and its range as a tuple, or its values as a list."""
+    from es_core.config import option_fields, unknown_field
+
+    name, _, values = (part.strip() for part in text.partition("="))
+    name = name.replace("-", "_")
+    kinds = {field.name: field.type for field in option_fields()}
+    if name not in kinds:
+        raise TypeError(unknown_field(name, set(kinds)))
+    low, dots, high = values.partition("..")
+    parse, kind = _parse(kinds[name])
+    try:
+        if values.startswith("["):
+            return name, _json(values)
+        if dots and "|" not in values:
+            return name, (_number(low), _number(high))
+        return name, [parse(value.strip()) for value in values.split("|")]
+    except ValueError as error:
+        raise ValueError(
+            f"--search {text}: expected {name}=LOW..HIGH with two numbers, {name}=A|B|C where each is a {kind}, or "
+            f"{name}=[...] with a list in JSON ({error})"
+        ) from error
+
+
+def _number(text: str) -> float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
+def as_arguments(settings: Mapping[str, Any]) -> list[str]:
+    """Options that give these settings: the way back through ``_parse``."""
+    from es_core.config import option_fields
+
+    kinds = {field.name: field.type for field in option_fields()}
+    words = []
+    for name, value in settings.items():
+        flag, text = f"--{name.replace('_', '-')}", _typed(kinds[name], value)
+        if kinds[name] is bool:
+            words.append(flag if value else flag.replace("--", "--no-", 1))
+        else:
+            words += [f"{flag}={text}"] if text.startswith("-") else [flag, text]
+    return words
+
+
+def _typed(kind: Any, value: Any) -> str:
+    if value is None:
+        return "none"
+    if typing.get_origin(kind) is tuple:
+        return ",".join(map(str, value))
+    return value if isinstance(value, str) else json.dumps(value)

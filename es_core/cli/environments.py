@@ -1,0 +1,87 @@
+"""The commands about what is there to train: list, show, plugins, check."""
+
+import argparse
+import contextlib
+import inspect
+import math
+from dataclasses import asdict
+from typing import Any
+
+import es_envs
+from es_core.cli.arguments import add_command, add_env_id
+from es_core.cli.output import print_json, print_table, say
+
+
+def add(commands: Any) -> None:
+    """Add these commands."""
+    add_command(commands, "list", _list, "list the environments that plugins register")
+    sub = add_command(commands, "show", _show, "show an environment: settings, spaces, reward")
+    sub.add_argument("env_id", metavar="ID")
+    add_command(commands, "plugins", _plugins, "list the plugins, and what is wrong with those that do not work")
+    sub = add_command(
+        commands, "check", _check, "check that an environment keeps the promises on which training relies"
+    )
+    add_env_id(sub)
+
+
+def _list(options: argparse.Namespace) -> None:
+    definitions = [es_envs.definition(env_id) for env_id in es_envs.env_ids()]
+    if options.json:
+        print_json([{"id": d.id, "plugin": d.plugin, "summary": d.summary} for d in definitions])
+        return
+    print_table([(d.id, d.plugin or "", d.summary) for d in definitions])
+    if not definitions:
+        say("no plugin registers an environment; any id that Gymnasium knows works too, such as CartPole-v1")
+
+
+def _show(options: argparse.Namespace) -> None:
+    definition = es_envs.definition(options.env_id)
+    if options.json:
+        print_json(asdict(definition))
+        return
+    with contextlib.closing(definition.build()) as env:
+        spaces = env.observation_space, env.action_space
+    rows = [
+        ("id", definition.id),
+        ("plugin", definition.plugin or "(none)"),
+        ("summary", definition.summary),
+        ("entry point", str(definition.entry_point)),
+        ("observations", str(spaces[0])),
+        ("actions", str(spaces[1])),
+        ("fitness", ", ".join(es_envs.fitness.fitness_names(definition))),
+        ("step limit", str(definition.max_episode_steps)),
+        ("solved at", str(definition.solved_at)),
+        ("recommended", ", ".join(f"{name}={value}" for name, value in definition.recommended.items())),
+    ]
+    print_table([(name, value) for name, value in rows if value])
+    sheet = inspect.getdoc(env.unwrapped)
+    if sheet:
+        print(f"\n{sheet}")
+
+
+def _plugins(options: argparse.Namespace) -> None:
+    found = es_envs.plugins()
+    if options.json:
+        print_json([asdict(plugin) for plugin in found])
+        return
+    print_table([(p.name, p.version, p.distribution, p.status, p.error or ", ".join(p.ids)) for p in found])
+
+
+def _check(options: argparse.Namespace) -> int:
+    from es_envs.testing import examine
+
+    report = examine(options.env_id)
+    if options.json:
+        costs = {name: value for name, value in asdict(report).items() if name.endswith("_microseconds")}
+        print_json(
+            {**asdict(report), **{name: value if math.isfinite(value) else None for name, value in costs.items()}}
+        )
+    else:
+        rows = [(result.status, " ".join((result.message or result.question).split())) for result in report.results]
+        print_table(rows)
+        if math.isfinite(report.step_microseconds):
+            print(
+                f"a reset takes {report.reset_microseconds:.1f} µs, a step {report.step_microseconds:.1f} µs; "
+                f"{report.distinct_starts} of 8 seeds give different starts"
+            )
+    return 1 if report.faults else 0

@@ -1,0 +1,46 @@
+"""The command about plugins of one's own: new."""
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from es_core.cli.arguments import add_command
+from es_core.cli.output import command_line, print_json, say
+
+
+def add(commands: Any) -> None:
+    """Add this command."""
+    sub = add_command(
+        commands, "new", _new, "write a plugin to begin with: an environment, its fitness and its tests, in a new folder"
+    )
+    sub.add_argument("name", metavar="NAME", help="of the distribution and its folder, such as my-rover")
+    kind = sub.add_mutually_exclusive_group()
+    kind.add_argument(
+        "--bullet",
+        dest="kind",
+        action="store_const",
+        const="bullet",
+        help="simulated by PyBullet, with a model of its own (default, if pybullet is installed)",
+    )
+    kind.add_argument(
+        "--gymnasium", dest="kind", action="store_const", const="gymnasium", help="plain Python (default, if it is not)"
+    )
+
+
+def _new(options: argparse.Namespace) -> None:
+    from es_core.scaffold import new_plugin
+
+    plugin = new_plugin(options.name, kind=options.kind)
+    if options.json:
+        print_json(asdict(plugin))
+        return
+    print(plugin.folder)
+    if options.quiet:
+        return
+    say("it works as it is; next:")
+    say(f"  cd {plugin.folder}")
+    say('  pip install -e ".[test]"')
+    say("  pytest")
+    for command in (("check", plugin.env_id), ("train", plugin.env_id)):
+        say(f"  {command_line(*command)}")
+    say("  es-envs record RUN        # the folder that train prints")

@@ -1,0 +1,97 @@
+"""The commands about what has been evolved: evaluate, record, replay."""
+
+import argparse
+import faulthandler
+import traceback
+from pathlib import Path
+from typing import Any
+
+from es_core.cli.arguments import add_command, add_policy, add_size, add_trust, add_workers, chosen_episodes
+from es_core.cli.output import print_json, say
+
+
+def add(commands: Any) -> None:
+    """Add these commands."""
+    sub = add_command(commands, "evaluate", _evaluate, "score a policy on starts that its training never saw")
+    add_policy(sub, episodes=100)
+    add_workers(sub)
+
+    sub = add_command(commands, "record", _record, "film a policy")
+    add_policy(sub, episodes=1)
+    sub.add_argument("path", nargs="?", metavar="FILM.mp4", help="default: a new file in the run's folder videos/")
+    add_size(sub)
+    add_workers(sub)
+    sub.add_argument("--fps", type=float, metavar="RATE", help="frames a second at most (default: 30)")
+
+    sub = add_command(
+        commands,
+        "replay",
+        _replay,
+        "play an episode that failed while training again, with a traceback; 1 if it fails again",
+    )
+    sub.add_argument("run", metavar="RUN", help="a run folder")
+    sub.add_argument("--generation", type=int, required=True, metavar="G", help="of which the checkpoint is there")
+    sub.add_argument("--candidate", type=int, metavar="C", help="its index (default: the centre, as it is evaluated)")
+    sub.add_argument("--seed", type=int, required=True, metavar="S", help="of the episode")
+    add_trust(sub)
+
+
+def _evaluate(options: argparse.Namespace) -> None:
+    from es_core.evaluate import evaluate
+
+    score = evaluate(options.source, workers=options.workers, **chosen_episodes(options))
+    if options.json:
+        print_json(score.to_json())
+    else:
+        print(f"fitness {score}")
+
+
+def _record(options: argparse.Namespace) -> None:
+    from es_core.record import record
+
+    path = options.path or _default_film(options.source)
+    episodes = record(
+        options.source,
+        path,
+        width=options.width,
+        height=options.height,
+        fps=options.fps,
+        workers=options.workers,
+        progress=not options.quiet,
+        **chosen_episodes(options),
+    )
+    if options.json:
+        print_json({"path": str(path), "fitness": [episode.fitness for episode in episodes]})
+    else:
+        print(path)
+        say("fitness of what was filmed: " + ", ".join(f"{episode.fitness:.2f}" for episode in episodes))
+
+
+def _default_film(source: str) -> Path:
+    folder = Path(source) / "videos" if Path(source).is_dir() else Path(source).resolve().parent
+    number = 1
+    while (folder / f"film-{number}.mp4").exists():
+        number += 1
+    return folder / f"film-{number}.mp4"
+
+
+def _replay(options: argparse.Namespace) -> None:
+    from es_core.replay import replay
+    from es_core.rollout import RolloutError
+
+    faulthandler.enable(file=2)  # a simulator that crashes takes this process with it
+    given = {name: getattr(options, name) for name in ("generation", "candidate", "seed")}
+    try:
+        episode = replay(options.run, trust=options.trust_names, **given)
+    except RolloutError as error:
+        traceback.print_exception(error.__cause__)
+        if options.json:
+            print_json({"reproduced": True, "kind": type(error.__cause__).__name__, "message": str(error.__cause__)})
+        raise
+    except KeyboardInterrupt:
+        traceback.print_exc()  # where it hangs
+        raise
+    if options.json:
+        print_json({"reproduced": False, "fitness": episode.fitness, "length": episode.length})
+    else:
+        print(f"not reproduced: the episode has ended after {episode.length} steps with fitness {episode.fitness:.2f}")

@@ -1,0 +1,119 @@
+"""The commands that find out how to train: bench, tune."""
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from es_core.cli.arguments import (
+    add_command,
+    add_config_options,
+    add_env_id,
+    add_max_seconds,
+    add_workers,
+    as_arguments,
+    config_fields,
+    searched,
+)
+from es_core.cli.output import command_line, print_json, print_table, say
+
+_SHOWN_TRIALS = 10
+
+
+def add(commands: Any) -> None:
+    """Add these commands."""
+    sub = add_command(
+        commands,
+        "bench",
+        _bench,
+        "measure how fast an environment steps and trains, and where the rest of the time goes",
+    )
+    add_env_id(sub)
+    sub.add_argument(
+        "--seconds", type=float, default=4.0, metavar="S", help="for each measurement (default: %(default)s)"
+    )
+    add_workers(sub)
+    add_config_options(sub)
+
+    sub = add_command(
+        commands, "tune", _tune, "search for settings with which evolution does best, or continue such a search"
+    )
+    add_env_id(sub)
+    sub.add_argument(
+        "--search",
+        action="append",
+        default=[],
+        metavar="NAME=VALUES",
+        help="a setting and its values: LOW..HIGH, A|B|C, or a JSON list; may be given several times (default: sigma, "
+        "population_size and a few more, as the strategy has them)",
+    )
+    sub.add_argument("--trials", type=int, default=30, metavar="N", help="choices of settings (default: %(default)s)")
+    sub.add_argument("--seeds", type=int, default=2, metavar="N", help="runs of each trial (default: %(default)s)")
+    sub.add_argument("--dir", metavar="DIR", help="folder of the search (default: runs/tune/ID-HASH of what is asked)")
+    add_workers(sub, pool=True)
+    add_max_seconds(sub)
+    add_config_options(sub)
+
+
+def _bench(options: argparse.Namespace) -> None:
+    from es_core.bench import bench
+
+    say(f"measuring {options.env_id} for {2 * options.seconds:.0f} seconds or more")
+    result = bench(options.env_id, workers=options.workers, seconds=options.seconds, **config_fields(options))
+    if options.json:
+        print_json({**asdict(result), "share": result.share})
+        return
+    total = result.workers * 1e6 / result.training
+    parts = [(name, getattr(result, name)) for name in ("environment", "policy", "noise", "update", "waiting")]
+    print_table(
+        [
+            ("bare environment", f"{result.bare:,.0f} steps/s", f"{result.workers} processes at once"),
+            ("training", f"{result.training:,.0f} steps/s", f"{result.share:.0%} of that"),
+            ("", "", ""),
+            ("a step takes a worker", f"{total:.2f} µs", ""),
+            *((f"  {name}", f"{value:.2f} µs", f"{value / total:.0%}") for name, value in parts),
+        ]
+    )
+    if result.advice:
+        say(result.advice)
+
+
+def _tune(options: argparse.Namespace) -> None:
+    from es_core.domains import text_of
+    from es_core.tune import tune
+
+    result = tune(
+        options.env_id,
+        search=dict(map(searched, options.search)),
+        trials=options.trials,
+        seeds=options.seeds,
+        max_seconds=options.max_seconds,
+        directory=options.dir,
+        workers=options.workers,
+        pool=options.pool,
+        progress=not options.quiet,
+        **config_fields(options),
+    )
+    pool = [] if options.pool == "local" else ["--pool", options.pool]
+    command = command_line("train", options.env_id, *as_arguments(result.settings), *pool)
+    if options.json:
+        found = {"run": str(result.run.directory), "settings": result.settings, "command": command}
+        trials = [asdict(trial) for trial in result.trials]
+        print_json({"directory": str(result.directory), **found, "best": asdict(result.best), "trials": trials})
+        return
+    complete = [trial for trial in result.trials if trial.state == "complete"]
+    best = sorted(complete, key=lambda trial: trial.value, reverse=True)[:_SHOWN_TRIALS]
+    rows = [
+        (
+            str(trial.number + 1),
+            f"{trial.solved} of {result.seeds}",
+            f"{trial.fitness:.2f}",
+            f"{trial.steps:,.0f}".replace(",", " "),
+            *map(text_of, trial.settings.values()),
+        )
+        for trial in best
+    ]
+    print_table([("trial", "solved", "fitness", "steps", *result.best.settings), *rows])
+    print(f"\n{command}")
+    states = [trial.state for trial in result.trials]
+    say(f"{len(states)} trials: " + ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)))
+    say(f"Next: the command above; what it makes is already there: {command_line('evaluate', result.run.directory)}")

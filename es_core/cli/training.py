@@ -1,0 +1,151 @@
+"""The commands that train: train, resume, demo."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+import es_envs
+from es_core.cli.arguments import (
+    add_command,
+    add_config_option,
+    add_config_options,
+    add_env_id,
+    add_run_dir,
+    add_size,
+    add_training,
+    add_trust,
+    add_workers,
+    care,
+    config_fields,
+)
+from es_core.cli.output import command_line, print_json, say
+
+if TYPE_CHECKING:
+    from es_core.run import Run
+
+DEMO_ENV = "CartPoleBullet-v0"
+
+
+def add(commands: Any) -> None:
+    """Add these commands."""
+    from es_core.config import BOUNDS, option_fields
+
+    sub = add_command(commands, "train", _train, "evolve a policy for an environment")
+    add_env_id(sub)
+    add_run_dir(sub)
+    sub.add_argument("--initial", metavar="CHECKPOINT", help="start from the policy in this file")
+    add_training(sub)
+    add_config_options(sub)
+
+    sub = add_command(commands, "resume", _resume, "continue a run where its latest checkpoint stands")
+    sub.add_argument("run", metavar="RUN", help="a run folder")
+    for field in option_fields():
+        if field.name in BOUNDS:
+            add_config_option(sub, field, f"a later end: {field.metadata['help']}")
+    add_training(sub)
+    add_trust(sub)
+
+    sub = add_command(commands, "demo", _demo, "evolve, score and film a policy for the cart-pole", as_json=False)
+    sub.add_argument("--seed", type=int, default=0, metavar="S", help="root of all randomness (default: %(default)s)")
+    add_run_dir(sub)
+    add_workers(sub)
+    add_size(sub)
+
+
+def _train(options: argparse.Namespace) -> None:
+    from es_core.train import train
+
+    run = train(
+        options.env_id,
+        run_dir=options.run_dir,
+        workers=options.workers,
+        pool=options.pool,
+        initial=options.initial,
+        max_seconds=options.max_seconds,
+        progress=not options.quiet,
+        **care(options),
+        **config_fields(options),
+    )
+    _report_run(run, options)
+
+
+def _resume(options: argparse.Namespace) -> None:
+    from es_core.run import Run
+
+    run = Run.open(options.run, trust=options.trust_names)
+    before = len(run.history)
+    run = run.resume(
+        workers=options.workers,
+        pool=options.pool,
+        max_seconds=options.max_seconds,
+        progress=not options.quiet,
+        **care(options),
+        **config_fields(options),
+    )
+    if len(run.history) == before and run.end is not None:
+        say(f"nothing to do in {run.directory}")
+    _report_run(run, options)
+
+
+def _demo(options: argparse.Namespace) -> None:
+    from es_core.train import train
+
+    if DEMO_ENV not in es_envs.env_ids():
+        found = (
+            "; ".join(f"plugin {p.name}: {p.error}" for p in es_envs.plugins() if p.error)
+            or "its plugin is not installed"
+        )
+        raise RuntimeError(f"the demo needs {DEMO_ENV}: {found}")
+    say(f"Evolving a policy for {DEMO_ENV}: {es_envs.definition(DEMO_ENV).summary}")
+    run = train(
+        DEMO_ENV, run_dir=options.run_dir, workers=options.workers, seed=options.seed, progress=not options.quiet
+    )
+    say("Scoring it on 100 starts that it has never seen")
+    print(f"fitness {run.evaluate(workers=options.workers)}; the best possible is 500")
+    path = run.directory / "videos" / f"{DEMO_ENV}.mp4"
+    say("Filming the first of those episodes")
+    run.record(path, width=options.width, height=options.height, workers=options.workers, progress=not options.quiet)
+    print(f"film: {path}")
+    say(
+        f"Next: {command_line('train', 'RaceCar-v0')} (a few minutes), {command_line('list')}, {command_line('--help')}"
+    )
+
+
+def _report_run(run: "Run", options: argparse.Namespace) -> None:
+    from es_core.advice import advice
+
+    last = run.history[-1] if run.history else None
+    best = run.best
+    confirmed = {stats.generation: stats.confirmation for stats in run.history}
+    score = confirmed.get(best.generation) if best else None
+    if options.json:
+        summary = {
+            "directory": str(run.directory),
+            "generation": last.generation if last else None,
+            "solved": bool(last and last.solved),
+            "end": run.end,
+            "advice": advice(run.history),
+            "total_steps": last.total_steps if last else 0,
+            "best": {"generation": best.generation, **score.to_json()} if best and score else None,
+        }
+        print_json(summary)
+        return
+    print(run.directory)
+    if last is not None:
+        steps = f"{last.total_steps:,}".replace(",", " ")
+        say(f"{_ending(run)}; {steps} environment steps")
+    if sentence := advice(run.history):
+        say(f"advice: {sentence}")
+    if best is not None and score is not None:
+        say(f"best centre, of generation {best.generation}: fitness {score}")
+    say(f"Next: {command_line('evaluate', run.directory)}; {command_line('record', run.directory)}")
+
+
+def _ending(run: "Run") -> str:
+    """Where the run stands, and why it ended there if it has."""
+    last = run.history[-1].generation
+    if run.end == "solved":
+        return f"solved in generation {last}"
+    if run.end is None:
+        return f"stopped after generation {last}, {command_line('resume', run.directory)} continues"
+    bound, flag = f"{run.end}={getattr(run.config, run.end)}", f"--{run.end.replace('_', '-')}"
+    return f"stopped after generation {last}, since {bound} is reached ({flag} of `es-envs resume` allows more)"
