@@ -7,8 +7,10 @@ checksums of itself and of the arrays, so that equal runs give equal bytes and a
 import hashlib
 import json
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,6 +20,7 @@ import safetensors
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
+import es_envs
 from es_core.checks import finite, shown, whole
 from es_core.config import TrainConfig
 from es_core.files import write_whole
@@ -138,6 +141,37 @@ class Checkpoint:
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
             cause = f"{type(error).__name__}: {error}"[:_LONGEST]
             raise CheckpointError(f"{path} does not describe a checkpoint: {cause}") from error
+
+    @classmethod
+    def pretrained(cls, env_id: str) -> Self:
+        """The checkpoint that a plugin ships with its environment.
+
+        Args:
+            env_id: of the environment.
+
+        Raises:
+            UnknownEnvError: nobody knows the environment.
+            ValueError: it comes without one.
+            PluginError: the plugin's file is not there, damaged, or of another environment.
+        """
+        definition = es_envs.definition(env_id)
+        if definition.pretrained is None:
+            having = [name for name in es_envs.env_ids() if es_envs.definition(name).pretrained]
+            raise ValueError(
+                f"{definition.label} has no pretrained policy, there is one for {', '.join(having) or 'none'}; "
+                f"to evolve one, {shlex.join(['es-envs', 'train', env_id])}"
+            )
+        package, _, name = definition.pretrained.partition(":")
+        try:
+            with as_file(files(package) / name) as path:
+                checkpoint = cls.load(path)
+            if checkpoint.config.env_id != definition.id:
+                raise CheckpointError(f"it is a policy for {checkpoint.config.env_id}")
+        except (ImportError, OSError, CheckpointError) as error:
+            raise es_envs.PluginError(
+                f"{definition.label}: its pretrained policy {definition.pretrained!r} cannot be used: {error}"
+            ) from error
+        return checkpoint
 
     @classmethod
     def _from_document(cls, document: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:

@@ -62,6 +62,8 @@ __all__ = ["BulletEnv", "Camera", "bounded", "pybullet"]
 
 RENDER_MODES = ("rgb_array", "human")
 RENDERERS = ("tiny", "egl")
+_CAMERA_EVERY = 1 / 30  # seconds between two looks of a window
+_CATCH_UP = 0.25  # seconds at most by which steps in a window may be late, and are followed by faster ones
 _egl_clients: set[int] = set()
 
 
@@ -132,7 +134,8 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         }
         self._egl = renderer == "egl" and render_mode == "rgb_array"
         self._opengl = self._egl or render_mode == "human"
-        self._frame_due = 0.0
+        self._step_due = self._camera_due = 0.0
+        self._camera: Camera | None = None
         self._backdrop = Backdrop(self.sky, self.ground)
         self.client = self._connect()
         self._disconnect = weakref.finalize(self, _disconnect, self.client, self._opengl, os.getpid())
@@ -147,8 +150,10 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         if self.render_mode == "human":
             if not _has_display():  # Bullet would end the whole process
                 raise RuntimeError("render_mode 'human' needs a display, and DISPLAY is not set; use 'rgb_array'")
+            sky = zip(("red", "green", "blue"), self.sky, strict=False)
+            options = " ".join(f"--background_color_{name}={value}" for name, value in sky)
             with self._quiet():
-                return int(pybullet.connect(pybullet.GUI))
+                return int(pybullet.connect(pybullet.GUI, options=options))
         return int(pybullet.connect(pybullet.DIRECT))
 
     def _quiet(self) -> AbstractContextManager[None]:
@@ -314,6 +319,11 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             self._backdrop.seen_by(camera, to_clip, (self.width, self.height)),
         )
 
+    @property
+    def window_closed(self) -> bool:
+        """Whether there was a window, and its user has closed it: the world has gone with it."""
+        return self.render_mode == "human" and not pybullet.isConnected(self.client)
+
     def close(self) -> None:
         """Leave the world. May be called again; an environment that is forgotten closes itself."""
         self._disconnect()  # a finalizer runs once only
@@ -389,13 +399,18 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
 
     def _show(self) -> None:
         """Point the window's camera and wait for the wall clock to reach the simulated time."""
-        camera = self.camera()
-        pybullet.resetDebugVisualizerCamera(
-            camera.distance, camera.yaw, camera.pitch, camera.target, physicsClientId=self.client
-        )
         now = time.monotonic()
-        time.sleep(max(0.0, self._frame_due - now))
-        self._frame_due = max(self._frame_due, now) + 1 / self.metadata["render_fps"]
+        if now >= self._camera_due:  # not at every step: to turn the camera takes as long as the window takes to draw
+            self._camera_due = now + _CAMERA_EVERY
+            camera = self.camera()
+            if camera != self._camera:  # one that stands still may be turned by hand
+                self._camera = camera
+                pybullet.resetDebugVisualizerCamera(
+                    camera.distance, camera.yaw, camera.pitch, camera.target, physicsClientId=self.client
+                )
+        now = time.monotonic()
+        time.sleep(max(0.0, self._step_due - now))
+        self._step_due = max(self._step_due, now - _CATCH_UP) + 1 / self.metadata["render_fps"]
 
     def __getstate__(self) -> Any:
         raise TypeError(

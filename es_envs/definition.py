@@ -13,6 +13,8 @@ from es_envs import names
 
 # Gymnasium's grammar without the colon, which here separates a module from an id.
 ID_PATTERN = re.compile(r"(?:[\w-]+/)?[\w.-]+?(?:-v\d+)?", re.ASCII)
+# A file of a package itself: no path, which could lead out of it.
+_CHECKPOINT_PATTERN = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[\w.-]+\.safetensors", re.ASCII)
 
 _initialized: set[str] = set()
 
@@ -40,6 +42,7 @@ class EnvDefinition:
         solved_at: fitness from which on the task counts as solved, or None.
         recommended: TrainConfig fields that suit this environment.
         recommended_for: further ones for a strategy, by its name.
+        pretrained: a checkpoint that comes with the plugin, as ``package:file.safetensors``, or None.
         summary: one line for lists.
         plugin: name of the plugin that registered it; the registry fills it in.
     """
@@ -55,6 +58,7 @@ class EnvDefinition:
     solved_at: float | None = None
     recommended: Mapping[str, Any] = field(default_factory=dict)
     recommended_for: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    pretrained: str | None = None
     summary: str = ""
     plugin: str | None = None
 
@@ -73,6 +77,13 @@ class EnvDefinition:
         if self.max_episode_steps is not None and not _is_positive_integer(self.max_episode_steps):
             raise ValueError(
                 f"{self.id}: max_episode_steps must be a positive integer or None, got {self.max_episode_steps!r}"
+            )
+        if self.pretrained is not None and not (
+            isinstance(self.pretrained, str) and _CHECKPOINT_PATTERN.fullmatch(self.pretrained)
+        ):
+            raise ValueError(
+                f"{self.id}: pretrained must name a file in a package, 'package:file.safetensors', or be None; "
+                f"got {self.pretrained!r}"
             )
         if not _is_positive_integer(self.lanes):
             raise ValueError(f"{self.id}: lanes must be a positive integer, got {self.lanes!r}")
