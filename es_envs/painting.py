@@ -11,6 +11,8 @@ Colour = tuple[float, float, float, float]
 """Red, green, blue, opacity, each from 0 to 1."""
 Rectangle = tuple[float, float, float, float]
 """Seen from above, (x0, y0, x1, y1) [m], with x0 < x1 and y0 < y1."""
+_NOTHING = 1.0 - 1e-6
+"""Depth from which on there is no body: of an empty pixel it is 1, and a little less after rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +102,7 @@ def composed(bodies: NDArray[np.uint8], depth: NDArray[np.float32], backdrop: ND
         backdrop: ``(height, width, 4)``; it is written into.
     """
     # Pixels as single numbers: several times faster than by colour.
-    np.copyto(backdrop.view(np.uint32)[..., 0], bodies.view(np.uint32)[..., 0], where=depth < 1.0)
+    np.copyto(backdrop.view(np.uint32)[..., 0], bodies.view(np.uint32)[..., 0], where=depth < _NOTHING)
     rgb = np.empty((*depth.shape, 3), np.uint8)
     for channel in range(3):  # faster than all at once
         rgb[..., channel] = backdrop[..., channel]

@@ -205,6 +205,12 @@ def test_behind_the_bodies_are_the_marked_ground_and_the_sky(scenery):
     assert colours(scenery, target=(0.0, 0.0, 30.0), pitch=80.0) == ["sky"]
 
 
+def test_sky_is_sky_at_every_distance_of_the_camera(scenery):
+    """At 3.1 and 3.2 m, say, single precision makes the depth of an empty pixel a little less than 1."""
+    for distance in np.arange(0.5, 6.0, 0.1).tolist():
+        assert colours(scenery, target=(0.0, 0.0, 30.0), pitch=80.0, distance=distance) == ["sky"], distance
+
+
 def test_rendering_without_a_render_mode_says_what_to_pass(made):
     with pytest.raises(RuntimeError, match="Recorder was made without a render_mode: pass render_mode='rgb_array'"):
         made().render()
