@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from es_core.checkpoint import Checkpoint, CheckpointError
     from es_core.config import TrainConfig
     from es_core.evaluate import evaluate
+    from es_core.rebuild import rebuild
     from es_core.record import record
     from es_core.replay import replay
     from es_core.rollout import RolloutError
@@ -53,6 +54,7 @@ _HOME = {
     "TrainConfig": "config",
     "bench": "bench",
     "evaluate": "evaluate",
+    "rebuild": "rebuild",
     "record": "record",
     "replay": "replay",
     "train": "train",
@@ -81,6 +83,7 @@ __all__ = [
     "TrainConfig",
     "bench",
     "evaluate",
+    "rebuild",
     "record",
     "replay",
     "train",

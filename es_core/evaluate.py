@@ -7,9 +7,12 @@ from pathlib import Path
 from es_core.checkpoint import Checkpoint
 from es_core.checks import require_positive
 from es_core.pools.local import LocalPool
+from es_core.rebuild import rebuild
 from es_core.run import Run
 from es_core.scoring import Evaluation
+from es_core.search import Search
 from es_core.seeding import Purpose, episode_seeds
+from es_core.strategies import Population
 from es_core.trust import require_trusted
 from es_envs import EnvDefinition
 
@@ -22,6 +25,7 @@ def evaluate(
     episodes: int = 100,
     seed: int = 0,
     generation: int | None = None,
+    candidate: int | None = None,
     workers: int | None = None,
     trust: bool = False,
 ) -> Evaluation:
@@ -32,37 +36,46 @@ def evaluate(
             checkpoint file, or a Checkpoint.
         episodes: how many.
         seed: which starts; episode k is the one that ``record(seed=seed)`` films.
-        generation: of a Run: the checkpoint of this generation instead.
+        generation: of a Run: the centre of this generation instead; without its checkpoint, it is rebuilt from the log.
+        candidate: one of the population around that centre instead.
         workers: processes; None: the usable cores.
         trust: the source may name modules outside the installed plugins.
 
     Raises:
-        ValueError: episodes is not positive, or an untrusted name.
+        ValueError: episodes is not positive, no such candidate, or an untrusted name.
         FileNotFoundError: no such run, checkpoint or generation.
-        CheckpointError: a damaged checkpoint.
+        CheckpointError: a damaged checkpoint or log.
         RolloutError: an episode failed.
     """
     require_positive("episodes", episodes)
-    checkpoint, definition = find_policy(source, generation=generation, trust=trust)
+    checkpoint, definition = find_policy(source, generation=generation, candidate=candidate, trust=trust)
     with LocalPool(definition, checkpoint.config, workers=workers, most=episodes) as pool:
         require_same_spaces(checkpoint, pool)
         seeds = episode_seeds(seed, Purpose.TEST, episodes)
         return Evaluation.from_episodes(pool.rollouts((checkpoint.mean, checkpoint.statistics), seeds))
 
 
-def find_policy(source: Source, *, generation: int | None, trust: bool) -> tuple[Checkpoint, EnvDefinition]:
+def find_policy(
+    source: Source, *, generation: int | None, candidate: int | None = None, trust: bool
+) -> tuple[Checkpoint, EnvDefinition]:
     """The checkpoint that ``source`` stands for, and the definition of its environment.
+
+    With ``candidate``, its mean is that candidate's parameters.
 
     Raises:
         FileNotFoundError: there is none.
-        ValueError: an untrusted name, or a generation asked of a single checkpoint.
+        ValueError: an untrusted name, a generation asked of a single checkpoint, or no such candidate.
+        CheckpointError: it is damaged, or cannot be rebuilt.
     """
     where: object = source
     if isinstance(source, str | os.PathLike) and Path(source).is_dir():
         source = Run.open(source, trust=trust)
     if isinstance(source, Run):
         trust = trust or source.trusted
-        checkpoint = source.checkpoint_at(generation) if generation is not None else source.best or source.checkpoint
+        if generation is not None:
+            checkpoint = rebuild(source, generation, trust=trust)
+        else:
+            checkpoint = source.best or source.checkpoint
         if checkpoint is None:
             raise FileNotFoundError(f"{source.directory} has no checkpoint yet")
     elif generation is not None:
@@ -72,7 +85,23 @@ def find_policy(source: Source, *, generation: int | None, trust: bool) -> tuple
     else:
         checkpoint = Checkpoint.load(source, trust=trust)
     definition = require_trusted(checkpoint.config, trust=trust, where=where)
+    if candidate is not None:
+        population = Search.at(checkpoint, where).population()
+        require_candidate(population, candidate)
+        checkpoint = replace(checkpoint, mean=population.candidate(candidate))
     return replace(checkpoint, trusted=trust), definition
+
+
+def require_candidate(population: Population, candidate: int) -> None:
+    """Refuse a candidate that a generation does not have.
+
+    Raises:
+        ValueError: it says which there are.
+    """
+    if not 0 <= candidate < len(population):
+        raise ValueError(
+            f"candidate must be from 0 to {len(population) - 1} in generation {population.generation}; got {candidate}"
+        )
 
 
 def require_same_spaces(checkpoint: Checkpoint, env: object) -> None:

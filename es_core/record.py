@@ -35,6 +35,7 @@ def record(
     episodes: int = 1,
     seed: int = 0,
     generation: int | None = None,
+    candidate: int | None = None,
     width: int = 640,
     height: int = 480,
     fps: float | None = None,
@@ -52,7 +53,8 @@ def record(
         path: of the film, ending in .mp4; written under a temporary name and then renamed.
         episodes: how many, one after the other.
         seed: which starts; episode k is the one that ``evaluate(seed=seed)`` scores.
-        generation: of a Run: the checkpoint of this generation instead.
+        generation: of a Run: the centre of this generation instead; without its checkpoint, it is rebuilt from the log.
+        candidate: one of the population around that centre instead.
         width: of a frame [pixels], where the environment lets one choose; its own size otherwise.
         height: likewise.
         fps: frames a second at most; None: 30. Every k-th step is drawn, so that the film runs in real time.
@@ -77,7 +79,7 @@ def record(
         require_positive("workers", workers)
     if fps is not None and not (math.isfinite(fps) and fps > 0):
         raise ValueError(f"fps must be positive, got {fps!r}")
-    checkpoint, definition = find_policy(source, generation=generation, trust=trust)
+    checkpoint, definition = find_policy(source, generation=generation, candidate=candidate, trust=trust)
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} for the film")
     scene = Scene(
@@ -96,7 +98,8 @@ def record(
         # Unseen, for the captions.
         scored = [play(rollouts, episode_seed) for episode_seed in episode_seeds(seed, Purpose.TEST, episodes)]
         frames = sum(math.ceil(episode.length / every) for episode in scored)
-        title = f"{definition.id}   generation {checkpoint.generation}"
+        which = "" if candidate is None else f", candidate {candidate}"
+        title = f"{definition.id}   generation {checkpoint.generation}{which}"
         film = partial(_film, path, rate / every, title, frames, progress=progress)
 
         processes = min(workers, frames) if workers else max(1, min(usable_cores(), frames // _WORTH_A_PROCESS))

@@ -3,7 +3,7 @@
 import os
 from contextlib import closing
 
-from es_core.evaluate import find_policy, require_same_spaces
+from es_core.evaluate import find_policy, require_candidate, require_same_spaces
 from es_core.pools.worker import action_noise_seed
 from es_core.rollout import RolloutError, Rollouts
 from es_core.run import Run
@@ -26,7 +26,8 @@ def replay(
 
     Args:
         run: a Run or its folder.
-        generation: which; the run needs its checkpoint, which it keeps where a candidate has failed.
+        generation: which; without its checkpoint, which a run keeps where a candidate has failed, it is rebuilt from
+            the log.
         seed: of the episode.
         candidate: who plays it; None: the centre, as it is evaluated.
         trust: the run may name modules outside the installed plugins.
@@ -36,17 +37,15 @@ def replay(
 
     Raises:
         RolloutError: the episode fails; its cause is what the environment has raised.
-        FileNotFoundError: there is no such run, or no checkpoint of that generation; the message says which there are.
+        FileNotFoundError: there is no such run, or it has not come to that generation.
         ValueError: no such candidate, or an untrusted name.
-        CheckpointError: the checkpoint is damaged.
+        CheckpointError: the checkpoint or the log is damaged.
     """
     checkpoint, definition = find_policy(run, generation=generation, trust=trust)
     config = checkpoint.config
     population = Search.at(checkpoint, f"the checkpoint of generation {generation}").population()
-    if candidate is not None and not 0 <= candidate < len(population):
-        raise ValueError(
-            f"candidate must be from 0 to {len(population) - 1} in generation {generation}; got {candidate}"
-        )
+    if candidate is not None:
+        require_candidate(population, candidate)
     with closing(Rollouts(definition, config)) as rollouts:
         require_same_spaces(checkpoint, rollouts.env)
         rollouts.use(population.candidate(len(population) if candidate is None else candidate), population.statistics)

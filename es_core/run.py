@@ -5,10 +5,11 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
@@ -20,6 +21,7 @@ from es_core.checks import require_fields
 from es_core.config import BOUNDS, TrainConfig
 from es_core.files import explained, remove_partial, write_whole
 from es_core.scoring import Evaluation
+from es_core.told import Told
 from es_core.trust import require_trusted
 from es_envs import Episode
 
@@ -33,6 +35,8 @@ DIAGNOSTICS = (
     "parameter_norm",
 )
 """What a strategy says about its last step; fields of ``GenerationStats``."""
+
+_LOG = "log"  # the field of a line that is ``Told``
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +143,7 @@ class Run:
         directory: the folder.
         config: of the run.
         trusted: the caller made or vouches for the run, so its config may name any module.
-        history: the lines of metrics.jsonl.
+        history: the lines of metrics.jsonl, but for their logs (see ``told``).
     """
 
     directory: Path
@@ -289,21 +293,47 @@ class Run:
         """Where the checkpoint of a generation is, or would be."""
         return self.directory / "checkpoints" / f"{generation:06d}.safetensors"
 
-    def append(self, stats: GenerationStats) -> None:
+    def append(self, stats: GenerationStats, told: Told | None) -> None:
         """Add a line to metrics.jsonl and to the history.
+
+        Args:
+            stats: of the generation.
+            told: its log; None where the strategy was told nothing. The history does without it, so that a long run
+                does not fill the memory.
 
         Raises:
             OSError: it cannot be written, or only the beginning of it, which ``open`` passes over.
         """
         path = self.directory / "metrics.jsonl"
         with explained(path), path.open("a", encoding="utf-8") as file:
-            file.write(_line(stats))
+            line = {**stats.to_json(), _LOG: None if told is None else told.to_json()}
+            file.write(json.dumps(line, allow_nan=False) + "\n")
         self.history.append(stats)
 
     def cut_history(self, generation: int) -> None:
         """Forget the lines from ``generation`` on; a resumed run writes them again."""
-        self.history = [stats for stats in self.history if stats.generation < generation]
-        write_whole(self.directory / "metrics.jsonl", "".join(map(_line, self.history)).encode())
+        del self.history[generation:]
+        path = self.directory / "metrics.jsonl"
+        lines = path.read_bytes().splitlines() if path.exists() else []
+        write_whole(path, b"".join(line + b"\n" for line in lines[:generation]))
+
+    def told(self, first: int, last: int) -> Iterator[Told | None]:
+        """What the strategy was told in the generations from ``first`` up to ``last``, read one by one.
+
+        Raises:
+            CheckpointError: such a line is damaged.
+        """
+        path = self.directory / "metrics.jsonl"
+        if first == last:
+            return
+        with path.open("rb") as file:
+            for number, line in enumerate(islice(file, first, last), first + 1):
+                try:
+                    _, log = _parsed(line)
+                    told = None if log is None else Told.from_json(log)
+                except (ValueError, RecursionError) as error:
+                    raise CheckpointError(f"{path}, line {number} is damaged: {error}") from error
+                yield told
 
     def write_config(self, config: TrainConfig) -> None:
         """Write config.json; of a run that has begun, only its bounds may change."""
@@ -383,8 +413,11 @@ def _default_directory(config: TrainConfig) -> Path:
     return path
 
 
-def _line(stats: GenerationStats) -> str:
-    return json.dumps(stats.to_json(), allow_nan=False) + "\n"
+def _parsed(line: bytes) -> tuple[GenerationStats, Any]:
+    """A line of metrics.jsonl, and its log, which is not looked into."""
+    values = json.loads(line)
+    log = values.pop(_LOG, None) if isinstance(values, dict) else None
+    return GenerationStats.from_json(values), log
 
 
 def _read_metrics(path: Path) -> Iterable[GenerationStats]:
@@ -393,7 +426,7 @@ def _read_metrics(path: Path) -> Iterable[GenerationStats]:
     lines = path.read_bytes().splitlines()
     for number, line in enumerate(lines, 1):
         try:
-            stats = GenerationStats.from_json(json.loads(line))
+            stats, _ = _parsed(line)
             if stats.generation != number - 1:
                 raise ValueError(f"it is of generation {stats.generation}, expected {number - 1}")
         except (ValueError, RecursionError) as error:

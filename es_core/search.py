@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 import es_envs
 from es_core.budget import first_cap, largest_population, next_cap, next_population_size, reached, step_limit
@@ -16,6 +17,7 @@ from es_core.policies.spaces import input_size
 from es_core.pools import Results, RolloutPool
 from es_core.run import Run
 from es_core.strategies import Population, Strategy, make_strategy
+from es_core.told import Told
 
 
 @dataclass
@@ -40,7 +42,14 @@ class Search:
 
     @classmethod
     def begin(cls, run: Run, pool: RolloutPool) -> Self:
-        """In front of generation 0, of which it writes the checkpoint.
+        """In front of generation 0, of which it writes the checkpoint; for errors see ``first``."""
+        search = cls.first(run, pool)
+        search.checkpoint(run, pool).save(run.checkpoint_path(0))
+        return search
+
+    @classmethod
+    def first(cls, run: Run, pool: RolloutPool) -> Self:
+        """In front of generation 0.
 
         Raises:
             ValueError: the run's initial checkpoint is of another policy, or the strategy refuses a setting.
@@ -65,9 +74,7 @@ class Search:
             mean = source.mean
             if statistics is not None and type(source.statistics) is type(statistics):
                 statistics = source.statistics
-        search = cls(make_strategy(config, mean), statistics, first_cap(config, _step_limit(config)))
-        search.checkpoint(run, pool).save(run.checkpoint_path(0))
-        return search
+        return cls(make_strategy(config, mean), statistics, first_cap(config, _step_limit(config)))
 
     @classmethod
     def resume(cls, run: Run, pool: RolloutPool) -> Self:
@@ -115,16 +122,16 @@ class Search:
         """That of the next generation, with all that its episodes are played by."""
         return replace(self.strategy.ask(), statistics=self.statistics, max_episode_steps=self.episode_cap)
 
-    def checkpoint(self, run: Run, pool: RolloutPool) -> Checkpoint:
-        """All that is needed to run the next generation."""
+    def checkpoint(self, run: Run, spaces: RolloutPool | Checkpoint) -> Checkpoint:
+        """All that is needed to run the next generation; ``spaces`` knows those of the environment."""
         return Checkpoint(
             config=run.config,
             generation=self.strategy.generation,
             mean=self.strategy.mean.copy(),
             strategy=self.strategy.state_dict(),
             statistics=self.statistics,
-            observation_space=pool.observation_space,
-            action_space=pool.action_space,
+            observation_space=spaces.observation_space,
+            action_space=spaces.action_space,
             progress={
                 "episode_cap": self.episode_cap,
                 "total_steps": self.total_steps,
@@ -138,14 +145,29 @@ class Search:
         done = self.strategy.generation
         return reached(config, generations=done, steps=self.total_steps, episodes=self.total_episodes) is not None
 
-    def prepare(self, config: TrainConfig, results: Results) -> None:
-        """What the next generation takes from this one's results, beside the strategy's new mean."""
-        if isinstance(self.statistics, ObservationStatistics) and results.statistics is not None:
-            self.statistics = self.statistics.merged(results.statistics)
-        lengths = results.lengths[results.valid]
-        self.episode_cap = next_cap(config, _step_limit(config), self.episode_cap, lengths)
-        if config.steps_per_generation is not None:
-            self.strategy.population_size = next_population_size(config, config.steps_per_generation, lengths)
+    def told(self, config: TrainConfig, fitness: NDArray[np.float64], results: Results) -> Told:
+        """What the next generation follows from.
+
+        Args:
+            config: of the run.
+            fitness: ``(N,)``, what the strategy is to be told; NaN for a candidate that is dropped.
+            results: of this generation.
+        """
+        steps, lengths = config.steps_per_generation, results.lengths[results.valid]
+        statistics = self.statistics if isinstance(self.statistics, ObservationStatistics) else None
+        return Told(
+            fitness=fitness,
+            population_size=None if steps is None else next_population_size(config, steps, lengths),
+            episode_cap=next_cap(config, _step_limit(config), self.episode_cap, lengths),
+            statistics=statistics and statistics.merged(results.statistics or []),
+        )
+
+    def move_on(self, told: Told) -> None:
+        """To the next generation."""
+        self.strategy.tell(told.fitness, told.valid)
+        self.episode_cap, self.statistics = told.episode_cap, told.statistics or self.statistics
+        if told.population_size is not None:
+            self.strategy.population_size = told.population_size
 
 
 def _require_consistent(strategy: Strategy, checkpoint: Checkpoint) -> None:

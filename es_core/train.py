@@ -165,17 +165,18 @@ def _evolve(
 
             episode_cap = None if last else search.episode_cap
             diagnostics: dict[str, Any] = dict.fromkeys(DIAGNOSTICS)
-            told = None if results is None else _told(config, results)
-            if results is not None and told is not None and not solved:
-                strategy.tell(*told)
+            fitness = None if results is None else _told(config, results)
+            told = None
+            if results is not None and fitness is not None and not solved:
+                told = search.told(config, fitness, results)
+                search.move_on(told)
                 diagnostics = {name: _finite(strategy.diagnostics.get(name)) for name in DIAGNOSTICS}
-                search.prepare(config, results)
             evaluation_steps = sum(score.steps for score in (evaluation, confirmation) if score is not None)
             search.total_steps += evaluation_steps + (results.steps if results is not None else 0)
             search.total_episodes += results.lengths[results.valid].size if results is not None else 0
             stats = GenerationStats(
                 generation=generation,
-                **_population_stats(results, told if strategy.mirrored else None),
+                **_population_stats(results, fitness if strategy.mirrored else None),
                 **diagnostics,
                 episode_cap=episode_cap,
                 evaluation_steps=evaluation_steps,
@@ -194,7 +195,7 @@ def _evolve(
             finished = last or solved
             if finished:  # first, since the line says that nothing is left to do
                 before.save(run.checkpoint_path(generation))
-            run.append(stats)
+            run.append(stats, told)
             stopped = (on_generation is not None and on_generation(stats) is False) or time.monotonic() >= deadline
             lifecycle.tell("generation_finished", run=run, stats=stats)
             if display is not None:
@@ -264,8 +265,8 @@ def _failed(run: Run, before: Checkpoint, results: Results | None) -> list[dict[
     return failed
 
 
-def _told(config: TrainConfig, results: Results) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """What the strategy is told of each candidate: its fitness ``(N,)``, and whether it has one ``(N,)``.
+def _told(config: TrainConfig, results: Results) -> NDArray[np.float64]:
+    """What the strategy is told of each candidate: its fitness ``(N,)``, NaN if it is dropped.
 
     A candidate that has failed has none, or the worst of the others', as ``on_candidate_error`` says; shapings by rank
     then see a tie.
@@ -283,13 +284,10 @@ def _told(config: TrainConfig, results: Results) -> tuple[NDArray[np.float64], N
         told[valid] = aggregated(values[valid], config.fitness_aggregation)
     if config.on_candidate_error == "worst":
         told[~valid] = told[valid].min()
-        valid = np.ones_like(valid)
-    return told, valid
+    return told
 
 
-def _population_stats(
-    results: Results | None, told_pairs: tuple[NDArray[np.float64], NDArray[np.bool_]] | None
-) -> dict[str, Any]:
+def _population_stats(results: Results | None, told_pairs: NDArray[np.float64] | None) -> dict[str, Any]:
     if results is None:
         names = ("mean", "median", "max", "min", "std")
         unknown = ("population_size", "episode_length", "tied_pairs", "capped_episodes")
@@ -308,16 +306,16 @@ def _population_stats(
         "fitnesses": {name: None if math.isnan(value) else value for name, value in named.items()},
         "population_size": len(valid),
         "episode_length": float(results.lengths[valid].mean()),
-        "tied_pairs": _tied(*told_pairs) if told_pairs is not None else None,
+        "tied_pairs": _tied(told_pairs) if told_pairs is not None else None,
         "capped_episodes": float(results.capped[valid].mean()),
         "steps": results.steps,
     }
 
 
-def _tied(told: NDArray[np.float64], valid: NDArray[np.bool_]) -> float:
+def _tied(told: NDArray[np.float64]) -> float:
     """The share of pairs whose two candidates are told to be equally good."""
-    pairs = valid[0::2] & valid[1::2]
-    return float(np.mean(told[0::2][pairs] == told[1::2][pairs]))
+    plus, minus = told[0::2], told[1::2]
+    return float(np.mean((plus == minus)[~np.isnan(plus + minus)]))
 
 
 def _finite(value: float | None) -> float | None:

@@ -120,15 +120,11 @@ def resume(folder, *words):
     return main([str(word) for word in ("resume", folder, "--workers", 1, "--quiet", *words)])
 
 
-def history(run):
-    return [{**stats.to_json(), "seconds": None} for stats in run.history]
-
-
 def require_equal(folder, undisturbed):
     """Whatever happened to the run in ``folder``, it has come to the same, byte for byte."""
     run = Run.open(folder)
-    assert [json.loads(line)["generation"] for line in open_lines(run)] == list(range(len(run.history)))
-    assert history(run) == history(undisturbed)
+    assert lines(run) == lines(undisturbed)
+    assert [line["generation"] for line in lines(run)] == list(range(len(run.history)))
     assert run.best_path.read_bytes() == undisturbed.best_path.read_bytes()
     for generation in undisturbed.checkpoint_generations():
         file = run.checkpoint_path(generation)
@@ -136,8 +132,10 @@ def require_equal(folder, undisturbed):
     assert not list(run.directory.rglob("*.partial"))
 
 
-def open_lines(run):
-    return (run.directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+def lines(run):
+    """All that metrics.jsonl says, logs included, but for times."""
+    text = (run.directory / "metrics.jsonl").read_text(encoding="utf-8")
+    return [{**json.loads(line), "seconds": None} for line in text.splitlines()]
 
 
 @pytest.fixture(scope="module")

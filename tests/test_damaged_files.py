@@ -17,7 +17,7 @@ import pytest
 import safetensors
 import safetensors.numpy
 
-from es_core import Checkpoint, CheckpointError, RolloutError, Run, evaluate, record, train
+from es_core import Checkpoint, CheckpointError, RolloutError, Run, evaluate, rebuild, record, train
 from es_core.cli import main
 
 SETTINGS = {
@@ -528,11 +528,13 @@ def test_a_file_that_names_a_module_is_refused_by_all_that_would_use_it(field, r
         document["config"][field] = NAMES[field]
         write(path, document, arrays)
 
+    bare = shutil.copytree(folder, tmp_path / "bare", ignore=shutil.ignore_patterns("0*.safetensors"))
     film = tmp_path / "film.mp4"
     uses = {
         "evaluate a run": lambda: evaluate(folder, episodes=1, workers=1),
         "evaluate a file": lambda: evaluate(folder / "best.safetensors", episodes=1, workers=1),
         "record": lambda: record(folder / "best.safetensors", film),
+        "rebuild": lambda: rebuild(bare, 1),
         "resume": lambda: Run.open(folder).resume(generations=9, workers=1, progress=False),
         "train again": lambda: train(walk, run_dir=folder, resume=True, generations=9, workers=1, progress=False),
     }

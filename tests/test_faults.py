@@ -285,10 +285,14 @@ def test_a_failed_candidate_is_replayed_as_training_played_it(failing, tmp_path,
 
     assert main([*words[:-1], seed_of(4, 2)]) == 0
     assert capsys.readouterr().out.startswith("not reproduced: the episode has ended after")
-    assert main(["replay", str(run.directory), "--generation", "2", "--candidate", "4", "--seed", seed]) == 1
-    assert "has no checkpoint of generation 2; there are: 0, 1, 3" in capsys.readouterr().err
     assert main([*words[:-3], "20", *words[-2:]]) == 2
     assert "candidate must be from 0 to 19" in capsys.readouterr().err
+
+    run.checkpoint_path(1).unlink()
+    assert main(words) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("no checkpoint of generation 1 is kept: it is rebuilt from the log")
+    assert failed["message"] in said
 
 
 @pytest.mark.parametrize(("name", "value"), [("step_timeout", 0), ("step_timeout", "soon"), ("recycle_after", 0)])

@@ -3,10 +3,11 @@
 import functools
 import itertools
 import json
+import shutil
 
 import pytest
 
-from es_core import Run, train
+from es_core import rebuild, train
 from es_core.checkpoint import parameter_hash
 from es_core.strategies import STRATEGIES
 
@@ -24,9 +25,14 @@ SETTINGS = {
 }
 
 
+def lines(run):
+    """All that metrics.jsonl says."""
+    return [json.loads(line) for line in (run.directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+
 def content(run):
     """All that a run says, but for times, and all checkpoint files."""
-    history = [{**stats.to_json(), "seconds": None} for stats in Run.open(run.directory).history]
+    history = [{**line, "seconds": None} for line in lines(run)]
     files = [run.best_path, *sorted((run.directory / "checkpoints").iterdir())]
     assert [file.stem for file in files] == ["best", "000000", "000001", "000002", "000003"]
     return history, {file.name: file.read_bytes() for file in files}
@@ -34,36 +40,48 @@ def content(run):
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
-    """What a run of a strategy comes to; each is played once."""
+    """A run of a strategy; each is played once."""
 
     @functools.cache
     def play(strategy, workers, pool="local", engine="numpy"):
         folder = tmp_path_factory.mktemp("runs") / "run"
         settings = {**SETTINGS, "engine": engine}
-        run = train("CartPole-v1", run_dir=folder, workers=workers, pool=pool, progress=False, strategy=strategy,
-                    **settings)  # fmt: skip
-        return content(run)
+        how = {"run_dir": folder, "workers": workers, "pool": pool, "progress": False}
+        return train("CartPole-v1", strategy=strategy, **how, **settings)
 
     return play
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_three_workers_come_to_what_one_comes_to(strategy, played):
-    history, files = played(strategy, 1)
+    history, files = content(played(strategy, 1))
     assert len({line["parameter_hash"] for line in history}) > 1, "the centre should move, or this shows nothing"
     assert len({line["episode_length"] for line in history[:-1]}) > 1
-    assert played(strategy, 3) == (history, files)
+    assert content(played(strategy, 3)) == (history, files)
+
+
+@pytest.mark.parametrize(
+    ("strategy", "workers", "pool"), [*((name, 1, "local") for name in STRATEGIES), ("openai_es", 1, "batched")]
+)
+def test_every_checkpoint_can_be_rebuilt_from_the_first_and_the_log(strategy, workers, pool, played, tmp_path):
+    run = played(strategy, workers, pool)
+    kept = shutil.ignore_patterns("000001*", "000002*", "000003*", "best*")
+    folder = shutil.copytree(run.directory, tmp_path / "run", ignore=kept)
+    for generation in (1, 2, 3):
+        rebuild(folder, generation).save(tmp_path / "rebuilt.safetensors")
+        assert (tmp_path / "rebuilt.safetensors").read_bytes() == run.checkpoint_path(generation).read_bytes()
 
 
 @pytest.mark.parametrize(
     ("pool", "workers"), [("local", 2), ("local", 8), ("batched", 1), ("batched", 2), ("batched", 3)]
 )
 def test_neither_the_number_of_workers_nor_the_pool_changes_a_bit(pool, workers, played):
-    assert played("openai_es", workers, pool) == played("openai_es", 1)
+    assert content(played("openai_es", workers, pool)) == content(played("openai_es", 1))
 
 
 def test_the_number_of_workers_does_not_change_a_bit_of_the_torch_engine(played):
-    assert played("openai_es", 1, "batched", "torch") == played("openai_es", 3, "batched", "torch")
+    one, three = (played("openai_es", workers, "batched", "torch") for workers in (1, 3))
+    assert content(one) == content(three)
 
 
 @pytest.mark.long
@@ -77,13 +95,13 @@ def test_the_number_of_workers_does_not_change_a_bit_of_the_torch_engine(played)
 )
 def test_all_strategies_workers_and_pools(strategy, workers, pool, engine, played):
     reference = played(strategy, 1, "batched" if engine == "torch" else "local", engine)
-    assert played(strategy, workers, pool, engine) == reference
+    assert content(played(strategy, workers, pool, engine)) == content(reference)
 
 
 def test_every_line_of_the_metrics_has_the_hash_of_its_centre(tmp_path):
     run = train("CartPole-v1", run_dir=tmp_path / "run", workers=1, progress=False, **SETTINGS)
-    lines = [json.loads(line) for line in (run.directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-    assert [line["generation"] for line in lines] == [0, 1, 2, 3]
-    for line, following in itertools.pairwise(lines):
+    written = lines(run)
+    assert [line["generation"] for line in written] == [0, 1, 2, 3]
+    for line, following in itertools.pairwise(written):
         assert line["parameter_hash"] == parameter_hash(run.checkpoint_at(line["generation"]).mean)
         assert line["next_hash"] == following["parameter_hash"]

@@ -65,7 +65,7 @@ def care(options: argparse.Namespace) -> dict[str, Any]:
 
 def chosen_episodes(options: argparse.Namespace) -> dict[str, Any]:
     """Which episodes of which policy."""
-    given = {name: getattr(options, name) for name in ("episodes", "seed", "generation")}
+    given = {name: getattr(options, name) for name in ("episodes", "seed", "generation", "candidate")}
     return {**given, "trust": options.trust_names}
 
 
@@ -121,7 +121,8 @@ def add_policy(sub: argparse.ArgumentParser, episodes: int) -> None:
     sub.add_argument("source", metavar="RUN", help="a run folder or a checkpoint file")
     sub.add_argument("--episodes", type=int, default=episodes, metavar="N", help="episodes (default: %(default)s)")
     sub.add_argument("--seed", type=int, default=0, metavar="S", help="which unseen starts (default: %(default)s)")
-    sub.add_argument("--generation", type=int, metavar="G", help="checkpoint of this generation (default: the best)")
+    sub.add_argument("--generation", type=int, metavar="G", help="centre of this generation (default: the best)")
+    sub.add_argument("--candidate", type=int, metavar="C", help="one of the population around that centre instead")
     add_trust(sub)
 
 

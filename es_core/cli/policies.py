@@ -30,16 +30,28 @@ def add(commands: Any) -> None:
         "play an episode that failed while training again, with a traceback; 1 if it fails again",
     )
     sub.add_argument("run", metavar="RUN", help="a run folder")
-    sub.add_argument("--generation", type=int, required=True, metavar="G", help="of which the checkpoint is there")
+    sub.add_argument("--generation", type=int, required=True, metavar="G", help="in which it was played")
     sub.add_argument("--candidate", type=int, metavar="C", help="its index (default: the centre, as it is evaluated)")
     sub.add_argument("--seed", type=int, required=True, metavar="S", help="of the episode")
     add_trust(sub)
 
 
+def _source(path: str, options: argparse.Namespace) -> Any:
+    """The run or checkpoint at ``path``; says so if the generation that is asked of it is rebuilt first."""
+    from es_core.run import Run
+
+    if options.generation is None or not Path(path).is_dir():
+        return path
+    run = Run.open(path, trust=options.trust_names)
+    if options.generation not in run.checkpoint_generations():
+        say(f"no checkpoint of generation {options.generation} is kept: it is rebuilt from the log in metrics.jsonl")
+    return run
+
+
 def _evaluate(options: argparse.Namespace) -> None:
     from es_core.evaluate import evaluate
 
-    score = evaluate(options.source, workers=options.workers, **chosen_episodes(options))
+    score = evaluate(_source(options.source, options), workers=options.workers, **chosen_episodes(options))
     if options.json:
         print_json(score.to_json())
     else:
@@ -51,7 +63,7 @@ def _record(options: argparse.Namespace) -> None:
 
     path = options.path or _default_film(options.source)
     episodes = record(
-        options.source,
+        _source(options.source, options),
         path,
         width=options.width,
         height=options.height,
@@ -82,7 +94,7 @@ def _replay(options: argparse.Namespace) -> None:
     faulthandler.enable(file=2)  # a simulator that crashes takes this process with it
     given = {name: getattr(options, name) for name in ("generation", "candidate", "seed")}
     try:
-        episode = replay(options.run, trust=options.trust_names, **given)
+        episode = replay(_source(options.run, options), trust=options.trust_names, **given)
     except RolloutError as error:
         traceback.print_exception(error.__cause__)
         if options.json:
