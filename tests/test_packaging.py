@@ -108,5 +108,6 @@ def test_wheels_install_into_an_empty_environment_and_work_from_another_director
         assert "95 % interval" in run(es_envs, "evaluate", folder, "--episodes", "5", cwd=work)
         film = run(es_envs, "record", folder, "--width", "96", "--height", "64", cwd=work).strip()
         assert Path(film).stat().st_size > 500
+    run(es_envs, "new", "my-rover", cwd=work)  # its templates are in the wheel
     installed = run(python, "-m", "pip", "list", cwd=work)
     assert "torch" not in installed

@@ -11,7 +11,10 @@ from es_core.cli.output import command_line, print_json, say
 def add(commands: Any) -> None:
     """Add this command."""
     sub = add_command(
-        commands, "new", _new, "write a plugin to begin with: an environment, its fitness and its tests, in a new folder"
+        commands,
+        "new",
+        _new,
+        "write a plugin to begin with: an environment, its fitness and its tests, in a new folder",
     )
     sub.add_argument("name", metavar="NAME", help="of the distribution and its folder, such as my-rover")
     kind = sub.add_mutually_exclusive_group()

@@ -1,0 +1,149 @@
+"""`es-envs new`: what it writes works before anything in it is changed."""
+
+import json
+import re
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+from test_packaging import ROOT, run
+
+from es_core.cli import main
+
+KINDS = ["--bullet", "--gymnasium"]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """An empty current directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_written_is_named_after_the_plugin_formatted_and_found_by_git(kind, here, capsys):
+    assert main(["new", "Lunar.rover_2", kind, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "folder": "Lunar.rover_2",
+        "package": "lunar_rover_2",
+        "env_id": "LunarRover2-v0",
+    }
+    folder = here / "Lunar.rover_2"
+    assert [path.name for path in here.iterdir()] == [folder.name]
+    files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    model = {"lunar_rover_2/rover.urdf"} if kind == "--bullet" else set()
+    assert files == model | {
+        ".github/workflows/test.yml",
+        ".gitignore",
+        "README.md",
+        "lunar_rover_2/__init__.py",
+        "lunar_rover_2/env.py",
+        "lunar_rover_2/fitness.py",
+        "pyproject.toml",
+        "tests/test_lunar_rover_2.py",
+    }
+    assert "$" not in "".join((folder / name).read_text(encoding="utf-8") for name in files)
+    ruff = [sys.executable, "-m", "ruff"]
+    for check in (["format", "--check"], ["check", "--extend-select", "B,I,PT,SIM,UP", "--ignore", "RUF012"]):
+        done = subprocess.run(
+            [*ruff, *check, "--isolated", "--no-cache", folder], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout
+
+
+def test_the_next_commands_are_printed_beside_the_result(here, capsys):
+    assert main(["new", "my-rover"]) == 0
+    printed = capsys.readouterr()
+    assert printed.out == "my-rover\n"
+    for command in ("cd my-rover", "pip install -e", "es-envs check MyRover-v0", "es-envs train MyRover-v0"):
+        assert command in printed.err
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("", "no name for a distribution"),
+        ("my rover", "no name for a distribution"),
+        ("../rover", "no name for a distribution"),
+        ("rover-", "no name for a distribution"),
+        ("röver", "no name for a distribution"),
+        ("3d-rover", "its package would be '3d_rover', which Python cannot import"),
+        ("class", "which Python cannot import"),
+        ("json", "there is a package 'json' already"),
+        ("es.envs", "there is a package 'es_envs' already"),
+        ("tests", "there is a package 'tests' already"),
+        ("opencv-python-headless", "the distribution opencv-python-headless .* is installed"),
+        ("race-car", "there is an environment RaceCar-v0 already"),
+        ("cart-pole", "there is an environment CartPole-v0 already"),
+    ],
+)
+def test_a_name_that_cannot_be_had_is_refused_with_the_reason(name, message, here, capsys):
+    assert main(["new", name]) == 2
+    assert re.search(message, capsys.readouterr().err)
+    assert not list(here.iterdir())
+
+
+def test_what_is_there_already_stays_as_it_is(here, capsys):
+    (here / "my-rover").mkdir()
+    (here / "my-rover" / "mine").touch()
+    assert main(["new", "my-rover"]) == 1
+    assert "my-rover is there already: choose another name, or move it away" in capsys.readouterr().err
+    assert [path.name for path in here.rglob("*")] == ["my-rover", "mine"]
+
+
+def works_unchanged(python, kind, work):
+    """Write a plugin and do with it what its README says; the centre's interval must rise."""
+    work.mkdir()
+    es_envs = [python, "-m", "es_core"]
+    folder = work / run(*es_envs, "new", "my-rover", kind, cwd=work).strip()
+    run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", folder, cwd=work)
+    run(python, "-m", "pytest", "--quiet", cwd=folder)
+    assert "failed" not in run(*es_envs, "check", "MyRover-v0", cwd=work)
+    trained = run(
+        *es_envs, "train", "MyRover-v0", "--run-dir", "run", "--quiet", "--max-seconds", "60", cwd=work
+    ).strip()
+    start, end = (
+        json.loads(run(*es_envs, "evaluate", trained, "--json", "--episodes", "50", *options, cwd=work))
+        for options in (["--generation", "0"], [])
+    )
+    assert end["interval"][0] > start["interval"][1]
+    film = run(*es_envs, "record", trained, "--width", "96", "--height", "64", cwd=work).strip()
+    assert Path(film).stat().st_size > 500
+
+
+@pytest.fixture
+def borrowing(tmp_path):
+    """The Python of a new virtual environment that finds what this one has, too."""
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv")
+    python = tmp_path / "venv" / "bin" / "python"
+    own = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    shared = sysconfig.get_path("purelib")
+    (Path(own) / "shared.pth").write_text(f"import site; site.addsitedir({shared!r})\n", encoding="utf-8")
+    return python
+
+
+@pytest.mark.slow
+def test_a_new_plugin_installs_passes_its_tests_and_trains(borrowing, tmp_path):
+    works_unchanged(borrowing, "--gymnasium", tmp_path / "work")
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory):
+    """The Python of a virtual environment that has es-envs' wheel and what it needs, and nothing else."""
+    folder = tmp_path_factory.mktemp("empty")
+    run(sys.executable, "-m", "build", "--wheel", "--outdir", folder, ROOT, cwd=folder)
+    (wheel,) = folder.glob("*.whl")
+    run(sys.executable, "-m", "venv", folder / "venv")
+    python = folder / "venv" / "bin" / "python"
+    constraints = ["--constraint", ROOT / "constraints.txt"]
+    run(python, "-m", "pip", "install", "--quiet", *constraints, f"{wheel}[bullet]", "pytest", "setuptools")
+    return python
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_plugin_of_either_kind_works_in_an_empty_environment(kind, empty, tmp_path):
+    works_unchanged(empty, kind, tmp_path / "work")
+    run(empty, "-m", "pip", "uninstall", "--quiet", "--yes", "my-rover")
