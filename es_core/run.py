@@ -39,7 +39,7 @@ DIAGNOSTICS = (
 _LOG = "log"  # the field of a line that is ``Told``
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class GenerationStats:
     """One line of metrics.jsonl: the population of a generation, and the centre it was drawn around.
 

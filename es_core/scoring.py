@@ -17,7 +17,7 @@ _RESAMPLES = 1000
 _Z = 1.959963984540054  # 97.5 % quantile of the normal distribution
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Evaluation:
     """The score of one policy over several episodes.
 

@@ -239,6 +239,18 @@ class FailingToStart(LongestStep):
 NOT_CALLABLE = 3
 
 
+class Hoarding(Walk):
+    """Walk, but each episode takes 200 kB and never gives them back."""
+
+    def __init__(self):
+        super().__init__()
+        self.hoard = []
+
+    def reset(self, *, seed=None, options=None):
+        self.hoard.append(bytearray(b"x" * 200_000))
+        return super().reset(seed=seed, options=options)
+
+
 class Wander(Walk):
     """Walk until the place is more than 1.5 away, for 40 steps at most: episodes of many lengths."""
 
