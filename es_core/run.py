@@ -205,7 +205,7 @@ class Run:
 
         Raises:
             FileNotFoundError: it is no run folder.
-            CheckpointError: its config.json or metrics.jsonl is damaged.
+            CheckpointError: its config.json or metrics.jsonl is damaged, or a link leads out of it.
         """
         path = _require_run_folder(directory)
         config_file = path / "config.json"
@@ -384,6 +384,7 @@ def lock(directory: str | os.PathLike[str]) -> AbstractContextManager[object]:
 
     Raises:
         FileNotFoundError: it is no run folder.
+        CheckpointError: a link leads out of it.
         RuntimeError: another process is writing to the folder.
     """
     path = _require_run_folder(directory) / ".lock"
@@ -400,6 +401,12 @@ def _require_run_folder(directory: str | os.PathLike[str]) -> Path:
     path = Path(directory).resolve()
     if not (path / "config.json").is_file():
         raise FileNotFoundError(f"{path} is no run folder: it has no config.json")
+    for entry in (*path.iterdir(), *(path / "checkpoints").glob("*")):
+        if entry.is_symlink() and not entry.resolve().is_relative_to(path):
+            raise CheckpointError(
+                f"{entry} is a link that leads out of the run folder, to {entry.resolve()}: somebody else's run must "
+                "not read or change other files of yours. If the link is your own, put what it leads to in its place"
+            )
     return path
 
 

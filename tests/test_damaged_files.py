@@ -545,6 +545,47 @@ def test_a_file_that_names_a_module_is_refused_by_all_that_would_use_it(field, r
     assert not film.exists()
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "config.json", "metrics.jsonl", "best.safetensors", "initial.safetensors", ".lock", "checkpoints",
+        "checkpoints/000001.safetensors", "checkpoints/000003.safetensors.partial", "tensorboard", "videos",
+    ],
+)  # fmt: skip
+def test_a_link_that_leads_out_of_a_run_folder_is_refused_and_not_followed(name, runs, walk, tmp_path):
+    folder, outside = shutil.copytree(runs["openai_es"].directory, tmp_path / "run"), tmp_path / "outside"
+    link = folder / name
+    if link.is_dir():
+        link.rename(outside)
+        (outside / "a.partial").touch()
+    else:
+        outside.write_text("precious")
+        link.unlink(missing_ok=True)
+        if name == "config.json":
+            shutil.copy(runs["openai_es"].directory / name, outside)
+    before = {path: path.read_bytes() for path in (outside, *outside.rglob("*")) if path.is_file()}
+    link.symlink_to(outside)
+    uses = [
+        lambda: Run.open(folder),
+        lambda: evaluate(folder, episodes=1, workers=1),
+        lambda: rebuild(folder, 1),
+        lambda: record(folder, folder / "videos" / "film.mp4"),
+        lambda: train(walk, run_dir=folder, resume=True, generations=9, workers=1, progress=False),
+    ]
+    for use in uses:
+        with pytest.raises(CheckpointError, match=f"{link} is a link that leads out of the run folder, to {outside}"):
+            use()
+    assert before == {path: path.read_bytes() for path in (outside, *outside.rglob("*")) if path.is_file()}
+
+
+def test_links_to_a_run_folder_and_within_it_are_followed(runs, tmp_path):
+    folder = shutil.copytree(runs["openai_es"].directory, tmp_path / "run")
+    (folder / "best.safetensors").unlink()
+    (folder / "best.safetensors").symlink_to(folder / "checkpoints" / "000002.safetensors")
+    (tmp_path / "link").symlink_to(folder)
+    assert Run.open(tmp_path / "link").best.generation == 2
+
+
 def test_of_an_initial_checkpoint_only_numbers_are_used_whatever_it_names(runs, walk, tiny, marked, tmp_path):
     document, arrays = read(runs["openai_es"].best_path)
     document["config"] |= {name: NAMES[name] for name in ("env_id", "fitness", "strategy", "env_kwargs")}

@@ -89,7 +89,7 @@ def test_the_number_of_workers_does_not_change_a_bit_of_the_torch_engine(played)
     ("strategy", "workers", "pool", "engine"),
     [
         *((*case, "numpy") for case in itertools.product(STRATEGIES, (2, 8), ("local",))),
-        *((*case, "numpy") for case in itertools.product(STRATEGIES, (1, 2, 3), ("batched",))),
+        *((*case, "numpy") for case in itertools.product(STRATEGIES, (1, 2, 3, 8), ("batched",))),
         ("openai_es", 2, "batched", "torch"),
     ],
 )

@@ -4,17 +4,20 @@ import importlib.metadata
 import itertools
 import json
 import re
+import sys
 import textwrap
 import warnings
 from collections import Counter
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
+import psutil
 import pytest
 
 import es_envs
-from es_core import train
-from es_envs import EnvDefinition, PluginError, UnknownEnvError, hookimpl
+from es_core import OpenAIES, train
+from es_envs import EnvDefinition, PluginError, UnknownEnvError, hookimpl, registry
 from es_envs.registry import Registry
 
 GOOD = """
@@ -547,35 +550,79 @@ def test_an_interrupted_discovery_begins_again(installed):
 
 
 class Faulty:
-    """Hooks that raise what they were made with, and count their calls."""
+    """Hooks, one of which raises what it was made with, and which note their calls."""
 
-    def __init__(self, error):
-        self.error, self.calls = error, []
+    def __init__(self, error, where="generation_finished"):
+        self.error, self.where, self.calls = error, where, []
 
     @hookimpl
     def run_started(self):
-        self.calls.append("started")
+        self.note("run_started")
 
     @hookimpl
-    def generation_finished(self, stats):
-        self.calls.append(stats.generation)
-        raise self.error
+    def generation_finished(self):
+        self.note("generation_finished")
 
     @hookimpl
     def run_finished(self):
-        self.calls.append("finished")
+        self.note("run_finished")
+
+    def note(self, hook):
+        self.calls.append(hook)
+        if hook == self.where:
+            raise self.error
 
 
-@pytest.mark.parametrize("error", [RuntimeError("the disk is full"), SystemExit("enough"), AssertionError("no")])
-def test_a_hook_that_raises_is_reported_once_and_switched_off(error, walk, tiny, tmp_path):
-    faulty, sound = Faulty(error), Faulty(None)
-    sound.error = ValueError("of another object")
+@pytest.mark.parametrize(
+    ("where", "error", "calls"),
+    [
+        ("run_started", OSError("no network"), ["run_started"]),
+        ("generation_finished", RuntimeError("the disk is full"), ["run_started", "generation_finished"]),
+        ("generation_finished", SystemExit("enough"), ["run_started", "generation_finished"]),
+        ("generation_finished", AssertionError("no"), ["run_started", "generation_finished"]),
+        ("run_finished", KeyError("score"), ["run_started", *["generation_finished"] * 4, "run_finished"]),
+    ],
+)
+def test_a_hook_that_raises_is_reported_once_and_switched_off(where, error, calls, walk, tiny, tmp_path):
+    faulty, other = Faulty(error, where), Faulty(ValueError("of another object"), where)
     with pytest.warns(RuntimeWarning) as caught:
-        run = train(walk, run_dir=tmp_path / "run", loggers=[faulty, sound], **{**tiny, "generations": 3})
+        run = train(walk, run_dir=tmp_path / "run", loggers=[faulty, other], **{**tiny, "generations": 3})
     assert len(run.history) == 4
-    sentence = f"Faulty-{id(faulty)}: generation_finished raised {type(error).__name__}: {error}; it is switched off"
+    sentence = f"Faulty-{id(faulty)}: {where} raised {type(error).__name__}: {error}; it is switched off"
     assert [str(warning.message).startswith(sentence) for warning in caught].count(True) == 1
-    assert faulty.calls == sound.calls == ["started", 0]
+    assert faulty.calls == other.calls == calls
+
+
+class Stumbling(OpenAIES):
+    """A plugin's strategy: it raises where ``stumbles`` says, in generation 1."""
+
+    stumbles = None
+
+    def draw(self):
+        self.step("draw")
+        return super().draw()
+
+    def learn(self, *told):
+        self.step("learn")
+        return super().learn(*told)
+
+    def step(self, where):
+        if (where, self.generation) == (Stumbling.stumbles, 1):
+            raise ArithmeticError("no way up from here")
+
+
+def test_a_strategy_that_raises_ends_the_run_with_its_own_error_and_loses_nothing(walk, tiny, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "stumbling", SimpleNamespace(Stumbling=Stumbling))
+    monkeypatch.setattr(registry, "strategies", lambda: {"stumbling": "stumbling:Stumbling"})
+    settings = {**tiny, "generations": 3, "strategy": "stumbling", "run_dir": tmp_path / "run"}
+    for where, resume in (("draw", False), ("learn", True)):
+        monkeypatch.setattr(Stumbling, "stumbles", where)
+        with pytest.raises(ArithmeticError, match="no way up from here") as caught:
+            train(walk, resume=resume, **settings)
+        assert caught.value.__notes__[0].startswith("Nothing is lost: ")
+        assert not psutil.Process().children()
+    monkeypatch.setattr(Stumbling, "stumbles", None)
+    assert len(train(walk, resume=True, **settings).history) == 4
 
 
 def test_ctrl_c_in_a_hook_is_the_users_and_the_run_can_be_resumed(walk, tiny, tmp_path):
