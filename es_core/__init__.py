@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from es_core.rebuild import rebuild
     from es_core.record import record
     from es_core.replay import replay
+    from es_core.report import report
     from es_core.rollout import RolloutError
     from es_core.run import GenerationStats, Run
     from es_core.scoring import Evaluation
@@ -57,6 +58,7 @@ _HOME = {
     "rebuild": "rebuild",
     "record": "record",
     "replay": "replay",
+    "report": "report",
     "train": "train",
     "tune": "tune",
 }
@@ -86,6 +88,7 @@ __all__ = [
     "rebuild",
     "record",
     "replay",
+    "report",
     "train",
     "tune",
 ]

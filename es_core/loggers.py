@@ -1,15 +1,19 @@
 """Whom a run tells about itself: implementations of the lifecycle hooks, those of plugins and those that come along."""
 
 import importlib.util
+import json
 import time
 import warnings
 from collections.abc import Iterable
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pluggy
 
+import es_envs
 from es_core.files import explained
+from es_core.machine import description, versions
 from es_core.run import DIAGNOSTICS, GenerationStats, Run
 from es_envs import hookimpl, hookspecs, registry
 
@@ -29,7 +33,7 @@ class Lifecycle:
         self._manager.add_hookspecs(hookspecs)
         for name, plugin in registry.active_plugins().items():
             self._manager.register(plugin, name)
-        chosen = [_logger(logger) for logger in loggers]
+        chosen = [SessionLogger(), *map(_logger, loggers)]
         if importlib.util.find_spec("tensorboard") and not any(
             isinstance(logger, TensorBoardLogger) for logger in chosen
         ):
@@ -50,6 +54,25 @@ class Lifecycle:
                 self._switched_off.add(name)
                 message = f"{name}: {hook} raised {type(error).__name__}: {error}; it is switched off for this run"
                 warnings.warn(message, RuntimeWarning, stacklevel=2)
+
+
+class SessionLogger:
+    """Notes in the run's sessions.jsonl where and with what each part of a run was computed."""
+
+    @hookimpl
+    def run_started(self, run: Run) -> None:
+        """Add a line: from which generation on, when, on what machine, with which versions."""
+        plugin = es_envs.definition(run.config.env_id).plugin
+        owners = [each.distribution for each in es_envs.plugins() if each.name == plugin]
+        session = {
+            "generation": len(run.history),
+            "started": f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S %z}",
+            **description(),
+            "versions": versions("es-envs", *owners, "gymnasium", "numpy", "pybullet", "torch"),
+        }
+        path = run.directory / "sessions.jsonl"
+        with explained(path), path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(session) + "\n")
 
 
 class TensorBoardLogger:

@@ -2,8 +2,10 @@
 
 import math
 import os
-from contextlib import AbstractContextManager
+import platform
+from contextlib import AbstractContextManager, suppress
 from functools import cache
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from threadpoolctl import ThreadpoolController
@@ -19,6 +21,33 @@ def usable_cores() -> int:
     except (OSError, ValueError):
         pass  # no control group of version 2
     return cores
+
+
+def description() -> dict[str, str | int]:
+    """The system, processor, usable cores and Python, for people."""
+    return {
+        "system": platform.platform(),
+        "processor": _processor(),
+        "cores": usable_cores(),
+        "python": platform.python_version(),
+    }
+
+
+def versions(*distributions: str) -> dict[str, str]:
+    """Which of the distributions are installed here."""
+    found = {}
+    for name in distributions:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _processor() -> str:
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 def one_blas_thread() -> AbstractContextManager[object]:

@@ -371,6 +371,12 @@ class Run:
 
         return es_core.record(self, path, **options)
 
+    def report(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Path:
+        """``es_core.report`` of this run."""
+        import es_core
+
+        return es_core.report(self, path, **options)
+
     def resume(self, **options: Any) -> "Run":
         """Continue this run where its latest checkpoint stands: ``es_core.train`` with ``resume=True``."""
         import es_core

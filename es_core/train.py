@@ -17,6 +17,7 @@ import es_envs
 from es_core.budget import evaluation_episodes
 from es_core.checkpoint import Checkpoint, parameter_hash
 from es_core.checks import lists, require_seconds
+from es_core.commands import only_in_script
 from es_core.config import BOUNDS, TrainConfig, unknown_field
 from es_core.display import Display
 from es_core.loggers import Lifecycle
@@ -323,7 +324,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def _how_to_resume(run: Run) -> str:
-    if _only_in_script(run):
+    if only_in_script(run.config.env_id):
         return f"train({run.config.env_id!r}, run_dir={str(run.directory)!r}, resume=True) in your script"
     return f"`{shlex.join(['es-envs', 'resume', str(run.directory)])}`"
 
@@ -331,17 +332,11 @@ def _how_to_resume(run: Run) -> str:
 def _replay_command(run: Run, generation: int, failure: Failure) -> str:
     options = {"generation": generation, "candidate": failure.candidate, "seed": failure.seed}
     given = {name: value for name, value in options.items() if value is not None}
-    if _only_in_script(run):
+    if only_in_script(run.config.env_id):
         arguments = ", ".join(f"{name}={value}" for name, value in given.items())
         return f"es_core.replay({str(run.directory)!r}, {arguments})"
     words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
     return shlex.join(["es-envs", "replay", str(run.directory), *words])
-
-
-def _only_in_script(run: Run) -> bool:
-    """Whether no command knows the environment, since the script itself registers it."""
-    definition = es_envs.definition(run.config.env_id)
-    return definition.plugin is None and definition.id in es_envs.env_ids()
 
 
 def _seeds(config: TrainConfig, purpose: Purpose, count: int, generation: int) -> tuple[int, ...]:

@@ -11,9 +11,9 @@ ROOT = Path(__file__).parent.parent
 
 # From the ground up; a module imports from lower lines only.
 LAYERS = [
-    ["checks", "files", "machine", "preprocessing", "schedules", "seeding", "shaping"],
+    ["checks", "files", "pages", "machine", "preprocessing", "schedules", "seeding", "shaping"],
     ["config", "normalizer", "optimizers", "scaffold"],
-    ["trust", "budget", "domains", "told"],
+    ["trust", "budget", "commands", "domains", "told"],
     ["policies"],
     ["strategies", "rollout", "scoring"],
     ["pools", "checkpoint"],
@@ -21,7 +21,7 @@ LAYERS = [
     ["loggers", "advice", "search"],
     ["display", "rebuild"],
     ["train", "evaluate"],
-    ["record", "replay", "bench", "tune"],
+    ["report", "record", "replay", "bench", "tune"],
     ["cli"],
     ["__main__"],
 ]

@@ -4,7 +4,7 @@ import argparse
 import json
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import MISSING, Field
 from typing import Any
 
@@ -214,26 +214,3 @@ def _number(text: str) -> float:
         return int(text)
     except ValueError:
         return float(text)
-
-
-def as_arguments(settings: Mapping[str, Any]) -> list[str]:
-    """Options that give these settings: the way back through ``_parse``."""
-    from es_core.config import option_fields
-
-    kinds = {field.name: field.type for field in option_fields()}
-    words = []
-    for name, value in settings.items():
-        flag, text = f"--{name.replace('_', '-')}", _typed(kinds[name], value)
-        if kinds[name] is bool:
-            words.append(flag if value else flag.replace("--", "--no-", 1))
-        else:
-            words += [f"{flag}={text}"] if text.startswith("-") else [flag, text]
-    return words
-
-
-def _typed(kind: Any, value: Any) -> str:
-    if value is None:
-        return "none"
-    if typing.get_origin(kind) is tuple:
-        return ",".join(map(str, value))
-    return value if isinstance(value, str) else json.dumps(value)

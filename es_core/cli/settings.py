@@ -10,7 +10,6 @@ from es_core.cli.arguments import (
     add_env_id,
     add_max_seconds,
     add_workers,
-    as_arguments,
     config_fields,
     searched,
 )
@@ -78,6 +77,7 @@ def _bench(options: argparse.Namespace) -> None:
 
 
 def _tune(options: argparse.Namespace) -> None:
+    from es_core.commands import as_arguments
     from es_core.domains import text_of
     from es_core.tune import tune
 

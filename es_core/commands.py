@@ -1,0 +1,109 @@
+"""Commands to be copied into a shell: those that would make or continue a run."""
+
+import json
+import os
+import shlex
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import es_envs
+from es_core.config import TrainConfig, option_fields
+
+
+def usual_settings(config: TrainConfig) -> TrainConfig:
+    """What ``train`` would take for the same environment, strategy and fitness.
+
+    Raises:
+        UnknownEnvError: the environment is not installed.
+        ValueError, PluginError: it cannot be used as it is.
+    """
+    return TrainConfig.for_env(config.env_id, **_chosen(config))
+
+
+def changed_settings(config: TrainConfig) -> dict[str, Any]:
+    """The fields of a config, as JSON holds them, that are not the usual ones.
+
+    Raises:
+        UnknownEnvError, ValueError, PluginError: as for ``usual_settings``.
+    """
+    here, usual = config.to_json(), usual_settings(config).to_json()
+    changed = {name: value for name, value in here.items() if value != usual[name]}
+    settled = [name for name in ("engine", "device") if usual[name] == "auto"]
+    if config.schedule_generations == config.generations:
+        settled.append("schedule_generations")
+    for name in settled:  # by the run itself, when it began
+        changed.pop(name, None)
+    return changed
+
+
+def train_command(config: TrainConfig, initial: Path | None = None) -> str:
+    """What begins a run with these settings.
+
+    Args:
+        config: of the run.
+        initial: the checkpoint from which it starts.
+
+    Raises:
+        UnknownEnvError, ValueError, PluginError: as for ``usual_settings``.
+    """
+    settings = {**_chosen(config), **changed_settings(config)}
+    if only_in_script(config.env_id):
+        arguments = {**settings, **({} if initial is None else {"initial": str(initial)})}
+        return f"train({', '.join([repr(config.env_id), *(f'{name}={value!r}' for name, value in arguments.items())])})"
+    words = ["es-envs", "train", config.env_id, *as_arguments(settings)]
+    if initial is not None:
+        words += ["--initial", str(initial)]
+    if config.engine == "torch" and ":" not in config.policy:
+        words += ["--engine", "torch", "--device", config.device, "--pool", "batched"]
+    return shlex.join(words)
+
+
+def run_command(verb: str, env_id: str, directory: str | os.PathLike[str]) -> str:
+    """What does something with a run: "resume", "evaluate", "record"."""
+    if only_in_script(env_id):
+        if verb == "resume":
+            return f"train({env_id!r}, run_dir={str(directory)!r}, resume=True)"
+        arguments = "'film.mp4'" if verb == "record" else ""
+        return f"Run.open({str(directory)!r}).{verb}({arguments})"
+    return shlex.join(["es-envs", verb, str(directory)])
+
+
+def only_in_script(env_id: str) -> bool:
+    """Whether no command knows the environment, since the script that runs has registered it."""
+    return env_id in es_envs.env_ids() and es_envs.definition(env_id).plugin is None
+
+
+def as_arguments(settings: Mapping[str, Any]) -> list[str]:
+    """Options of ``es-envs train`` that give these settings."""
+    kinds = {field.name: field.type for field in option_fields()}
+    words = []
+    for name, value in settings.items():
+        flag, text = f"--{name.replace('_', '-')}", _typed(kinds[name], value)
+        if kinds[name] is bool:
+            words.append(flag if value else flag.replace("--", "--no-", 1))
+        else:
+            words += [f"{flag}={text}"] if text.startswith("-") else [flag, text]
+    return words
+
+
+def _typed(kind: Any, value: Any) -> str:
+    if value is None:
+        return "none"
+    if typing.get_origin(kind) is tuple:
+        return ",".join(map(str, value))
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _chosen(config: TrainConfig) -> dict[str, Any]:
+    """The settings on which the usual values of others depend, or without which there are none."""
+    usual = TrainConfig.for_env(config.env_id, **_limit(config))
+    return _limit(config) | {
+        name: getattr(config, name) for name in ("strategy", "fitness") if getattr(config, name) != getattr(usual, name)
+    }
+
+
+def _limit(config: TrainConfig) -> dict[str, Any]:
+    unlimited = es_envs.definition(config.env_id).max_episode_steps is None
+    return {"max_episode_steps": config.max_episode_steps} if unlimited else {}

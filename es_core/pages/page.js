@@ -1,0 +1,225 @@
+"use strict";
+// Draws the charts of a page from the JSON in it. Everything that comes from a run is set as text, never as markup.
+
+const DATA = JSON.parse(document.getElementById("data").textContent);
+const AXES = { generations: "generation", steps: "environment steps", seconds: "seconds" };
+const HEIGHT = { wide: 330, narrow: 220 };
+const number = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 });
+
+const chosen = { axis: null, at: null }; // the axis, and where on it the reader points; null: at its end
+const views = [...document.querySelectorAll(".chart")].map(prepare);
+
+document.querySelectorAll("[data-axis]").forEach((button) => {
+  button.addEventListener("click", () => choose(button.dataset.axis));
+});
+document.getElementById("theme")?.addEventListener("click", () => {
+  const preferred = matchMedia("(prefers-color-scheme: dark)").matches;
+  const now = document.documentElement.dataset.theme ?? (preferred ? "dark" : "light");
+  document.documentElement.dataset.theme = now === "dark" ? "light" : "dark";
+});
+document.querySelectorAll("button.copy").forEach((button) => {
+  button.hidden = !navigator.clipboard;
+  button.addEventListener("click", async () => {
+    await navigator.clipboard.writeText(button.parentElement.querySelector("code").textContent);
+    button.textContent = "copied";
+  });
+});
+if (views.length) {
+  choose("generations");
+  new ResizeObserver(() => views.forEach(draw)).observe(views[0].figure);
+}
+
+function choose(axis) {
+  Object.assign(chosen, { axis, at: null });
+  document.querySelectorAll("[data-axis]").forEach((button) => {
+    button.setAttribute("aria-pressed", String(button.dataset.axis === axis));
+  });
+  views.forEach(draw);
+}
+
+/** What stays the same in a chart, whatever its size and axis. */
+function prepare(figure) {
+  const chart = DATA.charts[Number(figure.dataset.chart)];
+  const svg = element("svg", { role: "img", tabindex: 0, "aria-label": `${chart.title}. ${chart.note}` });
+  const legend = figure.querySelector(".legend");
+  const head = legend.appendChild(document.createElement("li"));
+  const view = { figure, chart, svg, head, wide: figure.classList.contains("wide"), entries: new Map() };
+  chart.marks.forEach((mark) => {
+    if (view.entries.has(mark.label)) return; // the same curve on another axis
+    const entry = legend.appendChild(document.createElement("li"));
+    const key = entry.appendChild(document.createElement("i"));
+    key.className = `key ${mark.colour} ${kind(mark)}`;
+    entry.append(` ${mark.label} `);
+    view.entries.set(mark.label, entry.appendChild(document.createElement("b")));
+  });
+  figure.insertBefore(svg, legend);
+  svg.addEventListener("pointermove", (event) => {
+    const place = (event.clientX - svg.getBoundingClientRect().left - view.left) / view.inner;
+    point(Math.min(1, Math.max(0, place)) * view.end);
+  });
+  svg.addEventListener("pointerleave", () => point(null));
+  svg.addEventListener("blur", () => point(null));
+  svg.addEventListener("keydown", (event) => {
+    const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const here = nearest(view.places, chosen.at ?? view.end);
+    point(view.places[Math.min(view.places.length - 1, Math.max(0, here + step))]);
+  });
+  return view;
+}
+
+function kind(mark) {
+  if (mark.rule !== null) return "rule";
+  return mark.values === null ? "band" : mark.dots ? "dots" : "line";
+}
+
+/** The marks that the chosen axis can show, as points that have a value. */
+function shown(chart) {
+  const unit = timeUnit();
+  return chart.marks.flatMap((mark) => {
+    if (mark.rule !== null) return [{ ...mark, kind: "rule" }];
+    const places = DATA.grids[mark.grid][chosen.axis];
+    if (!places) return [];
+    const points = places.map((x, k) => ({
+      x: x / unit.size, y: mark.values?.[k] ?? null, low: mark.low?.[k] ?? null, high: mark.high?.[k] ?? null,
+    }));
+    return [{ ...mark, kind: kind(mark), points: points.filter((each) => each.y !== null || each.low !== null) }];
+  });
+}
+
+function timeUnit() {
+  const longest = Math.max(0, ...Object.values(DATA.grids).map((grid) => grid.seconds?.at(-1) ?? 0));
+  if (chosen.axis !== "seconds" || longest < 300) return { size: 1, name: AXES[chosen.axis] };
+  return longest < 7200 ? { size: 60, name: "minutes" } : { size: 3600, name: "hours" };
+}
+
+function draw(view) {
+  const { chart, svg } = view;
+  const width = view.figure.clientWidth;
+  const height = view.wide && width > 600 ? HEIGHT.wide : HEIGHT.narrow;
+  view.drawn = shown(chart);
+  const places = new Set(view.drawn.flatMap((mark) => mark.points?.map((each) => each.x) ?? []));
+  view.places = [...places].sort((a, b) => a - b);
+  view.end = view.places.at(-1) || 1;
+  const [low, high] = chart.limits ?? span(view.drawn);
+  const levels = ticks(low, high, height / 55);
+  const labels = levels.map((level) => number.format(level));
+  view.left = 14 + 6.4 * Math.max(...labels.map((label) => label.length));
+  view.inner = width - view.left - 10;
+  const top = 10, inner = height - top - 40;
+  const x = (value) => (value / view.end) * view.inner;
+  const y = (value) => inner - ((value - low) / (high - low)) * inner;
+  Object.assign(view, { x, y });
+
+  svg.replaceChildren();
+  svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
+  levels.forEach((level, k) => {
+    const at = top + y(level);
+    svg.append(element("line", { class: "grid", x1: view.left, x2: width - 10, y1: at, y2: at }));
+    svg.append(text(labels[k], view.left - 8, at + 4, "end"));
+  });
+  ticks(0, view.end, view.inner / 90).forEach((place) => {
+    if (chosen.axis !== "generations" || Number.isInteger(place)) {
+      svg.append(text(number.format(place), view.left + x(place), height - 20, "middle"));
+    }
+  });
+  svg.append(text(timeUnit().name, width - 10, height - 3, "end"));
+  // An inner svg cuts off what lies outside of the axes, but for half a dot.
+  const frame = { width: view.inner + 10, height: inner + 10 };
+  const plot = element("svg", { ...frame, x: view.left - 5, y: top - 5, viewBox: `-5 -5 ${frame.width} ${frame.height}` });
+  view.drawn.forEach((mark) => plot.append(...shapes(mark, x, y, view.inner)));
+  view.cursor = plot.appendChild(element("line", { class: "cursor", y1: 0, y2: inner }));
+  svg.append(plot);
+  read(view);
+}
+
+/** Ends of the vertical axis: all of the lines and rules, of bands no more than as much again on each side. */
+function span(marks) {
+  const edges = (mark) => mark.points?.flatMap((each) => [each.low, each.high].filter((value) => value !== null)) ?? [];
+  const lines = marks.flatMap((mark) => mark.points?.flatMap((each) => each.y ?? []) ?? [mark.rule]);
+  const bands = marks.flatMap(edges);
+  const core = lines.length ? lines : bands;
+  let low = least(core), high = greatest(core);
+  const room = high - low || Infinity;
+  low = Math.max(least([low, ...bands]), low - room);
+  high = Math.min(greatest([high, ...bands]), high + room);
+  const margin = 0.05 * (high - low) || Math.abs(high) / 10 || 1;
+  return [low >= 0 && low < margin ? 0 : low - margin, high + margin];
+}
+
+function ticks(low, high, count) {
+  const raw = (high - low) / Math.max(2, count);
+  const power = 10 ** Math.floor(Math.log10(raw));
+  const step = [1, 2, 2.5, 5, 10].map((factor) => factor * power).find((size) => size >= raw);
+  const first = Math.ceil(low / step - 1e-9), last = Math.floor(high / step + 1e-9);
+  return Array.from({ length: last - first + 1 }, (_, k) => Number(((first + k) * step).toPrecision(12)));
+}
+
+function shapes(mark, x, y, width) {
+  const path = (points, value) => points.map((each, k) => `${k ? "L" : "M"}${round(x(each.x))} ${round(y(value(each)))}`);
+  if (mark.kind === "rule") {
+    return [element("line", { class: `rule ${mark.colour}`, x1: 0, x2: width, y1: y(mark.rule), y2: y(mark.rule) })];
+  }
+  if (mark.kind === "dots") {
+    return mark.points.map((each) => element("circle", { class: mark.colour, cx: x(each.x), cy: y(each.y), r: 3.5 }));
+  }
+  const edges = mark.points.filter((each) => each.low !== null && each.high !== null);
+  const outline = [...path(edges, (each) => each.high), ...path(edges.toReversed(), (each) => each.low)];
+  const band = { class: `band ${mark.colour}`, d: outline.join("").replace(/(?!^)M/g, "L") + (outline.length ? "Z" : "") };
+  const line = path(mark.points.filter((each) => each.y !== null), (each) => each.y).join("");
+  // "h0": a line of one point is a dot.
+  return [element("path", band), element("path", { class: `line ${mark.colour}`, d: line + (line && !line.includes("L") ? "h0" : "") })];
+}
+
+function point(at) {
+  chosen.at = at;
+  views.forEach(read);
+}
+
+/** Writes the numbers where the reader points, or at the end, beside the legend. */
+function read(view) {
+  const at = Math.min(chosen.at ?? view.end, view.end);
+  view.cursor.setAttribute("x1", view.x(at));
+  view.cursor.setAttribute("x2", view.x(at));
+  view.cursor.classList.toggle("shown", chosen.at !== null);
+  view.head.textContent = `at ${timeUnit().name} ${number.format(view.places[nearest(view.places, at)] ?? at)}`;
+  view.entries.forEach((entry) => { entry.textContent = ""; });
+  view.drawn.forEach((mark) => { view.entries.get(mark.label).textContent = value(mark, at); });
+}
+
+function value(mark, at) {
+  if (mark.kind === "rule") return "";
+  const each = mark.points[nearest(mark.points.map((every) => every.x), at)];
+  if (!each) return "";
+  const edges = each.low === null || each.high === null ? "" : `${number.format(each.low)} to ${number.format(each.high)}`;
+  return each.y === null ? edges : number.format(each.y) + (edges && ` (${edges})`);
+}
+
+/** Index of the place in an ascending list that is nearest to `at`; -1 in an empty one. */
+function nearest(places, at) {
+  let low = 0, high = places.length - 1;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (places[middle] + places[middle + 1] < 2 * at) low = middle + 1;
+    else high = middle;
+  }
+  return high < 0 ? -1 : low;
+}
+
+// Not Math.min(...values): a long run has more numbers than a call may have arguments.
+function least(values) { return values.reduce((a, b) => Math.min(a, b), Infinity); }
+function greatest(values) { return values.reduce((a, b) => Math.max(a, b), -Infinity); }
+function round(value) { return Math.round(value * 100) / 100; }
+
+function text(content, x, y, anchor) {
+  const node = element("text", { x, y, "text-anchor": anchor });
+  node.textContent = content;
+  return node;
+}
+
+function element(name, attributes) {
+  const node = document.createElementNS("http://www.w3.org/2000/svg", name);
+  Object.entries(attributes).forEach(([key, content]) => node.setAttribute(key, content));
+  return node;
+}

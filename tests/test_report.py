@@ -1,0 +1,267 @@
+"""The report of a run: what is on its page, and, in a real browser, how that behaves."""
+
+import json
+import shutil
+from html.parser import HTMLParser
+from pathlib import Path
+
+import imageio.v2 as imageio
+import numpy as np
+import pytest
+from browser import asked, chromium, console, needs_chromium, visit
+from conftest import TINY, registered
+
+import es_core
+from es_core import CheckpointError, Run, report, train
+from es_core.cli import main
+
+PLAY = """
+const film = document.querySelector("video[src^=data]"), done = arguments[0];
+film.ontimeupdate = () => { if (film.currentTime > 0.1) done(film.currentTime); };
+film.play();
+"""
+BITES = """<script>window.bitten = 1</script>"></script><img src=x onerror="window.bitten = 1">'`${1}"""
+
+
+class Page(HTMLParser):
+    """The text of a page, its elements with their attributes, and the data of its charts."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.elements, self.texts = [], []
+        self.feed(Path(path).read_text(encoding="utf-8"))
+        self.text = " ".join(" ".join(self.texts).split())
+        scripts = [k for k, (tag, _) in enumerate(self.elements) if tag == "script"]
+        self.scripts = len(scripts)
+        self.data = json.loads(next(text for text in self.texts if text.startswith('{"charts"')))
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    def attributes(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    def chart(self, name):
+        return next(chart for chart in self.data["charts"] if chart["name"] == name)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A run of a few generations, with films: a real one, a picture that moves, and one too large for the page."""
+    folder = tmp_path_factory.mktemp("runs") / "a run"
+    run = train("CartPoleBullet-v0", run_dir=folder, seed=3, sigma=0.02, generations=4, population_size=8,
+                eval_every=2, eval_episodes=4, confirm_episodes=4, workers=1, progress=False)  # fmt: skip
+    run.record(folder / "videos" / "film-1.mp4", width=160, height=120, workers=1)
+    frames = [np.full((24, 32, 3), shade, np.uint8) for shade in (0, 128, 255)]
+    imageio.mimwrite(folder / "videos" / "shades.gif", frames)
+    with (folder / "videos" / "long one.mp4").open("wb") as file:
+        file.truncate(50_000_000)
+    return run
+
+
+@pytest.fixture(scope="module")
+def page(run):
+    return run.report()
+
+
+def copy(run, tmp_path, **changed):
+    """The folder of a run once more, with other values in its config.json."""
+    folder = Path(shutil.copytree(run.directory, tmp_path / "copy", ignore=shutil.ignore_patterns("*.mp4")))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, **changed}))
+    return folder
+
+
+def test_a_page_holds_curves_films_settings_environment_versions_and_commands(run, page):
+    assert page == run.directory / "report.html"
+    content = Page(page)
+    stats = run.history
+    assert content.data["grids"]["run"]["generations"] == [0, 1, 2, 3, 4]
+    assert content.data["grids"]["run"]["steps"] == [each.total_steps for each in stats]
+    band, median, mean, goal, centre, confirmed = content.chart("fitness")["marks"]
+    assert mean["values"][:-1] == pytest.approx([each.fitness_mean for each in stats[:-1]], rel=1e-5)
+    assert mean["values"][-1] is None
+    assert median["values"][0] == pytest.approx(stats[0].fitness_median, rel=1e-5)
+    assert (band["low"][1], band["high"][1]) == pytest.approx((stats[1].fitness_min, stats[1].fitness_max))
+    assert goal["rule"] == run.config.solved_at
+    assert [value is None for value in centre["values"]] == [False, True, False, True, False]
+    assert centre["low"][0] <= centre["values"][0] <= centre["high"][0]
+    assert confirmed["values"][0] == pytest.approx(stats[0].confirmation.mean, rel=1e-5)
+    assert {"length", "step", "agreement", "speed"} <= {chart["name"] for chart in content.data["charts"]}
+
+    for text in ("solved_at", "Discrete(2)", "Chosen for this run", "numpy 2", stats[-1].parameter_hash):
+        assert text in content.text
+    assert "es-envs train CartPoleBullet-v0 --seed 3 --generations 4 --population-size 8 --sigma 0.02" in content.text
+    assert f"es-envs record '{run.directory}'" in content.text
+    sources = [each["src"] for tag in ("video", "img") for each in content.attributes(tag)]
+    assert sorted(source.partition(",")[0] for source in sources) == [
+        "data:image/gif;base64",
+        "data:video/mp4;base64",
+        "videos/long%20one.mp4",
+    ]
+
+
+def test_the_command_on_the_page_makes_the_same_run_again(run, page, tmp_path):
+    command = next(text for text in Page(page).texts if text.startswith("es-envs train"))
+    assert main([*command.split()[1:], "--run-dir", str(tmp_path / "again"), "--workers", "1", "--quiet"]) == 0
+    assert Run.open(tmp_path / "again").config == run.config
+
+
+def test_whatever_users_and_plugins_name_is_text(tmp_path):
+    with registered(summary=BITES, fitnesses={BITES: "episode_length"}, kwargs={"fault": None}) as definition:
+        made = train(definition.id, run_dir=tmp_path / "a'b\"<script>", env_kwargs={"where": BITES}, **TINY)
+        path = made.report(tmp_path / "page.html")
+    content = Page(path)
+    assert content.scripts == 2
+    assert not content.attributes("img")
+    for text in (BITES, "further measure", "a'\"'\"'b"):
+        assert text in content.text
+    assert content.chart(f"fitness-{BITES}")["title"] == BITES
+
+
+def test_a_run_without_generations_or_environment_has_a_page(run, tmp_path):
+    folder = copy(run, tmp_path, env_id="<b>Gone-v0")
+    (folder / "metrics.jsonl").unlink()
+    (folder / "sessions.jsonl").write_text('{"generation": 0}\nnonsense\n[1]\n')
+    content = Page(report(folder))
+    assert content.data["charts"] == []
+    for text in ("no generation is finished", "<b>Gone-v0", "not installed", "does not say", "es-envs resume"):
+        assert text in content.text
+
+
+def test_a_line_without_numbers_is_left_out_of_the_curves(run, tmp_path):
+    folder = copy(run, tmp_path)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    lines[1] |= {"fitness_mean": None, "fitness_max": None, "sigma": None, "seconds": 0.0}
+    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, lines)))
+    content = Page(report(folder))
+    _, _, mean, *_ = content.chart("fitness")["marks"]
+    assert [value is None for value in mean["values"]] == [False, True, False, False, True]
+    assert content.chart("speed")["marks"][0]["values"][1] is None
+
+
+def test_a_long_run_is_thinned_and_keeps_its_last_line(run, tmp_path):
+    folder = copy(run, tmp_path)
+    line = json.loads((folder / "metrics.jsonl").read_text().splitlines()[0])
+    text = "\n".join(json.dumps({**line, "generation": generation}) for generation in range(1601))
+    (folder / "metrics.jsonl").write_text(text + "\n")
+    content = Page(report(folder))
+    generations = content.data["grids"]["run"]["generations"]
+    assert len(generations) == 801
+    assert (generations[0], generations[-1]) == (0, 1600)
+    assert "One generation in 2 is drawn" in content.text
+
+
+def test_a_film_that_is_a_link_stays_out_of_the_page(run, tmp_path):
+    folder = copy(run, tmp_path)
+    (tmp_path / "secret").write_bytes(b"private")
+    (folder / "videos" / "evil.mp4").symlink_to(tmp_path / "secret")
+    assert [each["alt"] for each in Page(report(folder)).attributes("img")] == ["film shades.gif"]
+    assert "evil" not in report(folder).read_text()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "error", "message"),
+    [
+        (lambda folder: (folder / "config.json").write_text("{"), CheckpointError, "config.json is damaged"),
+        (lambda folder: (folder / "metrics.jsonl").write_text("{}\n{}\n"), CheckpointError, "line 1 is damaged"),
+        (lambda folder: (folder / "config.json").unlink(), FileNotFoundError, "is no run folder"),
+    ],
+)
+def test_what_is_no_run_or_a_damaged_one_is_refused_in_a_sentence(spoil, error, message, run, tmp_path):
+    folder = copy(run, tmp_path)
+    (folder / "report.html").unlink(missing_ok=True)
+    spoil(folder)
+    with pytest.raises(error, match=message):
+        report(folder)
+    assert not (folder / "report.html").exists()
+
+
+def test_names_in_a_run_from_elsewhere_are_data(run, tmp_path, capsys):
+    folder = copy(run, tmp_path, policy="os:path")
+    with pytest.raises(ValueError, match="trust=True"):
+        report(folder)
+    assert main(["report", str(folder)]) == 2
+    assert "--trust-names" in capsys.readouterr().err
+    assert report(folder, trust=True).exists()
+
+
+def test_the_command_says_where_the_page_is(run, tmp_path, capsys):
+    assert main(["report", str(run.directory), "-o", str(tmp_path / "p.html"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"path": str(tmp_path / "p.html")}
+    assert main(["report", str(run.directory), "-o", str(tmp_path / "p.pdf")]) == 2
+    assert "must end in .html" in capsys.readouterr().err
+    assert main(["report", str(run.directory), "-o", str(tmp_path / "none" / "p.html")]) == 1
+    assert "cannot write" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def driver():
+    with chromium() as driver:
+        yield driver
+
+
+def points(driver, chart, kind):
+    """How many points each curve of a chart has, as drawn."""
+    paths = driver.find_elements("css selector", f"#chart-{chart} path.{kind}")
+    return [sum(path.get_attribute("d").count(letter) for letter in "ML") for path in paths]
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_a_browser_draws_every_chart_plays_the_film_and_asks_nobody(driver, run, page, tmp_path):
+    visit(driver, page)
+    charts = [chart["name"] for chart in Page(page).data["charts"]]
+    assert [figure.get_attribute("id") for figure in driver.find_elements("class name", "chart")] == [
+        f"chart-{name}" for name in charts
+    ]
+    for axis in ("steps", "seconds", "generations"):
+        driver.find_element("css selector", f"[data-axis={axis}]").click()
+        # worst to best, median, mean, and the centre, which is evaluated in every second generation
+        assert points(driver, "fitness", "line") == [0, 4, 4, 3]
+        assert points(driver, "fitness", "band")[0] == 8
+        assert driver.find_elements("css selector", "#chart-fitness .rule")
+        assert all(any(points(driver, chart, "line")) for chart in charts)
+    svg = driver.find_element("css selector", "#chart-fitness svg")
+    head = driver.find_element("css selector", "#chart-fitness .legend li")
+    assert "4" in head.text
+    svg.send_keys("\ue012")  # the left arrow key
+    assert head.text == "at generation 3"
+
+    assert driver.execute_async_script(PLAY) > 0.1
+    # Only the file that lies beside the page, and is no film.
+    assert [line for line in console(driver) if "long%20one" not in line] == []
+    assert {url for url in asked(driver) if "long%20one" not in url} == {page.as_uri()}
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_a_page_fits_a_phone_and_a_dark_room(driver, page):
+    def shade():
+        return driver.execute_script("return getComputedStyle(document.body).backgroundColor.match(/\\d+/g)[0]")
+
+    shades = {}
+    for scheme in ("light", "dark"):
+        for width in (390, 1280):
+            visit(driver, page, width, scheme)
+            assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+        shades[scheme] = int(shade())
+    assert shades["dark"] < 60 < 200 < shades["light"]
+    driver.find_element("id", "theme").click()
+    assert int(shade()) == shades["light"]
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_no_name_on_a_page_runs_as_code(driver, tmp_path):
+    with registered(summary=BITES, fitnesses={BITES: "episode_length"}) as definition:
+        made = train(definition.id, run_dir=tmp_path / "<script>", env_kwargs={"where": BITES}, **TINY)
+        path = made.report(tmp_path / "page.html")
+    visit(driver, path)
+    assert driver.execute_script("return window.bitten") is None
+    assert console(driver) == []
+    assert asked(driver) == [path.as_uri()]
+    assert es_core.report is report
