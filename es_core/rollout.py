@@ -235,15 +235,38 @@ class Rollouts:
         max_steps: int | None = None,
     ) -> Episode:
         """Play one episode as ``use`` said; see ``Lane.episode``, and ``Actors.start`` for ``noise_seed``."""
+        episodes: list[Episode] = []
+        self.play(self._script(seed, observers, noise_seed, max_steps), episodes.append)
+        return episodes[0]
+
+    def steps(self, seed: int) -> Generator[None, None, Episode]:
+        """Play one episode as ``use`` said, step by step: yields after each step, and returns the episode.
+
+        Several of these may take turns, each in ``Rollouts`` of its own. The caller sees to it that products have one
+        thread.
+        """
+        episodes: list[Episode] = []
+        lockstep = _Lockstep(self, self._script(seed), episodes.append)
+        while lockstep.fill():
+            lockstep.step()
+            yield
+        return episodes[0]
+
+    def _script(
+        self,
+        seed: int,
+        observers: Sequence[Observer] = (),
+        noise_seed: int | None = None,
+        max_steps: int | None = None,
+    ) -> Callable[[], Script[Episode] | None]:
+        """What ``play`` takes for one episode: a function that gives its script, and then None."""
 
         def script(lane: Lane) -> Generator[Any, Any, Episode]:
             self.actors.start(lane.row, noise_seed=noise_seed)
             return (yield from lane.episode(seed, observers, max_steps=max_steps))
 
         waiting: list[Script[Episode]] = [script]
-        episodes: list[Episode] = []
-        self.play(lambda: waiting.pop() if waiting else None, episodes.append)
-        return episodes[0]
+        return lambda: waiting.pop() if waiting else None
 
     def play(self, next_script: Callable[[], Script[T] | None], done: Callable[[T], object]) -> None:
         """Play scripts, as many at once as there are lanes, until there are no more.
@@ -290,15 +313,17 @@ class _Lockstep(Generic[T]):
         self._vacant: list[int] = []
 
     def run(self) -> None:
-        while True:
-            if self._vacant or len(self._lanes) < len(self._actors.rows):
-                self._fill()
-                self._close_up()
-            if not self._lanes:
-                return
-            self._step()
+        while self.fill():
+            self.step()
 
-    def _step(self) -> None:
+    def fill(self) -> bool:
+        """Begin what there is to begin; whether anything is in play."""
+        if self._vacant or len(self._lanes) < len(self._actors.rows):
+            self._begin()
+            self._close_up()
+        return bool(self._lanes)
+
+    def step(self) -> None:
         """One step of every lane."""
         self._rollouts.progress += 1
         try:
@@ -333,7 +358,7 @@ class _Lockstep(Generic[T]):
         self._vacant.append(row)
         self._done(stop.value)
 
-    def _fill(self) -> None:
+    def _begin(self) -> None:
         """Begin scripts in vacant rows, and in new ones, as long as there are any."""
         while self._vacant or len(self._lanes) < len(self._actors.rows):
             script = self._next_script()

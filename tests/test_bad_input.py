@@ -504,8 +504,8 @@ def test_a_damaged_config_or_history_is_named(copied):
 
 def test_a_film_that_cannot_be_made_says_why_before_anything_is_played(finished, tmp_path):
     for name, message in [
-        ("film.gif", "a film's name must end in .mp4, got 'film.gif'"),
-        ("film", "must end in .mp4, got 'film'"),
+        ("film.avi", "a film's name must end in .mp4 or .gif, got 'film.avi'"),
+        ("film", "must end in .mp4 or .gif, got 'film'"),
     ]:
         with pytest.raises(ValueError, match=message):
             record(finished, tmp_path / name)
@@ -566,7 +566,7 @@ MISTAKES = [
     (2, "train Endless-v0", "--max-episode-steps 1000"),
     (2, "evaluate {finished} --episodes 0", "episodes must be a whole number of at least 1, got 0"),
     (2, "evaluate {finished} --generation x", "argument --generation: invalid int value: 'x'"),
-    (2, "record {finished} {tmp}/film.avi", "must end in .mp4"),
+    (2, "record {finished} {tmp}/film.avi", "must end in .mp4 or .gif"),
     (2, "record {finished} {tmp}/film.mp4", "cannot render"),
     (2, "show Wolk-v0", "Did you mean 'Walk-v0'"),
     (1, "train Walk-v0 --run-dir {finished}", "is not empty"),

@@ -551,7 +551,7 @@ def test_what_a_killed_film_left_is_gone_after_the_next_one(tmp_path):
     assert partial.exists()
     assert not film.exists()
     run.record(film, width=64, height=48, workers=1)
-    assert {path.name for path in tmp_path.iterdir()} == {"run", "film.mp4"}
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "film.mp4", "film.json", "film.png"}
 
 
 @pytest.mark.long

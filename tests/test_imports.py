@@ -11,8 +11,8 @@ ROOT = Path(__file__).parent.parent
 
 # From the ground up; a module imports from lower lines only.
 LAYERS = [
-    ["checks", "files", "pages", "machine", "preprocessing", "schedules", "seeding", "shaping"],
-    ["config", "normalizer", "optimizers", "scaffold"],
+    ["checks", "files", "layout", "pages", "machine", "preprocessing", "schedules", "seeding", "shaping"],
+    ["captions", "config", "film", "normalizer", "optimizers", "scaffold"],
     ["trust", "budget", "commands", "domains", "told"],
     ["policies"],
     ["strategies", "rollout", "scoring"],
@@ -21,6 +21,7 @@ LAYERS = [
     ["loggers", "advice", "search"],
     ["display", "rebuild"],
     ["train", "evaluate"],
+    ["shots"],
     ["report", "record", "replay", "bench", "tune"],
     ["cli"],
     ["__main__"],

@@ -6,7 +6,8 @@ import traceback
 from pathlib import Path
 from typing import Any
 
-from es_core.cli.arguments import add_command, add_policy, add_size, add_trust, add_workers, chosen_episodes
+from es_core.cli.arguments import add_command, add_policy, add_trust, add_workers, chosen_episodes
+from es_core.cli.films import add_film, chosen_film, default_film
 from es_core.cli.output import print_json, say
 
 
@@ -16,12 +17,10 @@ def add(commands: Any) -> None:
     add_policy(sub, episodes=100)
     add_workers(sub)
 
-    sub = add_command(commands, "record", _record, "film a policy")
+    sub = add_command(commands, "record", _record, "film a policy, or how it has evolved")
     add_policy(sub, episodes=1)
-    sub.add_argument("path", nargs="?", metavar="FILM.mp4", help="default: a new file in the run's folder videos/")
-    add_size(sub)
+    add_film(sub)
     add_workers(sub)
-    sub.add_argument("--fps", type=float, metavar="RATE", help="frames a second at most (default: 30)")
 
     sub = add_command(
         commands,
@@ -61,30 +60,19 @@ def _evaluate(options: argparse.Namespace) -> None:
 def _record(options: argparse.Namespace) -> None:
     from es_core.record import record
 
-    path = options.path or _default_film(options.source)
+    path = options.path or default_film(options.source)
     episodes = record(
         _source(options.source, options),
         path,
-        width=options.width,
-        height=options.height,
-        fps=options.fps,
-        workers=options.workers,
         progress=not options.quiet,
         **chosen_episodes(options),
+        **chosen_film(options),
     )
     if options.json:
         print_json({"path": str(path), "fitness": [episode.fitness for episode in episodes]})
     else:
         print(path)
         say("fitness of what was filmed: " + ", ".join(f"{episode.fitness:.2f}" for episode in episodes))
-
-
-def _default_film(source: str) -> Path:
-    folder = Path(source) / "videos" if Path(source).is_dir() else Path(source).resolve().parent
-    number = 1
-    while (folder / f"film-{number}.mp4").exists():
-        number += 1
-    return folder / f"film-{number}.mp4"
 
 
 def _replay(options: argparse.Namespace) -> None:

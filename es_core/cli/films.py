@@ -1,0 +1,79 @@
+"""What a film shows, and how: the options of ``record``."""
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from es_core.cli.arguments import add_size
+
+
+def add_film(sub: argparse.ArgumentParser) -> None:
+    """Who is seen, from where, and in which form."""
+    sub.add_argument(
+        "path", nargs="?", metavar="FILM", help="ends in .mp4 or .gif (default: a new .mp4 in the run's folder videos/)"
+    )
+    who = sub.add_argument_group("who is seen", "by default the best centre; on the same start if there are several")
+    who.add_argument("--seeds", type=_numbers, metavar="S,S", help="seeds of the episodes, instead of unseen starts")
+    chosen = who.add_mutually_exclusive_group()
+    chosen.add_argument(
+        "--evolution", action="store_true", help="centres of a few generations that show how the run went on"
+    )
+    chosen.add_argument("--generations", type=_numbers, metavar="G,G", help="centres of these generations")
+    chosen.add_argument("--every", type=int, metavar="K", help="centres of every K-th generation with a checkpoint")
+    chosen.add_argument("--population", type=int, metavar="N", help="the first N candidates of the generation")
+    how = sub.add_argument_group("how they are seen", "by default one after the other")
+    together = how.add_mutually_exclusive_group()
+    together.add_argument("--grid", action="store_true", help="side by side: the generations, or 16 candidates")
+    together.add_argument("--ghosts", action="store_true", help="in one scene: the generations, or all candidates")
+    how.add_argument(
+        "--camera",
+        choices=("follow", "fixed", "orbit"),
+        help="of a Bullet environment (default: fixed for ghosts, follow otherwise)",
+    )
+    how.add_argument("--speed", type=float, default=1.0, metavar="TIMES", help="faster than reality (default: 1)")
+    how.add_argument("--fps", type=float, metavar="RATE", help="frames a second at most (default: 30; of a GIF 12.5)")
+    add_size(sub)
+
+
+def chosen_film(options: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of ``record`` that these options stand for.
+
+    Raises:
+        ValueError: ``--every`` of something without checkpoints.
+    """
+    generations = "auto" if options.evolution else options.generations
+    if options.every is not None:
+        generations = _every(options.source, options.every, trust=options.trust_names)
+    return {
+        **{name: getattr(options, name) for name in ("seeds", "population", "camera", "speed", "fps")},
+        **{name: getattr(options, name) for name in ("width", "height", "workers")},
+        "generations": generations,
+        "layout": "grid" if options.grid else "ghosts" if options.ghosts else None,
+    }
+
+
+def _every(source: str, step: int, *, trust: bool) -> list[int]:
+    from es_core.checks import require_positive
+    from es_core.run import Run
+
+    require_positive("every", step)
+    return Run.open(source, trust=trust).checkpoint_generations()[::step]
+
+
+def default_film(source: str) -> Path:
+    """A new file in the folder ``videos`` of a run, or beside a checkpoint."""
+    folder = Path(source) / "videos" if Path(source).is_dir() else Path(source).resolve().parent
+    number = 1
+    while (folder / f"film-{number}.mp4").exists():
+        number += 1
+    return folder / f"film-{number}.mp4"
+
+
+def _whole_numbers(text: str) -> list[int]:
+    return [int(part) for part in text.split(",")]
+
+
+# argparse says "invalid NAME value: '...'", with the function's name.
+_whole_numbers.__name__ = "list of whole numbers (such as 0,5,20)"
+_numbers: Callable[[str], list[int]] = _whole_numbers

@@ -1,0 +1,82 @@
+"""Layout: one picture of several, side by side or on top of each other."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+Frame = NDArray[np.uint8]
+
+LAYOUTS = ("grid", "ghosts")
+"""How several pictures make one."""
+
+_GAP = 2  # pixels between the pictures of a grid
+_DIM = 0.55  # weight of a ghost
+
+
+def even(frame: Frame) -> Frame:
+    """``frame`` with even sides, which H.264 with yuv420p needs: cut by a pixel rather than rescaled."""
+    height, width = frame.shape[:2]
+    return np.ascontiguousarray(frame[: height - height % 2, : width - width % 2])
+
+
+def columns(number: int) -> int:
+    """Of a grid of so many pictures."""
+    return math.ceil(math.sqrt(number))
+
+
+def cell(size: tuple[int, int], number: int) -> tuple[int, int]:
+    """Width and height of each of ``number`` pictures side by side, in a picture of ``size``."""
+    across = columns(number)
+    return tuple(max(2, (length - (across - 1) * _GAP) // across // 2 * 2) for length in size)  # type: ignore[return-value]
+
+
+def corners(number: int, size: tuple[int, int]) -> list[tuple[int, int]]:
+    """Where the pictures of a grid begin (x, y), of which each has ``size``, row by row."""
+    across, (width, height) = columns(number), size
+    return [(k % across * (width + _GAP), k // across * (height + _GAP)) for k in range(number)]
+
+
+def arranged(frames: Sequence[Frame], layout: str, size: tuple[int, int]) -> Frame:
+    """One picture: the only one; a "grid" of them, each fitted into ``size``; or "ghosts", one through the other."""
+    if layout == "grid":
+        return _grid(frames, size)
+    return _blended(frames) if layout == "ghosts" else frames[0]
+
+
+def _grid(frames: Sequence[Frame], size: tuple[int, int]) -> Frame:
+    (width, height), places = size, corners(len(frames), size)
+    picture = np.zeros((places[-1][1] + height, columns(len(frames)) * (width + _GAP) - _GAP, 3), np.uint8)
+    for frame, (x, y) in zip(frames, places, strict=True):
+        fitted = _fitted(frame, size)
+        top, left = y + (height - fitted.shape[0]) // 2, x + (width - fitted.shape[1]) // 2
+        picture[top : top + fitted.shape[0], left : left + fitted.shape[1]] = fitted
+    return picture
+
+
+def _fitted(frame: Frame, size: tuple[int, int]) -> Frame:
+    """``frame`` as large as it can be in ``size``."""
+    height, width = frame.shape[:2]
+    if (width, height) == size:
+        return frame
+    scale = min(size[0] / width, size[1] / height)
+    fitted = max(1, round(width * scale)), max(1, round(height * scale))
+    return np.asarray(Image.fromarray(frame).resize(fitted, Image.Resampling.BOX if scale < 1 else None))
+
+
+def _blended(frames: Sequence[Frame]) -> Frame:
+    """Frames on top of each other: the last one as it is, the others translucent where they differ from most.
+
+    What is the same in most frames is the background; of each pixel, the frame that differs the most from the mean
+    is seen.
+    """
+    stack = np.stack(frames).astype(np.int16)
+    away = np.abs(stack - stack.mean(axis=0).astype(np.int16)).sum(axis=3)
+    ghost = np.take_along_axis(stack, away.argmax(axis=0)[None, :, :, None], axis=0)[0]
+    lead = stack[-1]
+    seen = (1 - _DIM) * np.median(stack, axis=0) + _DIM * ghost if len(stack) > 2 else (lead + ghost) / 2
+    is_lead = away[-1] > away[:-1].max(axis=0) if len(stack) > 1 else np.ones(lead.shape[:2], bool)
+    blended: Frame = np.where(is_lead[..., None], lead, seen).astype(np.uint8)
+    return blended
