@@ -77,6 +77,9 @@ def test_without_a_checkpoint_all_follows_from_the_config_and_the_log(run, bare,
         if path.name not in {"config.json", "metrics.jsonl"}:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
     require_same(rebuild(bare, 6), run, 6, tmp_path / "rebuilt.safetensors")
+    (bare / "checkpoints").mkdir()
+    shutil.copy(tmp_path / "rebuilt.safetensors", Run.open(bare).checkpoint_path(6))
+    assert Run.open(bare).next_generation == 6
 
 
 def test_a_beginning_from_another_policy_and_a_reference_batch_is_rebuilt(run, tmp_path):

@@ -42,7 +42,7 @@ def _source(path: str, options: argparse.Namespace) -> Any:
     if options.generation is None or not Path(path).is_dir():
         return path
     run = Run.open(path, trust=options.trust_names)
-    if options.generation not in run.checkpoint_generations():
+    if options.generation not in run.checkpoint_generations() and 0 <= options.generation <= len(run.history):
         say(f"no checkpoint of generation {options.generation} is kept: it is rebuilt from the log in metrics.jsonl")
     return run
 
