@@ -22,7 +22,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from es_envs.painting import Backdrop, Camera, Colour, Rectangle, composed, tiled_box
+from es_envs.painting import Backdrop, Camera, Colour, Rectangle, View, composed, ghost_colours, haunt, tiled_box
 
 
 @contextmanager
@@ -179,6 +179,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             pybullet.configureDebugVisualizer(pybullet.COV_ENABLE_RENDERING, 1, physicsClientId=client)
         # Before any step: a state saved with contacts in it is restored with small differences.
         self._snapshot = pybullet.saveState(physicsClientId=client)
+        self._movable = self._find_movable()
         self._apart = self._save_apart()
 
     @abstractmethod
@@ -242,15 +243,28 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             self._show()
         return observation, self.info()
 
-    def _save_apart(self) -> int:
-        """Save a state in which no movable body touches another, then return to the snapshot."""
+    def _find_movable(self) -> dict[int, dict[int, int]]:
+        """Bodies that can move, and of each the joints that can, with how many numbers say where they are."""
         client = self.client
+        movable = {}
         for index in range(pybullet.getNumBodies(physicsClientId=client)):
             body = pybullet.getBodyUniqueId(index, physicsClientId=client)
             mass = pybullet.getDynamicsInfo(body, -1, physicsClientId=client)[0]
-            if mass > 0 or pybullet.getNumJoints(body, physicsClientId=client) > 0:
-                place = (0.0, 0.0, 1000.0 + 100.0 * index)
-                pybullet.resetBasePositionAndOrientation(body, place, (0.0, 0.0, 0.0, 1.0), physicsClientId=client)
+            joints = range(pybullet.getNumJoints(body, physicsClientId=client))
+            if mass > 0 or joints:
+                movable[body] = {
+                    joint: len(pybullet.getJointStateMultiDof(body, joint, physicsClientId=client)[0])
+                    for joint in joints
+                    if pybullet.getJointInfo(body, joint, physicsClientId=client)[2] != pybullet.JOINT_FIXED
+                }
+        return movable
+
+    def _save_apart(self) -> int:
+        """Save a state in which no movable body touches another, then return to the snapshot."""
+        client = self.client
+        for body in self._movable:
+            place = (0.0, 0.0, 1000.0 + 100.0 * body)  # far from each other
+            pybullet.resetBasePositionAndOrientation(body, place, (0.0, 0.0, 0.0, 1.0), physicsClientId=client)
         apart = int(pybullet.saveState(physicsClientId=client))
         pybullet.restoreState(self._snapshot, physicsClientId=client)
         return apart
@@ -288,36 +302,88 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             raise RuntimeError(f"{type(self).__name__} was made without a render_mode: pass render_mode='rgb_array'")
         if self.render_mode == "human":
             return None
-        camera = self.camera()
-        view = pybullet.computeViewMatrixFromYawPitchRoll(
-            camera.target, camera.distance, camera.yaw, camera.pitch, roll=0, upAxisIndex=2
-        )
-        projection = pybullet.computeProjectionMatrixFOV(
-            camera.field_of_view, self.width / self.height, nearVal=camera.near, farVal=camera.far
-        )
+        return self.picture(self.camera())
+
+    def pose(self) -> NDArray[np.float64]:
+        """Where all is that moves, ``(p,)``: of each body position and orientation of its base, and its joints."""
+        numbers: list[float] = []
+        for body, joints in self._movable.items():
+            for part in pybullet.getBasePositionAndOrientation(body, physicsClientId=self.client):
+                numbers += part
+            if joints:
+                states = pybullet.getJointStatesMultiDof(body, list(joints), physicsClientId=self.client)
+                numbers += (number for position, *_ in states for number in position)
+        return np.array(numbers)
+
+    def _assume(self, pose: NDArray[np.float64]) -> None:
+        """Put all that moves where ``pose`` says, at rest; the episode in play is over with that."""
+        numbers = iter(pose.tolist())
+
+        def take(count: int) -> list[float]:
+            return [next(numbers) for _ in range(count)]
+
+        for body, joints in self._movable.items():
+            pybullet.resetBasePositionAndOrientation(body, take(3), take(4), physicsClientId=self.client)
+            if joints:
+                positions = [take(size) for size in joints.values()]
+                pybullet.resetJointStatesMultiDof(body, list(joints), positions, physicsClientId=self.client)
+
+    def picture(self, camera: Camera, poses: Sequence[NDArray[np.float64]] = ()) -> NDArray[np.uint8]:
+        """The present state as a picture ``(height, width, 3)``, or in its place several poses.
+
+        Args:
+            camera: where it is taken from.
+            poses: of which all but the last are drawn as ghosts, from blue for the first to yellow. Afterwards the
+                world is in one of them, so that the next call must be ``reset``, or this one again.
+        """
+        if poses:
+            self._assume(poses[-1])
+        view = View.of(camera, (self.width, self.height))
+        bodies, depth, _ = self._drawn(view)
+        picture = composed(bodies, depth, self._backdrop.seen_by(view))
+        movable = list(self._movable)
+        for colour, pose in zip(ghost_colours(len(poses) - 1), poses, strict=False):
+            self._assume(pose)
+            rectangle = view.around(self._bounds())
+            if rectangle is not None:
+                bodies, its_depth, owner = self._drawn(view.part(rectangle))
+                rows, columns = rectangle
+                seen = np.isin(owner, movable) & (its_depth < depth[rows, columns])
+                haunt(picture[rows, columns], bodies, seen, colour)
+        return picture
+
+    def _drawn(self, view: View) -> tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.int32]]:
+        """The bodies in the present state: colours ``(height, width, 4)``, depth, and whose each pixel is."""
+        width, height = view.size
         with self._quiet():
-            picture, depth = pybullet.getCameraImage(
-                self.width,
-                self.height,
-                view,
-                projection,
+            drawn = pybullet.getCameraImage(
+                width,
+                height,
+                view.from_world.T.reshape(-1).tolist(),
+                view.projection.T.reshape(-1).tolist(),
                 lightDirection=self.light,
                 lightAmbientCoeff=0.65,
                 lightDiffuseCoeff=0.4,
                 lightSpecularCoeff=0.0,
                 shadow=0,
-                flags=pybullet.ER_NO_SEGMENTATION_MASK,
                 renderer=pybullet.ER_BULLET_HARDWARE_OPENGL if self._egl else pybullet.ER_TINY_RENDERER,
                 physicsClientId=self.client,
-            )[2:4]
+            )[2:5]
         # A pybullet compiled without numpy returns flat tuples, hence the reshapes.
-        shape = (self.height, self.width)
-        to_clip = np.reshape(view, (4, 4)) @ np.reshape(projection, (4, 4))
-        return composed(
-            np.asarray(picture, np.uint8).reshape(*shape, 4),
-            np.asarray(depth, np.float32).reshape(shape),
-            self._backdrop.seen_by(camera, to_clip, (self.width, self.height)),
+        shape = (height, width)
+        return (
+            np.asarray(drawn[0], np.uint8).reshape(*shape, 4),
+            np.asarray(drawn[1], np.float32).reshape(shape),
+            np.asarray(drawn[2], np.int32).reshape(shape),
         )
+
+    def _bounds(self) -> list[NDArray[np.float64]]:
+        """Opposite corners of boxes that hold all that moves, ``(2, 3)`` each."""
+        return [
+            np.array(pybullet.getAABB(body, link, physicsClientId=self.client))
+            for body in self._movable
+            for link in range(-1, pybullet.getNumJoints(body, physicsClientId=self.client))
+        ]
 
     @property
     def window_closed(self) -> bool:
