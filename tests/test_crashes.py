@@ -266,7 +266,9 @@ def test_resuming_a_finished_run_says_so_and_changes_nothing(undisturbed, capsys
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(30))
-def test_a_run_that_is_killed_again_and_again_at_random_ends_as_if_nothing_had_happened(number, undisturbed, tmp_path):
+def test_a_run_that_is_killed_again_and_again_at_random_ends_as_if_nothing_had_happened(
+    number, undisturbed, tmp_path, record_property
+):
     generator, folder = random.Random(number), tmp_path / "run"
     start = train_command(folder, "--quiet")
     kills = 0
@@ -289,6 +291,7 @@ def test_a_run_that_is_killed_again_and_again_at_random_ends_as_if_nothing_had_h
             require_gone(marked)
         if folder.exists() and not (folder / "config.json").exists():
             shutil.rmtree(folder)  # killed before it was a run
+    record_property("kills", kills)
     if (folder / "config.json").exists():
         assert resume(folder) == 0
         require_equal(folder, undisturbed)
@@ -299,7 +302,7 @@ def test_a_run_that_is_killed_again_and_again_at_random_ends_as_if_nothing_had_h
 @pytest.mark.long
 @pytest.mark.parametrize("event", ["open", "os.rename"])
 def test_a_run_that_is_killed_at_any_operation_on_its_files_ends_as_if_nothing_had_happened(
-    event, undisturbed, tmp_path
+    event, undisturbed, tmp_path, record_property
 ):
     short = 2
     whole = train("CartPole-v1", run_dir=tmp_path / "whole", workers=1, progress=False,
@@ -314,6 +317,7 @@ def test_a_run_that_is_killed_at_any_operation_on_its_files_ends_as_if_nothing_h
         if (folder / "config.json").exists():
             assert resume(folder) == 0
             require_equal(folder, whole)
+    record_property("kills", count - 1)
     assert count > (6 if event == "os.rename" else 10)
 
 
