@@ -60,9 +60,9 @@ def require_equal(run, other):
 @pytest.mark.parametrize(
     "fields",
     [
-        {"episode_seeds": "independent"},
-        {"shaping": "sign"},
-        {"shaping": "centered_sign", "fitness_aggregation": "min"},
+        pytest.param({"episode_seeds": "independent"}, marks=pytest.mark.long),
+        pytest.param({"shaping": "sign"}, marks=pytest.mark.long),
+        pytest.param({"shaping": "centered_sign", "fitness_aggregation": "min"}, marks=pytest.mark.long),
         {"episode_cap": "growing", "episode_cap_start": 2},
         ALL,
     ],

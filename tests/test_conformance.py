@@ -67,6 +67,7 @@ def test_every_registered_environment_keeps_all_promises(env_id):
     assert 0 < report.reset_microseconds < 1e6
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("env_id", "kwargs"), OPTIONS, ids=str)
 def test_environments_keep_all_promises_with_other_arguments(env_id, kwargs):
     report = testing.check_env(env_id, **kwargs)

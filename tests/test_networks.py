@@ -292,7 +292,9 @@ sys.exit("torch" in sys.modules)
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind", [kind if kind in {"lstm", "cnn_small"} else pytest.param(kind, marks=pytest.mark.long) for kind in KINDS]
+)
 def test_every_kind_is_trained_stored_and_acts_as_it_was_scored(kind, register, tmp_path, tiny):
     env_id = register("Seen-v0", "small_envs:Seen") if kind in IMAGE_KINDS else register()
     fields = {**tiny, "hidden_sizes": (4,), "policy": kind, "sigma": 0.05, "action_noise": 0.1}

@@ -11,7 +11,7 @@ import pytest
 from conftest import registered
 from filelock import FileLock
 
-from es_core import RolloutError, Run, TrainConfig, tune
+from es_core import STRATEGIES, RolloutError, Run, TrainConfig, tune
 from es_core.cli import main
 from es_core.tune import RunScore, Trial
 
@@ -142,7 +142,7 @@ def uninterrupted(long_search, tmp_path_factory):
     return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL])
 def test_a_search_that_was_interrupted_finds_what_an_uninterrupted_one_does(
     how, long_search, uninterrupted, tmp_path, capsys
 ):
@@ -240,7 +240,12 @@ def test_time_that_is_up_before_the_first_trial_is_an_error_and_nothing_is_count
 
 
 @pytest.mark.parametrize(
-    "strategy", ["openai_es", "ars", "pgpe", "snes", "cma_es", "sep_cma_es", "ga", "random_search"]
+    "strategy",
+    [
+        "openai_es",
+        "ga",
+        *(pytest.param(name, marks=pytest.mark.long) for name in sorted(set(STRATEGIES) - {"openai_es", "ga"})),
+    ],
 )
 def test_every_strategy_has_ranges_of_its_own_around_what_train_would_take(aim, tmp_path, strategy):
     given = {**TINY, "search": None, "generations": 1, "strategy": strategy}
