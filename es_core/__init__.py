@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     )
     from es_core.train import train
     from es_core.tune import tune
+    from es_core.watch import watch
 
 _HOME = {
     "ARS": "strategies",
@@ -61,6 +62,7 @@ _HOME = {
     "report": "report",
     "train": "train",
     "tune": "tune",
+    "watch": "watch",
 }
 
 __all__ = [
@@ -91,6 +93,7 @@ __all__ = [
     "report",
     "train",
     "tune",
+    "watch",
 ]
 
 

@@ -19,10 +19,10 @@ LAYERS = [
     ["pools", "checkpoint"],
     ["run", "drawing"],
     ["loggers", "advice", "search"],
-    ["display", "rebuild"],
+    ["display", "doctor", "rebuild"],
     ["train", "evaluate"],
     ["shots"],
-    ["report", "record", "replay", "bench", "tune"],
+    ["report", "record", "replay", "bench", "tune", "watch"],
     ["cli"],
     ["__main__"],
 ]

@@ -15,7 +15,7 @@ from importlib.metadata import version
 from typing import Any
 
 import es_envs
-from es_core.cli import environments, plugin, policies, reports, settings, training
+from es_core.cli import doctor, environments, plugin, policies, reports, settings, training
 from es_core.cli.output import say, say_error
 
 
@@ -95,6 +95,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="es-envs", description="Evolve policies for your own simulations.")
     parser.add_argument("--version", action="version", version=f"es-envs {version('es-envs')}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    for module in (environments, training, policies, reports, settings, plugin):
+    for module in (environments, doctor, training, policies, reports, settings, plugin):
         module.add(commands)
     return parser

@@ -116,10 +116,19 @@ def add_size(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--height", type=int, default=480, metavar="PIXELS", help="of the film (default: %(default)s)")
 
 
-def add_policy(sub: argparse.ArgumentParser, episodes: int) -> None:
-    """Which policy, and which episodes it plays."""
-    sub.add_argument("source", metavar="RUN", help="a run folder or a checkpoint file")
-    sub.add_argument("--episodes", type=int, default=episodes, metavar="N", help="episodes (default: %(default)s)")
+def add_source(sub: argparse.ArgumentParser) -> None:
+    """Whose policy."""
+    sub.add_argument("source", metavar="RUN", help="a run folder or a checkpoint file; with --pretrained, an ID")
+    sub.add_argument(
+        "--pretrained", action="store_true", help="the policy that comes with the environment of that ID instead"
+    )
+
+
+def add_policy(sub: argparse.ArgumentParser, episodes: int | None) -> None:
+    """Which policy, and which episodes it plays (None: without end)."""
+    add_source(sub)
+    default = "until the window is closed" if episodes is None else episodes
+    sub.add_argument("--episodes", type=int, default=episodes, metavar="N", help=f"episodes (default: {default})")
     sub.add_argument("--seed", type=int, default=0, metavar="S", help="which unseen starts (default: %(default)s)")
     sub.add_argument("--generation", type=int, metavar="G", help="centre of this generation (default: the best)")
     sub.add_argument("--candidate", type=int, metavar="C", help="one of the population around that centre instead")

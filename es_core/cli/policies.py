@@ -4,11 +4,15 @@ import argparse
 import faulthandler
 import traceback
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import es_envs
 from es_core.cli.arguments import add_command, add_policy, add_trust, add_workers, chosen_episodes
 from es_core.cli.films import add_film, chosen_film, default_film
 from es_core.cli.output import print_json, say
+
+if TYPE_CHECKING:
+    from es_envs import Episode
 
 
 def add(commands: Any) -> None:
@@ -22,6 +26,12 @@ def add(commands: Any) -> None:
     add_film(sub)
     add_workers(sub)
 
+    sub = add_command(commands, "watch", _watch, "show a policy in a window, in real time, until that is closed")
+    add_policy(sub, episodes=None)
+    sub.add_argument(
+        "--follow", action="store_true", help="of a run that goes on: the latest checkpoint, at each new episode"
+    )
+
     sub = add_command(
         commands,
         "replay",
@@ -33,6 +43,18 @@ def add(commands: Any) -> None:
     sub.add_argument("--candidate", type=int, metavar="C", help="its index (default: the centre, as it is evaluated)")
     sub.add_argument("--seed", type=int, required=True, metavar="S", help="of the episode")
     add_trust(sub)
+
+
+def _policy(options: argparse.Namespace) -> Any:
+    """What ``add_source`` let one name."""
+    if options.pretrained:
+        from es_core.checkpoint import Checkpoint
+
+        return Checkpoint.pretrained(options.source)
+    if not Path(options.source).exists() and options.source in es_envs.env_ids():
+        shipped = " (its pretrained policy: add --pretrained)" if es_envs.definition(options.source).pretrained else ""
+        raise ValueError(f"{options.source} is an environment; give a run of it, or a checkpoint file{shipped}")
+    return _source(options.source, options)
 
 
 def _source(path: str, options: argparse.Namespace) -> Any:
@@ -50,7 +72,7 @@ def _source(path: str, options: argparse.Namespace) -> Any:
 def _evaluate(options: argparse.Namespace) -> None:
     from es_core.evaluate import evaluate
 
-    score = evaluate(_source(options.source, options), workers=options.workers, **chosen_episodes(options))
+    score = evaluate(_policy(options), workers=options.workers, **chosen_episodes(options))
     if options.json:
         print_json(score.to_json())
     else:
@@ -62,7 +84,7 @@ def _record(options: argparse.Namespace) -> None:
 
     path = options.path or default_film(options.source)
     episodes = record(
-        _source(options.source, options),
+        _policy(options),
         path,
         progress=not options.quiet,
         **chosen_episodes(options),
@@ -73,6 +95,19 @@ def _record(options: argparse.Namespace) -> None:
     else:
         print(path)
         say("fitness of what was filmed: " + ", ".join(f"{episode.fitness:.2f}" for episode in episodes))
+
+
+def _watch(options: argparse.Namespace) -> None:
+    from es_core.watch import watch
+
+    def tell(episode: "Episode", generation: int) -> None:
+        if not options.json:
+            told = f"generation {generation}: fitness {episode.fitness:.2f} in {episode.length} steps"
+            print(told, flush=True)
+
+    episodes = watch(_policy(options), follow=options.follow, on_episode=tell, **chosen_episodes(options))
+    if options.json:
+        print_json([{"seed": e.seed, "fitness": e.fitness, "length": e.length} for e in episodes])
 
 
 def _replay(options: argparse.Namespace) -> None:

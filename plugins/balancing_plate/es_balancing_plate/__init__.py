@@ -16,6 +16,7 @@ def register_envs() -> list[EnvDefinition]:
             max_episode_steps=2000,
             lanes=3,
             solved_at=1950.0,
+            pretrained="es_balancing_plate:BalancingPlate-v0.safetensors",
             summary="Keep a ball on a tilting plate",
             recommended={
                 "sigma": 0.1,

@@ -7,6 +7,7 @@ from es_balancing_plate.env import BalancingPlateEnv
 from gymnasium import spaces
 
 import es_envs
+from es_core import Checkpoint, evaluate
 
 
 @pytest.fixture
@@ -122,3 +123,10 @@ def test_an_action_that_does_not_exist_is_refused(encoding, action):
 def test_wrong_options_are_refused_with_the_value(options, message):
     with pytest.raises(ValueError, match=message):
         BalancingPlateEnv(**options)
+
+
+def test_the_pretrained_policy_solves_the_task_from_starts_that_training_never_saw():
+    score = evaluate(Checkpoint.pretrained("BalancingPlate-v0"), episodes=2, workers=1)
+
+    assert score.mean >= es_envs.definition("BalancingPlate-v0").solved_at
+    assert score.success_rate in {None, 1.0}

@@ -16,6 +16,7 @@ def register_envs() -> list[EnvDefinition]:
             max_episode_steps=500,
             lanes=3,
             solved_at=500.0,
+            pretrained="es_cartpole_bullet:CartPoleBullet-v0.safetensors",
             summary="Balance a pole on a cart (Bullet physics)",
             recommended={
                 "sigma": 0.1,

@@ -5,6 +5,7 @@ import pytest
 from es_cartpole_bullet.env import ANGLE_LIMIT, ANGLE_SCALE, POSITION_SCALE, CartPoleBulletEnv
 
 import es_envs
+from es_core import Checkpoint, evaluate
 
 # A linear policy that balances: weights of position, velocity, angle and rate.
 BALANCING = np.array([-0.16, -0.32, 0.41, 1.04])
@@ -99,3 +100,10 @@ def test_numpy_integers_are_actions(env, action):
 def test_a_start_beyond_the_limit_is_refused():
     with pytest.raises(ValueError, match=r"start_noise must be at least 0 and below 0\.2095, got 0\.3"):
         CartPoleBulletEnv(start_noise=0.3)
+
+
+def test_the_pretrained_policy_solves_the_task_from_starts_that_training_never_saw():
+    score = evaluate(Checkpoint.pretrained("CartPoleBullet-v0"), episodes=2, workers=1)
+
+    assert score.mean >= es_envs.definition("CartPoleBullet-v0").solved_at
+    assert score.success_rate in {None, 1.0}

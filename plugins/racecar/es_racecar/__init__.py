@@ -16,6 +16,7 @@ def register_envs() -> list[EnvDefinition]:
             fitnesses={"distance": "es_envs.fitness:distance_from_start"},
             max_episode_steps=2000,
             solved_at=15.1,
+            pretrained="es_racecar:RaceCar-v0.safetensors",
             summary="Drive a walled S-shaped track",
             recommended={
                 "sigma": 0.1,

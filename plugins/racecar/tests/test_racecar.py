@@ -6,6 +6,7 @@ from es_racecar.env import RaceCarEnv
 from es_racecar.fitness import distance_with_finish
 
 import es_envs
+from es_core import Checkpoint, evaluate
 from es_envs import Episode
 from es_envs.fitness import fitness_names, load_fitness
 
@@ -183,3 +184,10 @@ def test_an_action_that_is_not_a_number_is_refused(env):
 def test_wrong_options_are_refused_with_the_value(options, message):
     with pytest.raises(ValueError, match=message):
         RaceCarEnv(**options)
+
+
+def test_the_pretrained_policy_solves_the_task_from_starts_that_training_never_saw():
+    score = evaluate(Checkpoint.pretrained("RaceCar-v0"), episodes=2, workers=1)
+
+    assert score.mean >= es_envs.definition("RaceCar-v0").solved_at
+    assert score.success_rate in {None, 1.0}

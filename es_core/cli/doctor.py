@@ -1,0 +1,35 @@
+"""The command about the installation: doctor."""
+
+import argparse
+from dataclasses import asdict
+from typing import Any
+
+from es_core.cli.arguments import add_command
+from es_core.cli.output import print_json, print_table
+
+
+def add(commands: Any) -> None:
+    """Add this command."""
+    add_command(
+        commands,
+        "doctor",
+        _doctor,
+        "examine this installation and machine: what is there, missing or broken, and what to do; 1 if anything is "
+        "broken",
+    )
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    from es_core.doctor import examine
+
+    findings = examine()
+    if options.json:
+        print_json([asdict(finding) for finding in findings])
+    else:
+        rows: list[tuple[str, str, str]] = []
+        for finding in findings:
+            rows.append((finding.status, finding.name, finding.found))
+            if finding.advice:
+                rows.append(("", "", f"-> {finding.advice}"))
+        print_table(rows)
+    return 1 if any(finding.status == "broken" for finding in findings) else 0

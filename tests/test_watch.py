@@ -1,0 +1,168 @@
+"""Policies that plugins ship, and policies in a window."""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from conftest import TINY, registered
+
+import es_core
+import es_envs
+from es_core import Checkpoint, evaluate, train, watch
+from es_core.cli import main
+from es_envs import EnvDefinition, PluginError
+
+DISPLAY = pytest.mark.skipif(shutil.which("Xvfb") is None, reason="needs Xvfb (Debian: apt-get install xvfb)")
+
+
+XDOTOOL = pytest.mark.skipif(shutil.which("xdotool") is None, reason="needs xdotool (Debian: apt-get install xdotool)")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    return train("CartPole-v1", run_dir=folder, **{**TINY, "generations": 2, "checkpoint_every": 1})
+
+
+@pytest.fixture(scope="module")
+def display(tmp_path_factory):
+    """A display without a screen, in DISPLAY."""
+    log = tmp_path_factory.mktemp("xvfb") / "log"
+    reading, writing = os.pipe()
+    words = ["Xvfb", "-displayfd", str(writing), "-screen", "0", "640x480x24", "-nolisten", "tcp"]
+    with log.open("w") as said, subprocess.Popen(words, pass_fds=[writing], stdout=said, stderr=said) as server:
+        os.close(writing)
+        with os.fdopen(reading, encoding="ascii") as numbers:
+            name = f":{numbers.readline().strip()}"
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("DISPLAY", name)
+            patch.setenv("SDL_VIDEODRIVER", "x11")
+            patch.delenv("WAYLAND_DISPLAY", raising=False)
+            yield name
+        server.terminate()
+
+
+@pytest.mark.parametrize(
+    "name", ["es_racecar", ":a.safetensors", "es_racecar:", "p:../a.safetensors", "p:/a.safetensors", "p:a.pkl", 3]
+)
+def test_a_pretrained_policy_is_a_safetensors_file_of_a_package_itself(name):
+    with pytest.raises(ValueError, match=r"^Mine-v0: pretrained must name a file in a package, .*; got "):
+        EnvDefinition(id="Mine-v0", entry_point="small_envs:Walk", pretrained=name)
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("es_racecar:nothing.safetensors", "there is no checkpoint .*nothing.safetensors"),
+        ("no_such_package:a.safetensors", "No module named 'no_such_package'"),
+        ("es_racecar:RaceCar-v0.safetensors", "it is a policy for RaceCar-v0"),
+    ],
+)
+def test_a_pretrained_policy_that_cannot_be_used_names_the_plugin(name, message):
+    expected = rf"^Walk-v0 \(plugin 'walking'\): its pretrained policy '{name}' cannot be used: .*{message}"
+    with registered(pretrained=name), pytest.raises(PluginError, match=expected):
+        Checkpoint.pretrained("Walk-v0")
+
+
+def test_an_environment_without_a_pretrained_policy_says_which_have_one_and_how_to_train(capsys):
+    assert main(["evaluate", "CartPole-v1", "--pretrained"]) == 2
+    said = capsys.readouterr().err
+    assert "CartPole-v1 has no pretrained policy, there is one for BalancingPlate-v0, CartPoleBullet-v0" in said
+    assert "es-envs train CartPole-v1" in said
+
+
+def test_a_pretrained_policy_is_filmed_from_the_command_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["record", "RaceCar-v0"]) == 2
+    assert "RaceCar-v0 is an environment" in capsys.readouterr().err
+    arguments = ["record", "BalancingPlate-v0", "plate.mp4", "--pretrained", "--width", "64", "--height", "48"]
+    assert main([*arguments, "--fps", "1", "--workers", "1", "--quiet"]) == 0
+    assert (tmp_path / "plate.mp4").stat().st_size > 500
+
+
+@pytest.mark.parametrize("env_id", es_envs.env_ids())
+def test_every_pretrained_policy_was_trained_with_the_recommended_settings(env_id):
+    config = Checkpoint.pretrained(env_id).config
+    assert config == replace(es_core.TrainConfig.for_env(env_id), engine=config.engine, device=config.device)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems always have a display")
+def test_without_a_display_watch_names_record(run, monkeypatch, capsys):
+    monkeypatch.delenv("DISPLAY", raising=False)
+    monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)
+    assert main(["watch", str(run.directory)]) == 1
+    assert "no display to open a window on (DISPLAY is not set): film the policy instead (`es-envs record`)" in (
+        capsys.readouterr().err
+    )
+
+
+def test_only_a_run_can_be_followed_and_only_in_its_latest_generation(run):
+    with pytest.raises(ValueError, match="a single checkpoint cannot"):
+        watch(run.best, follow=True)
+    with pytest.raises(ValueError, match="leave generation and candidate out"):
+        watch(run, follow=True, generation=0)
+    with pytest.raises(ValueError, match="episodes must be"):
+        watch(run, episodes=0)
+
+
+@DISPLAY
+def test_what_is_watched_are_the_episodes_that_evaluate_scores(run, display):
+    told = []
+    episodes = watch(run, episodes=2, seed=3, generation=1, on_episode=lambda *told_now: told.append(told_now))
+    score = evaluate(run, episodes=2, seed=3, generation=1, workers=1)
+    assert sum(episode.fitness for episode in episodes) / 2 == score.mean
+    assert told == [(episode, 1) for episode in episodes]
+
+
+@DISPLAY
+def test_a_run_that_goes_on_is_followed(run, display, tmp_path):
+    folder = shutil.copytree(run.directory, tmp_path / "run")
+    generations = []
+
+    def go_on(episode, generation):
+        generations.append(generation)
+        es_core.Run.open(folder).resume(generations=3, workers=1, progress=False)
+
+    watch(folder, episodes=2, follow=True, on_episode=go_on)
+    assert generations == [2, 3]
+
+
+def close_window(having):
+    """As a window manager closes the window of a program that does not ask to be told."""
+    (window,) = subprocess.check_output(["xdotool", "search", "--onlyvisible", having, "."], text=True).split()
+    subprocess.run(["xdotool", "windowkill", window], check=True)
+
+
+@DISPLAY
+@XDOTOOL
+def test_closing_the_window_ends_the_command_in_order(run, display):
+    (episode,) = watch(run, on_episode=lambda *_: close_window("--class"))
+    assert episode.fitness > 0
+
+
+@DISPLAY
+@XDOTOOL
+@pytest.mark.slow
+def test_bullets_window_shows_the_same_episodes_and_can_be_closed(display, tmp_path):
+    run = train("CartPoleBullet-v0", run_dir=tmp_path / "run", max_episode_steps=8, **TINY)
+    watched = watch(run, on_episode=lambda *told: close_window("--name"))
+    assert [e.fitness for e in watched] == [evaluate(run, episodes=1, workers=1).mean]
+
+
+@DISPLAY
+def test_an_environment_that_cannot_be_shown_says_so(register, tmp_path):
+    run = train(register("Blind-v0", "small_envs:Walk"), run_dir=tmp_path / "blind", **TINY)
+    with pytest.raises(ValueError, match=r"^Blind-v0 .* cannot render: small_envs:Walk takes no render_mode"):
+        watch(run)
+
+
+@DISPLAY
+def test_a_display_that_does_not_answer_is_no_crash(monkeypatch):
+    monkeypatch.setenv("DISPLAY", ":4242")
+    with pytest.raises(
+        RuntimeError, match=r"^CartPoleBullet-v0 .*: no window can be opened \(.*X server.*\): film the"
+    ):
+        watch(Checkpoint.pretrained("CartPoleBullet-v0"))
