@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from es_core.bench import Bench, bench
     from es_core.checkpoint import Checkpoint, CheckpointError
+    from es_core.compare import Comparison, compare
     from es_core.config import TrainConfig
     from es_core.evaluate import evaluate
     from es_core.rebuild import rebuild
@@ -46,6 +47,7 @@ _HOME = {
     "Bench": "bench",
     "Checkpoint": "checkpoint",
     "CheckpointError": "checkpoint",
+    "Comparison": "compare",
     "Evaluation": "scoring",
     "GenerationStats": "run",
     "OpenAIES": "strategies",
@@ -55,6 +57,7 @@ _HOME = {
     "Strategy": "strategies",
     "TrainConfig": "config",
     "bench": "bench",
+    "compare": "compare",
     "evaluate": "evaluate",
     "rebuild": "rebuild",
     "record": "record",
@@ -75,6 +78,7 @@ __all__ = [
     "Bench",
     "Checkpoint",
     "CheckpointError",
+    "Comparison",
     "Evaluation",
     "GenerationStats",
     "OpenAIES",
@@ -86,6 +90,7 @@ __all__ = [
     "Strategy",
     "TrainConfig",
     "bench",
+    "compare",
     "evaluate",
     "rebuild",
     "record",

@@ -17,7 +17,7 @@ from es_core.advice import advice
 from es_core.commands import changed_settings, run_command, train_command, usual_settings
 from es_core.config import TrainConfig, option_fields
 from es_core.files import write_whole
-from es_core.pages import Chart, Column, Mark, data_url, figures, render
+from es_core.pages import Chart, Column, Mark, data_url, figures, render, require_page
 from es_core.run import GenerationStats, Run
 from es_core.scoring import Evaluation
 from es_core.trust import require_trusted
@@ -50,9 +50,7 @@ def report(
         OSError: the page cannot be written.
     """
     run = source if isinstance(source, Run) else Run.open(source, trust=trust)
-    path = run.directory / "report.html" if path is None else Path(path).absolute()
-    if path.suffix.lower() not in {".html", ".htm"}:
-        raise ValueError(f"a page's name must end in .html, got {path.name!r}")
+    path = require_page(run.directory / "report.html" if path is None else path)
     definition = _definition(run, trust=trust)
     films = list(_films(run.directory / "videos", path.parent))
     every = math.ceil(len(run.history) / _MOST_POINTS) or 1

@@ -32,6 +32,7 @@ class Purpose(IntEnum):
     REFERENCE_BATCH = 10
     STATISTICS = 11
     TUNING = 12
+    COMPARISON = 13
 
 
 # Disjoint ranges, so that a score is never taken on a start that shaped the policy or chose the checkpoint.

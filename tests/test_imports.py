@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent
 LAYERS = [
     ["checks", "files", "layout", "pages", "machine", "preprocessing", "schedules", "seeding", "shaping"],
     ["captions", "config", "film", "normalizer", "optimizers", "scaffold"],
-    ["trust", "budget", "commands", "domains", "told"],
+    ["trust", "budget", "commands", "domains", "significance", "told"],
     ["policies"],
     ["strategies", "rollout", "scoring"],
     ["pools", "checkpoint"],
@@ -23,6 +23,7 @@ LAYERS = [
     ["train", "evaluate"],
     ["shots"],
     ["report", "record", "replay", "bench", "tune", "watch"],
+    ["compare"],
     ["cli"],
     ["__main__"],
 ]

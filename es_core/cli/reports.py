@@ -1,10 +1,13 @@
-"""The commands that look at runs as a whole: report."""
+"""The commands that look at runs as a whole: report, compare."""
 
 import argparse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from es_core.cli.arguments import add_command, add_trust
-from es_core.cli.output import print_json
+from es_core.cli.output import print_json, print_table, say
+
+if TYPE_CHECKING:
+    from es_core.significance import Estimate
 
 
 def add(commands: Any) -> None:
@@ -16,6 +19,12 @@ def add(commands: Any) -> None:
     sub.add_argument("-o", "--output", metavar="PAGE.html", help="default: report.html in the run's folder")
     add_trust(sub)
 
+    sub = add_command(
+        commands, "compare", _compare, "compare runs: curves and tests over groups that differ in the seed"
+    )
+    sub.add_argument("runs", nargs="+", metavar="RUN", help="run folders of one environment and fitness, at least two")
+    sub.add_argument("-o", "--output", default="compare.html", metavar="PAGE.html", help="default: %(default)s")
+
 
 def _report(options: argparse.Namespace) -> None:
     from es_core.report import report
@@ -25,3 +34,38 @@ def _report(options: argparse.Namespace) -> None:
         print_json({"path": str(path)})
     else:
         print(path)
+
+
+def _compare(options: argparse.Namespace) -> None:
+    from es_core.compare import compare
+    from es_core.pages import figures
+
+    def cells(number: "Estimate") -> tuple[str, str]:
+        low_high = "" if number.interval is None else " to ".join(map(figures, number.interval))
+        return figures(number.value), low_high
+
+    comparison = compare(options.runs)
+    path = comparison.save(options.output)
+    if options.json:
+        print_json({**comparison.to_json(), "path": str(path)})
+        return
+    rows = [
+        (
+            group.name,
+            str(len(group.runs)),
+            str(group.solved),
+            *cells(group.fitness),
+            *cells(group.middle),
+            *cells(group.steps),
+        )
+        for group in comparison.groups
+    ]
+    print_table([("group", "runs", "solved", "fitness", "95 %", "IQM", "95 %", "steps", "95 %"), *rows])
+    for contrast in comparison.contrasts:
+        found = contrast.difference
+        test = f"{'exact' if found.exact else 'sampled'} {found.method} permutation test"
+        print(
+            f"{contrast.measure}: {contrast.group} against {contrast.against}: {found.value:+.4g}, p = {found.p:.3g} "
+            f"({test}; at least {found.least:.2g} with so many runs)"
+        )
+    say(f"page: {path}")

@@ -6,6 +6,7 @@ Jinja escapes all values. A Content-Security-Policy forbids every script and sty
 import base64
 import hashlib
 import math
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -112,11 +113,23 @@ def render(
     return text.encode()
 
 
+def require_page(path: str | os.PathLike[str]) -> Path:
+    """The absolute path of a page that is to be written.
+
+    Raises:
+        ValueError: it does not end in .html.
+    """
+    page = Path(path).absolute()
+    if page.suffix.lower() not in {".html", ".htm"}:
+        raise ValueError(f"a page's name must end in .html, got {page.name!r}")
+    return page
+
+
 def figures(value: float | None) -> str:
     """A number for people: about four digits, thousands apart."""
     if value is None:
         return "-"
-    if isinstance(value, int) or abs(value) >= 10_000:
+    if isinstance(value, int) or abs(value) >= 1000:
         return f"{value:,.0f}".replace(",", "\u202f")
     return f"{value:.2f}" if abs(value) >= 1 or value == 0 else f"{value:.3g}"
 

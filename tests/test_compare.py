@@ -1,0 +1,162 @@
+"""Comparisons of runs: groups, statistics with known answers, the command and its page."""
+
+import json
+import math
+import shutil
+
+import numpy as np
+import pytest
+from browser import asked, chromium, console, needs_chromium, visit
+from test_report import BITES, Page
+
+from es_core import compare, train
+from es_core.cli import main
+from es_core.significance import compare_paired, compare_unpaired, interquartile_mean, mean, mean_band
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory):
+    """A real run of three generations, from whose files those of others are made."""
+    return train("CartPole-v1", run_dir=tmp_path_factory.mktemp("runs") / "template", generations=3, population_size=4,
+                 eval_episodes=2, confirm_episodes=2, hidden_sizes=(), max_episode_steps=30, workers=1, progress=False,
+                 )  # fmt: skip
+
+
+@pytest.fixture
+def made(template, tmp_path):
+    """``made(seed, score, solved=False, **settings)``: the folder of a run that would have ended like this."""
+
+    def made(seed, score, *, solved=False, **settings):
+        folder = tmp_path / f"run {len(list(tmp_path.iterdir()))}"
+        shutil.copytree(template.directory, folder)
+        config = json.loads((folder / "config.json").read_text())
+        (folder / "config.json").write_text(json.dumps({**config, "seed": seed, **settings}))
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        lines[1]["confirmation"] = {**lines[0]["confirmation"], "mean": score, "interval": [score - 1, score + 1]}
+        lines[1]["solved"] = solved
+        kept = lines[:2] if solved else lines
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in kept))
+        return folder
+
+    return made
+
+
+def test_runs_that_differ_in_the_seed_alone_are_a_group_and_equal_seeds_are_paired(made):
+    slow = [made(seed, 100.0 + seed, sigma=0.1) for seed in (3, 1, 2, 4, 5)]
+    fast = [made(seed, 110.0 + 2 * seed, sigma=0.2) for seed in (1, 2, 3, 4, 5)]
+    found = compare([*slow, *fast])
+    assert [group.name for group in found.groups] == ["sigma=0.1", "sigma=0.2"]
+    assert found.groups[0].seeds == (1, 2, 3, 4, 5)
+    assert found.groups[0].scores == (101.0, 102.0, 103.0, 104.0, 105.0)
+    assert found.groups[0].fitness.value == 103.0
+    low, high = found.groups[0].fitness.interval
+    assert 101 <= low < 103 < high <= 105
+    (contrast,) = found.contrasts
+    assert (contrast.group, contrast.against, contrast.measure) == ("sigma=0.2", "sigma=0.1", "fitness")
+    assert (contrast.difference.method, contrast.difference.exact) == ("paired", True)
+    assert contrast.difference.value == pytest.approx(13)
+    assert contrast.difference.p == contrast.difference.least == 2 / 32
+
+
+def test_other_seeds_are_unpaired_and_steps_are_compared_where_all_are_solved(made):
+    first = [made(seed, 100.0 + seed, solved=True, sigma=0.1) for seed in (1, 2, 3)]
+    second = [made(seed, 200.0 + seed, solved=True, sigma=0.2) for seed in (1, 2, 4)]
+    found = compare([*first, *second])
+    assert [group.solved for group in found.groups] == [3, 3]
+    fitness, steps = found.contrasts
+    assert (fitness.difference.method, fitness.difference.p) == ("unpaired", 2 / math.comb(6, 3))
+    assert (steps.measure, steps.difference.value, steps.difference.p) == ("steps to solve", 0, 1)
+
+
+@pytest.mark.parametrize(
+    ("runs", "message"),
+    [
+        ([{"seed": 1}], "at least two runs"),
+        ([{"seed": 1}, {"seed": 1}], "one run twice"),
+        ([{"seed": 1}, {"seed": 2, "fitness": "episode_length"}], "cannot be compared"),
+        ([{"seed": 1}, {"seed": 2, "env_id": "Acrobot-v1"}], "cannot be compared"),
+        ([{"seed": 1}, None], "no generation is finished"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused_in_a_sentence(runs, message, made):
+    folders = [made(9 if fields is None else fields.pop("seed"), 1.0, **(fields or {})) for fields in runs]
+    if runs[-1] is None:
+        (folders[-1] / "metrics.jsonl").unlink()
+    with pytest.raises(ValueError, match=message):
+        compare(folders)
+
+
+def test_means_and_tests_have_the_values_that_they_have_by_hand():
+    assert interquartile_mean([0, 0, 10, 10, 100]).value == pytest.approx((0.75 * 0 + 10 + 0.75 * 10) / 2.5)
+    assert interquartile_mean(list(range(1, 9))).value == 4.5
+    assert mean([7.0]).interval is None
+    assert mean([1.0, 2.0, 3.0]) == mean([1.0, 2.0, 3.0])
+    assert compare_unpaired([1, 2, 3], [4, 5, 6]).p == 2 / 20
+    # Of the 10 pairs of {1, ..., 5}, those with the sums 3, 4, 8 and 9 are as far from the other three numbers.
+    assert compare_unpaired([1, 3], [2, 4, 5]).p == pytest.approx(4 / 10)
+    assert compare_paired([1, 1, 1], [1, 1, 1]).p == 1
+    assert compare_paired([0, 0, 0, 0], [1, 2, 3, -1]).p == 6 / 16
+
+
+def test_samples_of_relabellings_come_near_the_exact_answer():
+    generator = np.random.default_rng(5)
+    first, second = generator.normal(0, 1, 20), generator.normal(0.7, 1, 20)
+    for test in (compare_paired, compare_unpaired):
+        found = test(first, second)
+        assert not found.exact
+        assert found == test(first, second)
+    # Student's t, which normal numbers allow
+    paired = compare_paired(first, second)
+    t = paired.value / np.std(second - first, ddof=1) * math.sqrt(20)
+    assert paired.p == pytest.approx(math.erfc(abs(t) / math.sqrt(2)), abs=0.02)
+
+
+def test_the_interval_of_a_curve_is_over_whole_runs():
+    curves = np.array([[0.0, 0.0, np.nan], [10.0, 20.0, 5.0]])
+    values, low, high = mean_band(curves)
+    assert values[:2].tolist() == [5, 10]
+    assert np.isnan(values[2])
+    assert low[:2].tolist() == [0, 0]
+    assert high[:2].tolist() == [10, 20]
+    assert np.isnan(mean_band(curves[:1])[1]).all()
+
+
+def test_the_command_prints_a_table_or_json_and_writes_the_page(made, tmp_path, capsys):
+    runs = [str(made(seed, 100.0 * seed + more, activation=name)) for name, more in (("tanh", 0), ("relu", 5))
+            for seed in (1, 2, 3)]  # fmt: skip
+    path = tmp_path / "page.html"
+    assert main(["compare", *runs, "-o", str(path)]) == 0
+    out = capsys.readouterr().out
+    assert "activation=relu" in out
+    assert "p = 0.25 (exact paired permutation test" in out
+    assert main(["compare", *runs, "-o", str(path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["path"] == str(path)
+    assert [group["scores"] for group in found["groups"]] == [[100, 200, 300], [105, 205, 305]]
+    content = Page(path)
+    for axis in ("generations", "steps", "seconds"):
+        marks = [mark for mark in content.chart("fitness")["marks"] if mark["grid"] == axis]
+        assert [mark["label"] for mark in marks] == ["activation=tanh", "activation=relu"]
+        assert len(marks[0]["values"]) == len(content.data["grids"][axis][axis])
+        assert marks[0]["values"][-1] is not None
+    assert main(["compare", runs[0], "-o", str(path)]) == 2
+    assert main(["compare", *runs, "-o", "page.txt"]) == 2
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_a_browser_shows_a_comparison_of_whatever_name_and_asks_nobody(made, tmp_path):
+    runs = [made(seed, seed, env_kwargs={"name": name}) for name in (BITES, "</script>") for seed in (1, 2)]
+    path = compare(runs).save(tmp_path / "page.html")
+    with chromium() as driver:
+        for scheme, width in (("light", 1280), ("dark", 390)):
+            visit(driver, path, width, scheme)
+            for axis in ("steps", "seconds", "generations"):
+                driver.find_element("css selector", f"[data-axis={axis}]").click()
+                assert len(driver.find_elements("css selector", "#chart-fitness path.line")) == 2
+            assert driver.execute_script("return [document.documentElement.scrollWidth, window.bitten]") == [
+                width,
+                None,
+            ]
+            assert console(driver) == []
+            assert asked(driver) == [path.as_uri()]
