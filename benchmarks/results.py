@@ -337,6 +337,8 @@ Reached is the mean of the seeds' scores on {EPISODES} unseen starts, with its 9
 | task | to reach | runs done | reached |
 |---|---|---|---|
 {NEWLINE.join(lines)}
+
+[Every strategy by hand on two functions](functions.md), beside the package `cmaes`: `python benchmarks/functions.py`.
 """
     (PAGES / "README.md").write_text(page, encoding="utf-8")
 
