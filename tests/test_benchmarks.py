@@ -16,6 +16,7 @@ QUICK = {
         for name in ("engines", "flush", "policy_size", "reset", "rivals", "scaling", "startup", "throughput", "video")
     },
 }
+MINUTES = {"rivals", "scaling", "video"}  # even so
 
 
 def spreads(value):
@@ -27,8 +28,9 @@ def spreads(value):
             yield from spreads(item)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", QUICK)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if name in MINUTES else pytest.mark.slow) for name in QUICK]
+)
 def test_a_benchmark_prints_tables_and_writes_finite_numbers(name, tmp_path):
     words = [sys.executable, str(BENCHMARKS / f"{name}.py"), *QUICK[name], "--out", str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=tmp_path, timeout=600)
