@@ -20,9 +20,9 @@ from es_envs.painting import Camera
 
 VIEWS = ("follow", "fixed", "orbit")
 
-_LEVELS = (0.25, 0.5, 0.75)  # of the way from the first fitness to the best: what an evolution shows between the two
+_LEVELS = (0.2, 0.4, 0.6, 0.8)  # of the way from the first fitness to the best: what an evolution shows between the two
 _ORBIT = 15.0  # degrees a second
-_FRAMED = 0.8  # of the picture, in which a fixed camera keeps what it follows
+_FRAMED = 0.75  # of the picture, in which a fixed camera keeps what it follows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -244,5 +244,6 @@ def _still(cameras: Sequence[Camera], aspect: float) -> Camera:
     x, y, z = own.axes @ (targets - middle).T
     slope = _FRAMED * math.tan(math.radians(own.field_of_view) / 2)
     needed = np.maximum(np.abs(x) / (slope * aspect), np.abs(y) / slope) - z
-    distance = max(own.distance, float(needed.max()) + own.distance / 3)  # what stands at a target has a size
+    distance = max(own.distance, float(needed.max()) + own.distance / 6)  # what stands at a target has a size
+    middle = middle - 0.12 * slope * distance * own.axes[1]  # the caption is below
     return replace(own, target=tuple(middle.tolist()), distance=distance)

@@ -7,6 +7,7 @@ which every process would print, is left out.
 
 import ctypes
 import importlib.util
+import math
 import os
 import sys
 import time
@@ -22,7 +23,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from es_envs.painting import Backdrop, Camera, Colour, Rectangle, View, composed, ghost_colours, haunt, tiled_box
+from es_envs.painting import Camera, Colour, Rectangle, Scenery, Silhouette, View, from_light, ghost_colours, laid_over
 
 
 @contextmanager
@@ -65,6 +66,9 @@ RENDERERS = ("tiny", "egl")
 _CAMERA_EVERY = 1 / 30  # seconds between two looks of a window
 _CATCH_UP = 0.25  # seconds at most by which steps in a window may be late, and are followed by faster ones
 _egl_clients: set[int] = set()
+_COARSE = 4  # pixels: how finely it is found out where in a picture bodies are
+_SMOOTHED = 0.5  # of a picture's pixels: bodies are drawn at twice the size if that is less
+_SILHOUETTE = (128, 128)  # pixels
 
 
 class BulletEnv(gymnasium.Env[Any, Any], ABC):
@@ -136,7 +140,10 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         self._opengl = self._egl or render_mode == "human"
         self._step_due = self._camera_due = 0.0
         self._camera: Camera | None = None
-        self._backdrop = Backdrop(self.sky, self.ground)
+        self._scenery = Scenery(self.sky, self.ground, self.ground_height, self.light)
+        self._in_scenery: set[int] = set()  # bodies that it draws
+        self._hidden: set[tuple[int, int]] = set()  # links
+        self._marks = 0
         self.client = self._connect()
         self._disconnect = weakref.finalize(self, _disconnect, self.client, self._opengl, os.getpid())
         try:
@@ -180,6 +187,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         # Before any step: a state saved with contacts in it is restored with small differences.
         self._snapshot = pybullet.saveState(physicsClientId=client)
         self._movable = self._find_movable()
+        self._shown = self._find_shown()
         self._apart = self._save_apart()
 
     @abstractmethod
@@ -339,21 +347,48 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         if poses:
             self._assume(poses[-1])
         view = View.of(camera, (self.width, self.height))
-        bodies, depth, _ = self._drawn(view)
-        picture = composed(bodies, depth, self._backdrop.seen_by(view))
-        movable = list(self._movable)
-        for colour, pose in zip(ghost_colours(len(poses) - 1), poses, strict=False):
+        picture = self._scenery.seen_by(view, self._silhouette(camera)).copy()
+        if not poses:
+            self._lay(picture, view, self._shown)
+            return picture
+        self._lay(picture, view, self._shown - self._movable.keys())
+        for pose, colour in zip(poses, [*ghost_colours(len(poses) - 1), None], strict=True):
             self._assume(pose)
-            rectangle = view.around(self._bounds())
-            if rectangle is not None:
-                bodies, its_depth, owner = self._drawn(view.part(rectangle))
-                rows, columns = rectangle
-                seen = np.isin(owner, movable) & (its_depth < depth[rows, columns])
-                haunt(picture[rows, columns], bodies, seen, colour)
+            self._lay(picture, view, self._shown & self._movable.keys(), ghost=colour)
         return picture
 
-    def _drawn(self, view: View) -> tuple[NDArray[np.uint8], NDArray[np.float32], NDArray[np.int32]]:
-        """The bodies in the present state: colours ``(height, width, 4)``, depth, and whose each pixel is."""
+    def _find_shown(self) -> set[int]:
+        """Bodies of which something is seen, other than scenery."""
+        client = self.client
+        count = pybullet.getNumBodies(physicsClientId=client)
+        bodies = {pybullet.getBodyUniqueId(index, physicsClientId=client) for index in range(count)}
+        shapes = {body: pybullet.getVisualShapeData(body, physicsClientId=client) for body in bodies - self._in_scenery}
+        return {body for body in shapes if any((body, shape[1]) not in self._hidden for shape in shapes[body])}
+
+    def _lay(
+        self, picture: NDArray[np.uint8], view: View, bodies: set[int], *, ghost: tuple[int, int, int] | None = None
+    ) -> None:
+        """Draw bodies in the present state over a picture, which is written into."""
+        if not bodies:
+            return
+        part = view.around(np.isin(self._drawn(view.smaller(_COARSE))[1], list(bodies)), _COARSE)
+        if part is None:
+            return
+        near = view.part(part)
+        smooth = 4 * math.prod(near.size) < _SMOOTHED * math.prod(view.size)
+        drawn, owner = self._drawn(near.smaller(0.5) if smooth else near)
+        laid_over(picture[part], drawn, np.isin(owner, list(bodies)), ghost=ghost)
+
+    def _silhouette(self, camera: Camera) -> Silhouette | None:
+        """What moves, as the light sees it around the middle of a picture."""
+        bodies = self._shown & self._movable.keys()
+        if not bodies:
+            return None
+        view = View.of(from_light(camera, self.light), _SILHOUETTE)
+        return Silhouette(seen=np.isin(self._drawn(view)[1], list(bodies)), view=view)
+
+    def _drawn(self, view: View) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+        """The bodies in the present state: colours ``(height, width, 4)``, and whose each pixel is."""
         width, height = view.size
         with self._quiet():
             drawn = pybullet.getCameraImage(
@@ -368,22 +403,10 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
                 shadow=0,
                 renderer=pybullet.ER_BULLET_HARDWARE_OPENGL if self._egl else pybullet.ER_TINY_RENDERER,
                 physicsClientId=self.client,
-            )[2:5]
+            )
         # A pybullet compiled without numpy returns flat tuples, hence the reshapes.
-        shape = (height, width)
-        return (
-            np.asarray(drawn[0], np.uint8).reshape(*shape, 4),
-            np.asarray(drawn[1], np.float32).reshape(shape),
-            np.asarray(drawn[2], np.int32).reshape(shape),
-        )
-
-    def _bounds(self) -> list[NDArray[np.float64]]:
-        """Opposite corners of boxes that hold all that moves, ``(2, 3)`` each."""
-        return [
-            np.array(pybullet.getAABB(body, link, physicsClientId=self.client))
-            for body in self._movable
-            for link in range(-1, pybullet.getNumJoints(body, physicsClientId=self.client))
-        ]
+        colours = np.asarray(drawn[2], np.uint8).reshape(height, width, 4)
+        return colours, np.asarray(drawn[4], np.int32).reshape(height, width)
 
     @property
     def window_closed(self) -> bool:
@@ -434,33 +457,38 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
 
     def paint(self, body: int, colour: Colour, link: int = -1) -> None:
         """Colour a link of a body (-1: the base), for use in ``decorate``. Opacity 0 hides it."""
+        if colour[3] == 0.0:
+            self._hidden.add((body, link))
         pybullet.changeVisualShape(body, link, rgbaColor=colour, physicsClientId=self.client)
 
-    def visual_box(self, size: Sequence[float], position: Sequence[float], colour: Colour) -> None:
+    def visual_box(
+        self, size: Sequence[float], position: Sequence[float], colour: Colour, *, stripes: Sequence[Colour] = ()
+    ) -> None:
         """Add a box that is seen but takes no part in the physics, for use in ``decorate``.
 
         Args:
-            size: along x, y, z [m]; one that is 0 makes a rectangle.
+            size: along x, y, z [m]; one that is 0 makes a rectangle. Boxes may touch, but should not overlap.
             position: of its middle [m].
             colour: red, green, blue, opacity, each from 0 to 1.
+            stripes: colours of its top, by turns; none: ``colour``. A window shows none.
         """
-        if self._opengl:  # which shows no mesh that comes without a file
-            half_extents = [length / 2 for length in size]
-            form: dict[str, Any] = {"shapeType": pybullet.GEOM_BOX, "halfExtents": half_extents}
-        else:
-            vertices, normals, indices = tiled_box(size)
-            form = {"shapeType": pybullet.GEOM_MESH, "vertices": vertices, "normals": normals, "indices": indices}
-        shape = pybullet.createVisualShape(**form, rgbaColor=colour, physicsClientId=self.client)
-        pybullet.createMultiBody(
+        half = np.array(size) / 2
+        shape = pybullet.createVisualShape(
+            pybullet.GEOM_BOX, halfExtents=half.tolist(), rgbaColor=colour, physicsClientId=self.client
+        )
+        body = pybullet.createMultiBody(
             baseMass=0.0, baseVisualShapeIndex=shape, basePosition=position, physicsClientId=self.client
         )
+        self._in_scenery.add(body)
+        self._scenery.put(np.array([position - half, position + half]), colour, stripes)
 
     def mark_ground(self, rectangles: Sequence[Rectangle], colour: Colour) -> None:
         """Paint rectangles onto the ground, over those painted before, for use in ``decorate``."""
         for x0, y0, x1, y1 in rectangles:
-            self._backdrop.mark((x0, y0, x1, y1), self.ground_height, colour)
+            self._scenery.mark((x0, y0, x1, y1), colour)
             if self.render_mode == "human":
-                height = self.ground_height + 0.001 * len(self._backdrop.markings)  # else they would flicker
+                self._marks += 1
+                height = self.ground_height + 0.001 * self._marks  # else they would flicker
                 self.visual_box((x1 - x0, y1 - y0, 0.001), ((x0 + x1) / 2, (y0 + y1) / 2, height), colour)
 
     def _show(self) -> None:

@@ -173,7 +173,7 @@ def colours(env, **view):
     env.view = Camera(**{"target": (0.0, 0.0, 0.0), "distance": 3.0, "yaw": 0.0, "pitch": 0.0, **view})
     names = {(1, 0, 0): "marked", (0, 1, 0): "ground", (0, 1, 1): "sky", (0, 0, 1): "box", (1, 1, 0): "wide"}
     column = (env.render()[:, 40] > 100).astype(int)
-    seen = [names[tuple(pixel)] for pixel in column.tolist()]
+    seen = [names[tuple(pixel)] for pixel in column.tolist() if tuple(pixel) in names]  # edges are smooth
     return [name for name, before in zip(seen, [None, *seen], strict=False) if name != before]
 
 

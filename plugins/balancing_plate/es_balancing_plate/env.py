@@ -110,10 +110,12 @@ class BalancingPlateEnv(BulletEnv):
         )
 
     def decorate(self) -> None:
-        """A stand, and plate and ball in colour."""
+        """A stand on tiles, and plate and ball in colour."""
         self.paint(self.floor, (1.0, 1.0, 1.0, 0.0))
+        tiles = [(x / 5, y / 5, (x + 1) / 5, (y + 1) / 5) for x in range(-8, 8) for y in range(-8, 8) if (x + y) % 2]
+        self.mark_ground(tiles, (0.33, 0.43, 0.5, 1.0))
         self.visual_box((0.14, 0.14, 0.02), (0.0, 0.0, 0.01), (0.2, 0.22, 0.25, 1.0))
-        self.visual_box((0.025, 0.025, 0.14), (0.0, 0.0, 0.07), (0.2, 0.22, 0.25, 1.0))
+        self.visual_box((0.025, 0.025, 0.12), (0.0, 0.0, 0.08), (0.3, 0.32, 0.36, 1.0))
         self.paint(self.plate, (0.85, 0.82, 0.76, 1.0), self._hinges[1])
         self.paint(self.ball, (0.95, 0.4, 0.15, 1.0))
 

@@ -79,15 +79,16 @@ class CartPoleBulletEnv(BulletEnv):
         self._both = (self.cart, self.pole)
 
     def decorate(self) -> None:
-        """A post and a line on the ground every metre, so that the cart can be seen to move."""
-        self.paint(self.body, (0.6, 0.63, 0.67, 1.0))
+        """A rail with a post, and a line on the ground, every metre, so that the cart can be seen to move."""
+        self.paint(self.body, (1.0, 1.0, 1.0, 0.0))
+        self.visual_box((31.0, 0.05, 0.05), (0.0, 0.0, 0.0), (0.66, 0.69, 0.73, 1.0))
         self.paint(self.body, (0.2, 0.36, 0.6, 1.0), self.cart)
         self.paint(self.body, (1.0, 0.6, 0.2, 1.0), self.pole)
         self.mark_ground([(metre - 0.03, -3.0, metre + 0.03, 8.0) for metre in range(-20, 21)], (0.61, 0.69, 0.73, 1.0))
         for metre in range(-15, 16):
             at_limit = abs(metre) == POSITION_LIMIT
             colour = (0.85, 0.3, 0.25, 1.0) if at_limit else (0.45, 0.5, 0.55, 1.0)
-            self.visual_box((0.06, 0.06, 0.6), (metre, 0.0, -0.3), colour)
+            self.visual_box((0.06, 0.06, 0.575), (metre, 0.0, -0.3125), colour)
 
     def place(self) -> None:
         """Near the middle, nearly upright."""

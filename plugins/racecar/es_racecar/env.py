@@ -42,6 +42,8 @@ BOUND = 5.0
 ROAD = ((0, 0, 2, 4), (2, 2, 10, 4), (8, 4, 10, 8), (10, 6, 15, 8))
 MIDDLE_OF_ROAD = ((1, 0.5), (1, 3), (9, 3), (9, 7), (14.5, 7))
 
+KERB = ((0.82, 0.2, 0.17, 1.0), (0.96, 0.95, 0.93, 1.0))
+
 CONTROLS = {"steering": 1, "steering_throttle": 2}
 
 
@@ -92,7 +94,9 @@ class RaceCarEnv(BulletEnv):
 
     time_step = 1 / 100
     gravity = -10.0
-    ground = (0.47, 0.6, 0.38, 1.0)
+    sky = (0.86, 0.92, 0.96, 1.0)
+    ground = (0.46, 0.6, 0.36, 1.0)
+    light = (7.0, -3.0, 8.0)
 
     def __init__(
         self,
@@ -151,18 +155,19 @@ class RaceCarEnv(BulletEnv):
         )
 
     def decorate(self) -> None:
-        """A road with a dashed line through the grass, kerbs on the walls and a chequered finish."""
+        """A road with a dashed line through mown grass, kerbs on the walls and a chequered finish."""
         self.paint(self.floor, (1.0, 1.0, 1.0, 0.0))
         self.paint(self.car, (1.0, 0.75, 0.1, 1.0), self._chassis)
-        for wall, ends in zip(self.walls, WALLS, strict=True):
-            # What is drawn for a body's own shape are few, large triangles, which are slow.
+        for wall, (x0, y0, x1, y1) in zip(self.walls, WALLS, strict=True):
             self.paint(wall, (1.0, 1.0, 1.0, 0.0))
-            left, lower, right, upper = _outline(*ends)
-            length, width, x, y = right - left, upper - lower, (left + right) / 2, (lower + upper) / 2
-            # The kerb first: what it hides of the wall is not drawn at all.
-            self.visual_box((length, width, 0.0), (x, y, WALL_HEIGHT + 0.003), (0.8, 0.32, 0.26, 1.0))
-            self.visual_box((length, width, WALL_HEIGHT), (x, y, WALL_HEIGHT / 2), (0.9, 0.88, 0.84, 1.0))
-        self.mark_ground(ROAD, (0.36, 0.38, 0.41, 1.0))
+            left, lower, right, upper = _outline(x0, y0, x1, y1)
+            if x0 == x1:  # up to the walls that it meets, which are drawn whole
+                lower, upper = lower + WALL_THICKNESS, upper - WALL_THICKNESS
+            size = (right - left, upper - lower, WALL_HEIGHT)
+            middle = ((left + right) / 2, (lower + upper) / 2, WALL_HEIGHT / 2)
+            self.visual_box(size, middle, (0.86, 0.86, 0.84, 1.0), stripes=KERB)
+        self.mark_ground([(x, -80.0, x + 1.0, 80.0) for x in range(-60, 80, 2)], (0.5, 0.64, 0.39, 1.0))
+        self.mark_ground(ROAD, (0.3, 0.32, 0.36, 1.0))
         self.mark_ground(_dashes(), (0.9, 0.88, 0.8, 1.0))
         for parity, shade in enumerate((0.95, 0.05)):
             squares = [
