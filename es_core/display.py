@@ -1,29 +1,38 @@
-"""What a run shows while it goes on: a progress bar in a terminal or notebook, plain lines elsewhere. All on stderr."""
+"""What a run shows while it goes on, on stderr: a few live lines in a terminal or notebook, plain ones elsewhere."""
 
+import math
 import time
-from collections.abc import Iterable
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
 from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    SpinnerColumn,
     TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.progress_bar import ProgressBar
+from rich.table import Column, Table
 from rich.text import Text
 
 from es_core.advice import Adviser
 from es_core.budget import share_done
 from es_core.run import GenerationStats, Run
+from es_core.scoring import Evaluation
 
 _LINE_EVERY = 2.0  # seconds between plain lines
+_REDRAWS = 2.0  # a second: each takes the main process a few milliseconds
+_TEXT_WIDTH = 26  # of the numbers before a curve
+_CURVE_WIDTH = 48  # at most
+_LEVELS = "▁▂▃▄▅▆▇█"
+_ASCII_LEVELS = "_.-=+*#@"
 
 
 def film_progress(*, shown: bool) -> Progress:
@@ -44,77 +53,104 @@ def _is_live(console: Console) -> bool:
     return console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
 
 
-class _TwoLines(Progress):
-    """A bar, and below it the numbers, which would not fit beside it."""
-
-    def get_renderables(self) -> Iterable[RenderableType]:
-        yield from super().get_renderables()
-        for task in self.tasks:
-            yield Text(task.fields["numbers"], no_wrap=True, overflow="ellipsis")
-
-
 class Display:
-    """Generation, fitness of population and centre, steps per second, the time left at most, and advice."""
+    """Generation and time left, fitness of population and centre over the run, the best, steps per second, advice."""
 
     def __init__(self, run: Run, note: str = "") -> None:
         self._run, self._note = run, note
         self._console = Console(stderr=True)
-        self._live = _is_live(self._console)
-        self._progress = _TwoLines(
-            SpinnerColumn(),
-            TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=24),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]}"),
-            console=self._console,
-            disable=not self._live,
-        )
-        self._task = self._progress.add_task(
-            run.config.env_id, total=run.config.generations, completed=len(run.history), numbers="starting", left=""
-        )
+        self._is_live = _is_live(self._console)
         self._started, self._shown = time.monotonic(), 0.0
         self._share = self._share_done()  # of this session's beginning
-        self._score, self._adviser = "", Adviser()
+        self._adviser = Adviser()
+        self._population: list[float] = []
+        self._max = 0.0  # of the latest population
+        self._low, self._high = math.inf, -math.inf  # of both curves
+        self._centre: list[float] = []  # the latest score at each generation
+        self._score: Evaluation | None = None
+        self._best: tuple[bool, float, int] | None = None
+        for stats in run.history:
+            self._take(stats)
+        self._live = Live(console=self._console, get_renderable=self._picture, refresh_per_second=_REDRAWS)
 
     def __enter__(self) -> Self:
         where = f"{self._run.config.env_id}: training in {self._run.directory}"
         for line in (where, self._note):
             if line:
                 self._console.print(line, highlight=False, soft_wrap=True)
-        self._progress.__enter__()
+        if self._is_live:
+            self._live.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._progress.__exit__(kind, error, traceback)
+        self._live.stop()
 
     def show(self, stats: GenerationStats) -> None:
         """Show one generation."""
-        done, total = stats.generation, self._run.config.generations
-        score = stats.confirmation or stats.evaluation
-        if score is not None:
-            self._score = f"centre {score.mean:.1f}" + (
-                f" ({score.success_rate:.0%} successful)" if score.success_rate is not None else ""
-            )
-        population = (
-            f"fitness {stats.fitness_mean:.1f}, max {stats.fitness_max:.1f}" if stats.fitness_mean is not None else ""
-        )
-        speed = f"{_thousands(stats.steps_per_second)} steps/s"
-        numbers = "; ".join(part for part in (population, self._score, speed) if part)
-        end = self._run.end
-        if end is None:
-            left = f"at most {_duration(self._remaining())} left"
-        else:
-            left = {"solved": "solved", "generations": "done"}.get(end, f"done: {end} is reached")
-        self._progress.update(self._task, completed=done, numbers=numbers, left=left)
-        if not self._live and (end is not None or time.monotonic() - self._shown >= _LINE_EVERY):
+        self._take(stats)
+        if not self._is_live and (self._run.end is not None or time.monotonic() - self._shown >= _LINE_EVERY):
             self._shown = time.monotonic()
-            self._console.print(f"generation {done}/{total}: {numbers}; {left}", highlight=False, soft_wrap=True)
+            told = "; ".join(f"{name} {numbers}" for name, _, numbers in self._rows())
+            line = f"generation {self._counted()}: {told}; {self._left()}"
+            self._console.print(line, highlight=False, soft_wrap=True)
         text = self._adviser.hear(self._run.history)
         if text:
             self._console.print(f"advice: {text}", highlight=False, soft_wrap=True)
+
+    def _take(self, stats: GenerationStats) -> None:
+        if stats.fitness_mean is not None and stats.fitness_max is not None:
+            self._population.append(stats.fitness_mean)
+            self._max = stats.fitness_max
+        self._score = stats.confirmation or stats.evaluation or self._score
+        if self._score is not None:
+            self._centre.append(self._score.mean)
+        latest = [*self._population[-1:], *self._centre[-1:]]
+        self._low, self._high = min([self._low, *latest]), max([self._high, *latest])
+        if stats.confirmation is not None:
+            scored = (stats.solved, stats.confirmation.mean, stats.generation)
+            self._best = max(self._best or scored, scored)
+
+    def _rows(self) -> Iterator[tuple[str, Sequence[float], str]]:
+        """What there is to say: its name, its course over the run, and in numbers."""
+        if self._population:
+            yield "population", self._population, f"{_short(self._population[-1])}, max {_short(self._max)}"
+        if self._score is not None:
+            rate = self._score.success_rate
+            successful = f", {rate:.0%} successful" if rate is not None else ""
+            yield "centre", self._centre, f"{_short(self._score.mean)}{successful}"
+        if self._best is not None:
+            yield "best", [], f"{_short(self._best[1])} in generation {self._best[2]}"
+        if self._run.history:
+            yield "speed", [], f"{_thousands(self._run.history[-1].steps_per_second)} steps/s"
+
+    def _picture(self) -> RenderableType:
+        """The live lines: called by a thread of its own, twice a second."""
+        clock = _duration(time.monotonic() - self._started)
+        done = 1.0 if self._run.end is not None else self._share_done()
+        width = self._console.width - 4  # a terminal writes ^C behind it
+        top = Table.grid(Column(), Column(ratio=1), Column(no_wrap=True), padding=(0, 2))
+        top.width = width
+        top.add_row(f"generation {self._counted()}", ProgressBar(1.0, done), f"{clock}, {self._left()}")
+
+        columns = max(1, min(_CURVE_WIDTH, width - len("population") - _TEXT_WIDTH - 4))
+        levels = _ASCII_LEVELS if self._console.options.ascii_only else _LEVELS
+        below = Table.grid(Column(style="dim"), Column(width=_TEXT_WIDTH), Column(style="cyan"), padding=(0, 2))
+        for name, values, numbers in self._rows():
+            curve = _curve(values, columns, (self._low, self._high), levels)
+            below.add_row(name, Text(numbers, no_wrap=True, overflow="ellipsis"), curve)
+        return Group(top, below)
+
+    def _counted(self) -> str:
+        done = self._run.history[-1].generation if self._run.history else 0
+        return f"{done}/{self._run.config.generations}"
+
+    def _left(self) -> str:
+        end = self._run.end
+        if end is not None:
+            return {"solved": "solved", "generations": "done"}.get(end, f"done: {end} is reached")
+        return f"at most {_duration(self._remaining())} left" if self._share_done() > self._share else "starting"
 
     def _remaining(self) -> float:
         """Seconds until the bound that will be reached first, as fast as it has gone on so far."""
@@ -125,6 +161,19 @@ class Display:
         history = self._run.history
         steps, episodes = (history[-1].total_steps, history[-1].total_episodes) if history else (0, 0)
         return share_done(self._run.config, generations=len(history), steps=steps, episodes=episodes)
+
+
+def _curve(values: Sequence[float], width: int, bounds: tuple[float, float], levels: str) -> str:
+    """The course of ``values`` between two bounds, in ``width`` characters at most."""
+    columns = min(width, len(values))
+    seen = [values[(k + 1) * len(values) // columns - 1] for k in range(columns)]
+    low, high = (bound / 2 for bound in bounds)  # halves, whose difference is finite
+    heights = [(value / 2 - low) / (high - low) if high > low else 0.0 for value in seen]
+    return "".join(levels[round(height * (len(levels) - 1))] for height in heights)
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.2f}" if abs(value) >= 1 else f"{value:.3g}"
 
 
 def _thousands(rate: float) -> str:

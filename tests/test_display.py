@@ -1,0 +1,69 @@
+"""What is shown of a run while it goes on."""
+
+import fcntl
+import json
+import os
+import re
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
+
+SETTINGS = "--generations 3 --population-size 4 --eval-episodes 2 --confirm-episodes 2 --solved-at none --workers 1"
+TRAIN = ["-m", "es_core", "train", "CartPole-v1", *SETTINGS.split(), "--json"]
+
+
+def shown(columns, *arguments):
+    """Stdout, and the lines on a terminal of this width as stderr."""
+    main, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    variables = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}} | {
+        "TERM": "xterm"
+    }
+    words = [sys.executable, *TRAIN, *arguments]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=terminal, env=variables, text=True) as process:
+        os.close(terminal)
+        written = b""
+        with os.fdopen(main, "rb", buffering=0) as screen:
+            try:
+                while part := screen.read(4096):
+                    written += part
+            except OSError:  # of a terminal that nobody has open any more
+                pass
+        return process.communicate()[0], re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.decode()))
+
+
+@pytest.mark.parametrize("columns", [60, 120])
+def test_a_terminal_of_any_width_shows_generation_fitness_the_best_and_the_speed(columns, tmp_path):
+    out, lines = shown(columns, "--run-dir", str(tmp_path / "run"))
+    names = ("generation", "population", "centre", "best", "speed")
+    last = {name: [line.rstrip() for line in lines if line.startswith(name)][-1] for name in names}
+    assert last["generation"].startswith("generation 3/3 ")
+    assert last["generation"].endswith("done")
+    assert re.fullmatch(r"population  [\d.]+, max [\d.]+ +[▁▂▃▄▅▆▇█]{3}", last["population"])
+    assert re.fullmatch(r"centre      [\d.]+ +[▁▂▃▄▅▆▇█]{4}", last["centre"])
+    assert re.fullmatch(r"best        [\d.]+ in generation \d", last["best"])
+    assert all(len(line) < columns for line in last.values())
+    assert json.loads(out)["generation"] == 3
+
+
+def test_quiet_shows_nothing(tmp_path):
+    out, lines = shown(80, "--quiet", "--run-dir", str(tmp_path / "run"))
+    assert lines == [""]
+    assert json.loads(out)["directory"] == str(tmp_path / "run")
+
+
+def test_what_is_no_terminal_gets_plain_lines(tmp_path):
+    words = [sys.executable, *TRAIN, "--run-dir", str(tmp_path / "run")]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    where, *lines = done.stderr.splitlines()
+    assert where == f"CartPole-v1: training in {tmp_path / 'run'}"
+    number = r"[\d.]+"
+    assert re.fullmatch(
+        rf"generation 3/3: population {number}, max {number}; centre {number}; best {number} in generation \d; "
+        rf"speed {number}k steps/s; done",
+        lines[-1],
+    )
+    assert json.loads(done.stdout)["end"] == "generations"
