@@ -2,6 +2,8 @@
 
 import importlib.util
 import json
+import os
+import secrets
 import time
 import warnings
 from collections.abc import Iterable
@@ -9,10 +11,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pluggy
+from numpy.typing import NDArray
 
 import es_envs
-from es_core.files import explained
+from es_core.config import TrainConfig
+from es_core.files import explained, write_whole
 from es_core.machine import description, versions
 from es_core.run import DIAGNOSTICS, GenerationStats, Run
 from es_envs import hookimpl, hookspecs, registry
@@ -26,6 +31,7 @@ class Lifecycle:
 
     Raises:
         ValueError: a name that no logger has, or an object that implements no lifecycle hook.
+        ImportError: what a named logger needs is not installed.
     """
 
     def __init__(self, loggers: Iterable[object] = ()) -> None:
@@ -76,15 +82,16 @@ class SessionLogger:
 
 
 class TensorBoardLogger:
-    """Writes scalars to the run's tensorboard/ folder, without importing torch or tensorflow.
+    """Writes scalars, histograms and the settings to the run's tensorboard/ folder, without torch or tensorflow.
 
     Not by TensorBoard's own writer: it writes in a thread of its own, which reports a full disk with a traceback.
     """
 
     @hookimpl
-    def run_started(self, run: Run) -> None:
+    def run_started(self, run: Run, config: TrainConfig) -> None:
         """Begin an event file; after a resume, what others hold of later generations is superseded."""
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
+        from tensorboard.compat.proto.summary_pb2 import Summary
 
         folder = Path(run.directory) / "tensorboard"
         folder.mkdir(exist_ok=True)
@@ -94,14 +101,28 @@ class TensorBoardLogger:
             start = SessionLog(status=SessionLog.START)
             step = run.history[-1].generation + 1
             self._write(Event(session_log=start, step=step, wall_time=time.time()))
+        self._write(Event(wall_time=time.time(), summary=Summary(value=[_tensorboard_text("settings", config)])))
 
     @hookimpl
-    def generation_finished(self, stats: GenerationStats) -> None:
+    def generation_finished(self, stats: GenerationStats, fitness: NDArray[np.float64] | None) -> None:
         """Write the numbers of one generation."""
         from tensorboard.compat.proto.event_pb2 import Event
-        from tensorboard.compat.proto.summary_pb2 import Summary
+        from tensorboard.compat.proto.summary_pb2 import HistogramProto, Summary
 
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in _scalars(stats).items()]
+        if fitness is not None:
+            known = fitness[~np.isnan(fitness)]
+            counts, edges = np.histogram(known, bins=_BINS)
+            histogram = HistogramProto(
+                min=known.min(),
+                max=known.max(),
+                num=len(known),
+                sum=known.sum(),
+                sum_squares=np.square(known).sum(),
+                bucket_limit=edges[1:],
+                bucket=counts,
+            )
+            values.append(Summary.Value(tag="population/fitness", histo=histogram))
         self._write(Event(step=stats.generation, wall_time=time.time(), summary=Summary(value=values)))
 
     def _write(self, event: Any) -> None:
@@ -111,7 +132,64 @@ class TensorBoardLogger:
             RecordWriter(file).write(event.SerializeToString())
 
 
-LOGGERS = {"tensorboard": TensorBoardLogger}
+class WandbLogger:
+    """Sends settings and numbers to Weights & Biases; a resumed run goes on under its id.
+
+    Its own environment variables say where to: WANDB_PROJECT ("es-envs" if it is not set), WANDB_ENTITY,
+    WANDB_MODE=offline.
+
+    Raises:
+        ImportError: it is not installed.
+    """
+
+    def __init__(self) -> None:
+        if importlib.util.find_spec("wandb") is None:
+            raise ImportError(
+                "the logger 'wandb' needs Weights & Biases, which is not installed: pip install 'es-envs[wandb]'"
+            )
+
+    @hookimpl
+    def run_started(self, run: Run, config: TrainConfig) -> None:
+        """Begin, or continue, the run of the id that the folder's wandb/ holds."""
+        import wandb
+
+        known = run.directory / "wandb" / "run-id"
+        if not known.exists():
+            known.parent.mkdir(exist_ok=True)
+            write_whole(known, secrets.token_hex(4).encode())
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "es-envs"),
+            id=known.read_text(encoding="ascii").strip(),
+            name=run.directory.name,
+            group=config.env_id,
+            dir=str(run.directory),
+            config=config.to_json(),
+            resume="allow",
+            settings=wandb.Settings(console="off"),  # the progress display stays as it is
+        )
+        # Its own steps only grow, and a resumed run may begin with generations that were logged before.
+        self._run.define_metric("generation")
+        self._run.define_metric("*", step_metric="generation")
+
+    @hookimpl
+    def generation_finished(self, stats: GenerationStats, fitness: NDArray[np.float64] | None) -> None:
+        """Send the numbers of one generation."""
+        import wandb
+
+        values: dict[str, Any] = {"generation": stats.generation, **_scalars(stats)}
+        if fitness is not None:
+            counts, edges = np.histogram(fitness[~np.isnan(fitness)], bins=_BINS)
+            values["population/fitness"] = wandb.Histogram(np_histogram=(counts, edges))
+        self._run.log(values)
+
+    @hookimpl
+    def run_finished(self) -> None:
+        """Wait until all has been sent."""
+        self._run.finish()
+
+
+LOGGERS = {"tensorboard": TensorBoardLogger, "wandb": WandbLogger}
+_BINS = 30  # of a histogram
 
 
 def _scalars(stats: GenerationStats) -> dict[str, float]:
@@ -132,6 +210,17 @@ def _scalars(stats: GenerationStats) -> dict[str, float]:
         if score is not None:
             values |= {f"{kind}/fitness": score.mean, f"{kind}/success_rate": score.success_rate}
     return {tag: float(value) for tag, value in values.items() if value is not None}
+
+
+def _tensorboard_text(tag: str, config: TrainConfig) -> Any:
+    """The settings, as text that is shown as it is."""
+    from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+    from tensorboard.compat.proto.tensor_pb2 import TensorProto
+    from tensorboard.compat.proto.types_pb2 import DT_STRING
+
+    text = "\n".join(f"    {line}" for line in json.dumps(config.to_json(), indent=2).splitlines())
+    metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
+    return Summary.Value(tag=tag, metadata=metadata, tensor=TensorProto(dtype=DT_STRING, string_val=[text.encode()]))
 
 
 def _logger(logger: object) -> object:

@@ -198,7 +198,8 @@ def _evolve(
                 before.save(run.checkpoint_path(generation))
             run.append(stats, told)
             stopped = (on_generation is not None and on_generation(stats) is False) or time.monotonic() >= deadline
-            lifecycle.tell("generation_finished", run=run, stats=stats)
+            measured = None if results is None else results.fitness.copy()
+            lifecycle.tell("generation_finished", run=run, stats=stats, fitness=measured)
             if display is not None:
                 display.show(stats)
             if not finished and (stopped or strategy.generation % config.checkpoint_every == 0):

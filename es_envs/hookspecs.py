@@ -12,6 +12,9 @@ import pluggy
 from es_envs.definition import EnvDefinition
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from es_core.config import TrainConfig
     from es_core.run import GenerationStats, Run
 
@@ -35,8 +38,11 @@ def run_started(run: "Run", config: "TrainConfig") -> None:
 
 
 @hookspec
-def generation_finished(run: "Run", stats: "GenerationStats") -> None:
-    """A generation's line has been written to metrics.jsonl. Called in the main process; ``stats`` is frozen."""
+def generation_finished(run: "Run", stats: "GenerationStats", fitness: "NDArray[np.float64] | None") -> None:
+    """A generation's line has been written to metrics.jsonl. Called in the main process; ``stats`` is frozen.
+
+    ``fitness`` ``(N,)`` is that of each candidate, NaN where it failed; None in the line behind the last generation.
+    """
 
 
 @hookspec

@@ -101,6 +101,14 @@ def add_training(sub: argparse.ArgumentParser) -> None:
         metavar="N",
         help="episodes, after which a worker is replaced between two generations (default: never)",
     )
+    sub.add_argument(
+        "--logger",
+        action="append",
+        default=[],
+        dest="loggers",
+        metavar="NAME",
+        help="whom to tell about the run besides: wandb (Weights & Biases); may be given several times",
+    )
 
 
 def add_trust(sub: argparse.ArgumentParser) -> None:

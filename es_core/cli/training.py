@@ -62,6 +62,7 @@ def _train(options: argparse.Namespace) -> None:
         initial=options.initial,
         max_seconds=options.max_seconds,
         progress=not options.quiet,
+        loggers=options.loggers,
         **care(options),
         **config_fields(options),
     )
@@ -78,6 +79,7 @@ def _resume(options: argparse.Namespace) -> None:
         pool=options.pool,
         max_seconds=options.max_seconds,
         progress=not options.quiet,
+        loggers=options.loggers,
         **care(options),
         **config_fields(options),
     )
