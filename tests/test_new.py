@@ -1,6 +1,7 @@
 """`es-envs new`: what it writes works before anything in it is changed."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -93,6 +94,27 @@ def test_what_is_there_already_stays_as_it_is(here, capsys):
     assert [path.name for path in here.rglob("*")] == ["my-rover", "mine"]
 
 
+@pytest.fixture
+def borrowing(tmp_path, monkeypatch):
+    """A shell's path with a new virtual environment, which finds what this one has, too, and asks no index."""
+    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv")
+    folder = tmp_path / "venv" / "bin"
+    own = run(folder / "python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    shared = sysconfig.get_path("purelib")
+    (Path(own) / "shared.pth").write_text(f"import site; site.addsitedir({shared!r})\n", encoding="utf-8")
+    for command, module in (("es-envs", "es_core"), ("pip", "pip"), ("pytest", "pytest")):
+        script = folder / command
+        script.write_text(f'#!/bin/sh\nexec "{folder}/python" -m {module} "$@"\n', encoding="utf-8")
+        script.chmod(0o755)
+    for name, value in {
+        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+        "PIP_NO_BUILD_ISOLATION": "false",  # pip's way to say that there is none
+        "PIP_NO_INDEX": "1",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    }.items():
+        monkeypatch.setenv(name, value)
+
+
 def works_unchanged(python, kind, work):
     """Write a plugin and do with it what its README says; the centre's interval must rise."""
     work.mkdir()
@@ -113,20 +135,65 @@ def works_unchanged(python, kind, work):
     assert Path(film).stat().st_size > 500
 
 
-@pytest.fixture
-def borrowing(tmp_path):
-    """The Python of a new virtual environment that finds what this one has, too."""
-    run(sys.executable, "-m", "venv", "--without-pip", tmp_path / "venv")
-    python = tmp_path / "venv" / "bin" / "python"
-    own = run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
-    shared = sysconfig.get_path("purelib")
-    (Path(own) / "shared.pth").write_text(f"import site; site.addsitedir({shared!r})\n", encoding="utf-8")
-    return python
+def follow(document, here, *, running=True):
+    """Do what a page says, block by block; returns all that its commands print, and where they have led.
+
+    ``running=False`` leaves out what runs anything.
+    """
+    printed = []
+    for label, language, text in re.findall(r"(?:<!-- (.*?) -->\n)?```(\w+)\n(.*?)```", document, re.DOTALL):
+        kind, _, name = label.partition(": ")
+        if kind:
+            before = (here / name).read_text(encoding="utf-8")
+        if kind == "part of":
+            assert text in before
+        elif kind == "append to":
+            (here / name).write_text(before + text, encoding="utf-8")
+        elif kind == "change":
+            lines = text.splitlines(keepends=True)
+            old, new = ("".join(line[1:] for line in lines if line[0] != sign) for sign in "+-")
+            assert before.count(old) == 1
+            (here / name).write_text(before.replace(old, new), encoding="utf-8")
+        elif language == "text":
+            assert all((here / line.split()[0]).is_file() for line in text.splitlines())
+        elif not running:
+            continue
+        elif language == "python":
+            printed.append(run("python", "-", input=text, cwd=here))
+        else:
+            commands = text.replace("es-envs record", "es-envs record --width 96 --height 64")
+            *lines, last = run("bash", "-ec", f"{commands}\npwd", cwd=here).splitlines()
+            here = Path(last)
+            printed.append("\n".join(lines))
+    return printed, here
+
+
+TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text(encoding="utf-8")
+
+
+def test_what_the_tutorial_shows_and_changes_is_in_a_new_plugin(here):
+    assert main(["new", "lunar-rover", "--bullet"]) == 0
+    follow(TUTORIAL, here / "lunar-rover", running=False)
+    for name in ("env", "fitness", "__init__"):
+        source = here / "lunar-rover" / "lunar_rover" / f"{name}.py"
+        compile(source.read_text(encoding="utf-8"), source, "exec")
 
 
 @pytest.mark.slow
-def test_a_new_plugin_installs_passes_its_tests_and_trains(borrowing, tmp_path):
-    works_unchanged(borrowing, "--gymnasium", tmp_path / "work")
+def test_a_new_plugin_installs_passes_its_tests_trains_and_is_filmed(borrowing, tmp_path):
+    works_unchanged("python", "--gymnasium", tmp_path / "work")
+
+
+@pytest.mark.long
+def test_the_tutorial_leads_to_a_trained_filmed_and_packed_plugin(borrowing, tmp_path):
+    printed, folder = follow(TUTORIAL, tmp_path)
+    start, end = (
+        json.loads(run("es-envs", "evaluate", "runs/earth", "--json", *options, cwd=folder))
+        for options in (["--generation", "0"], [])
+    )
+    assert end["interval"][0] > start["interval"][1]
+    assert {path.name for path in folder.glob("*.mp4")} == {"earth.mp4", "moon.mp4"}
+    assert "lunar_rover/rover.urdf" in printed[-1]
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""README's promises: its Python runs, its plugin works, its commands exist."""
+"""What README and the pages in docs/ promise: their Python runs, their plugins work, their commands exist."""
 
 import re
 import shlex
@@ -12,21 +12,30 @@ import pytest
 from es_core.cli import main
 
 ROOT = Path(__file__).parent.parent
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+TEXTS = {document: document.read_text(encoding="utf-8") for document in DOCUMENTS}
 
 
-def block(label, document=README):
-    """The code block behind the marker ``<!-- label -->``."""
-    found = re.search(rf"<!-- {re.escape(label)} -->\n```\w*\n(.*?)```", document, re.DOTALL)
-    assert found, f"there is no block {label!r}"
-    return found.group(1)
+def block(label):
+    """The one code block behind the marker ``<!-- label -->``."""
+    pattern = rf"<!-- {re.escape(label)} -->\n```\w*\n(.*?)```"
+    (found,) = (text for document in TEXTS.values() for text in re.findall(pattern, document, re.DOTALL))
+    return found
 
 
 def run_python(script, folder):
     done = subprocess.run([sys.executable, "-"], input=script, cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def install(folder, name, entry_points):
+    """What pip would leave in a folder of ``sys.path`` for a distribution whose modules are there."""
+    info = folder / f"{name.replace('-', '_')}-0.1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1.0\n", encoding="utf-8")
+    lines = [f"{plugin} = {module}\n" for plugin, module in entry_points.items()]
+    (info / "entry_points.txt").write_text("".join(["[es_envs]\n", *lines]), encoding="utf-8")
 
 
 def test_the_python_example_runs(tmp_path):
@@ -38,15 +47,10 @@ def test_the_python_example_runs(tmp_path):
 
 
 def test_the_plugin_trains_better_than_it_started_and_is_filmed(tmp_path):
-    """From README's two files alone; the slow tests install it from its wheel."""
+    """From the guide's two files alone; the slow tests install it from its wheel."""
     (tmp_path / "es_hover.py").write_text(block("plugin: es_hover.py"), encoding="utf-8")
     entry_points = tomllib.loads(block("plugin: pyproject.toml"))["project"]["entry-points"]["es_envs"]
-    info = tmp_path / "es_hover-0.1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: es-hover\nVersion: 0.1.0\n", encoding="utf-8")
-    (info / "entry_points.txt").write_text(
-        "[es_envs]\n" + "".join(f"{name} = {value}\n" for name, value in entry_points.items()), encoding="utf-8"
-    )
+    install(tmp_path, "es-hover", entry_points)
     script = """
 import sys; sys.path.insert(0, ".")
 import es_envs, es_core
@@ -59,6 +63,28 @@ run.record("hover.mp4")
 """
     run_python(script, tmp_path)
     assert (tmp_path / "hover.mp4").stat().st_size > 1000
+
+
+def test_the_guides_fitness_class_hooks_and_tests_work(tmp_path):
+    for name in ("es_hover.py", "es_gentle.py", "es_diary.py", "test_hover.py"):
+        (tmp_path / name).write_text(block(f"plugin: {name}"), encoding="utf-8")
+    install(tmp_path, "es-hover", {"hover": "es_hover", "gentle": "es_gentle", "diary": "es_diary"})
+    script = """
+import sys; sys.path.insert(0, ".")
+import es_core, pytest
+run = es_core.train("GentleHover-v0", generations=2, population_size=4, run_dir="run", progress=False, seed=3)
+print(sorted(run.history[0].fitnesses))
+assert pytest.main(["-q", "-p", "es_envs_pytest", "-p", "no:cacheprovider", "test_hover.py"]) == 0
+"""
+    assert "['Gentle', 'calm', 'height']" in run_python(script, tmp_path)
+    diary = (tmp_path / "diary.txt").read_text(encoding="utf-8")
+    assert re.fullmatch(r"GentleHover-v0, seed 3: x[.x]{2} \d+ steps\n", diary)
+
+
+def test_the_plugin_in_short_is_the_guides(tmp_path):
+    (tmp_path / "es_hover.py").write_text(block("plugin: es_hover.py"), encoding="utf-8")
+    printed = run_python(f"{block('plugin in short')}\nprint(register_envs()[0].build().reset(seed=0)[1])", tmp_path)
+    assert printed.startswith("{'height': ")
 
 
 def test_the_torch_module_is_trained_and_acts(tmp_path):
@@ -78,12 +104,8 @@ def test_a_search_by_hand_finds_the_top_of_the_sphere(tmp_path):
 
 
 def test_the_strategy_in_the_documents_is_trained_with(tmp_path):
-    document = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")
-    (tmp_path / "es_greedy.py").write_text(block("strategy: es_greedy.py", document), encoding="utf-8")
-    info = tmp_path / "es_greedy-0.1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: es-greedy\nVersion: 0.1.0\n", encoding="utf-8")
-    (info / "entry_points.txt").write_text("[es_envs]\ngreedy = es_greedy\n", encoding="utf-8")
+    (tmp_path / "es_greedy.py").write_text(block("strategy: es_greedy.py"), encoding="utf-8")
+    install(tmp_path, "es-greedy", {"greedy": "es_greedy"})
     script = """
 import sys; sys.path.insert(0, ".")
 import es_core
@@ -106,7 +128,7 @@ def test_the_documents_name_all_that_there_is_to_choose(table):
 
 def test_every_command_in_the_documents_exists(capsys):
     for document in DOCUMENTS:
-        for command in set(re.findall(r"es-envs ([a-z]+)", document.read_text(encoding="utf-8"))) - {"says"}:
+        for command in set(re.findall(r"(?:`|&& |^)es-envs ([a-z]+)", TEXTS[document], re.MULTILINE)):
             with pytest.raises(SystemExit) as stop:
                 main([command, "--help"])
             assert stop.value.code == 0, command

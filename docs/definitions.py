@@ -1,0 +1,130 @@
+"""The pages that definitions tell: environments, settings (``TrainConfig``) and commands (the parser of arguments).
+
+Called by conf.py whenever the site is built.
+"""
+
+import argparse
+import contextlib
+import inspect
+import re
+from dataclasses import MISSING
+from pathlib import Path
+
+from PIL import Image
+
+import es_envs
+from es_core.cli import _parser
+from es_core.config import STRATEGY_DEFAULTS, option_fields
+from es_envs import EnvDefinition
+from es_envs.fitness import fitness_names
+
+ENVIRONMENTS = """# Environments
+
+What `es-envs list` shows with the three plugins of this repository. Beside these every id that Gymnasium knows works,
+and those of any plugin that is installed. `es-envs show ID` prints what stands here.
+
+What evolution reaches on them: [a table](../reached.md).
+"""
+SETTINGS = """# Settings
+
+What changes the numbers of a run: keywords of `train`, and options of `es-envs train`, where `learning_rate` is
+`--learning-rate`. Defaults are those below, then the strategy's own, then what the environment recommends, then yours.
+"""
+COMMANDS = """# Command line
+
+`es-envs --help` and `es-envs COMMAND --help` say what stands here; `python -m es_core` is the same program. Results go
+to stdout, everything else to stderr. The exit code is 0, 1 if the command failed, 2 if it was called wrongly, 130 after
+Ctrl-C and 143 after SIGTERM.
+
+Every command takes `--quiet`, and most take `--json`, for programs that read the result. Those that train take all of
+the [settings](settings.md) as options, too.
+"""
+SEED = 1
+
+
+def write(folder: Path) -> None:
+    """Write environments.md with its pictures, of our own plugins, settings.md and commands.md."""
+    folder.mkdir(exist_ok=True)
+    definitions = [es_envs.definition(env_id) for env_id in es_envs.env_ids()]
+    ours = [definition for definition in definitions if str(definition.entry_point).startswith("es_")]
+    environments = [ENVIRONMENTS, *(section(definition, folder) for definition in ours)]
+    (folder / "environments.md").write_text("\n".join(environments), encoding="utf-8")
+    (folder / "settings.md").write_text(settings(), encoding="utf-8")
+    (folder / "commands.md").write_text(commands(), encoding="utf-8")
+
+
+def section(definition: EnvDefinition, folder: Path) -> str:
+    """An environment's part of the page."""
+    picture = f"{definition.id}.png"
+    with contextlib.closing(definition.build("rgb_array")) as env:
+        env.reset(seed=SEED)
+        Image.fromarray(env.render()).quantize(64).save(folder / picture)
+        rows = {
+            "observations": f"`{env.observation_space}`",
+            "actions": f"`{env.action_space}`",
+            "fitness": ", ".join(f"`{name}`" for name in fitness_names(definition)),
+            "step limit": definition.max_episode_steps,
+            "solved at": definition.solved_at,
+            "recommended": ", ".join(f"`{name}={value}`" for name, value in definition.recommended.items()),
+            "plugin": f"`{definition.plugin}`",
+        }
+    table = "\n".join(f"| {name} | {value} |" for name, value in rows.items() if value is not None)
+    return "\n".join(
+        [
+            f"## {definition.id}\n",
+            f"{definition.summary}.\n",
+            f"![{definition.id} at the start of an episode]({picture})\n",
+            f"| | |\n|---|---|\n{table}\n",
+            data_sheet(inspect.getdoc(env.unwrapped) or ""),
+            "",
+        ]
+    )
+
+
+def data_sheet(docstring: str) -> str:
+    """A class's docstring, but for its first line, as a part of the page: headings one level down, arguments a list."""
+    sheet = docstring.partition("\n")[2].replace("\n## ", "\n### ")
+    sheet, _, arguments = sheet.partition("\nArgs:\n")
+    if not arguments:
+        return sheet.strip()
+    listed = re.sub(r"^    ([*\w]+): ", r"- `\1`: ", arguments, flags=re.MULTILINE)
+    return f"{sheet.strip()}\n\n### Arguments\n\n{listed.strip()}"
+
+
+def settings() -> str:
+    """The page about settings, group by group, and what strategies have in place of the defaults."""
+    lines = [SETTINGS, "## Task\n"]
+    for field in option_fields():
+        if field.metadata["group"]:
+            lines.append(f"## {field.metadata['group'].capitalize()}\n")
+        default = {} if field.default is MISSING else field.default
+        lines.append(f"`{field.name}` = `{default!r}`\n: {field.metadata['help']}\n")
+    lines.append("## Strategies' own defaults\n")
+    for strategy, values in STRATEGY_DEFAULTS.items():
+        lines.append(f"`{strategy}`\n: {', '.join(f'`{name}` = `{value!r}`' for name, value in values.items())}\n")
+    return "\n".join(lines)
+
+
+def commands() -> str:
+    """The page about the command line: what each command does, and its arguments."""
+    (choices,) = (action.choices for action in _parser()._actions if isinstance(action.choices, dict))  # noqa: SLF001
+    lines = [COMMANDS]
+    for name, command in choices.items():
+        arguments = [
+            action
+            for group in command._action_groups  # noqa: SLF001
+            if not (group.title or "").startswith("settings")
+            for action in group._group_actions  # noqa: SLF001
+            if action.help and action.dest not in {"help", "quiet", "json"}
+        ]
+        positional = [action.metavar for action in command._actions if not action.option_strings]  # noqa: SLF001
+        lines += [f"## {name}\n", f"{command.description}\n"]
+        lines += [f"```sh\n{' '.join(['es-envs', name, *map(str, positional)])}\n```\n", *map(described, arguments)]
+    return "\n".join(lines)
+
+
+def described(argument: argparse.Action) -> str:
+    """An argument, and what its help says."""
+    value = "" if argument.nargs == 0 else f" {argument.metavar or argument.dest.upper()}"
+    names = [f"{flag}{value}" for flag in argument.option_strings] or [str(argument.metavar)]
+    return f"{', '.join(f'`{name}`' for name in names)}\n: {str(argument.help) % vars(argument)}\n"
