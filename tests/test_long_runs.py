@@ -51,12 +51,16 @@ def held(process):
         ),
     ],
 )
-def test_memory_files_and_threads_stay_what_they_were(pool, generations, recycle_after, walk, tmp_path):
+def test_memory_files_and_threads_stay_what_they_were(
+    pool, generations, recycle_after, walk, tmp_path, record_property
+):
     gauge = Gauge()
     how = {"pool": pool, "workers": 2, "recycle_after": recycle_after, "on_generation": gauge, "progress": False}
     train(walk, run_dir=tmp_path / "run", generations=generations, **how, **SETTINGS)
     warm = len(gauge.main) // 10
     before, after = gauge.main[warm], gauge.main[-1]
+    record_property("main", f"{before} to {after}")
+    record_property("workers", f"{gauge.workers[warm]} to {gauge.workers[-1]}")
     assert after["memory"] - before["memory"] < 2 * MB + HISTORY * generations
     assert after["shared"] - before["shared"] < MB
     assert (after["files"], after["threads"]) == (before["files"], before["threads"])
