@@ -58,7 +58,15 @@ def _signals_raised() -> Iterator[None]:
 
 def _exit_code(arguments: Sequence[str] | None) -> int:
     try:
-        options = _parser().parse_args(arguments)
+        parser = _parser()
+        if "_ARGCOMPLETE" in os.environ:  # a shell asks how a command could go on
+            import argcomplete
+
+            argcomplete.autocomplete(parser, always_complete_options=False)
+        options, unknown = parser.parse_known_args(arguments)
+        if unknown:
+            hint = "" if unknown[0].startswith("-") else "; what has no -- before it stands before all that has"
+            parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint} (see `es-envs COMMAND --help`)")
         code: int = options.command(options) or 0
         sys.stdout.flush()
     except KeyboardInterrupt as error:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import MISSING, Field
 from typing import Any
 
+import es_envs
+
 _POOL_HELP = (
     "who computes the policy: each worker its own candidates (local, the default), or the main process for all workers "
     "at once, on a GPU with --device cuda (batched)"
@@ -43,7 +45,18 @@ def add_command(
 
 def add_env_id(sub: argparse.ArgumentParser) -> None:
     """Which environment."""
-    sub.add_argument("env_id", metavar="ID", help="see `es-envs list`; ids that Gymnasium knows work too")
+    argument = sub.add_argument("env_id", metavar="ID", help="see `es-envs list`; ids that Gymnasium knows work too")
+    argument.completer = _env_ids  # type: ignore[attr-defined]  # argcomplete looks for it
+
+
+def _env_ids(**_: object) -> list[str]:
+    return es_envs.env_ids()
+
+
+def _env_ids_and_files(*, prefix: str, **_: object) -> list[str]:
+    from argcomplete.completers import FilesCompleter
+
+    return [*es_envs.env_ids(), *FilesCompleter(["safetensors"])(prefix)]
 
 
 def add_run_dir(sub: argparse.ArgumentParser) -> None:
@@ -126,7 +139,10 @@ def add_size(sub: argparse.ArgumentParser) -> None:
 
 def add_source(sub: argparse.ArgumentParser) -> None:
     """Whose policy."""
-    sub.add_argument("source", metavar="RUN", help="a run folder or a checkpoint file; with --pretrained, an ID")
+    argument = sub.add_argument(
+        "source", metavar="RUN", help="a run folder or a checkpoint file; with --pretrained, an environment's ID"
+    )
+    argument.completer = _env_ids_and_files  # type: ignore[attr-defined]
     sub.add_argument(
         "--pretrained", action="store_true", help="the policy that comes with the environment of that ID instead"
     )

@@ -16,7 +16,7 @@ def add(commands: Any) -> None:
     """Add these commands."""
     add_command(commands, "list", _list, "list the environments that plugins register")
     sub = add_command(commands, "show", _show, "show an environment: settings, spaces, reward")
-    sub.add_argument("env_id", metavar="ID")
+    add_env_id(sub)
     add_command(commands, "plugins", _plugins, "list the plugins, and what is wrong with those that do not work")
     sub = add_command(
         commands, "check", _check, "check that an environment keeps the promises on which training relies"

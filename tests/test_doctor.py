@@ -1,0 +1,62 @@
+"""What is installed, and whether it works: the doctor, and completion in a shell."""
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from es_core.doctor import examine
+
+BIN = Path(sys.executable).parent
+
+
+@pytest.fixture(scope="module")
+def findings():
+    return {finding.name: finding for finding in examine()}
+
+
+def test_the_doctor_finds_nothing_broken_where_the_tests_run(findings):
+    assert [finding for finding in findings.values() if finding.status == "broken"] == []
+    assert {"Python", "es-envs", "cores", "run folders", "numpy", "ffmpeg", "torch", "[tune]"} <= set(findings)
+    assert findings["plugin racecar"].found.endswith(": RaceCar-v0")
+    assert "BLAS: " in findings["numpy"].found
+    assert all(finding.advice for finding in findings.values() if finding.status == "missing")
+
+
+def test_what_is_broken_is_named_with_its_cause_and_what_to_do(tmp_path, python):
+    (tmp_path / "torch.py").write_text("raise ImportError('compiled for another processor')")
+    (tmp_path / "imageio_ffmpeg.py").write_text("import os; os.abort()")
+    (tmp_path / "es_bad.py").write_text("raise OSError('no licence')")
+    info = tmp_path / "es_bad-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.4\nName: es-bad\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[es_envs]\nbad = es_bad\n")
+    done = python(arguments=["-m", "es_core", "doctor", "--json"], path=[tmp_path])
+    assert done.code == 1
+    broken = {f["name"]: f for f in json.loads(done.out) if f["status"] == "broken"}
+    assert set(broken) == {"torch", "ffmpeg", "plugin bad"}
+    assert broken["torch"]["found"].endswith(": ImportError: compiled for another processor")
+    assert broken["ffmpeg"]["found"] == "the process crashed (exit code -6)"
+    assert broken["plugin bad"]["found"] == "es-bad 1.0: OSError: no licence"
+    assert [f["name"] for f in broken.values() if "install" not in f["advice"]] == []
+
+
+@pytest.mark.skipif(os.name == "nt", reason="the shell is bash")
+def test_bash_completes_commands_ids_and_options(tmp_path):
+    lines = [f"es-envs {words}" for words in ("tr", "train Ra", "watch Ra", "evaluate RaceCar-v0 --pre", "report r")]
+    script = f"""
+        export PATH={shlex.quote(str(BIN))}:$PATH
+        eval "$(register-python-argcomplete es-envs)"
+        for line in {shlex.join(lines)}; do
+            COMP_LINE="$line"; COMP_POINT=${{#line}}; COMP_TYPE=9; COMPREPLY=()
+            _python_argcomplete es-envs
+            echo ${{COMPREPLY[*]}}
+        done
+    """
+    (tmp_path / "runs").mkdir()
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert done.stdout.splitlines() == ["train", "RaceCar-v0", "RaceCar-v0", "--pretrained", "runs/"]
