@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from es_core.compare import Comparison, compare
     from es_core.config import TrainConfig
     from es_core.evaluate import evaluate
+    from es_core.export import Exported, ExportError, export
     from es_core.rebuild import rebuild
     from es_core.record import record
     from es_core.replay import replay
@@ -49,6 +50,8 @@ _HOME = {
     "CheckpointError": "checkpoint",
     "Comparison": "compare",
     "Evaluation": "scoring",
+    "ExportError": "export",
+    "Exported": "export",
     "GenerationStats": "run",
     "OpenAIES": "strategies",
     "Population": "strategies",
@@ -59,6 +62,7 @@ _HOME = {
     "bench": "bench",
     "compare": "compare",
     "evaluate": "evaluate",
+    "export": "export",
     "rebuild": "rebuild",
     "record": "record",
     "replay": "replay",
@@ -80,6 +84,8 @@ __all__ = [
     "CheckpointError",
     "Comparison",
     "Evaluation",
+    "ExportError",
+    "Exported",
     "GenerationStats",
     "OpenAIES",
     "Population",
@@ -92,6 +98,7 @@ __all__ = [
     "bench",
     "compare",
     "evaluate",
+    "export",
     "rebuild",
     "record",
     "replay",

@@ -27,6 +27,9 @@ from es_envs.definition import EnvDefinition, PluginError
 
 GROUP = "es_envs"
 
+# Packages that register a namespace with Gymnasium, but only when somebody imports them, and our extra with each.
+_NAMESPACES = {"ALE": ("ale_py", "atari")}
+
 
 class UnknownEnvError(LookupError):
     """No environment has this id; the message suggests others and quotes plugins that failed to load."""
@@ -88,6 +91,8 @@ class Registry:
     def definition(self, env_id: str) -> EnvDefinition:
         """The definition of an id: registered by a plugin or script, ``module:Name-v0``, or known to Gymnasium.
 
+        Atari games, ``ALE/Name-v5``, are known to Gymnasium once ``ale_py`` is imported, which is done here.
+
         Raises:
             UnknownEnvError: nobody knows the id.
         """
@@ -95,17 +100,22 @@ class Registry:
             raise TypeError(f"an environment id is a string, got {env_id!r}")
         self._discover()
         module, separator, bare_id = env_id.rpartition(":")
-        if separator:
+        extra = ""
+        if not separator and bare_id not in self._definitions:
+            module, extra = _NAMESPACES.get(bare_id.partition("/")[0], ("", ""))
+        if separator or module:
             try:
                 importlib.import_module(module)
             except (Exception, SystemExit) as error:
+                hint = f": pip install 'es-envs[{extra}]'" if extra else ""
                 raise UnknownEnvError(
-                    f"No environment {env_id!r}: module {module!r} cannot be imported: {_one_line(error)}"
+                    f"No environment {env_id!r}: module {module!r} cannot be imported: {_one_line(error)}{hint}"
                 ) from error
         if bare_id in self._definitions:
             return self._definitions[bare_id]
         if bare_id in gymnasium_registry:
-            return _gymnasium_definition(env_id, gymnasium_registry[bare_id])
+            # The module travels with the id: a worker must import what registers it, too.
+            return _gymnasium_definition(f"{module}:{bare_id}" if module else bare_id, gymnasium_registry[bare_id])
         raise UnknownEnvError(self._unknown(env_id, bare_id))
 
     def env_ids(self) -> list[str]:
@@ -278,7 +288,6 @@ def _one_line(error: BaseException) -> str:
 
 
 def _gymnasium_definition(env_id: str, spec: EnvSpec) -> EnvDefinition:
-    # The full id travels: a worker must import the module that registers it, too.
     return EnvDefinition(
         id=spec.id,
         entry_point="es_envs.registry:bare_gymnasium_env",

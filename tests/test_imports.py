@@ -22,7 +22,7 @@ LAYERS = [
     ["display", "doctor", "rebuild"],
     ["train", "evaluate"],
     ["shots"],
-    ["report", "record", "replay", "bench", "tune", "watch"],
+    ["export", "report", "record", "replay", "bench", "tune", "watch"],
     ["compare"],
     ["cli"],
     ["__main__"],

@@ -1,13 +1,21 @@
-"""The commands about what has been evolved: evaluate, record, replay."""
+"""The commands about what has been evolved: evaluate, record, export, replay."""
 
 import argparse
 import faulthandler
 import traceback
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import es_envs
-from es_core.cli.arguments import add_command, add_policy, add_trust, add_workers, chosen_episodes
+from es_core.cli.arguments import (
+    add_command,
+    add_policy,
+    add_source,
+    add_trust,
+    add_workers,
+    chosen_episodes,
+)
 from es_core.cli.films import add_film, chosen_film, default_film
 from es_core.cli.output import print_json, say
 
@@ -25,6 +33,19 @@ def add(commands: Any) -> None:
     add_policy(sub, episodes=1)
     add_film(sub)
     add_workers(sub)
+
+    sub = add_command(commands, "export", _export, "write a policy as a file for other programs: ONNX or torch.export")
+    add_source(sub)
+    sub.add_argument("path", metavar="POLICY.onnx", help="the file; a name that ends in .pt2 makes it torch.export's")
+    sub.add_argument("--generation", type=int, metavar="G", help="centre of this generation (default: the best)")
+    sub.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        metavar="S",
+        help="of the episodes in which file and policy are compared (default: %(default)s)",
+    )
+    add_trust(sub)
 
     sub = add_command(commands, "watch", _watch, "show a policy in a window, in real time, until that is closed")
     add_policy(sub, episodes=None)
@@ -95,6 +116,27 @@ def _record(options: argparse.Namespace) -> None:
     else:
         print(path)
         say("fitness of what was filmed: " + ", ".join(f"{episode.fitness:.2f}" for episode in episodes))
+
+
+def _export(options: argparse.Namespace) -> None:
+    from es_core.export import export
+
+    exported = export(
+        _policy(options),
+        options.path,
+        generation=options.generation,
+        seed=options.seed,
+        trust=options.trust_names,
+    )
+    if options.json:
+        print_json(asdict(exported))
+        return
+    print(exported.path)
+    agreement = f"actions that differ by at most {exported.largest_difference:.1g}"
+    if exported.largest_difference == 0:
+        agreement = "the same actions"
+    tied = f", but for {exported.near_ties} near ties" if exported.near_ties else ""
+    say(f"the policy and its file take {agreement} for {exported.observations} observations{tied}")
 
 
 def _watch(options: argparse.Namespace) -> None:

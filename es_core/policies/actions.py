@@ -59,10 +59,10 @@ def make_actions(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
     sampled = config.sample_actions
     match space:
         case spaces.Box() if config.action_bins is not None:
-            size, decoder = _bins(space, config.action_bins)
+            size, values = bins(space, config.action_bins)
             explore = _draw_choice if sampled else None
             meaning = f"an output for each of the values that action_bins gives the entries of {space}"
-            return Actions(size, size, decoder, explore, meaning)
+            return Actions(size, size, lambda: _values_decoder(space, values()), explore, meaning)
         case spaces.Box():
             size = math.prod(space.shape)
             decoder = partial(_tanh_decoder if config.action_squash == "tanh" else _clip_decoder, space)
@@ -154,8 +154,16 @@ def _first(size: int, decoder: Callable[[], Decoder]) -> Decoder:
     return lambda raw: decode(raw[:, :size])
 
 
-def _bins(space: spaces.Box, given: int | tuple[Any, ...]) -> tuple[int, Callable[[], Decoder]]:
-    """Number of values of all entries, and what chooses among them."""
+def bins(space: spaces.Box, given: int | tuple[Any, ...]) -> tuple[int, Callable[[], list[NDArray[Any]]]]:
+    """Number of values of all entries, and a function that makes them, an array for each entry.
+
+    Args:
+        space: of the actions.
+        given: a config's ``action_bins``.
+
+    Raises:
+        ValueError: they do not fit the space.
+    """
     low, high = space.low.ravel().astype(float), space.high.ravel().astype(float)
     if isinstance(given, int):
         if not _is_bounded(space):
@@ -163,7 +171,7 @@ def _bins(space: spaces.Box, given: int | tuple[Any, ...]) -> tuple[int, Callabl
                 f"action_bins={given} are uniform from bound to bound, and not all entries of {space} have two: give "
                 "the values instead, such as [-1, 0, 1]"
             )
-        return given * len(low), lambda: _values_decoder(space, list(np.linspace(low, high, given, axis=1)))
+        return given * len(low), lambda: list(np.linspace(low, high, given, axis=1))
     rows = given if isinstance(given[0], tuple) else (given,) * len(low)
     if len(rows) != len(low):
         raise ValueError(f"action_bins has {len(rows)} rows of values, and {space} has {len(low)} entries")
@@ -177,22 +185,35 @@ def _bins(space: spaces.Box, given: int | tuple[Any, ...]) -> tuple[int, Callabl
                     f"of {space}"
                 )
     _require_modest([len(row) for row in rows])
-    return sum(map(len, rows)), lambda: _values_decoder(space, [np.array(row, float) for row in rows])
+    return sum(map(len, rows)), lambda: [np.array(row, float) for row in rows]
 
 
 def _values_decoder(space: spaces.Box, values: Sequence[NDArray[Any]]) -> Decoder:
-    most = max(map(len, values))
-    table = np.array([np.pad(row, (0, most - len(row))) for row in values]).astype(space.dtype)
-    choose, entries, shape = _chooser([len(row) for row in values]), np.arange(len(values)), space.shape
+    table, entries, shape = value_table(values).astype(space.dtype), np.arange(len(values)), space.shape
+    choose = _chooser([len(row) for row in values])
     return lambda raw: list(table[entries, choose(raw)].reshape(len(raw), *shape))
+
+
+def value_table(values: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    """``(groups, most)``: a row for each group of ``values``, as long as the longest."""
+    most = max(map(len, values))
+    return np.array([np.pad(row, (0, most - len(row))) for row in values])
+
+
+def group_columns(sizes: Sequence[int]) -> NDArray[np.intp]:
+    """``(groups, most)``: which of the raw outputs ``(rows, sum of sizes)`` belong to each group, in its order.
+
+    A group that is shorter than others repeats its first output, which as a later one never wins.
+    """
+    sizes_column, order = np.array(sizes)[:, np.newaxis], np.arange(max(sizes))
+    starts = np.cumsum(sizes_column, axis=0) - sizes_column
+    columns: NDArray[np.intp] = starts + np.where(order < sizes_column, order, 0)
+    return columns
 
 
 def _chooser(sizes: Sequence[int]) -> Callable[[Raw], NDArray[np.intp]]:
     """A function from raw outputs ``(rows, sum of sizes)`` to the largest in each group ``(rows, groups)``."""
-    sizes_column, order = np.array(sizes)[:, np.newaxis], np.arange(max(sizes))
-    starts = np.cumsum(sizes_column, axis=0) - sizes_column
-    # A group that is shorter than others repeats its first output, which as a later one never wins.
-    columns = starts + np.where(order < sizes_column, order, 0)
+    columns = group_columns(sizes)
     return lambda raw: raw[:, columns].argmax(2)
 
 

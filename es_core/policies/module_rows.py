@@ -149,12 +149,16 @@ class Flattened(nn.Module):
             observations: flattened, ``(batch, n)``.
             state: what the last step returned; None: the episodes begin.
         """
-        shaped = self.normalized(observations).reshape(len(observations), *self._shape)
+        shaped = self.normalized(observations).reshape(observations.shape[0], *self._shape)  # len() is fixed by export
         if not self.is_recurrent:
             return self.module(shaped)[:, : self._decisive]  # type: ignore[no-any-return]
-        begin = self.module.initial_state(len(shaped)) if state is None else state  # type: ignore[operator]
+        begin = self.initial_state(len(shaped)) if state is None else state
         outputs, after = self.module(shaped, begin)
         return outputs[:, : self._decisive], after
+
+    def initial_state(self, batch: int) -> State:
+        """Of a module with a state: what its episodes begin with."""
+        return self.module.initial_state(batch)  # type: ignore[no-any-return, operator]
 
 
 def split(parameters: Tensor, like: Sequence[Tensor]) -> list[Tensor]:

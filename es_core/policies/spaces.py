@@ -48,6 +48,14 @@ def leaves(
                          "or a Dict or Tuple of these")  # fmt: skip
 
 
+def parts(space: gymnasium.Space[Any], observation: Any) -> list[Any]:
+    """What an observation has for each of the ``leaves`` of its space."""
+    if not isinstance(space, spaces.Dict | spaces.Tuple):
+        return [observation]
+    own = space.items() if isinstance(space, spaces.Dict) else enumerate(space)
+    return [leaf for key, part in own for leaf in parts(part, observation[key])]
+
+
 def is_image(space: gymnasium.Space[Any]) -> bool:
     """Whether observations are images: a Box of uint8 with three dimensions."""
     return isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8

@@ -82,6 +82,12 @@ class LayeredModule(nn.Module):
         values = values[:, : self._decisive]
         return (values, state) if self.is_recurrent else values  # type: ignore[return-value]
 
+    def initial_state(self, batch: int) -> State:
+        """Of a recurrent policy: zeros for each of its layer's states, ``(batch, outputs)``."""
+        [cell] = [layer for layer in self.layers if isinstance(layer, nn.RNNCellBase)]
+        zeros = torch.zeros(batch, cell.hidden_size)
+        return (zeros, zeros.clone()) if isinstance(cell, nn.LSTMCell) else zeros
+
 
 def _dense(layer: Dense, own: Sequence[Tensor]) -> nn.Module:
     linear = nn.Linear(layer.inputs, layer.outputs, bias=layer.bias)

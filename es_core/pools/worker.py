@@ -4,6 +4,7 @@ import select
 import sys
 import time
 import traceback
+import weakref
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
@@ -145,7 +146,13 @@ class Worker(ABC):
 
     def watch(self, step_timeout: float) -> None:
         """End this process when a step or reset has taken ``step_timeout`` seconds."""
-        Watchdog(step_timeout, lambda: None if self._is_waiting else self._rollouts.progress)
+        weak = weakref.ref(self)  # its thread never ends, and would keep the environments beyond their interpreter
+
+        def progress() -> int | None:
+            worker = weak()
+            return None if worker is None or worker._is_waiting else worker._rollouts.progress  # noqa: SLF001
+
+        Watchdog(step_timeout, progress)
 
     @abstractmethod
     def serve(self) -> None:

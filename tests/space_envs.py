@@ -1,0 +1,52 @@
+"""An environment with spaces of any kind, for tests of what policies see and do."""
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+OBSERVATIONS = {
+    "box": spaces.Box(-3.0, 3.0, (5,), np.float32),
+    "double": spaces.Box(-3.0, 3.0, (2, 2), np.float64),
+    "nested": spaces.Dict(
+        {
+            "arm": spaces.Tuple((spaces.Box(-1.0, 1.0, (2,), np.float32), spaces.Discrete(3, start=-1))),
+            "keys": spaces.Dict({"on": spaces.MultiBinary(2), "dial": spaces.MultiDiscrete([2, 4], start=[0, 5])}),
+        }
+    ),
+    "image": spaces.Box(0, 255, (36, 40, 3), np.uint8),
+    "image and numbers": spaces.Dict(
+        {"frames": spaces.Box(0, 255, (3, 36, 36), np.uint8), "speed": spaces.Box(-1.0, 1.0, (2,), np.float32)}
+    ),
+}
+ACTIONS = {
+    "box": spaces.Box(-0.5, 0.25, (2,), np.float32),
+    "wide box": spaces.Box(np.array([-10.0, 0.0]), np.array([30.0, 1.0]), (2,), np.float64),
+    "unbounded box": spaces.Box(-np.inf, np.inf, (1, 2), np.float32),
+    "whole box": spaces.Box(-2, 2, (2,), np.int32),
+    "discrete": spaces.Discrete(4, start=2),
+    "single": spaces.Discrete(1),
+    "multi discrete": spaces.MultiDiscrete([2, 5, 3], start=[0, 7, -1]),
+    "multi binary": spaces.MultiBinary([2, 2]),
+}
+
+
+class Spaces(gymnasium.Env):
+    """Random observations for six steps; the reward is the action's mean."""
+
+    def __init__(self, *, observation="box", action="box"):
+        self.observation_space, self.action_space = OBSERVATIONS[observation], ACTIONS[action]
+
+    def _observation(self):
+        space = self.observation_space
+        space.seed(int(self.np_random.integers(2**31)))
+        return space.sample()
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self._observation(), {}
+
+    def step(self, action):
+        assert self.action_space.contains(np.int64(action) if isinstance(action, int) else action)
+        self.time += 1
+        return self._observation(), float(np.mean(action)), self.time >= 6, False, {}

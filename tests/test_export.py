@@ -1,0 +1,238 @@
+"""A policy as a file: it acts as the policy does, says where it comes from, and needs nothing of ours."""
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from space_envs import ACTIONS, OBSERVATIONS
+
+from es_core import ExportError, TrainConfig, evaluate, export, train
+from es_core.cli import main
+from es_core.normalizer import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch
+from es_core.policies import POLICIES, Actor, make_policy
+from es_core.policies.deployed import Deployed
+from es_core.policies.spaces import parts
+from es_core.seeding import Purpose, episode_seeds
+
+EXPORT = sys.modules[export.__module__]
+RUN_ONNX = Path(__file__).parent.parent / "examples" / "run_onnx.py"
+FIELDS = {
+    "generations": 2,
+    "population_size": 4,
+    "eval_episodes": 2,
+    "confirm_episodes": 2,
+    "sigma": 0.5,
+    "workers": 1,
+    "progress": False,
+}
+SETTINGS = {
+    "box": [{}, {"action_squash": "tanh"}, {"action_bins": 4}, {"sample_actions": True}],
+    "wide box": [{"action_squash": "tanh"}, {"action_bins": [[-10, 0.1, 30], [0.0, 1.0]]}],
+}
+KINDS = [(policy, "box") for policy in POLICIES if not policy.startswith("cnn")]
+KINDS += [("gru", "nested"), ("mlp", "double"), ("cnn_small", "image"), ("cnn_nature", "image and numbers")]
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return train("CartPole-v1", run_dir=tmp_path_factory.mktemp("runs") / "r", **FIELDS)
+
+
+def statistics_of(config, policy, observations):
+    """Of some observations, as a run would have them."""
+    flat = np.empty((len(observations), policy.inputs), np.float32)
+    for row, observation in zip(flat, observations, strict=True):
+        policy.encode(observation, row)
+    if config.virtual_batch_normalization:
+        return ReferenceBatch(np.resize(flat, (REFERENCE_SIZE, policy.inputs)))
+    if config.observation_normalization:
+        return ObservationStatistics(len(flat), flat.sum(0, dtype=float), np.square(flat, dtype=float).sum(0))
+    return None
+
+
+@pytest.mark.parametrize(("kind", "seen"), KINDS)
+def test_what_is_exported_does_what_the_policy_does_whatever_it_sees_and_does(kind, seen):
+    space, options, sees = OBSERVATIONS[seen], {"policy": kind}, kind.startswith("cnn")
+    if kind in {"mlp", "cnn_small"}:
+        options["virtual_batch_normalization"] = True
+    elif not sees:
+        options["observation_normalization"] = True
+    space.seed(0)
+    observations = [space.sample() for _ in range(2 if sees else 6)]
+    for name, actions in [*ACTIONS.items()][: 1 if sees else None]:
+        for settings in SETTINGS.get(name, [{}])[: 1 if sees else None]:
+            config = TrainConfig(env_id="Spaces-v0", **options, **settings)
+            policy = make_policy(config, space, actions)
+            mean = policy.initial(0) * np.float32(2) + np.float32(0.01)
+            statistics = statistics_of(config, policy, observations)
+            deployed = Deployed(policy, policy.module(mean, statistics))
+            act, states = Actor(policy, mean, statistics), []
+            if deployed.memory is not None:
+                states = [state[:1] for state in deployed.memory.examples]
+            for observation in observations:
+                values = [torch.from_numpy(np.array([part])) for part in parts(space, observation)]
+                with torch.no_grad():
+                    action, *states = deployed(*values, *states)
+                ours = np.asarray(act(observation))
+                assert action.numpy()[0].dtype == ours.dtype
+                np.testing.assert_allclose(action.numpy()[0], ours, rtol=0, atol=1e-4, err_msg=f"{name} {settings}")
+
+
+@pytest.mark.parametrize(
+    ("path", "error", "message"),
+    [
+        ("policy.pth", ValueError, r"a name that ends in \.onnx or \.pt2, got 'policy\.pth'"),
+        ("policy", ValueError, r"ends in \.onnx or \.pt2, got 'policy'"),
+        ("nowhere/policy.onnx", FileNotFoundError, r"there is no folder .*nowhere for the file"),
+    ],
+)
+def test_a_file_that_cannot_be_is_refused(path, error, message, run, tmp_path):
+    with pytest.raises(error, match=message):
+        export(run, tmp_path / path)
+
+
+@pytest.mark.parametrize("package", ["onnxscript", "onnxruntime"])
+def test_without_a_package_the_message_says_what_to_install(package, run, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf"\.onnx files need {package}.*: pip install 'es-envs\[export\]'"):
+        export(run, tmp_path / "policy.onnx")
+
+
+@pytest.fixture
+def of_a_module(run, tmp_path):
+    """A checkpoint whose policy is a module of the tests."""
+    config = replace(run.config, policy="small_modules:Remembering", engine="torch")
+    policy = make_policy(config, run.best.observation_space, run.best.action_space)
+    replace(run.best, config=config, mean=policy.initial(0)).save(tmp_path / "mine.safetensors")
+    return tmp_path / "mine.safetensors"
+
+
+def test_a_policy_outside_the_installed_plugins_is_refused(of_a_module, tmp_path, capsys):
+    assert main(["export", str(of_a_module), str(tmp_path / "policy.pt2")]) == 2
+    assert "policy='small_modules:Remembering', a module outside the installed plugins" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_module_of_the_users_is_exported_for_who_trusts_its_name(of_a_module, tmp_path, capsys):
+    assert main(["export", str(of_a_module), str(tmp_path / "policy.pt2"), "--trust-names", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["path"] == str(tmp_path / "policy.pt2")
+    assert said["observations"] > 20
+    assert said["largest_difference"] < 1e-4
+
+
+def test_a_program_of_torch_acts_in_batches_of_any_size_and_says_where_it_comes_from(run, tmp_path):
+    exported = export(run, tmp_path / "policy.pt2", seed=3)
+    extra = {EXPORT.METADATA: ""}
+    module = torch.export.load(exported.path, extra_files=extra).module()
+    act = run.best.actor()
+    observations = np.random.default_rng(0).uniform(-1, 1, (7, 4)).astype(np.float32)
+    for size in (1, 2, 7):
+        (actions,) = module(torch.from_numpy(observations[:size]))
+        assert actions.tolist() == [act(observation) for observation in observations[:size]]
+    metadata = json.loads(extra[EXPORT.METADATA])
+    assert metadata["env_id"] == "CartPole-v1"
+    assert metadata["parameter_hash"] == run.best.parameter_hash
+    score = run.history[run.best.generation].confirmation
+    assert (json.loads(metadata["fitness_mean"]), metadata["fitness_episodes"]) == (score.mean, "2")
+    assert str(Path.cwd()).encode() not in exported.path.read_bytes()
+    assert list(tmp_path.iterdir()) == [exported.path]
+
+
+def test_a_file_that_would_act_otherwise_is_not_written(run, tmp_path, monkeypatch):
+    def spoilt(deployed, metadata):
+        content, function = EXPORT._to_pt2(deployed, metadata)
+        return content, lambda values: [1 - function(values)[0]]
+
+    monkeypatch.setattr(EXPORT, "_FORMATS", {".pt2": (("torch",), spoilt)})
+    with pytest.raises(ExportError, match=r"policy\.pt2 would act otherwise than the policy: in step 0 .* nothing"):
+        export(run, tmp_path / "policy.pt2")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_the_example_plays_the_episodes_of_evaluate_without_torch_and_without_us(run, tmp_path, python, capsys):
+    path = tmp_path / "policy.onnx"
+    assert main(["export", str(run.directory), str(path)]) == 0
+    said = capsys.readouterr()
+    assert said.out.strip() == str(path)
+    assert "the same actions" in said.err
+    seeds = episode_seeds(4, Purpose.TEST, 3)
+    arguments = [str(path), "CartPole-v1", *map(str, seeds)]
+    script = (
+        f"import runpy, sys; sys.argv = {['run_onnx.py', *arguments]!r}; runpy.run_path({str(RUN_ONNX)!r})\n"
+        "print(sorted({'torch', 'es_core', 'es_envs'} & set(sys.modules)))"
+    )
+    done = python(script)
+    assert done.code == 0, done.err
+    *played, loaded = done.out.splitlines()
+    assert loaded == "[]"
+    assert [int(line.split()[0]) for line in played] == list(seeds)
+    score = evaluate(run, episodes=3, seed=4, workers=1)
+    assert np.mean([float(line.split()[1]) for line in played]) == score.mean
+
+
+@pytest.mark.slow
+def test_an_onnx_file_remembers_and_says_where_it_comes_from(tmp_path):
+    import onnxruntime
+
+    fields = {**FIELDS, "policy": "gru", "action_squash": "tanh", "observation_normalization": True}
+    run = train("Pendulum-v1", run_dir=tmp_path / "r", max_episode_steps=50, **fields)
+    exported = export(run, tmp_path / "policy.onnx")
+    assert exported.observations == 200
+    assert exported.largest_difference < 1e-5
+    content = exported.path.read_bytes()
+    assert str(Path(EXPORT.__file__).parent).encode() not in content
+    session = onnxruntime.InferenceSession(content)
+    assert [(value.name, value.shape) for value in session.get_inputs()] == [
+        ("observation", ["batch", 3]),
+        ("state", ["batch", 32]),
+    ]
+    assert [value.name for value in session.get_outputs()] == ["action", "next_state"]
+    metadata = session.get_modelmeta().custom_metadata_map
+    assert metadata["env_id"] == "Pendulum-v1"
+    assert metadata["fitness"] == "episode_return"
+    assert metadata["parameter_hash"] == run.best.parameter_hash
+
+
+LONG = [(kind, seen, "box") for kind, seen in KINDS] + [("mlp", "box", action) for action in ACTIONS]
+LONG += [("lstm", "nested", "multi discrete"), ("cnn_small", "image and numbers", "multi binary")]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("ending", ["onnx", "pt2"])
+@pytest.mark.parametrize(("kind", "seen", "done"), LONG)
+def test_every_policy_is_exported_for_every_space(kind, seen, done, ending, register, tmp_path):
+    spaces = {"observation": seen, "action": done}
+    env_id = register("Spaces-v0", "space_envs:Spaces", kwargs=spaces, max_episode_steps=6, fitness="episode_return")
+    for number, settings in enumerate(SETTINGS.get(done, [{}])):
+        run = train(env_id, run_dir=tmp_path / str(number), policy=kind, **FIELDS, **settings)
+        exported, again = (export(run, tmp_path / f"{number}{which}.{ending}") for which in "ab")
+        assert exported.path.read_bytes() == again.path.read_bytes(), "equal policies give equal files"
+        assert exported.observations == 24
+        assert exported.largest_difference < 1e-4
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("env_id", ["CartPoleBullet-v0", "BalancingPlate-v0", "RaceCar-v0"])
+def test_our_environments_are_played_as_evaluate_plays_them(env_id, tmp_path, python):
+    run = train(env_id, run_dir=tmp_path / "r", max_episode_steps=300, **FIELDS)
+    path = export(run, tmp_path / "policy.onnx").path
+    seeds = episode_seeds(0, Purpose.TEST, 2)
+    script = (
+        "import functools, gymnasium, runpy, sys\n"
+        "gymnasium.make = functools.partial(gymnasium.make, max_episode_steps=300)\n"
+        f"sys.argv = {['run_onnx.py', str(path), f'es_envs.gym:{env_id}', *map(str, seeds)]!r}\n"
+        f"runpy.run_path({str(RUN_ONNX)!r})\n"
+        "print(sorted({'torch', 'es_core'} & set(sys.modules)))"
+    )
+    done = python(script)
+    assert done.code == 0, done.err
+    *played, loaded = done.out.splitlines()
+    assert loaded == "[]"
+    score = evaluate(run, episodes=2, workers=1)
+    assert np.mean([float(line.split()[1]) for line in played]) == pytest.approx(score.returns, abs=0.02)
