@@ -72,12 +72,10 @@ def find_policy(
         source = Run.open(source, trust=trust)
     if isinstance(source, Run):
         trust = trust or source.trusted
-        if generation is not None:
-            checkpoint = rebuild(source, generation, trust=trust)
-        else:
-            checkpoint = source.best or source.checkpoint
-        if checkpoint is None:
+        kept = source.best or source.checkpoint if generation is None else rebuild(source, generation, trust=trust)
+        if kept is None:
             raise FileNotFoundError(f"{source.directory} has no checkpoint yet")
+        checkpoint = kept
     elif generation is not None:
         raise ValueError("a generation can be chosen from a run, not from a single checkpoint")
     elif isinstance(source, Checkpoint):
