@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from test_packaging import ROOT, run
+from test_readme import block
 
 from es_core.cli import main
 
@@ -182,6 +183,11 @@ def test_what_the_tutorial_shows_and_changes_is_in_a_new_plugin(here):
 @pytest.mark.slow
 def test_a_new_plugin_installs_passes_its_tests_trains_and_is_filmed(borrowing, tmp_path):
     works_unchanged("python", "--gymnasium", tmp_path / "work")
+
+
+@pytest.mark.slow
+def test_what_is_said_of_determinism_can_be_tried(borrowing, tmp_path):
+    assert "not a bit differs" in run("bash", "-ec", block("the same bits"), cwd=tmp_path)
 
 
 @pytest.mark.long
