@@ -92,7 +92,7 @@ class Captioner:
 
 def _drawn(caption: Caption, width: int, height: int) -> list[tuple[Image.Image, tuple[int, int]]]:
     """Pictures with transparency, and where they begin (x, y)."""
-    large, small = max(11, height // 20), max(8, height // 34)
+    large, small = max(11, height // 20), max(9, height // 28)
     margin = large * 2 // 3
     strip = _ground(width, 3 * large)
     pen, baseline = ImageDraw.Draw(strip), strip.height - margin

@@ -101,6 +101,8 @@ def record(
     for name, count in counts.items():
         if count is not None:
             require_positive(name, count)
+    if seeds is not None and not seeds:
+        raise ValueError("seeds must name at least one episode")
     if generations is None and layout == "grid":
         population = population or _IN_A_GRID
     cast, checkpoint, definition = casts(

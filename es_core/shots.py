@@ -126,18 +126,17 @@ def _caption(takes: Sequence[tuple[Player, Take]], setting: Setting, start: int 
 def telling_generations(run: Run) -> list[int]:
     """A few generations that show how the run went on: the first, the best, and those that came first past a level.
 
-    Only generations with a checkpoint are considered; their fitness is the centre's evaluation, or else the mean of
-    the population around it.
+    Only generations with a checkpoint are considered, and their evaluated centres, or else their populations' means.
     """
-    fitness = {
-        generation: stats.evaluation.mean if stats.evaluation else stats.fitness_mean
-        for generation in run.checkpoint_generations()
-        for stats in run.history[generation : generation + 1]
-    }
-    known = {generation: value for generation, value in fitness.items() if value is not None}
+    stats = [run.history[g] for g in run.checkpoint_generations() if g < len(run.history)]
+    evaluated = {each.generation: each.evaluation.mean for each in stats if each.evaluation}
+    populations = {each.generation: each.fitness_mean for each in stats if each.fitness_mean is not None}
+    known = evaluated if len(evaluated) > 1 else populations
     if not known:
         return run.checkpoint_generations()[-1:]
     first, best = min(known), max(known, key=lambda generation: (known[generation], -generation))
+    if best == first:
+        return sorted({first, max(known)})
     levels = [known[first] + level * (known[best] - known[first]) for level in _LEVELS]
     passed = [next(generation for generation, value in known.items() if value >= level) for level in levels]
     return sorted({first, *passed, best} & set(range(first, best + 1)))

@@ -94,12 +94,14 @@ class View:
     @property
     def to_clip(self) -> NDArray[np.float64]:
         """``(4, 4)``: times world coordinates are clip coordinates."""
-        return self.projection @ self.from_world
+        to_clip: NDArray[np.float64] = self.projection @ self.from_world
+        return to_clip
 
     @property
     def eye(self) -> NDArray[np.float64]:
         """Where the camera is."""
-        return np.array(self.camera.target) - self.camera.distance * self.camera.axes[2]
+        eye: NDArray[np.float64] = self.camera.target - self.camera.distance * self.camera.axes[2]
+        return eye
 
     @property
     def to_pixels(self) -> NDArray[np.float64]:
@@ -114,7 +116,7 @@ class View:
         seen, near = np.array(polygons) @ self.to_pixels.T, self.camera.near
         return [
             [(x / w, y / w) for x, y, w in (_in_front(corners, near) if is_near else corners)]
-            for corners, is_near in zip(seen.tolist(), (seen[..., 2] <= near).any(axis=1).tolist(), strict=True)
+            for corners, is_near in zip(seen.tolist(), np.any(seen[..., 2] <= near, axis=1), strict=True)
         ]
 
     def smaller(self, times: float) -> "View":
@@ -367,8 +369,8 @@ def _back_to_front(
         return []
     corners = np.array([box for box, _ in boxes])
     low, high = corners[:, None, 0] + 1e-6, corners[None, :, 1]
-    over = low >= high  # (i, j, axis): a plane between them, i above it
-    behind = (over & (eye < low)).any(2) | (over & (eye > high)).any(2).T
+    over = np.greater_equal(low, high)  # (i, j, axis): a plane between them, i above it
+    behind = np.any(over & (eye < low), axis=2) | np.any(over & (eye > high), axis=2).T
     before = behind & ~behind.T  # i, j: i must be drawn before j
     distance = np.linalg.norm(corners.mean(axis=1) - eye, axis=1)
     waits, order = before.sum(axis=0).astype(float), []

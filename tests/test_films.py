@@ -1,0 +1,262 @@
+"""Films of several: generations, populations, grids, ghosts, GIFs, cameras, and what stands beside a film."""
+
+import json
+
+import imageio.v2 as imageio
+import numpy as np
+import pytest
+from PIL import Image
+
+import es_envs
+from es_core import record, train
+from es_core.cli import main
+from es_core.seeding import Purpose, episode_seeds
+
+# imageio's reader leaves its pipes to the garbage collector; es_envs reads no films, only this test does.
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+SMALL = {"width": 96, "height": 64, "workers": 1}
+PAUSE = 12  # frames: 0.6 s at 20 Hz
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Runs of a Bullet environment and of another one, two generations of four candidates."""
+    folder = tmp_path_factory.mktemp("runs")
+    options = {"generations": 2, "population_size": 4, "checkpoint_every": 1, "eval_episodes": 2, "progress": False}
+    options["max_episode_steps"] = 40
+    return {
+        env_id: train(env_id, run_dir=folder / env_id, workers=1, confirm_episodes=2, **options)
+        for env_id in ("CartPoleBullet-v0", "CartPole-v1")
+    }
+
+
+@pytest.fixture
+def run(runs):
+    return runs["CartPoleBullet-v0"]
+
+
+def frames_of(path):
+    return np.array(imageio.mimread(path, memtest=False), int)
+
+
+def side_car(path):
+    return json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+
+
+def test_an_evolution_shows_each_generation_on_the_same_start_with_a_caption_of_its_own(run, tmp_path):
+    path = tmp_path / "film.mp4"
+    episodes = record(run, path, generations=[0, 1, 2], width=320, height=240, workers=1)
+    assert {episode.seed for episode in episodes} == {episode_seeds(0, Purpose.TEST, 1)[0]}
+    for generation, episode in enumerate(episodes):
+        assert episode.fitness == run.evaluate(episodes=1, generation=generation).mean
+    frames = frames_of(path)
+    lengths = [episode.length for episode in episodes]
+    assert len(frames) == sum(lengths) + 2 * PAUSE
+    shots = np.split(frames, np.cumsum([lengths[0] + PAUSE, lengths[1] + PAUSE]))
+    captions = [shot[0, -24:-8, :160] for shot in shots]
+    assert np.abs(captions[0] - captions[1]).max() > 100
+    assert np.abs(captions[1] - captions[2]).max() > 100
+    assert np.abs(shots[0][-1] - shots[0][-PAUSE])[:150].max() < 30  # it pauses
+
+
+def test_beside_a_film_stand_a_picture_and_all_that_tells_what_it_shows(run, tmp_path):
+    path = tmp_path / "film.mp4"
+    [episode] = record(run, path, generation=1, candidate=3, **SMALL)
+    document = side_car(path)
+    [shot] = document.pop("shots")
+    [player] = shot.pop("players")
+    assert shot == {"seed": episode.seed, "frames": episode.length}
+    assert len(player.pop("parameter_hash")) == 16
+    assert player == {
+        "generation": 1,
+        "candidate": 3,
+        "fitness": episode.fitness,
+        "fitnesses": episode.fitnesses,
+        "steps": episode.length,
+    }
+    assert document.pop("es_envs") == document["plugin"].pop("version")
+    assert document == {
+        "film": "film.mp4",
+        "environment": "CartPoleBullet-v0",
+        "plugin": {"name": "cartpole_bullet"},
+        "env_kwargs": {},
+        "layout": "alone",
+        "camera": None,
+        "speed": 1.0,
+        "rate": 20.0,
+        "size": [96, 64],
+        "frames": episode.length,
+        "seconds": episode.length / 20,
+    }
+    assert Image.open(path.with_suffix(".png")).size == (96, 64)
+
+
+def test_a_few_generations_are_chosen_that_show_progress(run, monkeypatch):
+    from dataclasses import replace
+
+    from es_core.shots import telling_generations
+
+    fitness = [1.0, 2.0, 1.5, 7.0, 7.5, 6.0, 11.0, 10.0]
+    stats = [replace(run.history[0], generation=g, fitness_mean=f, evaluation=None) for g, f in enumerate(fitness)]
+    monkeypatch.setattr(run, "history", stats)
+    monkeypatch.setattr(run, "checkpoint_generations", lambda: list(range(9)))
+    assert telling_generations(run) == [0, 3, 6]
+    monkeypatch.setattr(run, "history", stats[::-1][:0])
+    assert telling_generations(run) == [8]
+
+
+@pytest.mark.parametrize("layout", ["grid", "ghosts"])
+@pytest.mark.parametrize("env_id", ["CartPoleBullet-v0", "CartPole-v1"])
+def test_a_population_is_seen_together_and_drawn_alike_by_one_process_and_two(env_id, layout, runs, tmp_path):
+    films = []
+    for workers in (1, 2):
+        path = tmp_path / f"{workers}.mp4"
+        episodes = record(runs[env_id], path, generation=0, layout=layout, speed=2, **{**SMALL, "workers": workers})
+        films.append(frames_of(path))
+    np.testing.assert_array_equal(films[1], films[0])
+    steps = {"CartPoleBullet-v0": 2, "CartPole-v1": 4}[env_id]  # from frame to frame, of 20 and 50 a second
+    assert len(films[0]) == np.ceil(max(episode.length for episode in episodes) / steps)
+    document = side_car(path)
+    assert document["layout"] == layout
+    [shot] = document["shots"]
+    assert sorted(player["candidate"] for player in shot["players"]) == [0, 1, 2, 3]
+    assert [player["fitness"] for player in shot["players"]] == [episode.fitness for episode in episodes]
+    if layout == "ghosts":
+        assert [episode.fitness for episode in episodes] == sorted(episode.fitness for episode in episodes)
+
+
+def test_the_pictures_of_a_grid_stand_side_by_side_and_differ(run, tmp_path):
+    record(run, tmp_path / "film.mp4", generations=[0, 0, 2, 1], layout="grid", width=320, height=240, workers=1)
+    frame = frames_of(tmp_path / "film.mp4")[-1]
+    height, width = 118, 158
+    cells = [frame[y : y + height - 20, x : x + width] for y in (0, 120) for x in (0, 160)]  # without their labels
+    assert np.abs(cells[0] - cells[1]).mean() < 3
+    assert np.abs(cells[0] - cells[2]).mean() > 3
+
+
+def test_ghosts_are_seen_where_their_bodies_are_and_nowhere_else():
+    env = es_envs.make("CartPoleBullet-v0", render_mode="rgb_array", width=320, height=240).unwrapped
+    env.reset(seed=0)
+    camera = env.camera()
+    middle = env.pose()
+    left, right = middle.copy(), middle.copy()
+    left[7], right[7] = -0.6, 0.6  # behind the base's position and orientation: the cart's place on the rail
+    alone = env.picture(camera, [right]).astype(int)
+    both = env.picture(camera, [left, right]).astype(int)
+    np.testing.assert_array_equal(env.picture(camera, [right]), alone)  # nothing of the ghost has stayed
+    changed = np.abs(both - alone).max(axis=2) > 20
+    assert changed[:, :150].sum() > 300
+    assert not changed[:, 170:].any()
+    assert (
+        both[changed].mean(axis=0)[2] > alone[changed].mean(axis=0)[2] * 0.8
+    )  # bluish, the road behind shines through
+    env.close()
+
+
+def test_drawing_ghosts_changes_no_number_of_the_next_episode():
+    env = es_envs.make("RaceCar-v0", render_mode="rgb_array", width=64, height=48).unwrapped
+
+    def played():
+        first, _ = env.reset(seed=5)
+        return [first, *(env.step(np.array([0.1 * k], np.float32))[0] for k in range(10))]
+
+    before = played()
+    env.picture(env.camera(), [env.pose() + 0.1, env.pose()])
+    np.testing.assert_array_equal(played(), before)
+    env.close()
+
+
+def test_a_pose_is_drawn_as_the_state_that_it_was_taken_from():
+    for env_id in ("BalancingPlate-v0", "RaceCar-v0"):
+        env = es_envs.make(env_id, render_mode="rgb_array", width=160, height=120).unwrapped
+        env.reset(seed=1)
+        env.action_space.seed(1)
+        for _ in range(30):
+            env.step(env.action_space.sample())
+        shown, pose, camera = env.render().astype(int), env.pose(), env.camera()
+        env.reset(seed=2)
+        assert np.abs(env.picture(camera, [pose]) - shown).mean() < 0.2
+        env.close()
+
+
+def test_ghosts_of_other_environments_shine_through_each_other(runs, tmp_path):
+    record(runs["CartPole-v1"], tmp_path / "film.mp4", generation=0, layout="ghosts", workers=1)
+    record(runs["CartPole-v1"], tmp_path / "alone.mp4", generation=0, candidate=0, workers=1)
+    blended, alone = (frames_of(tmp_path / f"{name}.mp4")[5, :320] for name in ("film", "alone"))
+    assert blended.shape == alone.shape == (320, 600, 3)
+    assert (blended.min(axis=2) < 250).sum() > 1.05 * (alone.min(axis=2) < 250).sum()
+
+
+def test_a_gif_plays_in_real_time_again_and_again(run, tmp_path):
+    path = tmp_path / "film.gif"
+    [episode] = record(run, path, **SMALL)
+    with Image.open(path) as film:
+        assert film.format == "GIF"
+        assert film.info["loop"] == 0
+        assert film.n_frames == np.ceil(episode.length / 2)  # 10 of 20 steps a second
+        durations = []
+        for number in range(film.n_frames):
+            film.seek(number)
+            durations.append(film.info["duration"])
+        assert sum(durations) == 100 * film.n_frames
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["film.gif", "film.json", "film.png"]
+
+
+def test_a_fixed_camera_stands_still_and_an_orbiting_one_moves(run, tmp_path):
+    films = {}
+    for camera in ("follow", "fixed", "orbit"):
+        record(run, tmp_path / f"{camera}.mp4", camera=camera, **SMALL)
+        films[camera] = frames_of(tmp_path / f"{camera}.mp4")[:, :40, :30]  # a corner where nothing moves by itself
+    moved = {camera: np.abs(film[-1] - film[0]).mean() for camera, film in films.items()}
+    assert moved["fixed"] < 1
+    assert moved["orbit"] > moved["fixed"] + 0.5
+
+
+def test_chosen_seeds_are_those_of_the_episodes(run, tmp_path):
+    episodes = record(run, tmp_path / "film.mp4", seeds=[11, 7], **SMALL)
+    assert [episode.seed for episode in episodes] == [11, 7]
+    assert [shot["seed"] for shot in side_car(tmp_path / "film.mp4")["shots"]] == [11, 7]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"layout": "heap"}, "layout must be one of grid, ghosts, got 'heap'"),
+        ({"camera": "drone"}, "camera must be one of follow, fixed, orbit, got 'drone'"),
+        ({"speed": 0}, "speed must be positive, got 0"),
+        ({"population": 0}, "population must be a whole number"),
+        ({"seeds": []}, "seeds must name at least one"),
+        ({"generations": []}, "generations must name at least one"),
+        ({"generations": [0], "population": 2}, "choose"),
+        ({"generations": [0], "generation": 1}, "choose"),
+        ({"candidate": 1, "layout": "grid"}, "choose"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(options, message, run, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        record(run, tmp_path / "film.mp4", **options)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_only_some_sources_have_is_explained(runs, tmp_path):
+    with pytest.raises(ValueError, match=r"CartPole-v1 .*camera of its own.*leave it out"):
+        record(runs["CartPole-v1"], tmp_path / "film.mp4", camera="orbit")
+    with pytest.raises(ValueError, match="generations can be chosen from a run, not from a single checkpoint"):
+        record(runs["CartPole-v1"].checkpoint, tmp_path / "film.mp4", generations="auto")
+
+
+def test_the_command_line_films_it_all(run, tmp_path, capsys):
+    size = ["--width", "96", "--height", "64", "--workers", "1"]
+    for words, shots, layout in [
+        (["--evolution", "--ghosts", "--camera", "orbit", "--speed", "2"], 1, "ghosts"),
+        (["--every", "2"], 2, "alone"),
+        (["--generations", "0,1", "--seeds", "3,4"], 4, "alone"),
+        (["--population", "3", "--grid", "--generation", "1"], 1, "grid"),
+    ]:
+        path = tmp_path / "film.gif"
+        assert main(["record", str(run.directory), str(path), *size, *words]) == 0
+        document = side_car(path)
+        assert (len(document["shots"]), document["layout"]) == (shots, layout)
+    assert main(["record", str(run.directory), str(path), "--every", "0"]) == 2
+    assert "every must be a whole number of at least 1" in capsys.readouterr().err
