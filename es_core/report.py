@@ -5,7 +5,7 @@ import inspect
 import json
 import math
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -116,7 +116,6 @@ def _facts(run: Run) -> Iterator[dict[str, str]]:
         yield _fact("Environment steps", figures(last.total_steps), f"{figures(last.total_episodes)} training episodes")
         rate = f"{figures(round(last.total_steps / seconds))} steps a second" if seconds > 0 else ""
         yield _fact("Time", _duration(seconds), rate)
-    yield _fact("Seed", str(run.config.seed), run.config.strategy)
 
 
 def _fact(name: str, value: str, detail: str = "") -> dict[str, str]:
@@ -163,6 +162,11 @@ def _charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[Cha
     def curve(label: str, colour: str, values: Column, **more: Any) -> Mark:
         return Mark(label=label, colour=colour, grid="run", values=values, **more)
 
+    def curves(columns: Mapping[str, Column]) -> tuple[Mark, ...]:
+        """Those that are not 0 all the time."""
+        colours = zip(columns.items(), ("population", "other", "centre"), strict=False)
+        return tuple(curve(label, colour, values) for (label, values), colour in colours if any(values))
+
     def named(name: str) -> Chart:
         return Chart(
             name=f"fitness-{name}",
@@ -177,6 +181,10 @@ def _charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[Cha
     goal = () if config.solved_at is None else (Mark(label="solved at", colour="goal", rule=config.solved_at),)
     others = sorted({name for stats in history for name in stats.fitnesses} - {config.fitness})
     sigma = of(lambda stats: stats.sigma)
+    shares = {
+        "tied pairs": of(lambda stats: stats.tied_pairs),
+        "episodes at the limit": of(lambda stats: stats.capped_episodes),
+    }
     failures = {
         "candidates that failed": of(lambda stats: len(stats.failed_candidates)),
         "repeated": of(lambda stats: stats.retried),
@@ -273,10 +281,7 @@ def _charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[Cha
             title="Ties and caps",
             note="Share of the mirrored pairs whose two candidates were equally good, which teach nothing; share of "
             "the episodes that a step limit ended.",
-            marks=(
-                curve("tied pairs", "population", of(lambda stats: stats.tied_pairs)),
-                curve("episodes at the limit", "other", of(lambda stats: stats.capped_episodes)),
-            ),
+            marks=curves(shares),
             limits=(0, 1),
         ),
         Chart(
@@ -297,11 +302,7 @@ def _charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[Cha
             name="failures",
             title="Failures",
             note="Candidates without a result, episodes that were repeated, and worker processes that were replaced.",
-            marks=tuple(
-                curve(label, colour, values)
-                for (label, values), colour in zip(failures.items(), ("centre", "other", "population"), strict=True)
-                if any(values)
-            ),
+            marks=curves(failures),
         ),
     ]
 
@@ -316,10 +317,12 @@ def _films(folder: Path, beside: Path) -> Iterator[dict[str, Any]]:
         size = file.stat().st_size
         linked = size > min(left, _FILM_BYTES)
         left -= 0 if linked else size
+        poster = file.with_suffix(".png")
         yield {
             "name": file.name,
             "address": quote(os.path.relpath(file, beside)) if linked else data_url(file, _FILM_KINDS[file.suffix]),
             "linked": linked,
+            "poster": data_url(poster, "image/png") if poster in files else None,
             "moving": file.suffix == ".mp4",
         }
 

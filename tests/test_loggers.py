@@ -142,3 +142,10 @@ def test_weights_and_biases_gets_settings_and_numbers_and_a_resumed_run_keeps_it
         if stats.population_size is not None and "population/fitness_mean" in line:
             assert line["population/fitness_mean"] == pytest.approx(stats.fitness_mean)
             assert sum(line["population/fitness.values"]) == 4
+
+
+def test_the_logger_in_the_manual_hears_of_every_generation(tmp_path):
+    from test_readme import block, run_python
+
+    printed = run_python(block("logger").replace("generations=2", "generations=2, max_episode_steps=20"), tmp_path)
+    assert re.findall(r"generation (\d): candidate \d+ is the worst", printed) == ["0", "1"]

@@ -139,7 +139,8 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
         say(f"advice: {sentence}")
     if best is not None and score is not None:
         say(f"best centre, of generation {best.generation}: fitness {score}")
-    say(f"Next: {command_line('evaluate', run.directory)}; {command_line('record', run.directory)}")
+    verbs = ("evaluate", "record", "report")
+    say(f"Next: {'; '.join(command_line(verb, run.directory) for verb in verbs)}")
 
 
 def _ending(run: "Run") -> str:

@@ -101,7 +101,7 @@ function draw(view) {
   view.drawn = shown(chart);
   const places = new Set(view.drawn.flatMap((mark) => mark.points?.map((each) => each.x) ?? []));
   view.places = [...places].sort((a, b) => a - b);
-  view.end = view.places.at(-1) || 1;
+  view.end = greatest(Object.values(DATA.grids).map((grid) => grid[chosen.axis]?.at(-1) ?? 0)) / timeUnit().size || 1;
   const [low, high] = chart.limits ?? span(view.drawn);
   const levels = ticks(low, high, height / 55);
   const labels = levels.map((level) => number.format(level));
