@@ -172,6 +172,8 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             _load_egl(client)  # before the bodies, else every picture is blank
         if self.render_mode == "human":
             pybullet.configureDebugVisualizer(pybullet.COV_ENABLE_GUI, 0, physicsClientId=client)
+            # On what `mark_ground` paints they are noise.
+            pybullet.configureDebugVisualizer(pybullet.COV_ENABLE_SHADOWS, 0, physicsClientId=client)
             pybullet.configureDebugVisualizer(pybullet.COV_ENABLE_RENDERING, 0, physicsClientId=client)
         pybullet.setTimeStep(self.time_step, physicsClientId=client)
         pybullet.setGravity(0.0, 0.0, self.gravity, physicsClientId=client)
