@@ -35,7 +35,6 @@ html_theme_options = {
     "dark_css_variables": {"color-brand-primary": "#8fbbf0", "color-brand-content": "#8fbbf0"},
 }
 html_copy_source = False
-smartquotes = False  # they would make one dash of the two of an option
 
 
 def setup(app: Sphinx) -> None:

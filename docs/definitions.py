@@ -127,4 +127,6 @@ def described(argument: argparse.Action) -> str:
     """An argument, and what its help says."""
     value = "" if argument.nargs == 0 else f" {argument.metavar or argument.dest.upper()}"
     names = [f"{flag}{value}" for flag in argument.option_strings] or [str(argument.metavar)]
-    return f"{', '.join(f'`{name}`' for name in names)}\n: {str(argument.help) % vars(argument)}\n"
+    # An option that the text mentions: two dashes would become one.
+    text = re.sub(r"(?<!\S)(--[\w-]+)", r"`\1`", str(argument.help) % vars(argument))
+    return f"{', '.join(f'`{name}`' for name in names)}\n: {text}\n"

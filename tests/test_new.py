@@ -120,13 +120,12 @@ def works_unchanged(python, kind, work):
     """Write a plugin and do with it what its README says; the centre's interval must rise."""
     work.mkdir()
     es_envs = [python, "-m", "es_core"]
-    folder = work / run(*es_envs, "new", "my-rover", kind, cwd=work).strip()
+    written = json.loads(run(*es_envs, "new", f"rover{kind}", kind, "--json", cwd=work))
+    folder, env_id = work / written["folder"], written["env_id"]
     run(python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", folder, cwd=work)
     run(python, "-m", "pytest", "--quiet", cwd=folder)
-    assert "failed" not in run(*es_envs, "check", "MyRover-v0", cwd=work)
-    trained = run(
-        *es_envs, "train", "MyRover-v0", "--run-dir", "run", "--quiet", "--max-seconds", "60", cwd=work
-    ).strip()
+    assert "failed" not in run(*es_envs, "check", env_id, cwd=work)
+    trained = run(*es_envs, "train", env_id, "--run-dir", "run", "--quiet", cwd=work).strip()
     start, end = (
         json.loads(run(*es_envs, "evaluate", trained, "--json", "--episodes", "50", *options, cwd=work))
         for options in (["--generation", "0"], [])
@@ -219,4 +218,3 @@ def empty(tmp_path_factory):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_new_plugin_of_either_kind_works_in_an_empty_environment(kind, empty, tmp_path):
     works_unchanged(empty, kind, tmp_path / "work")
-    run(empty, "-m", "pip", "uninstall", "--quiet", "--yes", "my-rover")

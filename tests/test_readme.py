@@ -1,5 +1,6 @@
 """What README and the pages in docs/ promise: their Python runs, their plugins work, their commands exist."""
 
+import importlib
 import re
 import shlex
 import subprocess
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from es_core.cli import main
+from es_envs import hookspecs
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -124,6 +126,19 @@ def test_the_documents_name_all_that_there_is_to_choose(table):
     for module in (optimizers, policies, shaping, strategies):
         for name in getattr(module, table, ()):
             assert f"`{name}`" in document, name
+
+
+@pytest.mark.parametrize("package", ["es_core", "es_envs"])
+def test_every_public_name_is_in_the_reference(package):
+    reference = TEXTS[ROOT / "docs" / "reference.md"]
+    missing = [name for name in importlib.import_module(package).__all__ if f"{package}::{name}\n" not in reference]
+    assert set(missing) <= {"STRATEGIES", "hookimpl"}
+
+
+def test_every_hook_is_explained():
+    for name in vars(hookspecs):
+        if hasattr(getattr(hookspecs, name), "es_envs_spec"):
+            assert f"| `{name}(" in TEXTS[ROOT / "docs" / "plugins.md"], name
 
 
 def test_every_command_in_the_documents_exists(capsys):
