@@ -50,7 +50,7 @@ def test_what_is_written_is_named_after_the_plugin_formatted_and_found_by_git(ki
     ruff = [sys.executable, "-m", "ruff"]
     for check in (["format", "--check"], ["check", "--extend-select", "B,I,PT,SIM,UP", "--ignore", "RUF012"]):
         done = subprocess.run(
-            [*ruff, *check, "--isolated", "--no-cache", folder], capture_output=True, text=True, check=False
+            [*ruff, *check, "--isolated", "--no-cache"], cwd=folder, capture_output=True, text=True, check=False
         )
         assert done.returncode == 0, done.stdout
 
