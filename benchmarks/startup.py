@@ -2,8 +2,9 @@
 
 Usage: python benchmarks/startup.py [--quick]
 
-Seconds are those of whole processes, from start to exit. A worker's memory is the most that was seen while it trained,
-with the recommended settings and 2 workers; PSS divides the pages that processes share among them.
+Seconds are those of whole processes, from start to exit; of small commands also with 20 plugins more. A worker's memory
+is the most that was seen while it trained, with the recommended settings and 2 workers; PSS divides the pages that
+processes share among them.
 """
 
 import sys
@@ -15,6 +16,13 @@ from processes import MEGABYTE, Use, es_envs_command, run, watch
 from report import Report, Spread, alternate, options
 
 ENVIRONMENTS = ("CartPoleBullet-v0", "BalancingPlate-v0", "RaceCar-v0")
+PLUGIN = """from es_envs import EnvDefinition, hookimpl
+
+@hookimpl
+def register_envs():
+    return [EnvDefinition(id="More{number}-v0", entry_point="es_more_{number}:make", max_episode_steps=100)]
+"""
+METADATA = "Metadata-Version: 2.4\nName: es-more-{number}\nVersion: 1.0\nRequires-Dist: es-envs[bullet]\n"
 SMALL = ("--population-size", 4, "--eval-episodes", 1, "--confirm-episodes", 1)
 
 
@@ -22,6 +30,21 @@ def training(env_id: str, folder: Path, *words: object) -> list[str]:
     """The command that trains into a new folder."""
     number = len(list(folder.iterdir()))
     return es_envs_command("train", env_id, "--run-dir", folder / str(number), "--quiet", *words)
+
+
+def small_commands(folder: Path) -> dict[str, list[str]]:
+    """What people type between two trainings, with 20 plugins more, which are written to ``folder``."""
+    for number in range(20):
+        name = f"es_more_{number}"
+        (folder / f"{name}.py").write_text(PLUGIN.format(number=number), encoding="utf-8")
+        info = folder / f"{name}-1.0.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(METADATA.format(number=number), encoding="utf-8")
+        (info / "entry_points.txt").write_text(f"[es_envs]\nmore_{number} = {name}\n", encoding="utf-8")
+    commands = (("list",), ("plugins",), ("show", "CartPoleBullet-v0"), ("--help",))
+    return {
+        f"es-envs {' '.join(words)}": ["env", f"PYTHONPATH={folder}", *es_envs_command(*words)] for words in commands
+    }
 
 
 def main() -> None:
@@ -46,6 +69,16 @@ def main() -> None:
         for label, spread in seconds.items():
             report.row(f"`{label}`", f"{spread:.2f}", "at most 2" if "train" in label else "")
 
+    with TemporaryDirectory() as name:
+        small = alternate(
+            {label: partial(run, command) for label, command in small_commands(Path(name)).items()}, given.rounds
+        )
+    report.head("with 20 plugins more", "seconds", "target")
+    for label, spread in small.items():
+        report.row(f"`{label}`", f"{spread:.2f}", "at most 0.6")
+
+    with TemporaryDirectory() as name:
+        folder = Path(name)
         uses: dict[str, list[Use]] = {env_id: [] for env_id in ENVIRONMENTS}
         words = ("--generations", 1, *SMALL) if given.quick else ("--generations", 2)
         for _ in range(given.rounds):
@@ -58,7 +91,7 @@ def main() -> None:
         processes, with_torch = (sum(len(getattr(use, kind)) for use in seen) for kind in ("processes", "with_torch"))
         report.row(env_id, f"{rss:.0f}", f"{pss:.0f}", "at most 130, no torch", processes, with_torch)
         memory[env_id] = {"rss_mb": rss, "pss_mb": pss, "processes": processes, "with_torch": with_torch}
-    report.save({"seconds": seconds, "worker": memory})
+    report.save({"seconds": seconds, "small": small, "worker": memory})
 
 
 if __name__ == "__main__":
