@@ -50,11 +50,11 @@ class Page(HTMLParser):
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """A run of a few generations, with films: a real one, a picture that moves, and one too large for the page."""
+    """A run of a few generations, with films of all kinds, one of them too large for the page."""
     folder = tmp_path_factory.mktemp("runs") / "a run"
     run = train("CartPoleBullet-v0", run_dir=folder, seed=3, sigma=0.02, generations=4, population_size=8,
-                eval_every=2, eval_episodes=4, confirm_episodes=4, workers=1, progress=False)  # fmt: skip
-    run.record(folder / "videos" / "film-1.mp4", width=160, height=120, workers=1)
+                max_episode_steps=60, eval_every=2, eval_episodes=4, confirm_episodes=4, workers=1, progress=False)  # fmt: skip
+    (folder / "videos" / "film-1.mp4").write_bytes(b"no film")  # a real one is where a browser plays it
     frames = [np.full((24, 32, 3), shade, np.uint8) for shade in (0, 128, 255)]
     imageio.mimwrite(folder / "videos" / "shades.gif", frames)
     with (folder / "videos" / "long one.mp4").open("wb") as file:
@@ -212,7 +212,9 @@ def points(driver, chart, kind):
 
 @needs_chromium
 @pytest.mark.slow
-def test_a_browser_draws_every_chart_plays_the_film_and_asks_nobody(driver, run, page, tmp_path):
+def test_a_browser_draws_every_chart_plays_the_film_and_asks_nobody(driver, run):
+    run.record(run.directory / "videos" / "film-1.mp4", width=96, height=64, workers=1)
+    page = run.report(run.directory / "with-film.html")
     visit(driver, page)
     charts = [chart["name"] for chart in Page(page).data["charts"]]
     assert [figure.get_attribute("id") for figure in driver.find_elements("class name", "chart")] == [
@@ -231,6 +233,7 @@ def test_a_browser_draws_every_chart_plays_the_film_and_asks_nobody(driver, run,
     svg.send_keys("\ue012")  # the left arrow key
     assert head.text == "at generation 3"
 
+    assert driver.find_elements("css selector", "video[src^='data:video/mp4'][poster^='data:image/png']")
     assert driver.execute_async_script(PLAY) > 0.1
     # Only the file that lies beside the page, and is no film.
     assert [line for line in console(driver) if "long%20one" not in line] == []

@@ -183,7 +183,9 @@ function read(view) {
   view.cursor.setAttribute("x1", view.x(at));
   view.cursor.setAttribute("x2", view.x(at));
   view.cursor.classList.toggle("shown", chosen.at !== null);
-  view.head.textContent = `at ${timeUnit().name} ${number.format(view.places[nearest(view.places, at)] ?? at)}`;
+  const place = number.format(view.places[nearest(view.places, at)] ?? at);
+  const unit = timeUnit().name;
+  view.head.textContent = chosen.axis === "generations" ? `at ${unit} ${place}` : `at ${place} ${unit}`;
   view.entries.forEach((entry) => { entry.textContent = ""; });
   view.drawn.forEach((mark) => { view.entries.get(mark.label).textContent = value(mark, at); });
 }
