@@ -111,7 +111,7 @@ def _drawn(caption: Caption, width: int, height: int) -> list[tuple[Image.Image,
 def _ground(width: int, height: int) -> Image.Image:
     """Black, transparent above and dark below."""
     shade = Image.fromarray(
-        (_DARKEST * np.linspace(0, 1, height) ** 0.6).astype(np.uint8)[:, None].repeat(width, axis=1)
+        (_DARKEST * np.linspace(0, 2.2, height).clip(max=1)).astype(np.uint8)[:, None].repeat(width, axis=1)
     )
     black = Image.new("RGBA", (width, height))
     black.putalpha(shade)

@@ -7,6 +7,7 @@ from itertools import repeat
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from es_core.captions import Caption, Label
 from es_core.checkpoint import Checkpoint
@@ -236,9 +237,14 @@ def seen_from(view: str, takes: Sequence[Take], size: tuple[int, int], rate: flo
 
 
 def _still(cameras: Sequence[Camera], aspect: float) -> Camera:
-    """A camera that looks as the first of these does, from where it sees all their targets."""
-    own = cameras[0]
+    """A camera from which all is seen that these look at, from the side on which it can be the closest."""
     targets = np.array([camera.target for camera in cameras])
+    turned = [replace(cameras[0], yaw=cameras[0].yaw + turn) for turn in sorted(range(-90, 91, 15), key=abs)]
+    return min((_withdrawn(camera, targets, aspect) for camera in turned), key=lambda camera: round(camera.distance, 6))
+
+
+def _withdrawn(own: Camera, targets: NDArray[np.float64], aspect: float) -> Camera:
+    """The camera moved back until it sees all targets ``(n, 3)``."""
     middle = (targets.min(axis=0) + targets.max(axis=0)) / 2
     x, y, z = own.axes @ (targets - middle).T
     slope = _FRAMED * math.tan(math.radians(own.field_of_view) / 2)

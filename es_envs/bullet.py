@@ -106,7 +106,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     """Along z [m/s²]."""
     action_repeat: int = 1
     light: ClassVar[tuple[float, float, float]] = (-4.0, -6.0, 10.0)
-    """Direction towards the light, in world coordinates."""
+    """Direction towards the light, which is above the ground, in world coordinates."""
     sky: ClassVar[Colour] = (0.95, 0.97, 0.98, 1.0)
     """What is seen above the horizon where no body is."""
     ground: ClassVar[Colour] = (0.58, 0.66, 0.7, 1.0)

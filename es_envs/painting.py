@@ -16,9 +16,11 @@ _Rgb = tuple[int, int, int]
 
 _FIRST_GHOST, _LAST_GHOST = np.array([[60, 130, 255], [255, 205, 70]])
 _OPACITY = 0.7  # of a ghost
+_SHADOW = (12, 18, 34)
 _SHADE = 95  # of 255: how dark a shadow is
 _ZENITH = np.array([0.32, 0.17, 0.05])  # how much darker than at the horizon the sky is above
 _STRIPE = 0.5  # [m]
+_FLAT = 1e-9  # determinant of a map of the ground that is seen as a line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,9 +45,8 @@ class Camera:
     def axes(self) -> NDArray[np.float64]:
         """Unit vectors in world coordinates ``(3, 3)``: to the right of the picture, up in it, and straight ahead."""
         yaw, pitch = math.radians(self.yaw), math.radians(self.pitch)
-        right = np.array([math.cos(yaw), math.sin(yaw), 0.0])
-        ahead = np.array([-math.sin(yaw) * math.cos(pitch), math.cos(yaw) * math.cos(pitch), math.sin(pitch)])
-        return np.array([right, np.cross(right, ahead), ahead])
+        sin, cos, rise, level = math.sin(yaw), math.cos(yaw), math.sin(pitch), math.cos(pitch)
+        return np.array([[cos, sin, 0.0], [sin * rise, -cos * rise, level], [-sin * level, cos * level, rise]])
 
     @property
     def near(self) -> float:
@@ -264,10 +265,13 @@ class Scenery:
         for outline in fine.outlines(self._shadows):
             if outline:
                 pen.polygon(outline, _SHADE)
-        image.paste((12, 18, 34), mask=shade)
+        where = shade.getbbox()
+        if where is not None:
+            image.paste(_SHADOW, where, shade.crop(where))
         pen = ImageDraw.Draw(image)
-        boxes = _back_to_front(self._boxes, view.eye)
-        faces = [face for box, its_faces in boxes for face in its_faces if face.faces(box, view.eye)]
+        eye = view.eye
+        boxes = _back_to_front(self._boxes, eye)
+        faces = [face for box, its_faces in boxes for face in its_faces if face.faces(box, eye)]
         for face, outline in zip(faces, fine.outlines([face.corners for face in faces]), strict=True):
             if outline:
                 pen.polygon(outline, face.colour)
@@ -285,21 +289,32 @@ class Scenery:
         sky = self._sky * (1 - blue * _ZENITH)
         haze = 0.35 * np.exp(np.minimum(above, 0) / 4)[:, None]
         column = np.where(above[:, None] > 0, sky, self._ground * (1 - haze) + np.array(self._sky) * haze)
-        return Image.fromarray(column.round().astype(np.uint8)[:, None]).resize(view.size)
+        return Image.fromarray(column.round().astype(np.uint8)[:, None]).resize(view.size, Image.Resampling.NEAREST)
 
     def _cast(self, shade: Any, view: View, silhouette: Silhouette) -> None:
         """Draw the shadow of a silhouette on the ground."""
         from PIL import Image, ImageFilter
 
-        to_ground = np.array([[1, 0, 0], [0, 1, 0], [0, 0, self._height], [0, 0, 1]])
-        to_light = silhouette.view.to_pixels @ to_ground @ np.linalg.inv(view.to_pixels @ to_ground)
-        to_light /= to_light[2, 2]
         mask = Image.fromarray(np.where(silhouette.seen, _SHADE, 0).astype(np.uint8)).filter(ImageFilter.BoxBlur(1))
-        shade.paste(
-            mask.transform(
-                shade.size, Image.Transform.PERSPECTIVE, to_light.reshape(-1)[:8].tolist(), Image.Resampling.BILINEAR
-            )
-        )
+        seen = mask.getbbox()
+        if seen is None:
+            return
+        to_ground = np.array([[1, 0, 0], [0, 1, 0], [0, 0, self._height], [0, 0, 1]])
+        to_picture = view.to_pixels @ to_ground @ np.linalg.inv(silhouette.view.to_pixels @ to_ground)
+        x0, y0, x1, y1 = seen
+        x, y, w = to_picture @ [[x0, x1, x1, x0], [y0, y0, y1, y1], [1, 1, 1, 1]]
+        if (
+            w.min() <= 0 <= w.max() or abs(np.linalg.det(to_picture)) < _FLAT
+        ):  # beside the camera, or edge-on
+            return
+        left, right = max(0, int(min(x / w))), min(view.size[0], int(max(x / w)) + 1)
+        upper, lower = max(0, int(min(y / w))), min(view.size[1], int(max(y / w)) + 1)
+        if left >= right or upper >= lower:
+            return
+        from_part = np.linalg.inv(to_picture) @ [[1, 0, left], [0, 1, upper], [0, 0, 1]]
+        numbers = (from_part / from_part[2, 2]).reshape(-1)[:8].tolist()
+        size, kind = (right - left, lower - upper), Image.Transform.PERSPECTIVE
+        shade.paste(mask.transform(size, kind, numbers, Image.Resampling.BILINEAR), (left, upper))
 
 
 def laid_over(

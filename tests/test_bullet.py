@@ -416,3 +416,25 @@ def test_the_kit_notices_contacts_that_survive_a_reset(register, monkeypatch):
     monkeypatch.setattr(BulletEnv, "_restore", restore)
     with pytest.raises(ConformanceError, match=r"another episode after other episodes.*contacts"):
         check_env(register("Puck-v0", "puck_env:Puck", max_episode_steps=50))
+
+
+@pytest.mark.parametrize("pitch", [-60.0, -10.0, 0.0, 20.0])
+@pytest.mark.parametrize("height", [0.0, 0.5])
+def test_shadows_are_drawn_from_everywhere_even_from_the_ground_itself(made, pitch, height, monkeypatch):
+    monkeypatch.setattr(Recorder, "ground_height", 0.0)
+    env = made(render_mode="rgb_array", width=80, height=60)
+    env.reset(seed=0)
+    camera = Camera(target=(0.0, 0.0, height), distance=4.0, yaw=30.0, pitch=pitch)
+    assert env.picture(camera).std() > 0
+
+
+def test_what_moves_casts_a_shadow_on_the_ground(made):
+    env = made(render_mode="rgb_array", width=160, height=120)
+    env.reset(seed=0)
+    above = Camera(target=(0.0, 0.0, 0.0), distance=8.0, yaw=0.0, pitch=-89.0)
+    ground = np.array(env.ground[:3]) * 255
+    picture = env.picture(above).astype(float)
+    darker = (picture.sum(axis=2) < 0.9 * ground.sum()) & (np.ptp(picture / ground, axis=2) < 0.2)
+    away = np.argwhere(darker).mean(axis=0) - [59.5, 79.5]
+    assert darker.sum() > 100
+    assert away[0] < 0 < away[1]  # opposite to the light, (-4, -6)
