@@ -82,9 +82,8 @@ def new_plugin(name: str, *, kind: str | None = None, parent: Path | None = None
         "package": package,
         "env_id": env_id,
         "env_class": f"{title}Env",
-        "model_row": "| its model | `$package/rover.urdf` |\n" if kind == "bullet" else "",
+        "model_row": f"| its model | `{package}/rover.urdf` |\n" if kind == "bullet" else "",
     }
-    texts["model_row"] = Template(texts["model_row"]).substitute(texts)
     with explained(folder), tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{package}-") as draft:
         whole = Path(draft) / name
         for template, place in {**_SHARED, **_OWN[kind]}.items():
