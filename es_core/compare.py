@@ -138,8 +138,8 @@ def compare(sources: Sequence[Run | str | os.PathLike[str]]) -> Comparison:
     """Compare runs of one environment and fitness.
 
     The first group is what the others are compared with: by the paired test where both have the same seeds, at least
-    two, else by the unpaired one. A run counts with the score that confirmed its best centre, on starts that neither
-    training nor the choice of that centre has seen.
+    two, else by the unpaired one. A run counts with the score that confirmed its best centre, on starts that training
+    never sees; as the highest of several such scores it is a little too high.
 
     Args:
         sources: Runs or their folders, at least two.

@@ -310,7 +310,8 @@ def _charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[Cha
 def _films(folder: Path, beside: Path) -> Iterator[dict[str, Any]]:
     """The films of a run, the newest first: in the page, or linked from ``beside`` where they are too large."""
     # A link could name any file of this machine, which would then be in a page that is sent to others.
-    files = [] if folder.is_symlink() else [file for file in folder.glob("*.*") if not file.is_symlink()]
+    own = [] if folder.is_symlink() else [file for file in folder.glob("*.*") if not file.is_symlink()]
+    files = [file for file in own if file.is_file()]
     films = [file for file in files if file.suffix in _FILM_KINDS and ".partial" not in file.suffixes]
     left = _FILMS_BYTES
     for file in sorted(films, key=lambda film: (-film.stat().st_mtime, film.name)):
