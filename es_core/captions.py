@@ -94,7 +94,7 @@ def _drawn(caption: Caption, width: int, height: int) -> list[tuple[Image.Image,
     """Pictures with transparency, and where they begin (x, y)."""
     large, small = max(11, height // 20), max(9, height // 28)
     margin = large * 2 // 3
-    strip = _ground(width, 3 * large)
+    strip = _ground(width, min(3 * large, height))
     pen, baseline = ImageDraw.Draw(strip), strip.height - margin
     pen.text((margin, baseline), caption.title, _WHITE, _font(large), anchor="ls")
     pen.text((width - margin, baseline), caption.score, _WHITE, _font(large), anchor="rs")
@@ -102,7 +102,7 @@ def _drawn(caption: Caption, width: int, height: int) -> list[tuple[Image.Image,
     layers = [(strip, (0, height - strip.height))]
     for label in caption.labels:
         size = max(8, label.size[1] // 11)
-        strip = _ground(label.size[0], 2 * size)
+        strip = _ground(label.size[0], min(2 * size, label.size[1]))
         ImageDraw.Draw(strip).text((size // 2, strip.height - size // 2), label.text, _WHITE, _font(size), anchor="ls")
         layers.append((strip, (label.corner[0], label.corner[1] + label.size[1] - strip.height)))
     return layers

@@ -17,7 +17,7 @@ from PIL import Image
 import es_envs
 from es_core.captions import Captioner
 from es_core.checkpoint import parameter_hash
-from es_core.checks import require_positive
+from es_core.checks import require_positive, whole
 from es_core.display import film_progress
 from es_core.drawing import Artists, DisagreementError, Measured, Setting, Studio, difference
 from es_core.evaluate import Source, require_same_spaces
@@ -101,8 +101,8 @@ def record(
     for name, count in counts.items():
         if count is not None:
             require_positive(name, count)
-    if seeds is not None and not seeds:
-        raise ValueError("seeds must name at least one episode")
+    if seeds is not None and (not seeds or any(whole(0)(each) for each in seeds)):
+        raise ValueError(f"seeds must be one or more whole numbers of at least 0, got {list(seeds)}")
     if generations is None and layout == "grid":
         population = population or _IN_A_GRID
     cast, checkpoint, definition = casts(

@@ -66,7 +66,7 @@ RENDERERS = ("tiny", "egl")
 _CAMERA_EVERY = 1 / 30  # seconds between two looks of a window
 _CATCH_UP = 0.25  # seconds at most by which steps in a window may be late, and are followed by faster ones
 _egl_clients: set[int] = set()
-_COARSE = 4  # pixels: how finely it is found out where in a picture bodies are
+_COARSE = 120  # pixels: height of the picture by which it is found out where bodies are
 _SMOOTHED = 0.5  # of a picture's pixels: bodies are drawn at twice the size if that is less
 _SILHOUETTE = (128, 128)  # pixels
 
@@ -373,13 +373,24 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         """Draw bodies in the present state over a picture, which is written into."""
         if not bodies:
             return
-        part = view.around(np.isin(self._drawn(view.smaller(_COARSE))[1], list(bodies)), _COARSE)
+        coarse = self._drawn(view.smaller(max(1.0, view.size[1] / _COARSE)))[1]
+        part = view.around(np.isin(coarse, list(bodies)), self._bounds(bodies))
         if part is None:
             return
         near = view.part(part)
         smooth = 4 * math.prod(near.size) < _SMOOTHED * math.prod(view.size)
         drawn, owner = self._drawn(near.smaller(0.5) if smooth else near)
         laid_over(picture[part], drawn, np.isin(owner, list(bodies)), ghost=ghost)
+
+    def _bounds(self, bodies: set[int]) -> list[NDArray[np.float64]]:
+        """Opposite corners ``(2, 3)`` of boxes around each link, of those that can collide."""
+        client = self.client
+        return [
+            np.array(pybullet.getAABB(body, link, physicsClientId=client))
+            for body in bodies
+            for link in range(-1, pybullet.getNumJoints(body, physicsClientId=client))
+            if (body, link) not in self._hidden
+        ]
 
     def _silhouette(self, camera: Camera) -> Silhouette | None:
         """What moves, as the light sees it around the middle of a picture."""

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -125,15 +126,24 @@ class View:
         width, height = (max(1, math.ceil(length / times)) for length in self.size)
         return replace(self, size=(width, height))
 
-    def around(self, seen: NDArray[np.bool_], times: int) -> Part | None:
-        """The part in which something is seen in the picture that is ``times`` ``smaller``, or None."""
-        if not seen.any():
-            return None
+    def around(self, seen: NDArray[np.bool_], boxes: Sequence[NDArray[np.float64]]) -> Part | None:
+        """The part in which something is, or None.
+
+        Args:
+            seen: where it is in a ``smaller`` picture.
+            boxes: opposite corners ``(2, 3)`` of boxes in which it is, too: it may be too thin for that picture.
+        """
+        y, x = (np.nonzero(seen) + np.array(0.5)) * (self.size[1] / seen.shape[0])
+        corners = np.array([(*corner, 1.0) for box in boxes for corner in product(*box.T)]).reshape(-1, 4)
+        at_x, at_y, w = self.to_pixels @ corners.T
+        if np.any(w < self.camera.near):
+            return slice(0, self.size[1]), slice(0, self.size[0])
+        margin = self.size[1] / seen.shape[0]
         rows, columns = (
-            slice(max(0, (where.min() - 1) * times), min(length, (where.max() + 2) * times))
-            for where, length in zip(np.nonzero(seen), self.size[::-1], strict=True)
+            slice(max(0, int(where.min() - margin)), min(length, int(where.max() + margin) + 1))
+            for where, length in ((np.append(y, at_y / w), self.size[1]), (np.append(x, at_x / w), self.size[0]))
         )
-        return rows, columns
+        return (rows, columns) if rows.start < rows.stop and columns.start < columns.stop else None
 
     def part(self, part: Part) -> "View":
         """What is seen in a part of the picture; depth is measured as in the whole."""
@@ -303,9 +313,7 @@ class Scenery:
         to_picture = view.to_pixels @ to_ground @ np.linalg.inv(silhouette.view.to_pixels @ to_ground)
         x0, y0, x1, y1 = seen
         x, y, w = to_picture @ [[x0, x1, x1, x0], [y0, y0, y1, y1], [1, 1, 1, 1]]
-        if (
-            w.min() <= 0 <= w.max() or abs(np.linalg.det(to_picture)) < _FLAT
-        ):  # beside the camera, or edge-on
+        if w.min() <= 0 <= w.max() or abs(np.linalg.det(to_picture)) < _FLAT:  # beside the camera, or edge-on
             return
         left, right = max(0, int(min(x / w))), min(view.size[0], int(max(x / w)) + 1)
         upper, lower = max(0, int(min(y / w))), min(view.size[1], int(max(y / w)) + 1)

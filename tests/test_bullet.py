@@ -438,3 +438,14 @@ def test_what_moves_casts_a_shadow_on_the_ground(made):
     away = np.argwhere(darker).mean(axis=0) - [59.5, 79.5]
     assert darker.sum() > 100
     assert away[0] < 0 < away[1]  # opposite to the light, (-4, -6)
+
+
+def test_a_body_is_drawn_whole_however_thin_it_is(monkeypatch):
+    """Such as the pole of a cart-pole from afar, of which only the cart is collided with."""
+    env = es_envs.make("CartPoleBullet-v0", render_mode="rgb_array", width=640, height=480).unwrapped
+    env.reset(seed=0)
+    for yaw in (0.0, 45.0):
+        camera = Camera(target=(0.0, 0.0, 0.0), distance=25.0, yaw=yaw, pitch=-5.0)
+        orange = (env.picture(camera).astype(int) @ [1, 0, -1]) > 60
+        assert np.ptp(np.argwhere(orange)[:, 0]) >= 18  # a pole of 1 m has 22 pixels
+    env.close()

@@ -126,6 +126,12 @@ def test_a_population_is_seen_together_and_drawn_alike_by_one_process_and_two(en
         assert [episode.fitness for episode in episodes] == sorted(episode.fitness for episode in episodes)
 
 
+def test_a_film_may_be_smaller_than_its_captions(run, tmp_path):
+    record(run, tmp_path / "film.mp4", generation=0, layout="grid", width=40, height=30, workers=1)
+    record(run, tmp_path / "film.mp4", generation=0, width=20, height=16, workers=1)
+    assert frames_of(tmp_path / "film.mp4").shape[1:] == (16, 20, 3)
+
+
 def test_the_pictures_of_a_grid_stand_side_by_side_and_differ(run, tmp_path):
     record(run, tmp_path / "film.mp4", generations=[0, 0, 2, 1], layout="grid", width=320, height=240, workers=1)
     frame = frames_of(tmp_path / "film.mp4")[-1]
@@ -226,7 +232,8 @@ def test_chosen_seeds_are_those_of_the_episodes(run, tmp_path):
         ({"camera": "drone"}, "camera must be one of follow, fixed, orbit, got 'drone'"),
         ({"speed": 0}, "speed must be positive, got 0"),
         ({"population": 0}, "population must be a whole number"),
-        ({"seeds": []}, "seeds must name at least one"),
+        ({"seeds": []}, "seeds must be one or more whole numbers"),
+        ({"seeds": [3, -1]}, r"seeds must be one or more whole numbers of at least 0, got \[3, -1\]"),
         ({"generations": []}, "generations must name at least one"),
         ({"generations": [0], "population": 2}, "choose"),
         ({"generations": [0], "generation": 1}, "choose"),
