@@ -11,7 +11,6 @@ import pytest
 from browser import asked, chromium, console, needs_chromium, visit
 from conftest import TINY, registered
 
-import es_core
 from es_core import CheckpointError, Run, report, train
 from es_core.cli import main
 
@@ -268,4 +267,10 @@ def test_no_name_on_a_page_runs_as_code(driver, tmp_path):
     assert driver.execute_script("return window.bitten") is None
     assert console(driver) == []
     assert asked(driver) == [path.as_uri()]
-    assert es_core.report is report
+    send = "new Image().src = 'http://127.0.0.1:9/picture'; return fetch('http://127.0.0.1:9/').catch(String)"
+    assert "Failed to fetch" in driver.execute_script(send)
+    refused = [line for line in console(driver) if "Content Security Policy" in line]
+    assert any("picture" in line for line in refused)
+    assert any("connect" in line for line in refused)
+    driver.execute_script("document.body.innerHTML = arguments[0]", BITES)
+    assert driver.execute_script("return window.bitten") is None
