@@ -129,13 +129,9 @@ def export(
 
 
 def _metadata(source: Source, checkpoint: Checkpoint) -> dict[str, str]:
-    """What the file says about itself; values that are no text in JSON."""
+    """What the file says about itself; mappings in JSON."""
     config = checkpoint.config
-    score = None
-    if isinstance(source, Run) and checkpoint.generation < len(source.history):
-        stats = source.history[checkpoint.generation]
-        score = stats.confirmation or stats.evaluation
-    return {
+    said = {
         "es_envs_version": version("es-envs"),
         "env_id": config.env_id,
         "env_kwargs": json.dumps(config.env_kwargs),
@@ -144,9 +140,13 @@ def _metadata(source: Source, checkpoint: Checkpoint) -> dict[str, str]:
         "generation": str(checkpoint.generation),
         "parameter_hash": checkpoint.parameter_hash,
         "fitness": str(config.fitness),
-        "fitness_mean": json.dumps(None if score is None else score.mean),
-        "fitness_episodes": json.dumps(None if score is None else score.episodes),
     }
+    if isinstance(source, Run) and checkpoint.generation < len(source.history):
+        stats = source.history[checkpoint.generation]
+        score = stats.confirmation or stats.evaluation
+        if score is not None:
+            said |= {"fitness_mean": str(score.mean), "fitness_episodes": str(score.episodes)}
+    return said
 
 
 @dataclass(frozen=True, eq=False)
