@@ -85,7 +85,13 @@ class TensorBoardLogger:
     """Writes scalars, histograms and the settings to the run's tensorboard/ folder, without torch or tensorflow.
 
     Not by TensorBoard's own writer: it writes in a thread of its own, which reports a full disk with a traceback.
+
+    Raises:
+        ImportError: it is not installed.
     """
+
+    def __init__(self) -> None:
+        _require("tensorboard")
 
     @hookimpl
     def run_started(self, run: Run, config: TrainConfig) -> None:
@@ -143,10 +149,7 @@ class WandbLogger:
     """
 
     def __init__(self) -> None:
-        if importlib.util.find_spec("wandb") is None:
-            raise ImportError(
-                "the logger 'wandb' needs Weights & Biases, which is not installed: pip install 'es-envs[wandb]'"
-            )
+        _require("wandb")
 
     @hookimpl
     def run_started(self, run: Run, config: TrainConfig) -> None:
@@ -190,6 +193,11 @@ class WandbLogger:
 
 LOGGERS = {"tensorboard": TensorBoardLogger, "wandb": WandbLogger}
 _BINS = 30  # of a histogram
+
+
+def _require(package: str) -> None:
+    if importlib.util.find_spec(package) is None:
+        raise ImportError(f"the logger {package!r} is not installed: pip install 'es-envs[{package}]'")
 
 
 def _scalars(stats: GenerationStats) -> dict[str, float]:

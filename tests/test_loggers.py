@@ -78,9 +78,10 @@ def test_a_logger_that_is_unknown_or_not_installed_is_refused_before_anything_is
     folder = tmp_path / "run"
     assert main(["train", "CartPole-v1", "--run-dir", str(folder), "--logger", "wand"]) == 2
     assert "there are tensorboard, wandb" in capsys.readouterr().err
-    monkeypatch.setitem(sys.modules, "wandb", None)
-    assert main(["train", "CartPole-v1", "--run-dir", str(folder), "--logger", "wandb"]) == 1
-    assert "pip install 'es-envs[wandb]'" in capsys.readouterr().err
+    for name in ("wandb", "tensorboard"):
+        monkeypatch.setitem(sys.modules, name, None)
+        assert main(["train", "CartPole-v1", "--run-dir", str(folder), "--logger", name]) == 1
+        assert f"pip install 'es-envs[{name}]'" in capsys.readouterr().err
     assert not folder.exists()
 
 

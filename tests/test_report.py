@@ -1,6 +1,8 @@
 """The report of a run: what is on its page, and, in a real browser, how that behaves."""
 
+import argparse
 import json
+import shlex
 import shutil
 from html.parser import HTMLParser
 from pathlib import Path
@@ -11,8 +13,10 @@ import pytest
 from browser import asked, chromium, console, needs_chromium, visit
 from conftest import TINY, registered
 
-from es_core import CheckpointError, Run, report, train
+from es_core import CheckpointError, Run, TrainConfig, report, train
 from es_core.cli import main
+from es_core.cli.arguments import add_config_options, config_fields
+from es_core.commands import train_command
 
 PLAY = """
 const film = document.querySelector("video[src^=data]"), done = arguments[0];
@@ -108,6 +112,24 @@ def test_the_command_on_the_page_makes_the_same_run_again(run, page, tmp_path):
     command = next(text for text in Page(page).texts if text.startswith("es-envs train"))
     assert main([*command.split()[1:], "--run-dir", str(tmp_path / "again"), "--workers", "1", "--quiet"]) == 0
     assert Run.open(tmp_path / "again").config == run.config
+
+
+@pytest.mark.parametrize(
+    ("env_id", "fields"),
+    [
+        ("RaceCar-v0", {"fitness": "distance", "env_kwargs": {"start_noise": 0.0}, "hidden_sizes": (), "seed": 7}),
+        ("RaceCar-v0", {"strategy": "ars", "top_directions": 4, "observation_clip": 3.0, "max_steps": 10_000}),
+        ("CartPole-v1", {"sigma_final": 0.01, "solved_at": None, "observation_normalization": True}),
+        ("Pendulum-v1", {"strategy": "pgpe", "policy": "gru", "action_bins": ((-2.0, 0.0, 2.0),), "eval_every": 0}),
+    ],
+)
+def test_the_command_that_makes_a_run_again_gives_all_its_settings(env_id, fields):
+    config = TrainConfig.for_env(env_id, **fields)
+    program, verb, named, *words = shlex.split(train_command(config))
+    assert (program, verb, named) == ("es-envs", "train", env_id)
+    parser = argparse.ArgumentParser()
+    add_config_options(parser)
+    assert TrainConfig.for_env(named, **config_fields(parser.parse_args(words))) == config
 
 
 def test_whatever_users_and_plugins_name_is_text(tmp_path):
