@@ -337,4 +337,6 @@ def option_fields() -> list[Field[Any]]:
 def unknown_field(name: str, known: set[str]) -> str:
     """What to say about a setting that TrainConfig does not have."""
     close = difflib.get_close_matches(name, known, n=1)
-    return f"no setting is called {name!r}" + (f": did you mean {close[0]!r}?" if close else "")
+    return f"no setting is called {name!r}: " + (
+        f"did you mean {close[0]!r}?" if close else "`es-envs train --help` lists them"
+    )

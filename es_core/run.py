@@ -406,7 +406,9 @@ def lock(directory: str | os.PathLike[str]) -> AbstractContextManager[object]:
 def _require_run_folder(directory: str | os.PathLike[str]) -> Path:
     path = Path(directory).resolve()
     if not (path / "config.json").is_file():
-        raise FileNotFoundError(f"{path} is no run folder: it has no config.json")
+        within = max(path.glob("*/config.json"), key=lambda file: file.stat().st_mtime, default=None)
+        hint = f"did you mean {within.parent}?" if within else "training prints where its run is, by default in runs/"
+        raise FileNotFoundError(f"{path} is no run folder: it has no config.json; {hint}")
     for entry in (*path.iterdir(), *(path / "checkpoints").glob("*")):
         if entry.is_symlink() and not entry.resolve().is_relative_to(path):
             raise CheckpointError(

@@ -202,13 +202,31 @@ def test_errors_go_to_stderr_with_the_documented_exit_code(arguments, code, mess
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["trian"], ["train"], ["train", "X-v0", "--sigma", "big"], ["train", "X-v0", "--env-kwargs", "{"]]
+    ("arguments", "message"),
+    [
+        ([], "required: COMMAND; `es-envs --help` says"),
+        (["trian"], "invalid choice: 'trian'"),
+        (["train"], "required: ID; `es-envs train --help` says"),
+        (["train", "X-v0", "--sigma", "big"], "argument --sigma: invalid number value: 'big'"),
+        (["train", "X-v0", "--env-kwargs", "{"], "invalid JSON value"),
+        (["train", "X-v0", "--genertions", "3"], "unrecognized: --genertions 3 (did you mean --generations?)"),
+        (["record", "run", "--seed", "3", "film.mp4"], "film.mp4 (one name too many, or behind an option"),
+    ],
 )
-def test_usage_errors_exit_with_2(arguments, capsys):
+def test_usage_errors_exit_with_2_in_one_line(arguments, message, capsys):
     with pytest.raises(SystemExit) as stop:
         main(arguments)
     assert stop.value.code == 2
-    assert capsys.readouterr().out == ""
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+    assert err.startswith("error: ")
+    assert err.count("\n") == 1
+
+
+def test_a_folder_of_runs_names_the_latest_run_in_it(folder, capsys):
+    assert f"did you mean {folder}?" in results(capsys, "evaluate", folder.parent, code=1).err
+    assert "by default in runs/" in results(capsys, "watch", "nowhere", code=1).err
 
 
 def test_python_m_es_core_is_the_same_command():

@@ -5,7 +5,9 @@ Ctrl-C and SIGTERM end a command in order, with exit codes 130 and 143.
 
 import argparse
 import contextlib
+import difflib
 import os
+import re
 import signal
 import sys
 import threading
@@ -16,6 +18,7 @@ from typing import Any
 
 import es_envs
 from es_core.cli import doctor, environments, plugin, policies, reports, settings, training
+from es_core.cli.arguments import Parser
 from es_core.cli.output import say, say_error
 
 
@@ -65,8 +68,7 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
             argcomplete.autocomplete(parser, always_complete_options=False)
         options, unknown = parser.parse_known_args(arguments)
         if unknown:
-            hint = "" if unknown[0].startswith("-") else "; what has no -- before it stands before all that has"
-            parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint} (see `es-envs COMMAND --help`)")
+            options.parser.error(_unrecognized(unknown, options.parser.format_usage()))
         code: int = options.command(options) or 0
         sys.stdout.flush()
     except KeyboardInterrupt as error:
@@ -95,12 +97,20 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
     return code
 
 
+def _unrecognized(words: Sequence[str], usage: str) -> str:
+    said = f"unrecognized: {' '.join(words)}"
+    if not words[0].startswith("-"):
+        return f"{said} (one name too many, or behind an option: names come first)"
+    close = difflib.get_close_matches(words[0].partition("=")[0], re.findall(r"--[\w-]+", usage), n=1)
+    return f"{said} (did you mean {close[0]}?)" if close else said
+
+
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     say(f"warning: {message}")
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="es-envs", description="Evolve policies for your own simulations.")
+    parser = Parser(prog="es-envs", description="Evolve policies for your own simulations.")
     parser.add_argument("--version", action="version", version=f"es-envs {version('es-envs')}")
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for module in (environments, doctor, training, policies, reports, settings, plugin):

@@ -6,7 +6,7 @@ import types
 import typing
 from collections.abc import Callable
 from dataclasses import MISSING, Field
-from typing import Any
+from typing import Any, NoReturn
 
 import es_envs
 
@@ -14,6 +14,14 @@ _POOL_HELP = (
     "who computes the policy: each worker its own candidates (local, the default), or the main process for all workers "
     "at once, on a GPU with --device cuda (batched)"
 )
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors are as short as the others: the usage of some commands is fifty lines long."""
+
+    def error(self, message: str) -> NoReturn:
+        """End the process with exit code 2."""
+        self.exit(2, f"error: {message}; `{self.prog} --help` says what there is\n")
 
 
 def add_command(
@@ -39,7 +47,7 @@ def add_command(
     sub.add_argument("--quiet", action="store_true", help="show no progress")
     if as_json:
         sub.add_argument("--json", action="store_true", help="print the result as JSON")
-    sub.set_defaults(command=run)
+    sub.set_defaults(command=run, parser=sub)
     return sub
 
 

@@ -72,9 +72,15 @@ def _policy(options: argparse.Namespace) -> Any:
         from es_core.checkpoint import Checkpoint
 
         return Checkpoint.pretrained(options.source)
-    if not Path(options.source).exists() and options.source in es_envs.env_ids():
-        shipped = " (its pretrained policy: add --pretrained)" if es_envs.definition(options.source).pretrained else ""
-        raise ValueError(f"{options.source} is an environment; give a run of it, or a checkpoint file{shipped}")
+    if not Path(options.source).exists():
+        if options.source in es_envs.env_ids():
+            shipped = es_envs.definition(options.source).pretrained
+            hint = " (for its pretrained policy, add --pretrained)" if shipped else ""
+            raise ValueError(f"{options.source} is an environment: give a run of it, or a checkpoint file{hint}")
+        raise FileNotFoundError(
+            f"there is no run folder or checkpoint {options.source}; training prints where its run is, by default in "
+            "runs/"
+        )
     return _source(options.source, options)
 
 
