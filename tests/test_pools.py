@@ -1,12 +1,8 @@
 """What every pool promises, through the public interface; and what is the batched pool's own."""
 
 import json
-import signal
-import subprocess
-import sys
 from contextlib import closing
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import psutil
@@ -208,20 +204,3 @@ def interval(values):
     assert len(values) == 5
     half = 2.776 * np.std(values, ddof=1) / np.sqrt(5)
     return np.mean(values) - half, np.mean(values) + half
-
-
-@pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="needs /dev/shm")
-def test_nothing_is_left_when_the_main_process_is_killed(tmp_path):
-    before = set(Path("/dev/shm").iterdir())
-    code = (
-        "from es_core import train; "
-        f"train('CartPoleBullet-v0', run_dir={str(tmp_path / 'r')!r}, workers=2, pool='batched', engine='numpy', "
-        "solved_at=None, progress=False, on_generation=lambda stats: print('playing', flush=True))"
-    )
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as main:
-        assert main.stdout.readline() == "playing\n"
-        workers = psutil.Process(main.pid).children()
-        assert len(workers) == 2
-        main.send_signal(signal.SIGKILL)
-    assert not psutil.wait_procs(workers, timeout=5)[1]
-    assert set(Path("/dev/shm").iterdir()) <= before
