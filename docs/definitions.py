@@ -66,6 +66,7 @@ def section(definition: EnvDefinition, folder: Path) -> str:
             "step limit": definition.max_episode_steps,
             "solved at": definition.solved_at,
             "recommended": ", ".join(f"`{name}={value}`" for name, value in definition.recommended.items()),
+            "evolved policy": f"`es-envs watch {definition.id} --pretrained`" if definition.pretrained else None,
             "plugin": f"`{definition.plugin}`",
         }
     table = "\n".join(f"| {name} | {value} |" for name, value in rows.items() if value is not None)

@@ -1,5 +1,6 @@
 """What README and the pages in docs/ promise: their Python runs, their plugins work, their commands exist."""
 
+import dataclasses
 import importlib
 import re
 import shlex
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from es_core.cli import main
-from es_envs import hookspecs
+from es_envs import EnvDefinition, hookspecs
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -133,6 +134,11 @@ def test_every_public_name_is_in_the_reference(package):
     reference = TEXTS[ROOT / "docs" / "reference.md"]
     missing = [name for name in importlib.import_module(package).__all__ if f"{package}::{name}\n" not in reference]
     assert set(missing) <= {"STRATEGIES", "hookimpl"}
+
+
+def test_every_field_of_a_definition_is_explained():
+    for field in dataclasses.fields(EnvDefinition):
+        assert f"`{field.name}`" in TEXTS[ROOT / "docs" / "plugins.md"] or field.name == "plugin", field.name
 
 
 def test_every_hook_is_explained():
