@@ -35,7 +35,7 @@ def shown(columns, *arguments):
         return process.communicate()[0], re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", written.decode()))
 
 
-@pytest.mark.parametrize("columns", [60, 120])
+@pytest.mark.parametrize("columns", [60, pytest.param(120, marks=pytest.mark.slow)])
 def test_a_terminal_of_any_width_shows_generation_fitness_the_best_and_the_speed(columns, tmp_path):
     out, lines = shown(columns, "--run-dir", str(tmp_path / "run"))
     names = ("generation", "population", "centre", "best", "speed")
@@ -49,6 +49,7 @@ def test_a_terminal_of_any_width_shows_generation_fitness_the_best_and_the_speed
     assert json.loads(out)["generation"] == 3
 
 
+@pytest.mark.slow
 def test_quiet_shows_nothing(tmp_path):
     out, lines = shown(80, "--quiet", "--run-dir", str(tmp_path / "run"))
     assert lines == [""]

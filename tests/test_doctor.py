@@ -14,12 +14,9 @@ from es_core.doctor import examine
 BIN = Path(sys.executable).parent
 
 
-@pytest.fixture(scope="module")
-def findings():
-    return {finding.name: finding for finding in examine()}
-
-
-def test_the_doctor_finds_nothing_broken_where_the_tests_run(findings):
+@pytest.mark.slow
+def test_the_doctor_finds_nothing_broken_where_the_tests_run():
+    findings = {finding.name: finding for finding in examine()}
     assert [finding for finding in findings.values() if finding.status == "broken"] == []
     assert {"Python", "es-envs", "cores", "run folders", "numpy", "ffmpeg", "torch", "[tune]"} <= set(findings)
     assert findings["plugin racecar"].found.endswith(": RaceCar-v0")

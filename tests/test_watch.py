@@ -118,6 +118,7 @@ def test_what_is_watched_are_the_episodes_that_evaluate_scores(run, display):
 
 
 @DISPLAY
+@pytest.mark.slow
 def test_a_run_that_goes_on_is_followed(run, display, tmp_path):
     folder = shutil.copytree(run.directory, tmp_path / "run")
     generations = []
@@ -138,6 +139,7 @@ def close_window(having):
 
 @DISPLAY
 @XDOTOOL
+@pytest.mark.slow
 def test_closing_the_window_ends_the_command_in_order(run, display):
     (episode,) = watch(run, on_episode=lambda *_: close_window("--class"))
     assert episode.fitness > 0
@@ -153,6 +155,7 @@ def test_bullets_window_shows_the_same_episodes_and_can_be_closed(display, tmp_p
 
 
 @DISPLAY
+@pytest.mark.slow
 def test_an_environment_that_cannot_be_shown_says_so(register, tmp_path):
     run = train(register("Blind-v0", "small_envs:Walk"), run_dir=tmp_path / "blind", **TINY)
     with pytest.raises(ValueError, match=r"^Blind-v0 .* cannot render: small_envs:Walk takes no render_mode"):
