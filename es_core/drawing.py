@@ -1,8 +1,7 @@
-"""Drawing: the frames of a shot, in this process or shared out among several that play the same episodes."""
+"""Drawing: who plays in a shot of a film, and its frames."""
 
 import math
-import traceback
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +12,6 @@ from es_core.config import TrainConfig
 from es_core.layout import Frame, arranged, even
 from es_core.machine import one_blas_thread
 from es_core.normalizer import Statistics
-from es_core.pools.process import Child, ChildDiedError, end
 from es_core.rollout import RolloutError, Rollouts
 from es_envs import EnvDefinition, Episode
 from es_envs.painting import Camera, Stage
@@ -23,10 +21,6 @@ _USUAL_RATE = 30.0  # steps a second of an environment that does not say
 
 class FrameError(ValueError):
     """Drawing failed, not the episode."""
-
-
-class DisagreementError(RuntimeError):
-    """What was played to be filmed is not the episode that was scored; the message says it all."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -104,24 +98,6 @@ class Setting:
     fps: float
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What tells one episode from another; the total reward as text, in which NaN equals NaN."""
-
-    fitnesses: dict[str, float | None]
-    fitness: float
-    length: int
-    total_reward: str
-
-    @classmethod
-    def of(cls, episode: Episode) -> "Measured":
-        """What was measured in ``episode``."""
-        return cls(dict(episode.fitnesses), episode.fitness, episode.length, repr(episode.total_reward))
-
-    def __str__(self) -> str:
-        return f"fitness {self.fitness} in {self.length} steps"
-
-
 class Studio:
     """Environments that draw, as many as players are played at a time.
 
@@ -167,30 +143,28 @@ class Studio:
             raise ValueError(f"{definition.label} cannot be filmed: 'rgb_array' is not among its render modes {modes}")
         return rollouts
 
-    def score(self, player: Player, seed: int, *, poses: bool = False) -> Take:
+    def score(self, player: Player, seed: int, *, cameras: bool = False, poses: bool = False) -> Take:
         """Play an episode, unseen.
 
         Args:
             player: who plays.
             seed: of the episode.
-            poses: note what moves, of a ``Stage``.
+            cameras: of a ``Stage``: note where its camera stands.
+            poses: of a ``Stage``: note what moves.
 
         Raises:
             RolloutError: it failed.
         """
-        stage = self.stage
-        cameras: list[Camera] = []
+        stood: list[Camera] = []
         moved: list[NDArray[np.float64]] = []
-        performance = _Performance(self.rollouts, player, seed, self._setting)
+        stage, performance = self.stage, _Performance(self.rollouts, player, seed, self._setting)
         with one_blas_thread():
             while performance.advance(self.every):
-                if stage is not None:
-                    cameras.append(stage.camera())
-                    if poses:
-                        moved.append(stage.pose())
-        return Take(
-            episode=performance.episode, cameras=tuple(cameras), poses=np.array(moved) if stage and poses else None
-        )
+                if stage is not None and cameras:
+                    stood.append(stage.camera())
+                if stage is not None and poses:
+                    moved.append(stage.pose())
+        return Take(episode=performance.episode, cameras=tuple(stood), poses=np.array(moved) if moved else None)
 
     def frames(self, shot: Shot, share: tuple[int, int] = (0, 1)) -> Generator[Frame, None, list[Episode]]:
         """Frames of a shot, in order; returns the episodes, unless they are drawn from poses.
@@ -234,11 +208,15 @@ class Studio:
         for number in range(first, max(map(len, shot.poses)), stride):
             poses = [_at(of_player, number) for of_player in shot.poses]
             cameras = [_at(of_player, number) for of_player in shot.cameras]
-            if self._setting.layout == "ghosts":
-                yield even(stage.picture(cameras[-1], poses))
-            else:
-                frames = [even(stage.picture(*seen)) for seen in zip(cameras, ([pose] for pose in poses), strict=True)]
-                yield arranged(frames, self._setting.layout, size)
+            seen = [(cameras[-1], poses)]
+            if self._setting.layout != "ghosts":
+                seen = [(camera, [pose]) for camera, pose in zip(cameras, poses, strict=True)]
+            try:
+                frames = [even(stage.picture(*each)) for each in seen]
+            except Exception as error:
+                where = f"{self._setting.definition.label}, episode seed {shot.seed}, frame {number}"
+                raise FrameError(f"{where}: picture() failed: {type(error).__name__}: {error}") from error
+            yield frames[0] if len(frames) == 1 else arranged(frames, self._setting.layout, size)
 
     def close(self) -> None:
         """Close the environments."""
@@ -306,121 +284,3 @@ class _Performance:
 def _at(sequence: Any, number: int) -> Any:
     """What belongs to a frame: a player whose episode has ended stays as it was."""
     return sequence[min(number, len(sequence) - 1)]
-
-
-def difference(definition: EnvDefinition, scored: Episode, filmed: Measured | None) -> str | None:
-    """What to say if what was filmed (None: another number of frames) is not what was scored."""
-    then = Measured.of(scored)
-    if filmed == then:
-        return None
-    return (
-        f"{definition.label} is not deterministic: the episode with seed {scored.seed} had {then} when it was scored "
-        f"and {filmed or 'another length'} when it was filmed"
-    )
-
-
-class Artists:
-    """Processes that each draw a share of every shot's frames, for which all play the same episodes.
-
-    An artist draws one frame ahead and then waits until it is taken, so that memory does not grow with the film.
-
-    Args:
-        setting: see there.
-        number: of processes.
-    """
-
-    def __init__(self, setting: Setting, number: int) -> None:
-        self._definition = setting.definition
-        self._children: list[Child] = []
-        try:
-            for k in range(number):
-                self._children.append(Child("es_core.drawing:draw"))
-                self._send(k, (setting, (k, number)))
-        except BaseException:
-            self.close()
-            raise
-
-    def frames(self, shot: Shot, takes: Sequence[Take], count: int) -> Iterator[Frame]:
-        """Frames of a shot, in order.
-
-        Args:
-            shot: what is seen.
-            takes: of its players, as they were scored.
-            count: of the frames.
-
-        Raises:
-            DisagreementError: an artist played another episode than was scored.
-            FrameError: a frame could not be drawn.
-            RolloutError: an episode failed, or a process died.
-        """
-        for k in range(len(self._children)):
-            self._send(k, shot)
-        for number in range(count):
-            message = self._receive(number % len(self._children))
-            if isinstance(message, list):  # and no frame: its episodes are shorter
-                self._compare(takes, message)
-                raise DisagreementError(difference(self._definition, takes[0].episode, None))
-            yield message
-        for k in range(len(self._children)):
-            message = self._receive(k)
-            self._compare(takes, message if isinstance(message, list) else [None] * len(takes))
-
-    def _compare(self, takes: Sequence[Take], filmed: Sequence[Measured | None]) -> None:
-        for take, measured in zip(takes, filmed, strict=False):  # what is drawn from poses is not played again
-            found = difference(self._definition, take.episode, measured)
-            if found is not None:
-                raise DisagreementError(found)
-
-    def _send(self, k: int, message: object) -> None:
-        try:
-            self._children[k].send(message)
-        except ChildDiedError as error:
-            raise self._death(error) from None
-
-    def _receive(self, k: int) -> Any:
-        """The next frame, or what was measured after the last one of a shot."""
-        try:
-            message = self._children[k].receive()
-        except ChildDiedError as error:
-            raise self._death(error) from None
-        if isinstance(message, Exception):
-            raise message
-        return message
-
-    def _death(self, error: ChildDiedError) -> RolloutError:
-        return RolloutError(f"{self._definition.label}: drawing frames failed: {error}")
-
-    def close(self) -> None:
-        """End the processes. May be called twice."""
-        end(self._children)
-
-
-def draw(connection: Any) -> None:
-    """What an artist runs: for each shot that it is sent, send its frames, then what was measured."""
-    setting, share = connection.recv()
-    label = setting.definition.label
-    try:
-        studio = Studio(setting)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
-        failed = RolloutError(f"{label}: a process that draws frames could not start: {type(error).__name__}: {error}")
-        connection.send(_with_traceback(failed))
-        return
-    try:
-        while True:
-            frames = studio.frames(connection.recv(), share)
-            while True:
-                try:
-                    connection.send(next(frames))
-                except StopIteration as stop:
-                    connection.send([Measured.of(episode) for episode in stop.value])
-                    break
-    except (FrameError, RolloutError) as error:
-        connection.send(_with_traceback(error))
-    finally:
-        studio.close()
-
-
-def _with_traceback(error: Exception) -> Exception:
-    """``error`` with the present traceback as a note, since a traceback itself cannot travel."""
-    error.add_note(f"The traceback of the process that draws frames:\n{traceback.format_exc()}")
-    return error

@@ -15,11 +15,12 @@ from typing import Literal
 from PIL import Image
 
 import es_envs
+from es_core.artists import Artists, DisagreementError, Measured, difference
 from es_core.captions import Captioner
 from es_core.checkpoint import parameter_hash
 from es_core.checks import require_positive, whole
 from es_core.display import film_progress
-from es_core.drawing import Artists, DisagreementError, Measured, Setting, Studio, difference
+from es_core.drawing import Setting, Studio
 from es_core.evaluate import Source, require_same_spaces
 from es_core.files import write_whole
 from es_core.film import ENDINGS, film

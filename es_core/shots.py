@@ -65,15 +65,16 @@ def scored(
             "from anywhere, such as each es_envs.bullet.BulletEnv; leave it out"
         )
     posed = len(cast[0]) > 1 and studio.stage is not None
+    noted = posed or view in ("fixed", "orbit")
     played = []
     for seed in seeds:
         for players in cast:
-            takes = [(player, studio.score(player, seed, poses=posed)) for player in players]
+            takes = [(player, studio.score(player, seed, cameras=noted, poses=posed)) for player in players]
             if setting.layout == "ghosts" and players[0].candidate is not None:
                 takes.sort(key=lambda each: each[1].episode.fitness)  # the best in front
             played.append((seed, takes))
     cameras: Iterator[tuple[Camera, ...]] = repeat(())
-    if posed or view in ("fixed", "orbit"):
+    if noted:
         view = view or ("fixed" if setting.layout == "ghosts" else "follow")
         everything = [take for _, takes in played for _, take in takes]
         cameras = iter(seen_from(view, everything, setting.size, studio.rate))

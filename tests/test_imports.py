@@ -18,7 +18,7 @@ LAYERS = [
     ["strategies", "rollout", "scoring"],
     ["pools", "checkpoint"],
     ["run", "drawing"],
-    ["loggers", "advice", "search"],
+    ["artists", "loggers", "advice", "search"],
     ["display", "doctor", "rebuild"],
     ["train", "evaluate"],
     ["shots"],

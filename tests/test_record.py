@@ -212,7 +212,7 @@ def test_one_process_is_enough_for_a_short_film_and_for_one_worker(runs, tmp_pat
     def child(*_):
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr("es_core.drawing.Child", child)
+    monkeypatch.setattr("es_core.artists.Child", child)
     monkeypatch.setattr(RECORD, "usable_cores", lambda: 8)
     record(runs["RaceCar-v0"], tmp_path / "short.mp4", **SIZE)
     record(runs["CartPole-v1"], tmp_path / "alone.mp4", episodes=3, workers=1)
