@@ -156,7 +156,7 @@ def follow(document, here, *, running=True):
         if kind == "part of":
             assert text in before
         elif kind == "append to":
-            (here / name).write_text(before + text, encoding="utf-8")
+            (here / name).write_text(f"{before}\n\n{text}", encoding="utf-8")
         elif kind == "change":
             lines = text.splitlines(keepends=True)
             old, new = ("".join(line[1:] for line in lines if line[0] != sign) for sign in "+-")
