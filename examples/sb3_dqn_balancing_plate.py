@@ -8,7 +8,7 @@ from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
 
 torch.set_num_threads(1)  # networks as small as these are computed faster so
-steps = int(sys.argv[1]) if len(sys.argv) > 1 else 200_000
+steps = int(sys.argv[1]) if len(sys.argv) > 1 else 100_000
 # DQN chooses one of n actions: Discrete(4) instead of MultiBinary(2).
 env = make_vec_env("es_envs.gym:BalancingPlate-v0", n_envs=4, seed=0, env_kwargs={"action_encoding": "discrete"})
 model = DQN(
