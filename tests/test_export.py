@@ -157,15 +157,33 @@ def test_a_program_of_torch_acts_in_batches_of_any_size_and_says_where_it_comes_
     assert list(tmp_path.iterdir()) == [exported.path]
 
 
-def test_a_file_that_would_act_otherwise_is_not_written(run, tmp_path, monkeypatch):
-    def spoilt(deployed, metadata):
-        content, function = EXPORT._to_pt2(deployed, metadata)
-        return content, lambda values: [1 - function(values)[0]]
+@pytest.fixture
+def contrary(monkeypatch):
+    """Files end in .no, and do the other of two actions."""
 
-    monkeypatch.setattr(EXPORT, "_FORMATS", {".pt2": (("torch",), spoilt)})
-    with pytest.raises(ExportError, match=r"policy\.pt2 would act otherwise than the policy: in step 0 .* nothing"):
-        export(run, tmp_path / "policy.pt2")
+    def write(deployed, metadata):
+        def function(values):
+            return [1 - deployed(*map(torch.from_numpy, values))[0].numpy()]
+
+        return b"no", function
+
+    monkeypatch.setattr(EXPORT, "_FORMATS", {".no": ((), write)})
+
+
+@pytest.mark.usefixtures("contrary")
+def test_a_file_that_would_act_otherwise_is_not_written(run, tmp_path):
+    with pytest.raises(ExportError, match=r"policy\.no would act otherwise than the policy: in step 0 .* nothing"):
+        export(run, tmp_path / "policy.no")
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.usefixtures("contrary")
+def test_either_of_two_equal_outputs_may_win(run, tmp_path):
+    undecided = replace(run.best, mean=np.zeros_like(run.best.mean))
+    exported = export(undecided, tmp_path / "policy.no")
+    assert exported.near_ties == exported.observations > 0
+    assert exported.largest_difference == 0
+    assert exported.path.read_bytes() == b"no"
 
 
 @pytest.mark.slow
