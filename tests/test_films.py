@@ -46,7 +46,7 @@ def side_car(path):
 
 def test_an_evolution_shows_each_generation_on_the_same_start_with_a_caption_of_its_own(run, tmp_path):
     path = tmp_path / "film.mp4"
-    episodes = record(run, path, generations=[0, 1, 2], width=320, height=240, workers=1)
+    episodes = record(run, path, generations=[0, 1, 2], width=160, height=120, workers=1)
     assert {episode.seed for episode in episodes} == {episode_seeds(0, Purpose.TEST, 1)[0]}
     for generation, episode in enumerate(episodes):
         assert episode.fitness == run.evaluate(episodes=1, generation=generation).mean
@@ -54,10 +54,10 @@ def test_an_evolution_shows_each_generation_on_the_same_start_with_a_caption_of_
     lengths = [episode.length for episode in episodes]
     assert len(frames) == sum(lengths) + 2 * PAUSE
     shots = np.split(frames, np.cumsum([lengths[0] + PAUSE, lengths[1] + PAUSE]))
-    captions = [shot[0, -24:-8, :160] for shot in shots]
+    captions = [shot[0, -20:-4, :80] for shot in shots]
     assert np.abs(captions[0] - captions[1]).max() > 100
     assert np.abs(captions[1] - captions[2]).max() > 100
-    assert np.abs(shots[0][-1] - shots[0][-PAUSE])[:150].max() < 30  # it pauses
+    assert np.abs(shots[0][-1] - shots[0][-PAUSE])[:75].max() < 30  # it pauses
 
 
 def test_beside_a_film_stand_a_picture_and_all_that_tells_what_it_shows(run, tmp_path):
@@ -106,8 +106,15 @@ def test_a_few_generations_are_chosen_that_show_progress(run, monkeypatch):
     assert telling_generations(run) == [8]
 
 
-@pytest.mark.parametrize("layout", ["grid", "ghosts"])
-@pytest.mark.parametrize("env_id", ["CartPoleBullet-v0", "CartPole-v1"])
+@pytest.mark.parametrize(
+    ("env_id", "layout"),
+    [
+        ("CartPoleBullet-v0", "ghosts"),
+        ("CartPole-v1", "grid"),
+        pytest.param("CartPoleBullet-v0", "grid", marks=pytest.mark.slow),
+        pytest.param("CartPole-v1", "ghosts", marks=pytest.mark.slow),
+    ],
+)
 def test_a_population_is_seen_together_and_drawn_alike_by_one_process_and_two(env_id, layout, runs, tmp_path):
     films = []
     for workers in (1, 2):
@@ -133,10 +140,11 @@ def test_a_film_may_be_smaller_than_its_captions(run, tmp_path):
 
 
 def test_the_pictures_of_a_grid_stand_side_by_side_and_differ(run, tmp_path):
-    record(run, tmp_path / "film.mp4", generations=[0, 0, 2, 1], layout="grid", width=320, height=240, workers=1)
+    record(
+        run, tmp_path / "film.mp4", generations=[0, 0, 2, 1], layout="grid", width=200, height=160, speed=4, workers=1
+    )
     frame = frames_of(tmp_path / "film.mp4")[-1]
-    height, width = 118, 158
-    cells = [frame[y : y + height - 20, x : x + width] for y in (0, 120) for x in (0, 160)]  # without their labels
+    cells = [frame[y : y + 60, x : x + 98] for y in (0, 80) for x in (0, 100)]  # without their labels
     assert np.abs(cells[0] - cells[1]).mean() < 3
     assert np.abs(cells[0] - cells[2]).mean() > 3
 
@@ -211,7 +219,7 @@ def test_a_gif_plays_in_real_time_again_and_again(run, tmp_path):
 
 def test_a_fixed_camera_stands_still_and_an_orbiting_one_moves(run, tmp_path):
     films = {}
-    for camera in ("follow", "fixed", "orbit"):
+    for camera in ("fixed", "orbit"):
         record(run, tmp_path / f"{camera}.mp4", camera=camera, **SMALL)
         films[camera] = frames_of(tmp_path / f"{camera}.mp4")[:, :40, :30]  # a corner where nothing moves by itself
     moved = {camera: np.abs(film[-1] - film[0]).mean() for camera, film in films.items()}
