@@ -85,7 +85,9 @@ class Display:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        self._live.stop()
+        if self._is_live:
+            self._live.refresh()  # a notebook would keep the picture of half a second ago
+            self._live.stop()
 
     def show(self, stats: GenerationStats) -> None:
         """Show one generation."""

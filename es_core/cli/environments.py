@@ -9,7 +9,7 @@ from typing import Any
 
 import es_envs
 from es_core.cli.arguments import add_command, add_env_id
-from es_core.cli.output import print_json, print_table, say
+from es_core.cli.output import command_line, print_json, print_table, say
 
 
 def add(commands: Any) -> None:
@@ -52,6 +52,7 @@ def _show(options: argparse.Namespace) -> None:
         ("step limit", str(definition.max_episode_steps)),
         ("solved at", str(definition.solved_at)),
         ("recommended", ", ".join(f"{name}={value}" for name, value in definition.recommended.items())),
+        ("pretrained", command_line("watch", definition.id, "--pretrained") if definition.pretrained else ""),
     ]
     print_table([(name, value) for name, value in rows if value])
     sheet = inspect.getdoc(env.unwrapped)
