@@ -130,7 +130,7 @@ def test_a_policy_outside_the_installed_plugins_is_refused(of_a_module, tmp_path
     assert "policy='small_modules:Remembering', a module outside the installed plugins" in capsys.readouterr().err
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_module_of_the_users_is_exported_for_who_trusts_its_name(of_a_module, tmp_path, capsys):
     assert main(["export", str(of_a_module), str(tmp_path / "policy.pt2"), "--trust-names", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
