@@ -11,6 +11,7 @@ import gymnasium
 import imageio_ffmpeg
 import numpy as np
 import pytest
+import torch
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 import es_envs
@@ -106,10 +107,14 @@ def test_half_cheetah_is_trained_as_it_is(tmp_path, monkeypatch, capfd):
 
 def sb3(name, *arguments):
     """Run an example in this process; what it knows at its end."""
+    threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of theirs
         patch.setattr(sys, "argv", [name, *map(str, arguments)])
-        return runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        try:
+            return runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+        finally:
+            torch.set_num_threads(threads)  # the examples choose one
 
 
 @pytest.mark.slow
