@@ -342,6 +342,9 @@ def laid_over(
     """
     height, width = picture.shape[:2]
     finer = seen.shape[0] // height
+    if finer == 1 and ghost is None:  # several times faster than what is below
+        np.copyto(picture, body[..., :3], where=seen[..., None])
+        return
     colours = body[..., :3].astype(np.float32)
     if ghost is not None:
         colours = (0.5 + 0.5 * colours.mean(axis=2, keepdims=True) / 255) * np.array(ghost, np.float32)
