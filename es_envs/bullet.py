@@ -66,9 +66,9 @@ RENDERERS = ("tiny", "egl")
 _CAMERA_EVERY = 1 / 30  # seconds between two looks of a window
 _CATCH_UP = 0.25  # seconds at most by which steps in a window may be late, and are followed by faster ones
 _egl_clients: set[int] = set()
-_COARSE = 120  # pixels: height of the picture by which it is found out where bodies are
+_COARSE = 96  # pixels: height of the picture by which it is found out where bodies are
 _SMOOTHED = 0.5  # of a picture's pixels: bodies are drawn at twice the size if that is less
-_SILHOUETTE = (128, 128)  # pixels
+_SILHOUETTE = (96, 96)  # pixels
 
 
 class BulletEnv(gymnasium.Env[Any, Any], ABC):

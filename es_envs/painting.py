@@ -211,8 +211,8 @@ def from_light(camera: Camera, light: Sequence[float]) -> Camera:
 class Scenery:
     """Sky, ground, what is marked on it, and boxes that stand still, with their shadows.
 
-    TinyRenderer takes 0.2 µs for each pixel of a body and knows no smooth edges: this is drawn at twice the size, in a
-    fifth of the time.
+    TinyRenderer takes 0.2 µs for each pixel of a body and knows no smooth edges: this is painted without it, at twice
+    the size.
 
     Args:
         sky: its colour at the horizon.
