@@ -48,6 +48,7 @@ WORKLOADS = {  # hidden sizes, seconds of a step (None: measured)
 GRID = [(candidates, workers) for candidates in (64, 512) for workers in (1, 2, 8)]
 SCALES = (1, 16, 128, 1440)
 CANDIDATES_PER_WORKER = (2, 20)
+_LEAST = 1e-6  # seconds; processor time comes in ticks, so that very little of it reads as none
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ def per_generation(training: Training) -> Reading:
 
 def fitted(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
     """Coefficients, none negative, that minimise the squares of the relative error."""
-    scaled = np.array(rows, float) / np.array(values)[:, np.newaxis]
+    scaled = np.array(rows, float) / np.maximum(values, _LEAST)[:, np.newaxis]
     used = list(range(scaled.shape[1]))
     while True:
         solution = np.linalg.lstsq(scaled[:, used], np.ones(len(values)), rcond=None)[0]
