@@ -1,7 +1,7 @@
 """Shots: which policies a film shows, playing which starts, from where, and what is written on them."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from pathlib import Path
@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core.captions import Caption, Label
-from es_core.checkpoint import Checkpoint
+from es_core.checkpoint import Checkpoint, CheckpointError
 from es_core.drawing import Player, Setting, Shot, Studio, Take
 from es_core.evaluate import Source, find_policy
 from es_core.layout import corners
@@ -125,23 +125,36 @@ def _caption(takes: Sequence[tuple[Player, Take]], setting: Setting, start: int 
     )
 
 
-def telling_generations(run: Run) -> list[int]:
+def telling_generations(run: Run, among: Iterable[int]) -> list[int]:
     """A few generations that show how the run went on: the first, the best, and those that came first past a level.
 
-    Only generations with a checkpoint are considered, and their evaluated centres, or else their populations' means.
+    Args:
+        run: their evaluated centres count, or their populations' means if fewer than two were evaluated.
+        among: generations to choose from, ascending.
     """
-    stats = [run.history[g] for g in run.checkpoint_generations() if g < len(run.history)]
+    among = list(among)
+    stats = [run.history[generation] for generation in among if generation < len(run.history)]
     evaluated = {each.generation: each.evaluation.mean for each in stats if each.evaluation}
     populations = {each.generation: each.fitness_mean for each in stats if each.fitness_mean is not None}
     known = evaluated if len(evaluated) > 1 else populations
     if not known:
-        return run.checkpoint_generations()[-1:]
+        return among[-1:]
     first, best = min(known), max(known, key=lambda generation: (known[generation], -generation))
     if best == first:
         return sorted({first, max(known)})
     levels = [known[first] + level * (known[best] - known[first]) for level in _LEVELS]
     passed = [next(generation for generation, value in known.items() if value >= level) for level in levels]
     return sorted({first, *passed, best} & set(range(first, best + 1)))
+
+
+def _evolution(run: Run, *, trust: bool) -> list[tuple[Checkpoint, EnvDefinition]]:
+    """What each of the telling generations would be played by."""
+    try:
+        chosen = telling_generations(run, range(max(1, len(run.history))))
+        return [find_policy(run, generation=generation, trust=trust) for generation in chosen]
+    except CheckpointError:  # of another kind of processor, say: what was kept can be shown all the same
+        chosen = telling_generations(run, run.checkpoint_generations())
+        return [find_policy(run, generation=generation, trust=trust) for generation in chosen]
 
 
 def casts(
@@ -174,8 +187,10 @@ def casts(
         if generation is not None or candidate is not None or population is not None:
             raise ValueError("a film shows generations, or one generation's centre, candidate or population: choose")
         run = source if isinstance(source, Run) else _run_in(source, trust=trust)
-        chosen = telling_generations(run) if isinstance(generations, str) else generations
-        checkpoints = [find_policy(run, generation=each, trust=trust) for each in chosen]
+        if isinstance(generations, str):
+            checkpoints = _evolution(run, trust=trust)
+        else:
+            checkpoints = [find_policy(run, generation=each, trust=trust) for each in generations]
         if not checkpoints:
             raise ValueError("generations must name at least one generation")
         checkpoint, definition = checkpoints[-1]

@@ -1,6 +1,8 @@
 """Films of several: generations, populations, grids, ghosts, GIFs, cameras, and what stands beside a film."""
 
 import json
+import re
+import shutil
 
 import imageio.v2 as imageio
 import numpy as np
@@ -100,10 +102,25 @@ def test_a_few_generations_are_chosen_that_show_progress(run, monkeypatch):
     fitness = [1.0, 2.0, 1.5, 7.0, 7.5, 6.0, 11.0, 10.0]
     stats = [replace(run.history[0], generation=g, fitness_mean=f, evaluation=None) for g, f in enumerate(fitness)]
     monkeypatch.setattr(run, "history", stats)
-    monkeypatch.setattr(run, "checkpoint_generations", lambda: list(range(9)))
-    assert telling_generations(run) == [0, 3, 6]
-    monkeypatch.setattr(run, "history", stats[::-1][:0])
-    assert telling_generations(run) == [8]
+    assert telling_generations(run, range(9)) == [0, 3, 6]
+    assert telling_generations(run, [0, 4, 8]) == [0, 4]
+    monkeypatch.setattr(run, "history", [])
+    assert telling_generations(run, [0]) == [0]
+
+
+def test_an_evolution_shows_what_a_run_has_no_checkpoints_of_and_what_it_has_if_its_log_leads_elsewhere(run, tmp_path):
+    folder = shutil.copytree(run.directory, tmp_path / "run")
+    for generation in run.checkpoint_generations()[1:]:
+        (folder / "checkpoints" / f"{generation:06d}.safetensors").unlink()
+    whole, bare = (
+        record(path, tmp_path / f"{path.name}.mp4", generations="auto", **SMALL) for path in (run.directory, folder)
+    )
+    assert len(whole) > 1
+    assert [episode.fitness for episode in bare] == [episode.fitness for episode in whole]
+
+    metrics = folder / "metrics.jsonl"
+    metrics.write_text(re.sub(r'"log": \{.*?\}', '"log": null', metrics.read_text()))
+    assert len(record(folder, tmp_path / "first.mp4", generations="auto", **SMALL)) == 1
 
 
 @pytest.mark.parametrize(
