@@ -253,10 +253,20 @@ def seen_from(view: str, takes: Sequence[Take], size: tuple[int, int], rate: flo
 
 
 def _still(cameras: Sequence[Camera], aspect: float) -> Camera:
-    """A camera from which all is seen that these look at, from the side on which it can be the closest."""
+    """A camera from which all is seen that these look at, from where it is close and moves far in the picture.
+
+    The closest place alone may be at the end of a rail, from where what runs on it seems to stand.
+    """
     targets = np.array([camera.target for camera in cameras])
+
+    def worth(camera: Camera) -> float:
+        x, y, z = camera.axes @ (targets - camera.target).T
+        depth = camera.distance + z
+        moved = max(np.ptp(x / (aspect * depth)), np.ptp(y / depth))
+        return round(float(moved) / camera.distance, 6)
+
     turned = [replace(cameras[0], yaw=cameras[0].yaw + turn) for turn in sorted(range(-90, 91, 15), key=abs)]
-    return min((_withdrawn(camera, targets, aspect) for camera in turned), key=lambda camera: round(camera.distance, 6))
+    return max((_withdrawn(camera, targets, aspect) for camera in turned), key=worth)
 
 
 def _withdrawn(own: Camera, targets: NDArray[np.float64], aspect: float) -> Camera:
