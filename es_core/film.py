@@ -1,5 +1,6 @@
 """A film's file: MP4 that plays everywhere, or GIF; streamed, and there whole or not at all."""
 
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -42,9 +43,10 @@ def film(path: Path, rate: float) -> Iterator[Callable[[Frame], None]]:
         OSError: the film could not be written.
     """
     is_gif = path.suffix.lower() == ".gif"
-    streamed = path.with_name(f"{path.stem}.partial.mp4")
-    unfinished = path.with_name(f"{path.stem}.partial.gif") if is_gif else streamed
-    palette = path.with_name(f"{path.stem}.partial.png")
+    # A folder of its own: an encoder that is interrupted while it starts finds no place for its file any more.
+    folder = path.with_name(f"{path.stem}.unfinished")
+    streamed, palette = folder / "film.mp4", folder / "palette.png"
+    unfinished = folder / "film.gif" if is_gif else streamed
     frames = 0
 
     def add(frame: Frame) -> None:
@@ -56,6 +58,7 @@ def film(path: Path, rate: float) -> Iterator[Callable[[Frame], None]]:
         frames += 1
 
     try:
+        folder.mkdir(exist_ok=True)
         # Errors of the encoder are found below, by counting frames; what it says of them is noise.
         options: Any = {**(_LOSSLESS if is_gif else _MP4), "ffmpeg_log_level": "quiet", "macro_block_size": 2}
         writer: Any = imageio.get_writer(streamed, format="FFMPEG", fps=rate, **options)
@@ -69,8 +72,7 @@ def film(path: Path, rate: float) -> Iterator[Callable[[Frame], None]]:
             raise OSError(f"the encoder did not write all {frames} frames of {path}: is the disk full?")
         unfinished.replace(path)
     finally:
-        for file in (streamed, unfinished, palette):
-            file.unlink(missing_ok=True)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _ffmpeg(*arguments: object) -> None:

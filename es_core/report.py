@@ -312,7 +312,7 @@ def _films(folder: Path, beside: Path) -> Iterator[dict[str, Any]]:
     # A link could name any file of this machine, which would then be in a page that is sent to others.
     own = [] if folder.is_symlink() else [file for file in folder.glob("*.*") if not file.is_symlink()]
     files = [file for file in own if file.is_file()]
-    films = [file for file in files if file.suffix in _FILM_KINDS and ".partial" not in file.suffixes]
+    films = [file for file in files if file.suffix in _FILM_KINDS]
     left = _FILMS_BYTES
     for file in sorted(films, key=lambda film: (-film.stat().st_mtime, film.name)):
         size = file.stat().st_size

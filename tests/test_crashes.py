@@ -547,7 +547,7 @@ def test_a_run_whose_folder_is_deleted_ends_with_a_sentence(tmp_path):
 def test_what_a_killed_film_left_is_gone_after_the_next_one(tmp_path):
     run = train("CartPoleBullet-v0", run_dir=tmp_path / "run", workers=1, progress=False,
                 **{**SETTINGS, "generations": 1})  # fmt: skip
-    film, partial = tmp_path / "film.mp4", tmp_path / "film.partial.mp4"
+    film, partial = tmp_path / "film.mp4", tmp_path / "film.unfinished"
     words = command("record", run.directory, film, "--episodes", 200, "--width", 64, "--height", 48, "--workers", 2)
     with started(words) as (process, marked):
         while not partial.exists():
