@@ -2,6 +2,7 @@ import signal
 import struct
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import imageio.v2 as imageio
@@ -273,6 +274,9 @@ def test_no_process_outlives_a_recording_that_is_interrupted_or_killed(number, a
             line = main.stderr.readline()
             assert line
             drawing |= {line for _ in range(line.startswith("drawn by"))}
+        while not (tmp_path / "film.unfinished" / "film.mp4").exists():
+            time.sleep(0.01)
+        time.sleep(0.3)  # Python passes over an interrupt in the middle of an import
         main.send_signal(number)
         main.stderr.read()  # until all that could write to it have ended
     assert main.returncode == -number
