@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from es_core.domains import text_of
 from es_core.files import write_whole
 from es_core.pages import Chart, Mark, render, require_page
-from es_core.report import best_score
 from es_core.run import GenerationStats, Run
 from es_core.significance import (
     Difference,
@@ -194,13 +193,13 @@ def _require_comparable(runs: Sequence[Run]) -> None:
                     "tasks cannot be compared; give runs of one environment and one fitness"
                 )
     for run in runs:
-        if best_score(run.history) is None:
+        if run.best_score is None:
             cause = "eval_every=0" if run.history and run.config.eval_every == 0 else "no generation is finished"
             raise ValueError(f"the centre of {run.directory} was never evaluated ({cause}): leave that run out")
 
 
 def _group(name: str, runs: Sequence[Run]) -> Group:
-    scores = [score.mean for _, score in filter(None, (best_score(run.history) for run in runs))]
+    scores = [score.mean for _, score in filter(None, (run.best_score for run in runs))]
     return Group(
         name=name,
         runs=tuple(runs),

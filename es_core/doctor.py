@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import es_envs
-from es_core.machine import usable_cores
+from es_core.machine import has_display, usable_cores
 
 _PATIENCE = 60  # seconds for a trial
 _MARK = "es-envs found:"  # among what libraries print
@@ -191,7 +191,7 @@ def _graphics() -> Iterator[Finding]:
                 yield Finding("EGL", "missing", f"renderer='egl' would not work: {failed}", advice)
             else:
                 yield Finding("EGL", "ok", "renderer='egl' can be used")
-    if not sys.platform.startswith("linux") or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):
+    if has_display():
         yield Finding("display", "ok", "`es-envs watch` can open a window")
     else:
         yield Finding("display", "missing", "`es-envs watch` needs one, DISPLAY is not set", "`es-envs record` films")

@@ -3,6 +3,7 @@
 import math
 import os
 import platform
+import sys
 from contextlib import AbstractContextManager, suppress
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -21,6 +22,11 @@ def usable_cores() -> int:
     except (OSError, ValueError):
         pass  # no control group of version 2
     return cores
+
+
+def has_display() -> bool:
+    """Whether a window can be opened; only Linux tells."""
+    return not sys.platform.startswith("linux") or any(os.environ.get(n) for n in ("DISPLAY", "WAYLAND_DISPLAY"))
 
 
 def description() -> dict[str, str | int]:

@@ -80,15 +80,6 @@ def report(
     return path
 
 
-def best_score(history: Sequence[GenerationStats]) -> tuple[int, Evaluation] | None:
-    """The best centre: its generation, and its score on the starts that confirmed it; None: none was evaluated."""
-    confirmed = [(stats.solved, stats.confirmation.mean, stats) for stats in history if stats.confirmation is not None]
-    if not confirmed:
-        return None
-    stats = max(confirmed, key=lambda each: each[:2])[2]  # the first of equals, as in training
-    return (stats.generation, stats.confirmation) if stats.confirmation is not None else None
-
-
 def _definition(run: Run, *, trust: bool) -> EnvDefinition | str:
     """The environment's definition, or why there is none here: the page of a run can be read without it."""
     try:
@@ -99,7 +90,7 @@ def _definition(run: Run, *, trust: bool) -> EnvDefinition | str:
 
 def _facts(run: Run) -> Iterator[dict[str, str]]:
     """The numbers that one looks for first."""
-    best = best_score(run.history)
+    best = run.best_score
     if best is not None:
         generation, score = best
         low, high = (figures(edge) for edge in score.interval)
@@ -407,7 +398,7 @@ def _sessions(path: Path) -> Iterator[dict[str, Any]]:
 
 def _hashes(run: Run) -> Iterator[tuple[str, str]]:
     """SHA-256 of the parameters: two runs with equal ones have the same policy."""
-    best = best_score(run.history)
+    best = run.best_score
     if best is not None:
         yield f"best centre, of generation {best[0]}", run.history[best[0]].parameter_hash
     if run.history:

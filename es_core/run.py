@@ -252,6 +252,17 @@ class Run:
         """The best evaluated centre, or None if none was evaluated."""
         return self._checkpoint(self.best_path) if self.best_path.exists() else None
 
+    @property
+    def best_score(self) -> tuple[int, Evaluation] | None:
+        """Generation and confirmed score of the best evaluated centre, or None if none was evaluated."""
+        confirmed = [
+            (each.solved, each.confirmation.mean, each) for each in self.history if each.confirmation is not None
+        ]
+        if not confirmed:
+            return None
+        stats = max(confirmed, key=lambda each: each[:2])[2]  # the first of equals, as in training
+        return (stats.generation, stats.confirmation) if stats.confirmation is not None else None
+
     def checkpoint_generations(self) -> list[int]:
         """Generations that have a checkpoint, ascending."""
         files = (self.directory / "checkpoints").glob("*.safetensors")

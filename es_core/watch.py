@@ -16,6 +16,7 @@ import gymnasium
 from es_core.checkpoint import Checkpoint, CheckpointError
 from es_core.checks import require_positive
 from es_core.evaluate import Source, find_policy, require_same_spaces
+from es_core.machine import has_display
 from es_core.pools import process
 from es_core.pools.process import Child, ChildDiedError, end
 from es_core.rollout import RolloutError, Rollouts
@@ -96,7 +97,7 @@ def _followed(source: Source, *, trust: bool) -> Run:
 @contextmanager
 def _window(definition: EnvDefinition, checkpoint: Checkpoint) -> Iterator[Child]:
     """A process with an open window; it is sent parameters, statistics and seed, and answers with the episode."""
-    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+    if not has_display():
         raise RuntimeError(f"there is no display to open a window on (DISPLAY is not set): {_FILM}")
     child = Child("es_core.watch:play_in_window")
     try:

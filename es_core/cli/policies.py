@@ -1,4 +1,4 @@
-"""The commands about what has been evolved: evaluate, record, export, replay."""
+"""The commands about what has been evolved: evaluate, record, export, watch, replay."""
 
 import argparse
 import faulthandler

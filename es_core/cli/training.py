@@ -116,9 +116,7 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
     from es_core.advice import advice
 
     last = run.history[-1] if run.history else None
-    best = run.best
-    confirmed = {stats.generation: stats.confirmation for stats in run.history}
-    score = confirmed.get(best.generation) if best else None
+    best = run.best_score
     if options.json:
         summary = {
             "directory": str(run.directory),
@@ -127,7 +125,7 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
             "end": run.end,
             "advice": advice(run.history),
             "total_steps": last.total_steps if last else 0,
-            "best": {"generation": best.generation, **score.to_json()} if best and score else None,
+            "best": {"generation": best[0], **best[1].to_json()} if best else None,
         }
         print_json(summary)
         return
@@ -137,8 +135,8 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
         say(f"{_ending(run)}; {steps} environment steps")
     if sentence := advice(run.history):
         say(f"advice: {sentence}")
-    if best is not None and score is not None:
-        say(f"best centre, of generation {best.generation}: fitness {score}")
+    if best is not None:
+        say(f"best centre, of generation {best[0]}: fitness {best[1]}")
     verbs = ("evaluate", "record", "report")
     say(f"Next: {'; '.join(command_line(verb, run.directory) for verb in verbs)}")
 
