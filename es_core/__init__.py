@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from es_core.rollout import RolloutError
     from es_core.run import GenerationStats, Run
     from es_core.scoring import Evaluation
+    from es_core.seeds import train_seeds
     from es_core.strategies import (
         ARS,
         CMAES,
@@ -68,6 +69,7 @@ _HOME = {
     "replay": "replay",
     "report": "report",
     "train": "train",
+    "train_seeds": "seeds",
     "tune": "tune",
     "watch": "watch",
 }
@@ -104,6 +106,7 @@ __all__ = [
     "replay",
     "report",
     "train",
+    "train_seeds",
     "tune",
     "watch",
 ]

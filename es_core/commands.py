@@ -38,6 +38,15 @@ def changed_settings(config: TrainConfig) -> dict[str, Any]:
     return changed
 
 
+def chosen_settings(config: TrainConfig) -> dict[str, Any]:
+    """Fields that, given to ``train``, make this config; values as JSON holds them.
+
+    Raises:
+        UnknownEnvError, ValueError, PluginError: as for ``usual_settings``.
+    """
+    return {**_chosen(config), **changed_settings(config)}
+
+
 def train_command(config: TrainConfig, initial: Path | None = None) -> str:
     """What begins a run with these settings.
 
@@ -48,7 +57,7 @@ def train_command(config: TrainConfig, initial: Path | None = None) -> str:
     Raises:
         UnknownEnvError, ValueError, PluginError: as for ``usual_settings``.
     """
-    settings = {**_chosen(config), **changed_settings(config)}
+    settings = chosen_settings(config)
     if only_in_script(config.env_id):
         arguments = {**settings, **({} if initial is None else {"initial": str(initial)})}
         return f"train({', '.join([repr(config.env_id), *(f'{name}={value!r}' for name, value in arguments.items())])})"

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import es_envs
 from es_core.config import TrainConfig
 from es_core.files import explained, write_whole
-from es_core.machine import description, versions
+from es_core.machine import description, requirements, versions
 from es_core.run import DIAGNOSTICS, GenerationStats, Run
 from es_envs import hookimpl, hookspecs, registry
 
@@ -68,13 +68,12 @@ class SessionLogger:
     @hookimpl
     def run_started(self, run: Run) -> None:
         """Add a line: from which generation on, when, on what machine, with which versions."""
-        plugin = es_envs.definition(run.config.env_id).plugin
-        owners = [each.distribution for each in es_envs.plugins() if each.name == plugin]
+        distributions, _ = requirements(es_envs.definition(run.config.env_id))
         session = {
             "generation": len(run.history),
             "started": f"{datetime.now().astimezone():%Y-%m-%d %H:%M:%S %z}",
             **description(),
-            "versions": versions("es-envs", *owners, "gymnasium", "numpy", "pybullet", "torch"),
+            "versions": versions(*distributions),
         }
         path = run.directory / "sessions.jsonl"
         with explained(path), path.open("a", encoding="utf-8") as file:

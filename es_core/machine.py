@@ -11,6 +11,9 @@ from pathlib import Path
 
 from threadpoolctl import ThreadpoolController
 
+import es_envs
+from es_envs import EnvDefinition
+
 
 def usable_cores() -> int:
     """Cores that this process may use: its CPU affinity, and the quota of its control group."""
@@ -46,6 +49,16 @@ def versions(*distributions: str) -> dict[str, str]:
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
+
+
+def requirements(definition: EnvDefinition) -> tuple[list[str], list[str]]:
+    """The distributions on which the numbers of a run depend, and those of them that are this project's and a plugin's.
+
+    Args:
+        definition: of its environment.
+    """
+    own = ["es-envs", *(each.distribution for each in es_envs.plugins() if each.name == definition.plugin)]
+    return [*own, "gymnasium", "numpy", "pybullet", "torch"], own
 
 
 def _processor() -> str:

@@ -33,6 +33,7 @@ class Purpose(IntEnum):
     STATISTICS = 11
     TUNING = 12
     COMPARISON = 13
+    PROBE = 14
 
 
 # Disjoint ranges, so that a score is never taken on a start that shaped the policy or chose the checkpoint.

@@ -40,6 +40,7 @@ def train(
     run_dir: str | os.PathLike[str] | None = None,
     workers: int | None = None,
     pool: str = "local",
+    ray_address: str | None = None,
     initial: str | os.PathLike[str] | Checkpoint | None = None,
     resume: bool = False,
     max_seconds: float | None = None,
@@ -63,9 +64,11 @@ def train(
     Args:
         env: id of an environment, whose recommended settings then apply; or a complete TrainConfig.
         run_dir: folder of the run; None: runs/ID/DATE-TIME-sSEED.
-        workers: processes; None: the usable cores. The result does not depend on it.
+        workers: processes; None: the usable cores (of a cluster: its CPUs). The result does not depend on it.
         pool: who computes the policy while workers step environments: "local" (each worker its own candidates) or
-            "batched" (this process, for all of them at once, by ``engine`` on ``device``).
+            "batched" (this process, for all of them at once, by ``engine`` on ``device``), or "ray" (as local, on the
+            nodes of a Ray cluster).
+        ray_address: of that cluster, "auto" or "HOST:PORT"; None: what RAY_ADDRESS names, or this machine alone.
         initial: a checkpoint whose parameters (and observation statistics) to start from.
         resume: continue the run in ``run_dir``.
         max_seconds: stop after the generation in which so much time has passed; ``resume`` continues.
@@ -86,9 +89,10 @@ def train(
         FileExistsError: ``run_dir`` has something in it, and ``resume`` is not set.
         OSError: the run folder cannot be written; the last checkpoint is intact.
         RuntimeError: another process is training in ``run_dir``.
+        ConnectionError: there is no Ray cluster at the address, or it is of another version.
         RolloutError: an episode failed for good, or a worker could not start; the last checkpoint is intact.
     """
-    require_pool(pool)
+    require_pool(pool, ray_address)
     if max_seconds is not None:
         require_seconds("max_seconds", max_seconds)
     deadline = math.inf if max_seconds is None else time.monotonic() + max_seconds
@@ -99,7 +103,7 @@ def train(
     def carry_out(run: Run) -> None:
         definition = es_envs.definition(run.config.env_id)
         how: Any = {"workers": workers, "step_timeout": step_timeout, "recycle_after": recycle_after}
-        with make_pool(pool, definition, run.config, **how) as rollout_pool:
+        with make_pool(pool, definition, run.config, ray_address=ray_address, **how) as rollout_pool:
             _settle(run, rollout_pool)
             search = Search.resume(run, rollout_pool) if resume else Search.begin(run, rollout_pool)
             lifecycle.tell("run_started", run=run, config=run.config)
@@ -114,7 +118,9 @@ def train(
             raise ValueError("resume=True needs run_dir, the folder of the run to continue")
         with lock(run_dir):
             run = _reopen(env, run_dir, config_fields)
-            if not run.finished:
+            if run.finished:
+                run.write_config(run.config)  # a bound that has grown does not matter any more, but counts as set
+            else:
                 carry_out(run)
         return run
     config = _resolve(env, config_fields)

@@ -8,7 +8,7 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -128,6 +128,7 @@ def tune(
     directory: str | os.PathLike[str] | None = None,
     workers: int | None = None,
     pool: str = "local",
+    ray_address: str | None = None,
     progress: bool = True,
     **config_fields: Any,
 ) -> Tuning:
@@ -160,6 +161,7 @@ def tune(
         directory: folder of the search; None: runs/tune/ID-…, one for each combination of the arguments that matter.
         workers: processes; None: the usable cores.
         pool: as for ``train``.
+        ray_address: likewise.
         progress: show what goes on.
         **config_fields: fields of TrainConfig, the same in all trials.
 
@@ -168,6 +170,7 @@ def tune(
         ValueError, TypeError: a setting, a range or a value that cannot be; a folder that holds another search.
         ImportError: Optuna is not installed.
         RuntimeError: no trial is complete; another process is searching in the folder.
+        ConnectionError: there is no Ray cluster at the address, or it is of another version.
         RolloutError: an episode failed before any trial was complete (a later trial in which one fails counts as bad).
     """
     _require_optuna()
@@ -175,11 +178,15 @@ def tune(
         require_positive(name, value)
     if max_seconds is not None:
         require_seconds("max_seconds", max_seconds)
-    require_pool(pool)
+    require_pool(pool, ray_address)
     deadline = math.inf if max_seconds is None else time.monotonic() + max_seconds
-    plan = _Plan.make(env_id, config_fields, search, seeds, pool)
+    plan = _Plan.make(env_id, config_fields, search, seeds, "local" if pool == "ray" else pool)
     folder = (Path("runs", "tune", plan.name) if directory is None else Path(directory)).resolve()
-    with _opened(folder, plan) as study, search_progress(shown=progress) as display:
+    with (
+        _opened(folder, plan) as study,
+        search_progress(shown=progress) as display,
+        _cluster(pool, ray_address, workers),
+    ):
         done = _trials(study)
         _keep_best(folder, done)
         _say(display, f"{env_id}: searching {', '.join(plan.domains)} in {folder}")
@@ -187,7 +194,7 @@ def tune(
             _say(display, f"{len(done)} of {trials} trials are done")
         try:
             while len(done) < trials and time.monotonic() < deadline and not _hopeless(done):
-                play = _Play(plan, folder / "trials" / f"{len(done):04d}", workers, deadline, display, trials)
+                play = _Play(plan, folder / "trials" / f"{len(done):04d}", workers, pool, deadline, display, trials)
                 trial = _next_trial(study, plan, done, play)
                 done += [] if trial is None else [trial]
                 _keep_best(folder, done)
@@ -203,6 +210,15 @@ def tune(
     return _result(folder, plan, done)
 
 
+def _cluster(pool: str, address: str | None, workers: int | None) -> AbstractContextManager[object]:
+    """One connection for all runs."""
+    if pool != "ray":
+        return nullcontext()
+    from es_core.pools.cluster import connection
+
+    return connection(address, cores=workers)
+
+
 @dataclass(frozen=True)
 class _Plan:
     """What is asked: the same plan, the same search."""
@@ -212,7 +228,7 @@ class _Plan:
     base: TrainConfig  # what ``train`` would take
     domains: Mapping[str, Range | Choice]
     seeds: int
-    pool: str
+    pool: str  # "local" stands for the ray pool, too, which computes the same
 
     @classmethod
     def make(
@@ -264,6 +280,7 @@ class _Play:
     plan: _Plan
     folder: Path
     workers: int | None
+    pool: str
     deadline: float
     display: Progress
     trials: int
@@ -287,7 +304,7 @@ class _Play:
                     config,
                     run_dir=self.folder / f"seed-{seed}",
                     workers=self.workers,
-                    pool=self.plan.pool,
+                    pool=self.pool,
                     progress=False,
                     on_generation=follow,
                 )

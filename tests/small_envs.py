@@ -1,6 +1,7 @@
 """Tiny environments and fitness functions that workers import: this folder is on ``sys.path`` (see conftest.py)."""
 
 import ctypes
+import json
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ from typing import ClassVar
 
 import gymnasium
 import numpy as np
+import psutil
 from gymnasium import spaces
 
 
@@ -309,6 +311,12 @@ class Failing(Wander):
                 ctypes.PyDLL(None).sleep(1000)
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
+            case "kill the actor":  # of a cluster, whose child this process is
+                os.kill(os.getppid(), signal.SIGKILL)
+                time.sleep(1000)
+            case "kill the node":
+                os.kill(psutil.Process(os.getppid()).ppid(), signal.SIGKILL)
+                time.sleep(1000)
             case "exit":
                 os._exit(3)
             case "crash":
@@ -324,6 +332,28 @@ class Failing(Wander):
             case "objects":
                 return np.array([{}, {}])
         return observation
+
+
+class Marked(Failing):
+    """Failing, and each environment leaves a file that says who made it: the parents of its process.
+
+    Args:
+        marks: the folder.
+        nap: seconds that a step takes.
+        spares: the process of a node where nothing goes wrong.
+    """
+
+    def __init__(self, *, marks, nap=0.0, spares=None, **how):
+        super().__init__(**how)
+        self.nap = nap
+        if spares in (parent.pid for parent in psutil.Process().parents()):
+            self.faults = {}
+        parents = [[parent.pid, " ".join(parent.cmdline()[:2])] for parent in psutil.Process().parents()]
+        (Path(marks) / f"{os.getpid()}.json").write_text(json.dumps(parents), encoding="utf-8")
+
+    def step(self, action):
+        time.sleep(self.nap)
+        return super().step(action)
 
 
 class Tolled(Wander):

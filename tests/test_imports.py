@@ -24,6 +24,7 @@ LAYERS = [
     ["shots"],
     ["export", "report", "record", "replay", "bench", "tune", "watch"],
     ["compare"],
+    ["seeds"],
     ["cli"],
     ["__main__"],
 ]

@@ -12,7 +12,7 @@ import es_envs
 
 _POOL_HELP = (
     "who computes the policy: each worker its own candidates (local, the default), or the main process for all workers "
-    "at once, on a GPU with --device cuda (batched)"
+    "at once, on a GPU with --device cuda (batched); or each worker again, on the nodes of a Ray cluster (ray)"
 )
 
 
@@ -94,7 +94,12 @@ def add_workers(sub: argparse.ArgumentParser, *, pool: bool = False) -> None:
     """How many processes, and for training, which pool."""
     sub.add_argument("--workers", type=int, metavar="N", help="worker processes (default: the usable cores)")
     if pool:
-        sub.add_argument("--pool", choices=("local", "batched"), default="local", help=_POOL_HELP)
+        sub.add_argument("--pool", choices=("local", "batched", "ray"), default="local", help=_POOL_HELP)
+        sub.add_argument(
+            "--ray-address",
+            metavar="ADDRESS",
+            help="cluster of --pool ray: auto or HOST:PORT (default: what RAY_ADDRESS names, or this machine alone)",
+        )
 
 
 def add_max_seconds(sub: argparse.ArgumentParser) -> None:

@@ -7,6 +7,7 @@ from es_core.cli.arguments import add_command, add_trust
 from es_core.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
+    from es_core.compare import Comparison
     from es_core.significance import Estimate
 
 
@@ -38,17 +39,24 @@ def _report(options: argparse.Namespace) -> None:
 
 def _compare(options: argparse.Namespace) -> None:
     from es_core.compare import compare
-    from es_core.pages import figures
-
-    def cells(number: "Estimate") -> tuple[str, str]:
-        low_high = "" if number.interval is None else " to ".join(map(figures, number.interval))
-        return figures(number.value), low_high
 
     comparison = compare(options.runs)
     path = comparison.save(options.output)
     if options.json:
         print_json({**comparison.to_json(), "path": str(path)})
         return
+    print_comparison(comparison)
+    say(f"page: {path}")
+
+
+def print_comparison(comparison: "Comparison") -> None:
+    """The groups and their differences."""
+    from es_core.pages import figures
+
+    def cells(number: "Estimate") -> tuple[str, str]:
+        low_high = "" if number.interval is None else " to ".join(map(figures, number.interval))
+        return figures(number.value), low_high
+
     rows = [
         (
             group.name,
@@ -68,4 +76,3 @@ def _compare(options: argparse.Namespace) -> None:
             f"{contrast.measure}: {contrast.group} against {contrast.against}: {found.value:+.4g}, p = {found.p:.3g} "
             f"({test}; at least {found.least:.2g} with so many runs)"
         )
-    say(f"page: {path}")

@@ -90,6 +90,7 @@ def _tune(options: argparse.Namespace) -> None:
         directory=options.dir,
         workers=options.workers,
         pool=options.pool,
+        ray_address=options.ray_address,
         progress=not options.quiet,
         **config_fields(options),
     )

@@ -18,8 +18,10 @@ from es_core.cli.arguments import (
     config_fields,
 )
 from es_core.cli.output import command_line, print_json, say
+from es_core.cli.reports import print_comparison
 
 if TYPE_CHECKING:
+    from es_core.compare import Comparison
     from es_core.run import Run
 
 DEMO_ENV = "CartPoleBullet-v0"
@@ -33,6 +35,12 @@ def add(commands: Any) -> None:
     add_env_id(sub)
     add_run_dir(sub)
     sub.add_argument("--initial", metavar="CHECKPOINT", help="start from the policy in this file")
+    sub.add_argument(
+        "--seeds",
+        type=_seeds,
+        metavar="SEEDS",
+        help="a run for each of several seeds, 0..9 or 0,3,5, side by side: mean, interval and interquartile mean",
+    )
     add_training(sub)
     add_config_options(sub)
 
@@ -51,22 +59,48 @@ def add(commands: Any) -> None:
     add_size(sub)
 
 
-def _train(options: argparse.Namespace) -> None:
-    from es_core.train import train
+def _seeds(text: str) -> list[int]:
+    """The seeds that ``0..9`` or ``0,3,5`` stands for."""
+    first, dots, last = text.partition("..")
+    try:
+        seeds = list(range(int(first), int(last) + 1)) if dots else [int(word) for word in text.split(",")]
+    except ValueError:
+        seeds = []
+    if not seeds:
+        raise argparse.ArgumentTypeError(f"expected FIRST..LAST or a list of numbers, 0..9 or 0,3,5, got {text!r}")
+    return seeds
 
-    run = train(
-        options.env_id,
-        run_dir=options.run_dir,
-        workers=options.workers,
-        pool=options.pool,
-        initial=options.initial,
-        max_seconds=options.max_seconds,
-        progress=not options.quiet,
-        loggers=options.loggers,
+
+def _train(options: argparse.Namespace) -> None:
+    how = {
+        "run_dir": options.run_dir,
+        "workers": options.workers,
+        "pool": options.pool,
+        "ray_address": options.ray_address,
+        "initial": options.initial,
+        "max_seconds": options.max_seconds,
+        "progress": not options.quiet,
+        "loggers": options.loggers,
         **care(options),
         **config_fields(options),
-    )
-    _report_run(run, options)
+    }
+    if options.seeds is not None:
+        from es_core.seeds import train_seeds
+
+        _report_seeds(train_seeds(options.env_id, options.seeds, **how), options)
+        return
+    from es_core.train import train
+
+    _report_run(train(options.env_id, **how), options)
+
+
+def _report_seeds(comparison: "Comparison", options: argparse.Namespace) -> None:
+    runs = [run.directory for group in comparison.groups for run in group.runs]
+    if options.json:
+        print_json(comparison.to_json())
+        return
+    print_comparison(comparison)
+    say(f"Next: {command_line('compare', *runs)}; {command_line('record', runs[0])}")
 
 
 def _resume(options: argparse.Namespace) -> None:
@@ -77,6 +111,7 @@ def _resume(options: argparse.Namespace) -> None:
     run = run.resume(
         workers=options.workers,
         pool=options.pool,
+        ray_address=options.ray_address,
         max_seconds=options.max_seconds,
         progress=not options.quiet,
         loggers=options.loggers,

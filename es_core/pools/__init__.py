@@ -94,18 +94,20 @@ class RolloutPool(Protocol):
     ) -> None: ...
 
 
-POOLS = ("local", "batched")
+POOLS = ("local", "batched", "ray")
 STEP_TIMEOUT = 300.0  # seconds
 
 
-def require_pool(name: str) -> None:
-    """Refuse a pool that does not exist.
+def require_pool(name: str, ray_address: str | None = None) -> None:
+    """Refuse a pool that does not exist, or the address of a cluster that it would not use.
 
     Raises:
-        ValueError: it names those that do.
+        ValueError: it says what there is.
     """
     if name not in POOLS:
         raise ValueError(f"pool must be one of {', '.join(map(repr, POOLS))}, got {name!r}")
+    if ray_address is not None and name != "ray":
+        raise ValueError(f"ray_address={ray_address!r} is for pool='ray' (--pool ray), not {name!r}")
 
 
 def make_pool(
@@ -116,6 +118,7 @@ def make_pool(
     workers: int | None,
     step_timeout: float = STEP_TIMEOUT,
     recycle_after: int | None = None,
+    ray_address: str | None = None,
 ) -> RolloutPool:
     """The pool of a run.
 
@@ -126,18 +129,23 @@ def make_pool(
         workers: processes; None: the usable cores.
         step_timeout: seconds that a step or reset may take; a worker in which it takes longer is ended and replaced.
         recycle_after: episodes of a worker, after which it is replaced between two generations; None: never.
+        ray_address: of the cluster, for the ray pool; None: what RAY_ADDRESS names, or this machine alone.
 
     Raises:
-        ValueError: there is no such pool; for others see the pools themselves.
+        ValueError: there is no such pool, or the address is for another one; for others see the pools themselves.
     """
-    require_pool(name)
+    require_pool(name, ray_address)
     how: Any = {"workers": workers, "step_timeout": step_timeout, "recycle_after": recycle_after}
     most = largest_population(config)
     if name == "local":
         from es_core.pools.local import LocalPool
 
         return LocalPool(definition, config, most=most, **how)
+    together = most + (evaluation_episodes(config, most) if config.eval_every else 0)
+    if name == "ray":
+        from es_core.pools.cluster import RayPool
+
+        return RayPool(definition, config, most=together, ray_address=ray_address, **how)
     from es_core.pools.batched import BatchedPool
 
-    together = most + (evaluation_episodes(config, most) if config.eval_every else 0)
     return BatchedPool(definition, config, most=together, **how)

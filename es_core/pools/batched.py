@@ -83,7 +83,7 @@ class BatchedPool(WorkerPool):
                     self._replace(population, work, number, death)
                     continue
                 for reply in step.replies:
-                    self._keep(population, work, number, reply)
+                    self._answered(population, work, number, reply)
                 places |= {task: self._slots[number].first + row for row, task in enumerate(step.tasks)}
                 fresh += step.fresh
             if places != before:

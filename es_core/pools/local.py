@@ -53,6 +53,6 @@ class LocalPool(WorkerPool):
                     self._replace(population, work, number, death)
                 else:
                     for reply in replies:
-                        self._keep(population, work, number, reply)
+                        self._answered(population, work, number, reply)
                     answered[number] = len(replies)
                 hand_out(number)

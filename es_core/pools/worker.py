@@ -21,6 +21,7 @@ from es_core.config import TrainConfig
 from es_core.normalizer import ObservationStatistics, Statistics
 from es_core.policies import Policy
 from es_core.pools import process
+from es_core.pools.probe import Probe, take_probe
 from es_core.pools.reference import play_reference
 from es_core.pools.shared import Exchange
 from es_core.pools.watchdog import Watchdog
@@ -38,6 +39,25 @@ _REPLY_EVERY = 0.001  # seconds: many short episodes make one message, a long on
 
 _ATTEMPTS = 2  # at a task whose episodes fail
 EPISODE = "episode"  # in the report of a worker: the word before the seed of an episode that begins
+
+
+@dataclass(frozen=True)
+class Start:
+    """What a worker is sent at first.
+
+    Attributes:
+        definition: of the environment.
+        config: of the run, resolved.
+        step_timeout: seconds that a step or reset may take.
+        exchange: memory shared with the process that computes the policy; None: the worker computes it.
+        probe: whether its greeting has a probe.
+    """
+
+    definition: EnvDefinition
+    config: TrainConfig
+    step_timeout: float
+    exchange: Exchange | None = None
+    probe: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,12 +112,14 @@ class ReadyReply:
         action_space: likewise.
         engine: what computes the policy; the config's, if that is not for the worker to say.
         lanes: candidates that it plays at once; 0: as many as it is given slots.
+        probe: of its arithmetic, if the start asked for one.
     """
 
     observation_space: Any
     action_space: Any
     engine: str
     lanes: int
+    probe: Probe | None = None
 
 
 Reply = PlayedReply | FailedReply
@@ -105,28 +127,28 @@ Reply = PlayedReply | FailedReply
 
 def serve(connection: Any) -> None:
     """What a worker process runs: serve until the other end of the connection is closed."""
-    definition, config, exchange, step_timeout = connection.recv()
+    start: Start = connection.recv()
     try:
-        worker = _start(connection, definition, config, exchange)
+        worker = _start(connection, start)
     # SystemExit too: a simulator that calls sys.exit must not take the reason with it.
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
         connection.send([_failed(None, None, error)])
     else:
-        worker.watch(step_timeout)
+        worker.watch(start.step_timeout)
         worker.serve()
 
 
-def _start(
-    connection: Any, definition: EnvDefinition, config: TrainConfig, exchange: Exchange | None
-) -> "LocalWorker | RemoteWorker":
-    if exchange is not None:
+def _start(connection: Any, start: Start) -> "LocalWorker | RemoteWorker":
+    definition, config = start.definition, start.config
+    if start.exchange is not None:
         from es_core.pools.remote import RemoteWorker
 
-        return RemoteWorker.start(connection, definition, config, exchange)
+        return RemoteWorker.start(connection, definition, config, start.exchange)
     rollouts = Rollouts(definition, config, lanes=definition.lanes)
     env = rollouts.env
     lanes = len(rollouts.actors.rows)
-    connection.send([ReadyReply(env.observation_space, env.action_space, rollouts.engine, lanes)])
+    probe = take_probe(rollouts, config) if start.probe else None
+    connection.send([ReadyReply(env.observation_space, env.action_space, rollouts.engine, lanes, probe)])
     return LocalWorker(connection, rollouts, config)
 
 

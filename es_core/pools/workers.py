@@ -1,69 +1,41 @@
 """Pools of worker processes on this machine, which live for the whole run."""
 
-import math
-import re
-import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
-from types import TracebackType
-from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core import checks
 from es_core.config import TrainConfig
 from es_core.machine import usable_cores
-from es_core.normalizer import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch, Statistics
-from es_core.pools import STEP_TIMEOUT, PolicyState, Results
+from es_core.pools import STEP_TIMEOUT, Results
 from es_core.pools.process import Child, ChildDiedError, end
 from es_core.pools.shared import Exchange
+from es_core.pools.tasks import TaskPool, require_workers, trace_of
 from es_core.pools.work import Work
-from es_core.pools.worker import EPISODE, FailedReply, PlayedReply, ReadyReply, Reply, Task
-from es_core.rollout import Failure, RolloutError
-from es_core.scoring import aggregated
-from es_core.seeding import Purpose, episode_seeds
+from es_core.pools.worker import FailedReply, ReadyReply, Reply, Start, Task
+from es_core.rollout import RolloutError
 from es_core.strategies.population import Population
-from es_envs import EnvDefinition, Episode, PluginError
-
-# Raised by our own checks at the start; their message says it all, and a traceback would bury it.
-_FOR_PEOPLE = {"PluginError": PluginError, "SpaceError": ValueError}
-
-# A task is given up when so many workers have died that had it. It hangs by itself; but a worker may have been killed
-# from outside, while it played the task by chance, and once more.
-_HANGS, _DEATHS = 2, 3
-_SHOWN = 200  # characters of a failure's message
+from es_envs import EnvDefinition
 
 
-class WorkerPool(ABC):
+class WorkerPool(TaskPool):
     """Worker processes on this machine: how they are started, asked and ended.
 
     Args:
-        definition: of the environment.
-        config: of the run, resolved.
+        definition: see ``TaskPool``; config, step_timeout and recycle_after, too.
+        config: of the run.
         workers: processes; None: the usable cores.
         most: start no more than this, since there is no work for more.
         exchange: memory that is shared with the workers, or None.
-        step_timeout: see ``make_pool``; recycle_after, too.
-
-    Attributes:
-        config: of the run, the engine and device settled.
-        choice: a sentence about why these; empty if nothing was left open.
-        observation_space: of the environment, as the workers report it.
-        action_space: likewise.
-        workers: processes at work.
-        workers_replaced: since they had died.
-        retried: tasks that were played again, since an episode had failed.
+        step_timeout: of a worker.
+        recycle_after: of a worker.
 
     Raises:
         ValueError: workers, step_timeout or recycle_after is not positive, or a space is not supported.
         PluginError: the environment cannot be made.
         RolloutError: a worker could not start, or differs from the others in its spaces.
     """
-
-    choice = ""
 
     def __init__(
         self,
@@ -76,17 +48,10 @@ class WorkerPool(ABC):
         step_timeout: float = STEP_TIMEOUT,
         recycle_after: int | None = None,
     ) -> None:
-        if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
-            raise ValueError(
-                f"workers must be a whole number of at least 1, or None for all usable cores; got {workers!r}"
-            )
-        checks.require_seconds("step_timeout", step_timeout)
-        if recycle_after is not None:
-            checks.require_positive("recycle_after", recycle_after)
-        self.definition, self.config, self._exchange = definition, config, exchange
-        self._step_timeout, self._recycle_after = step_timeout, recycle_after
+        super().__init__(definition, config, step_timeout=step_timeout, recycle_after=recycle_after)
+        require_workers(workers)
+        self._exchange = exchange
         self.workers = min(usable_cores() if workers is None else workers, most)
-        self.workers_replaced = self.retried = 0
         self._children: list[Child] = []
         self._held: list[dict[int, Task]] = [{} for _ in range(self.workers)]  # by index: given, and not answered
         self._episodes = [0] * self.workers  # that each has played
@@ -94,33 +59,20 @@ class WorkerPool(ABC):
             for _ in range(self.workers):  # one by one, so that those that were started are ended if one cannot be
                 self._children.append(self._start())
             greetings = [self._greeting(worker) for worker in range(self.workers)]
-            self._first = first = greetings[0]
+            self._first = greetings[0]
             for greeting in greetings:
                 self._require_same(greeting)
         except BaseException:
             self.close()
             raise
-        self.observation_space, self.action_space = first.observation_space, first.action_space
-        self.config = replace(config, engine=first.engine)
-        self._lanes = first.lanes
+        self._use(self._first)
 
     def _start(self) -> Child:
-        child = Child("es_core.pools.worker:serve", self._exchange.descriptors if self._exchange is not None else ())
-        with suppress(ChildDiedError):  # why, is said when its greeting does not come
-            child.send((self.definition, self.config, self._exchange, self._step_timeout))
-        return child
+        return start_worker(Start(self.definition, self.config, self._step_timeout, self._exchange))
 
     def _greeting(self, number: int) -> ReadyReply:
         """What a worker reports when it has made its environment."""
-        try:
-            (reply,) = self._children[number].receive()
-        except ChildDiedError as death:
-            reply = FailedReply(None, None, "WorkerDied", str(death), _trace(death.report))
-        if isinstance(reply, FailedReply):
-            if reply.kind in _FOR_PEOPLE:
-                raise _FOR_PEOPLE[reply.kind](reply.message)
-            raise RolloutError(f"{self.definition.label}: a worker could not start: {_cause(reply)}")
-        return cast("ReadyReply", reply)
+        return self._require_ready(greeting(self._children[number]))
 
     def _require_same(self, greeting: ReadyReply) -> None:
         if greeting != self._first:
@@ -142,125 +94,26 @@ class WorkerPool(ABC):
         self, population: Population, episode_seeds: NDArray[np.int64], *, centre_seeds: Sequence[int] = ()
     ) -> Results:
         """See ``RolloutPool.evaluate``."""
-        seeds = np.broadcast_to(episode_seeds, (len(population), np.shape(episode_seeds)[-1]))
-        tasks = [Task(index, tuple(int(seed) for seed in row)) for index, row in enumerate(seeds)]
-        # The centre's episodes are the smallest tasks: at the end of the queue they fill the gaps.
-        tasks += [Task(len(population) + index, (seed,), explore=False) for index, seed in enumerate(centre_seeds)]
         if self._recycle_after is not None:
             self._restart([number for number, played in enumerate(self._episodes) if played >= self._recycle_after])
-        replies = self._run(population, tasks)
-        candidates, centre = replies[: len(population)], _those_played(replies[len(population) :])
-        valid = np.array([isinstance(reply, PlayedReply) for reply in candidates])
-        played = _those_played(candidates)
-        rows = {
-            name: np.array([[_or_nan(episode[name]) for episode in reply.fitnesses] for reply in played])
-            for name in played[0].fitnesses[0]
-        }
-        fitness = aggregated(next(iter(rows.values())), self.config.fitness_aggregation)
-        collected = [reply.statistics for reply in played if isinstance(reply.statistics, ObservationStatistics)]
-        return Results(
-            valid=valid,
-            fitness=_spread(valid, fitness, math.nan),
-            fitnesses={name: _spread(valid, values, math.nan) for name, values in rows.items()},
-            lengths=_spread(valid, np.array([reply.lengths for reply in played]), 0),
-            capped=_spread(valid, np.array([reply.capped for reply in played]), False),
-            statistics=collected if self.config.observation_normalization else None,
-            centre=[reply.episodes[0] for reply in centre],
-            failures=[self._failure(population, reply) for reply in candidates if isinstance(reply, FailedReply)],
-        )
-
-    def rollouts(self, policy_state: PolicyState, seeds: Sequence[int], *, explore: bool = False) -> list[Episode]:
-        """See ``RolloutPool.rollouts``."""
-        tasks = [Task(index, (seed,), explore) for index, seed in enumerate(seeds)]
-        return [reply.episodes[0] for reply in _those_played(self._run(_centre(*policy_state), tasks))]
-
-    def reference_batch(self) -> ReferenceBatch:
-        """See ``RolloutPool.reference_batch``."""
-        seeds = episode_seeds(self.config.seed, Purpose.REFERENCE_BATCH, REFERENCE_SIZE)
-        (reply,) = _those_played(self._run(_centre(np.zeros(0), None), [Task(0, seeds, reference=True)]))
-        return cast("ReferenceBatch", reply.statistics)
-
-    def _run(self, population: Population, tasks: Sequence[Task]) -> list[Reply]:
-        """Have ``tasks`` played; the replies, in the order of the tasks."""
-        work = Work(tasks)
-        self._play(population, work)
-        return [work.replies[task.index] for task in tasks]
-
-    @abstractmethod
-    def _play(self, population: Population, work: Work) -> None:
-        """Send the population to all workers, hand out ``work``, and keep the replies.
-
-        Raises:
-            RolloutError: see ``RolloutPool.evaluate``.
-        """
+        return super().evaluate(population, episode_seeds, centre_seeds=centre_seeds)
 
     def _send(self, number: int, message: object) -> None:
         with suppress(ChildDiedError):  # which shows when it is to be answered
             self._children[number].send(message)
 
-    def _keep(self, population: Population, work: Work, number: int, reply: Reply) -> None:
-        """Keep a worker's reply.
-
-        Raises:
-            RolloutError: it is a failure with which the run must end.
-        """
-        if reply.index is None:
-            raise RolloutError(f"{self.definition.label}: a worker failed: {_cause(reply)}")
-        task = self._held[number].pop(reply.index)
-        self._episodes[number] += len(task.seeds)
-        work.replies[reply.index] = reply
-        if isinstance(reply, PlayedReply):
-            self.retried += reply.retried
-        else:
-            self._require_bearable(population, work, reply)
-
-    def _require_bearable(self, population: Population, work: Work, reply: FailedReply) -> None:
-        failure = self._failure(population, reply)
-        who = "the centre" if failure.candidate is None else f"candidate {failure.candidate}"
-        when = f" in generation {population.generation}" if len(population) else ""  # `rollouts` knows of none
-        message = (
-            f"an episode of {who}{when} (episode seed {reply.seed}, run seed {self.config.seed}) failed: "
-            f"{_cause(reply)}"
-        )
-        lost = sum(isinstance(other, FailedReply) for other in work.replies.values())
-        if failure.candidate is None or self.config.on_candidate_error == "raise":
-            raise RolloutError(f"{self.definition.label}: {message}", failure)
-        if 10 * lost > len(population):
-            raise RolloutError(
-                f"{self.definition.label}: {lost} of {len(population)} candidates have failed{when}, which is more "
-                f"than a tenth: that is no accident. The last of them: {message}",
-                failure,
-            )
-
-    def _failure(self, population: Population, reply: FailedReply) -> Failure:
-        candidate = cast("int", reply.index)
-        line = (reply.message.splitlines() or [""])[0]
-        return Failure(
-            candidate if candidate < len(population) else None,
-            cast("int", reply.seed),
-            reply.kind,
-            line if len(line) <= _SHOWN else f"{line[:_SHOWN]}...",
-        )
+    def _answered(self, population: Population, work: Work, number: int, reply: Reply) -> None:
+        """Keep a worker's reply; see ``_keep``."""
+        held = self._held[number]
+        if reply.index is not None:
+            self._episodes[number] += len(held[reply.index].seeds)
+        self._keep(population, work, held, reply)
 
     def _replace(self, population: Population, work: Work, number: int, death: ChildDiedError) -> None:
         """Put a new worker in the place of one that has died; what that one had is played again, or given up."""
-        held, self._held[number] = self._held[number], {}
-        hung = re.search(r"^Timeout \(", death.report, re.MULTILINE) is not None
-        why = f"a step or reset took more than {self._step_timeout:g} seconds (step_timeout)" if hung else str(death)
-        warnings.warn(f"{self.definition.label}: a worker is replaced: {why}", RuntimeWarning, stacklevel=2)
-        for index, task in held.items():
-            work.deaths[index] += 1
-            if work.deaths[index] < (_HANGS if hung else _DEATHS):
-                work.suspect(task)
-            else:
-                self._held[number][index] = task
-                seeds = re.findall(rf"^{EPISODE} (\d+)$", death.report, re.MULTILINE)
-                seed = int(seeds[-1]) if seeds else task.seeds[0]
-                kind = "StepTimeout" if hung else "WorkerDied"
-                self._keep(population, work, number, FailedReply(index, seed, kind, why, _trace(death.report)))
+        self._bury(population, work, self._held[number], str(death), death.report)
         self._restart([number])
         self._send(number, population)
-        self.workers_replaced += 1
 
     def close(self) -> None:
         """End the workers: politely, then by force. May be called twice."""
@@ -270,51 +123,19 @@ class WorkerPool(ABC):
             self._exchange.close()
             self._exchange = None
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-
-def _centre(parameters: NDArray[Any], statistics: Statistics | None) -> Population:
-    """A population without candidates, of which tasks play the centre."""
-    nobody = np.zeros(0, np.int64)
-    return Population(
-        generation=0,
-        base=np.asarray(parameters, np.float32)[np.newaxis],
-        parent=nobody,
-        scale=0.0,
-        noise_seed=nobody,
-        sign=nobody.astype(np.int8),
-        statistics=statistics,
-    )
+def start_worker(start: Start) -> Child:
+    """A worker process; its ``greeting`` comes when it has made its environment."""
+    child = Child("es_core.pools.worker:serve", start.exchange.descriptors if start.exchange is not None else ())
+    with suppress(ChildDiedError):  # why, is said when its greeting does not come
+        child.send(start)
+    return child
 
 
-def _cause(reply: FailedReply) -> str:
-    if not reply.traceback:
-        return reply.message
-    return f"{reply.kind}: {reply.message}\nThe worker's traceback:\n{reply.traceback}"
-
-
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
-
-
-def _those_played(replies: Sequence[Reply]) -> list[PlayedReply]:
-    return [reply for reply in replies if isinstance(reply, PlayedReply)]
-
-
-def _spread(valid: NDArray[np.bool_], rows: NDArray[Any], fill: float) -> NDArray[Any]:
-    """The rows of the valid candidates, between those of the others, which are all ``fill``."""
-    spread = np.full((len(valid), *rows.shape[1:]), fill, rows.dtype)
-    spread[valid] = rows
-    return spread
-
-
-def _trace(report: str) -> str:
-    """Where the process was when it crashed, or hung, by the report of faulthandler; the main thread stands last."""
-    start = max(report.rfind(words) for words in ("Fatal Python error", "Thread 0x"))
-    return report[start:].partition("\n\nExtension modules")[0] if start >= 0 else ""
+def greeting(child: Child) -> ReadyReply | FailedReply:
+    """What a worker process reports at first: that it is ready, or why not."""
+    try:
+        (reply,) = child.receive()
+    except ChildDiedError as death:
+        return FailedReply(None, None, "WorkerDied", str(death), trace_of(death.report))
+    return reply  # type: ignore[no-any-return]

@@ -1,0 +1,115 @@
+"""The ray pool beside the local pool on one machine, and what a call to an actor costs.
+
+Usage: python benchmarks/ray_pool.py [--quick]
+
+Throughput is that of whole generations of 64 candidates with an MLP 64-64 tanh, 2 workers, episodes of one length. The
+cost of a call is measured with actors that do nothing: processor time of the driver, which is what all workers share,
+and the time until a single call is answered. Sizes are those of the messages as Ray sends them.
+"""
+
+import time
+from functools import partial
+from statistics import median
+from typing import Any
+
+import numpy as np
+import ray
+from loops import CART_POLE, RACE_CAR, training_rate
+from report import Report, alternate, options
+
+from es_core.pools.cluster import connection
+from es_core.pools.host import Host, Played
+from es_core.pools.worker import PlayedReply, Task
+from es_core.strategies import Population
+
+WORKERS = 2
+LEAST = 0.9  # of the local pool's throughput, on the racing car
+CALLS = 2000
+
+
+def main() -> None:
+    """Measure all in turn, round after round."""
+    given = options(__doc__)
+    report = Report("ray_pool", given.out, packages=("ray",))
+    results: dict[str, Any] = {}
+    with connection(cores=WORKERS):
+        report.head("", "local pool [steps/s]", "ray pool [steps/s]", "ray / local", "target")
+        for env_id, target in ((RACE_CAR, f"at least {LEAST}"), (CART_POLE, "")):
+            rate = partial(
+                training_rate, env_id, seconds=given.seconds, population_size=given.population, workers=WORKERS
+            )
+            pools = {name: partial(rate, pool=name) for name in ("local", "ray")}
+            rates = alternate(pools, given.rounds)
+            share = rates["ray"] / rates["local"]
+            report.row(
+                env_id.partition(":")[2], f"{rates['local']:,.0f}", f"{rates['ray']:,.0f}", f"{share:.2f}", target
+            )
+            results[env_id] = {"rates": rates, "ray_to_local": share}
+        results["costs"] = costs = measured_costs(10 if given.quick else CALLS)
+    report.head("a call to an actor", "")
+    report.row("processor time of the driver [µs]", f"{1e6 * costs['driver_seconds']:.0f}")
+    report.row("until a single one is answered [µs]", f"{1e6 * costs['round_trip_seconds']:.0f}")
+    report.row("message for 1 candidate [bytes]", costs["call_bytes"])
+    report.row("for each further one [bytes]", costs["task_bytes"])
+    report.row("answer for 1 candidate [bytes]", costs["answer_bytes"])
+    report.row("for each further one [bytes]", costs["reply_bytes"])
+    report.row("storing a mean of 1.7 million parameters [ms]", f"{1e3 * costs['put_seconds']:.1f}")
+    report.save(results)
+
+
+def measured_costs(calls: int) -> dict[str, float]:
+    """What calls to actors and messages cost."""
+    actors = [ray.remote(Host).options(num_cpus=1).remote() for _ in range(WORKERS)]
+    ray.get([actor.ping.remote() for actor in actors])
+    round_trips = []
+    for _ in range(calls // 10):
+        started = time.perf_counter()
+        ray.get(actors[0].ping.remote())
+        round_trips.append(time.perf_counter() - started)
+    used, pending = time.process_time(), [actor.ping.remote() for actor in actors for _ in range(2)]
+    for k in range(calls):  # as the pool does: wait for any, take its answer, give its actor the next one
+        (ready,), pending = ray.wait(pending)
+        ray.get(ready)
+        pending.append(actors[k % WORKERS].ping.remote())
+    used = time.process_time() - used
+    ray.get(pending)
+    for actor in actors:
+        ray.kill(actor)
+    mean = np.zeros((1, 1_700_000), np.float32)
+    population = Population(
+        generation=0,
+        base=mean,
+        parent=np.zeros(64, np.int64),
+        scale=0.1,
+        noise_seed=np.zeros(64, np.int64),
+        sign=np.ones(64, np.int8),
+    )
+    puts = []
+    for _ in range(5):
+        started = time.perf_counter()
+        ray.put(population)
+        puts.append(time.perf_counter() - started)
+
+    def tasks(count: int) -> list[Task]:
+        return [Task(index, (2**30 - index,)) for index in range(count)]
+
+    def answer(count: int) -> Played:
+        replies = [PlayedReply(k, [{"distance": 0.1 * k}], [300], [True], None, []) for k in range(count)]
+        return Played(list(replies), 0.1)
+
+    def size(value: object) -> int:
+        return len(ray.cloudpickle.dumps(value))
+
+    return {
+        "driver_seconds": used / calls,
+        "round_trip_seconds": median(round_trips),
+        "call_bytes": size(tasks(1)),
+        "task_bytes": (size(tasks(101)) - size(tasks(1))) // 100,
+        "answer_bytes": size(answer(1)),
+        "reply_bytes": (size(answer(101)) - size(answer(1))) // 100,
+        "put_seconds": median(puts),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,426 @@
+"""The ray pool: the tasks of the local pool, played by actors on the nodes of a Ray cluster."""
+
+import math
+import os
+import socket
+import time
+import warnings
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from statistics import median
+from typing import Any
+
+from es_core.config import TrainConfig
+from es_core.machine import requirements, usable_cores, versions
+from es_core.pools.host import Host, Played
+from es_core.pools.process import end
+from es_core.pools.tasks import TaskPool, require_workers
+from es_core.pools.work import Work
+from es_core.pools.worker import DEAR_NOISE, FailedReply, ReadyReply, Start, Task
+from es_core.pools.workers import greeting, start_worker
+from es_core.rollout import RolloutError
+from es_core.strategies.population import Population
+from es_envs import EnvDefinition
+
+__all__ = ["RayPool", "connection", "cpus"]
+
+_OVERHEAD = 0.02  # of a call, at most, as a share of what it plays
+_AHEAD = 2  # calls of an actor at once: it never waits for the next one
+_PINGS = 20
+_LOOK_EVERY = 1.0  # seconds between two looks for nodes
+_PATIENCE = 120.0  # seconds without any worker, after which a run ends
+_REACH = 10.0  # seconds in which a cluster's address must answer
+
+_CLUSTER = "`ray status` says how the cluster is"
+
+
+@contextmanager
+def connection(address: str | None = None, *, cores: int | None = None) -> Iterator[str]:
+    """Be connected to a Ray cluster: the one that this process is connected to, or else ``address``.
+
+    Args:
+        address: "auto" (a cluster that runs on this machine, or that RAY_ADDRESS names) or "HOST:PORT"; None: what
+            RAY_ADDRESS names, or else a cluster of this machine alone that ends with the connection.
+        cores: of that one; None: the usable ones.
+
+    Yields:
+        where the cluster is, for messages.
+
+    Raises:
+        ValueError: Ray is not installed.
+        ConnectionError: there is no cluster at the address, or it is of another version.
+    """
+    try:
+        import ray
+    except ModuleNotFoundError as error:
+        raise ValueError("pool='ray' needs Ray: pip install 'es-envs[ray]'") from error
+    if ray.is_initialized():
+        yield ray.get_runtime_context().gcs_address
+        return
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    address = address or os.environ.get("RAY_ADDRESS")
+    if address is not None:
+        _require_reachable(address)
+    local = {"num_cpus": cores or usable_cores(), "include_dashboard": False} if address is None else {}
+    try:
+        ray.init(address or "local", logging_level="ERROR", **local)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise ConnectionError(f"no Ray cluster can be used at {address or 'this machine'}: {error}") from error
+    try:
+        yield ray.get_runtime_context().gcs_address
+    finally:
+        ray.shutdown()
+
+
+def cpus() -> int:
+    """Of the cluster that this process is connected to."""
+    return sum(_cpus(node) for node in _nodes())
+
+
+def _require_reachable(address: str) -> None:
+    """Refuse an address where nobody answers: Ray itself would try for minutes."""
+    host, separator, port = address.rpartition(":")
+    if not separator or not port.isdigit():
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH).close()
+    except OSError as error:
+        raise ConnectionError(
+            f"nobody answers at {address} ({error}): start a cluster there (`ray start --head`), or name another one"
+        ) from error
+
+
+@dataclass(eq=False)
+class _Worker:
+    """An actor and what it was given.
+
+    Attributes:
+        actor: a ``Host`` at the other end.
+        node: id of its node.
+        facts: what it said of itself: ``Host.meet``.
+        calls: that it has not answered: their tasks, by index.
+    """
+
+    actor: Any
+    node: str
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    calls: dict[Any, dict[int, Task]] = field(default_factory=dict)
+
+    @property
+    def held(self) -> dict[int, Task]:
+        """All tasks that it has not answered."""
+        return {index: task for tasks in self.calls.values() for index, task in tasks.items()}
+
+
+class RayPool(TaskPool):
+    """Actors on the nodes of a Ray cluster, each with a worker process of its own for life.
+
+    The population goes to every node once, through Ray's object store. A call has as many tasks as it takes to make
+    the cost of a call small. Nodes may come and go: who comes gets work from the next generation on, and what those
+    had that are gone is played again.
+
+    A node takes part if it has the same versions of this package and the plugin, and its probe is this machine's.
+
+    Args:
+        definition: of the environment.
+        config: of the run, resolved.
+        workers: actors at most; None: as many as the cluster has CPUs, at any time.
+        most: start no more than this, since there is no work for more.
+        ray_address: see ``connection``.
+        step_timeout: see ``make_pool``; recycle_after, too.
+
+    Raises:
+        ValueError: workers is not positive or more than the cluster has CPUs; Ray is not installed.
+        ConnectionError: there is no cluster.
+        PluginError: the environment cannot be made here.
+        RolloutError: no node can take part; the message says why.
+    """
+
+    def __init__(
+        self,
+        definition: EnvDefinition,
+        config: TrainConfig,
+        *,
+        workers: int | None = None,
+        most: int,
+        ray_address: str | None = None,
+        step_timeout: float,
+        recycle_after: int | None = None,
+    ) -> None:
+        super().__init__(
+            definition, replace(config, device="cpu"), step_timeout=step_timeout, recycle_after=recycle_after
+        )
+        require_workers(workers)
+        self._asked, self._most = workers, most
+        self._workers: list[_Worker] = []
+        self._joining: dict[Any, _Worker] = {}  # by the call that is to be answered next
+        self._calls: dict[Any, _Worker] = {}
+        self._barred: dict[str, str] = {}  # ids of nodes that get no work, and why
+        self._number, self._looked = 0, -math.inf
+        self._call_seconds = self._task_seconds = 0.0
+        self._distributions, self._same = requirements(definition)
+        self._own_versions = versions(*self._distributions)
+        self._start = Start(definition, self.config, step_timeout, probe=True)
+        self._open = ExitStack()
+        self._address = self._open.enter_context(connection(ray_address, cores=workers))
+        try:
+            self._require_large_enough()
+            child = start_worker(self._start)
+            try:
+                self._ready = self._require_ready(greeting(child))
+            finally:
+                end([child])
+            self._use(self._ready)
+            self._gather()
+        except BaseException:
+            self.close()
+            raise
+
+    def _require_large_enough(self) -> None:
+        there, wanted = cpus(), self._asked or 1
+        if there < wanted:
+            raise ValueError(
+                f"the Ray cluster at {self._address} has {there} CPUs on {len(_nodes())} nodes, which is not enough "
+                f"for {wanted} workers: ask for fewer, or leave `workers` out to use what there is; {_CLUSTER}"
+            )
+
+    def _gather(self) -> None:
+        """Wait for the first workers.
+
+        Raises:
+            RolloutError: no node can take part.
+        """
+        self._recruit()
+        deadline = time.monotonic() + _PATIENCE
+        while self._joining and time.monotonic() < deadline:
+            for call in _answered(list(self._joining), _LOOK_EVERY):
+                self._welcome(call)
+        self._require_workers()
+        call_seconds = []
+        for _ in range(_PINGS):
+            started = time.perf_counter()
+            _get(self._workers[0].actor.ping.remote())
+            call_seconds.append(time.perf_counter() - started)
+        self._call_seconds = median(call_seconds)
+
+    def _require_workers(self) -> None:
+        if self._workers:
+            return
+        reasons = list(dict.fromkeys(self._barred.values()))
+        raise RolloutError(
+            f"{self.definition.label}: no node of the Ray cluster at {self._address} plays: "
+            + ("; ".join(reasons) if reasons else f"no worker came within {_PATIENCE:g} seconds; {_CLUSTER}")
+        )
+
+    def _recruit(self) -> None:
+        """Start an actor for every CPU that has none, as far as more are wanted."""
+        import ray
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        if time.monotonic() - self._looked < _LOOK_EVERY:
+            return
+        self._looked = time.monotonic()
+        everyone = [*self._workers, *self._joining.values()]
+        present = Counter(worker.node for worker in everyone)
+        places = [
+            (place, node["NodeID"])
+            for node in _nodes()
+            if node["NodeID"] not in self._barred
+            for place in range(present[node["NodeID"]], _cpus(node))
+        ]
+        wanted = min(self._asked or self._most, self._most) - len(everyone)
+        for _, node in sorted(places)[: max(0, wanted)]:  # one on each node, then a second one on each, ...
+            strategy = NodeAffinitySchedulingStrategy(node, soft=False)
+            actor = ray.remote(Host).options(num_cpus=1, scheduling_strategy=strategy).remote()
+            self._joining[actor.meet.remote(self._distributions)] = _Worker(actor, node)
+
+    def _welcome(self, call: Any) -> None:
+        """Go on with an actor that has answered, until it is a worker, or refused."""
+        worker = self._joining.pop(call)
+        try:
+            answer: Any = _get(call)
+        except _ray_error() as error:
+            if worker.node in {node["NodeID"] for node in _nodes()}:
+                self._bar(worker, _cause(error))
+            return
+        if worker.node in self._barred:
+            _kill(worker)
+        elif not worker.facts:
+            worker.facts = answer
+            if unlike := self._unlike(answer["versions"]):
+                self._bar(worker, unlike)
+            else:
+                self._joining[worker.actor.begin.remote(self._start, self._recycle_after)] = worker
+        elif isinstance(answer, FailedReply):
+            self._bar(worker, f"{answer.kind}: {answer.message}")
+        elif unlike := self._other_arithmetic(answer, worker.facts):
+            self._bar(worker, unlike)
+        else:
+            self._workers.append(worker)
+            self.workers = len(self._workers)
+
+    def _bar(self, worker: _Worker, why: str) -> None:
+        """Give a node no work, and say so."""
+        _kill(worker)
+        if worker.node not in self._barred:
+            name = _name(worker.node)
+            self._barred[worker.node] = f"node {name}: {why}"
+            warnings.warn(f"{self.definition.label}: node {name} gets no work: {why}", RuntimeWarning, stacklevel=2)
+
+    def _unlike(self, found: Mapping[str, str]) -> str:
+        """What a node has in another version, of what must be the same; empty if nothing."""
+        for name in self._same:
+            if name not in found:
+                return f"{name} is not installed there (here it is {self._own_versions.get(name)})"
+            if found[name] != self._own_versions.get(name):
+                return f"{name} is {found[name]} there and {self._own_versions.get(name)} here"
+        return ""
+
+    def _other_arithmetic(self, ready: ReadyReply, facts: Mapping[str, Any]) -> str:
+        """What a node computes otherwise; empty if nothing."""
+        if ready == self._ready:
+            return ""
+        ours, theirs = self._ready.probe, ready.probe
+        parts = [name for name in ("candidate", "outputs", "episode") if getattr(ours, name) != getattr(theirs, name)]
+        what = f"its {', '.join(parts)} of the probe" if parts else "its environment's spaces or engine"
+        there = ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+        here = ", ".join(f"{name} {version}" for name, version in self._own_versions.items())
+        return f"{what} differ from those here; there: {facts['processor']}, {there}; here: {here}"
+
+    def _play(self, population: Population, work: Work) -> None:
+        import ray
+
+        self._number += 1
+        sent = ray.put(population)
+        together = 2 if population.base.shape[1] > DEAR_NOISE else 1  # as in the local pool
+        self._recruit()
+        deadline = math.inf
+        while work.left:
+            for ahead in range(_AHEAD):  # one call for everyone before anyone has two
+                for worker in self._workers:
+                    if len(worker.calls) == ahead:
+                        self._hand_out(worker, work, sent, together)
+            waiting = [*self._calls, *self._joining]
+            for call in _answered(waiting, _LOOK_EVERY) if waiting else ():
+                if call in self._joining:
+                    self._welcome(call)
+                elif call in self._calls:  # its worker may have been lost a moment ago
+                    self._take(population, work, call)
+            if self._workers:
+                deadline = math.inf
+                continue
+            self._recruit()
+            deadline = min(deadline, time.monotonic() + _PATIENCE)
+            if time.monotonic() > deadline:
+                self._require_workers()
+            time.sleep(0 if waiting else _LOOK_EVERY)
+
+    def _hand_out(self, worker: _Worker, work: Work, sent: Any, together: int) -> None:
+        tasks = work.take(worker.held, self._portion(work, together))
+        if tasks:
+            call = worker.actor.play.remote(self._number, sent, tasks)
+            worker.calls[call] = {task.index: task for task in tasks}
+            self._calls[call] = worker
+
+    def _portion(self, work: Work, together: int) -> int:
+        """Tasks of the next call: enough to make its cost small, and near the end no more than others could do."""
+        enough = math.ceil(self._call_seconds / (_OVERHEAD * self._task_seconds)) if self._task_seconds else 1
+        left, workers = len(work.queue), len(self._workers)
+        share = max(left // (_AHEAD * workers), min(enough // 4, left // workers))
+        return math.ceil(max(self._lanes, min(enough, share)) / together) * together
+
+    def _take(self, population: Population, work: Work, call: Any) -> None:
+        """Take the answer to a call.
+
+        Raises:
+            RolloutError: see ``RolloutPool.evaluate``.
+        """
+        worker = self._calls.pop(call)
+        try:
+            played: Played = _get(call)
+        except _ray_error() as error:
+            self._lose(population, work, worker, _cause(error))
+            return
+        held = worker.calls.pop(call)
+        seconds = played.seconds / max(1, len(played.replies))
+        self._task_seconds = (0.8 * self._task_seconds + 0.2 * seconds) if self._task_seconds else seconds
+        for reply in played.replies:
+            self._keep(population, work, held, reply)
+        if played.death is not None:
+            self._bury(population, work, held, f"on node {_name(worker.node)} {played.death}", played.report)
+
+    def _lose(self, population: Population, work: Work, worker: _Worker, why: str) -> None:
+        """Do without a worker whose actor is gone; what it had is played again."""
+        for call in worker.calls:
+            self._calls.pop(call, None)
+        self._workers.remove(worker)
+        self.workers = len(self._workers)
+        held, worker.calls = worker.held, {}
+        _kill(worker)
+        self._bury(population, work, held, f"that of node {_name(worker.node)} is gone: {why}", "")
+        self._looked = -math.inf  # look for another place now
+        self._recruit()
+
+    def close(self) -> None:
+        """End the actors. May be called twice."""
+        for worker in [*self._workers, *self._joining.values()]:
+            _kill(worker)
+        self._workers, self._joining, self._calls = [], {}, {}
+        self._open.close()
+
+
+def _nodes() -> list[dict[str, Any]]:
+    """The nodes that are alive."""
+    import ray
+
+    return [node for node in ray.nodes() if node["Alive"]]
+
+
+def _cpus(node: Mapping[str, Any]) -> int:
+    return int(node["Resources"].get("CPU", 0))
+
+
+def _name(node_id: str) -> str:
+    """Of a node, for people."""
+    import ray
+
+    for node in ray.nodes():
+        if node["NodeID"] == node_id:
+            return f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']}, {node_id[:8]})"
+    return node_id[:8]
+
+
+def _answered(calls: list[Any], seconds: float) -> list[Any]:
+    """Those calls that have an answer; waits for one, but no longer than this."""
+    import ray
+
+    ready, others = ray.wait(calls, timeout=seconds)
+    return [*ready, *(ray.wait(others, num_returns=len(others), timeout=0)[0] if ready and others else ())]
+
+
+def _get(call: Any) -> Any:
+    import ray
+
+    return ray.get(call)
+
+
+def _ray_error() -> type[Exception]:
+    """What an answer raises that will not come."""
+    from ray.exceptions import RayError
+
+    return RayError  # type: ignore[no-any-return]
+
+
+def _cause(error: Exception) -> str:
+    """The last line of what Ray says: it names the exception."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return lines[-1] if lines else type(error).__name__
+
+
+def _kill(worker: _Worker) -> None:
+    import ray
+
+    with suppress(Exception):  # it is gone already, or Ray is
+        ray.kill(worker.actor)

@@ -1,0 +1,76 @@
+"""A probe of a machine's arithmetic: equal ones compute the same run, to the last bit."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from es_core import seeding
+from es_core.config import TrainConfig
+from es_core.machine import one_blas_thread
+from es_core.rollout import Rollouts
+from es_core.strategies.population import Population
+
+_OBSERVATIONS, _STEPS = 100, 200
+_SCALE = 0.1  # of the noise: as far from the mean as candidates usually are
+
+
+@dataclass(frozen=True)
+class Probe:
+    """SHA-256 of what a worker computes in front of its first task.
+
+    Attributes:
+        candidate: parameters, rebuilt from their seed.
+        outputs: raw outputs of that candidate for 100 seeded observations.
+        episode: observations and rewards of its first 200 steps of an episode.
+    """
+
+    candidate: str
+    outputs: str
+    episode: str
+
+
+def take_probe(rollouts: Rollouts, config: TrainConfig) -> Probe:
+    """The probe of this process, the same wherever arithmetic, environment and seeds are.
+
+    Args:
+        rollouts: where it is played.
+        config: of the run.
+
+    Raises:
+        Exception: whatever the environment raises.
+    """
+    policy, seed = rollouts.policy, config.seed
+    drawn = seeding.derive(seed, seeding.Purpose.PROBE)
+    population = Population(
+        generation=0,
+        base=policy.initial(seed)[np.newaxis],
+        parent=np.zeros(1, np.int64),
+        scale=_SCALE,
+        noise_seed=np.array([drawn]),
+        sign=np.ones(1, np.int8),
+    )
+    parameters = population.candidate(0)
+    rollouts.use(parameters, None)
+    network, row = rollouts.actors.network, rollouts.actors.rows[0]
+    observations = seeding.generator(drawn).standard_normal((_OBSERVATIONS, policy.inputs), np.float32)
+    outputs = hashlib.sha256()
+    network.reset(0)
+    with one_blas_thread():
+        for observation in observations:
+            row[:] = observation
+            outputs.update(network.forward(1).tobytes())
+    episode, flat = hashlib.sha256(), np.empty(policy.inputs, np.float32)
+
+    def observe(observation: Any, action: Any, reward: float, info: Mapping[str, Any]) -> None:  # noqa: ARG001
+        policy.encode(observation, flat)
+        episode.update(flat.tobytes() + np.float64(reward).tobytes())
+
+    rollouts.episode(seeding.episode_seeds(seed, seeding.Purpose.TRAINING, 1)[0], observers=[observe], max_steps=_STEPS)
+    return Probe(_sha256(parameters), outputs.hexdigest(), episode.hexdigest())
+
+
+def _sha256(numbers: np.ndarray[Any, Any]) -> str:
+    return hashlib.sha256(numbers.tobytes()).hexdigest()

@@ -1,0 +1,126 @@
+"""Several seeds of one config, side by side."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from es_core import Run, train, train_seeds
+from es_core.cli import main
+
+SETTINGS = {"generations": 2, "population_size": 8, "hidden_sizes": (), "eval_episodes": 2, "confirm_episodes": 2}
+WORDS = [
+    "--generations=2", "--population-size=8", "--hidden-sizes=", "--eval-episodes=2", "--confirm-episodes=2",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def seeds(tmp_path_factory):
+    """Two seeds, side by side, and their folder."""
+    folder = tmp_path_factory.mktemp("seeds") / "runs"
+    return train_seeds("CartPole-v1", [5, 7], run_dir=folder, workers=2, progress=False, **SETTINGS), folder
+
+
+def test_each_run_is_what_it_would_be_alone(seeds, tmp_path):
+    comparison, folder = seeds
+    (group,) = comparison.groups
+    assert group.seeds == (5, 7)
+    for run in group.runs:
+        assert run.directory == folder / f"seed-{run.config.seed}"
+        alone = train("CartPole-v1", run_dir=tmp_path / run.directory.name, seed=run.config.seed, workers=1,
+                      progress=False, **SETTINGS)  # fmt: skip
+        assert [stats.parameter_hash for stats in run.history] == [stats.parameter_hash for stats in alone.history]
+
+
+def test_their_scores_have_a_mean_and_an_interquartile_mean_with_intervals(seeds):
+    comparison, _ = seeds
+    (group,) = comparison.groups
+    scores = [run.best_score[1].mean for run in group.runs]
+    assert group.fitness.value == pytest.approx(sum(scores) / 2)
+    assert group.fitness.interval[0] <= group.middle.value <= group.fitness.interval[1]
+
+
+def test_the_same_call_continues_to_a_later_end_those_that_are_not_solved(seeds):
+    _, folder = seeds
+    longer = {**SETTINGS, "generations": 3}
+    comparison = train_seeds("CartPole-v1", [5, 7], run_dir=folder, workers=2, progress=False, **longer)
+    (group,) = comparison.groups
+    assert [(run.end, len(run.history)) for run in group.runs] == [("generations", 4), ("solved", 1)]
+
+
+def test_a_folder_of_other_settings_is_refused(seeds):
+    _, folder = seeds
+    with pytest.raises(ValueError, match="seed-5 holds a run with other settings"):
+        train_seeds("CartPole-v1", [5, 7], run_dir=folder, progress=False, **{**SETTINGS, "sigma": 0.7})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"seeds": [1]}, r"seeds must be at least two, all different, got \[1\]"),
+        ({"seeds": [1, 1]}, r"seeds must be at least two, all different, got \[1, 1\]"),
+        ({"seeds": [1, 2], "seed": 3}, "both seeds=.* and seed=3: leave out one of the two"),
+        ({"seeds": [1, 2], "eval_every": 0}, "eval_every must be at least 1"),
+        ({"seeds": [1, 2], "sigma": -1.0}, "sigma"),
+        ({"seeds": [1, 2], "pool": "moon"}, "pool must be one of"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_starts(given, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        train_seeds("CartPole-v1", run_dir=tmp_path / "runs", **given)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_environment_of_a_script_is_refused_with_a_way_out(tmp_path, register):
+    env = register("Mine-v0", plugin=None)
+    with pytest.raises(ValueError, match=r"registered by your script.*es-envs new"):
+        train_seeds(env, [1, 2], run_dir=tmp_path / "runs")
+
+
+def test_a_run_that_fails_is_named_and_the_others_are_complete(tmp_path):
+    other = tmp_path / "runs" / "seed-2"
+    other.mkdir(parents=True)
+    (other / "notes.txt").write_text("somebody else's", encoding="utf-8")
+    with pytest.raises(RuntimeError, match=r"(?s)1 of 2 runs have failed \(seeds 2\).*exists and is not empty"):
+        train_seeds("CartPole-v1", [1, 2], run_dir=tmp_path / "runs", workers=2, progress=False, **SETTINGS)
+    assert Run.open(tmp_path / "runs" / "seed-1").end == "generations"
+    assert [path.name for path in other.iterdir()] == ["notes.txt"]
+
+
+def test_the_command_prints_scores_and_what_to_do_next(tmp_path, capsys):
+    words = ["train", "CartPole-v1", "--seeds", "0..1", "--run-dir", str(tmp_path / "runs"), "--workers", "2", *WORDS]
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert "IQM" in said.out
+    assert "seed 0: generations reached in generation 2, best centre" in said.err
+    assert f"es-envs compare {tmp_path / 'runs' / 'seed-0'}" in said.err
+    assert main([*words, "--json", "--quiet"]) == 0
+    (group,) = json.loads(capsys.readouterr().out)["groups"]
+    assert group["seeds"] == [0, 1]
+
+
+@pytest.mark.parametrize("text", ["many", "3..1", "0..", "1;2"])
+def test_seeds_that_are_no_seeds_are_explained(text, capsys):
+    with pytest.raises(SystemExit):
+        main(["train", "CartPole-v1", "--seeds", text])
+    assert "expected FIRST..LAST or a list of numbers" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_an_interrupted_call_leaves_runs_that_can_be_continued(tmp_path):
+    command = [sys.executable, "-m", "es_core", "train", "CartPole-v1", "--seeds", "0,1", "--run-dir", "runs"]
+    endless = ["--workers", "2", "--generations", "100000", "--solved-at", "none", "--population-size", "8"]
+    process = subprocess.Popen([*command, *endless, "--quiet"], cwd=tmp_path, stderr=subprocess.DEVNULL)
+    metrics = [tmp_path / "runs" / f"seed-{seed}" / "metrics.jsonl" for seed in (0, 1)]
+    while not all(path.exists() and path.read_text(encoding="utf-8").count("\n") > 2 for path in metrics):
+        assert process.poll() is None
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    assert process.wait(timeout=60) == 128 + signal.SIGINT
+    for path in metrics:
+        run = Run.open(path.parent)
+        assert run.next_generation == len(run.history), "the generation it was in has its checkpoint"
