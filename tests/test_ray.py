@@ -138,8 +138,10 @@ def seed_of(candidate, generation=0):
     return str(episode_seeds(0, Purpose.TRAINING, 40, generation)[2 * candidate + 1])
 
 
-@pytest.mark.parametrize("workers", [1, 2, 4])
-@pytest.mark.parametrize("count", [1, 3])
+@pytest.mark.parametrize(
+    ("count", "workers"),
+    [(1, 2), (3, 4), *(pytest.param(*each, marks=pytest.mark.long) for each in ((1, 1), (1, 4), (3, 1), (3, 2)))],
+)
 def test_a_run_on_a_cluster_ends_with_the_bits_of_the_local_pool(count, workers, nodes, env, undisturbed, tmp_path):
     more = [nodes.add() for _ in range(count - 1)]
     try:
@@ -218,6 +220,7 @@ def test_a_candidate_that_kills_its_worker_again_and_again_is_treated_as_in_the_
     assert runs[0].history[0].next_hash == runs[1].history[0].next_hash
 
 
+@pytest.mark.long
 def test_a_hanging_environment_is_ended_and_its_candidate_played_again(nodes, env, undisturbed, tmp_path):
     once = tmp_path / "once"
     once.mkdir()
@@ -227,6 +230,7 @@ def test_a_hanging_environment_is_ended_and_its_candidate_played_again(nodes, en
     assert content(run) == undisturbed
 
 
+@pytest.mark.long
 def test_recycled_workers_change_nothing(nodes, env, undisturbed, tmp_path):
     run, where = ray_run(nodes, tmp_path, workers=2, recycle_after=10)
     assert content(run) == undisturbed
@@ -335,6 +339,7 @@ def test_without_an_address_the_cluster_is_this_machine_and_ends_with_the_run(py
     assert Run.open(tmp_path / "r").history[-1].parameter_hash == local.history[-1].parameter_hash
 
 
+@pytest.mark.long
 def test_a_search_on_a_cluster_finds_what_it_finds_here_and_connects_once(nodes, tmp_path):
     how = {"trials": 2, "seeds": 1, "progress": False, "generations": 2, "population_size": 8, "hidden_sizes": ()}
     found = [

@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -47,22 +48,27 @@ def sh(*words, **how):
     return subprocess.run(words, check=True, capture_output=True, text=True, timeout=120, **how).stdout
 
 
+TOKEN = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(32)}
+SWITCH = "es-switch"  # in a namespace of its own, since rules of this machine's firewall may hold for its bridges
+
+
 class Host:
-    """A network namespace with the address 10.77.0.``number``, on a bridge with the others."""
+    """A network namespace with the address 10.77.0.``number``, on a switch with the others."""
 
     def __init__(self, number):
         self.name, self.cable, self.address = f"es-host{number}", f"es-veth{number}", f"10.77.0.{number}"
         sh("ip", "netns", "add", self.name)
-        sh("ip", "link", "add", self.cable, "type", "veth", "peer", "name", "eth0", "netns", self.name)
-        sh("ip", "link", "set", self.cable, "master", "es-bridge", "up")
+        sh("ip", "-n", SWITCH, "link", "add", self.cable, "type", "veth", "peer", "name", "eth0", "netns", self.name)
+        sh("ip", "-n", SWITCH, "link", "set", self.cable, "master", "bridge", "up")
         for words in (f"addr add {self.address}/24 dev eth0", "link set eth0 up", "link set lo up"):
             sh("ip", "-n", self.name, *words.split())
 
     def run(self, *words):
-        """A process on this host."""
+        """A process on this host, which knows no way out to a proxy."""
+        variables = {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")}
         return subprocess.Popen(
             ["ip", "netns", "exec", self.name, *words],
-            env={**os.environ, "PYTHONPATH": str(TESTS), "RAY_USAGE_STATS_ENABLED": "0"},
+            env={**variables, "PYTHONPATH": str(TESTS), "RAY_USAGE_STATS_ENABLED": "0", **TOKEN},
             stdout=subprocess.DEVNULL,
         )
 
@@ -72,7 +78,7 @@ class Host:
         assert self.run(str(ray), *words).wait(timeout=120) == 0
 
     def cut_off(self):
-        sh("ip", "link", "set", self.cable, "down")
+        sh("ip", "-n", SWITCH, "link", "set", self.cable, "down")
 
     def pull_the_plug(self):
         for pid in sh("ip", "netns", "pids", self.name).split():
@@ -85,10 +91,11 @@ class Host:
 
 @pytest.fixture
 def hosts():
-    sh("ip", "link", "add", "es-bridge", "type", "bridge")
-    sh("ip", "link", "set", "es-bridge", "up")
+    sh("ip", "netns", "add", SWITCH)
     hosts = []
     try:
+        sh("ip", "-n", SWITCH, "link", "add", "bridge", "type", "bridge")
+        sh("ip", "-n", SWITCH, "link", "set", "bridge", "up")
         for number in (1, 2, 3, 4):
             hosts.append(Host(number))  # noqa: PERF401  (each is closed if a later one cannot be made)
         hosts[0].start_ray(
@@ -100,7 +107,7 @@ def hosts():
     finally:
         for host in hosts:
             host.close()
-        sh("ip", "link", "delete", "es-bridge")
+        sh("ip", "netns", "delete", SWITCH)
 
 
 def test_a_run_on_several_hosts_survives_a_new_one_a_cut_cable_and_a_pulled_plug(hosts, tmp_path):

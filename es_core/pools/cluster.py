@@ -66,7 +66,7 @@ def connection(address: str | None = None, *, cores: int | None = None) -> Itera
     local = {"num_cpus": cores or usable_cores(), "include_dashboard": False} if address is None else {}
     try:
         ray.init(address or "local", logging_level="ERROR", **local)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
         raise ConnectionError(f"no Ray cluster can be used at {address or 'this machine'}: {error}") from error
     try:
         yield ray.get_runtime_context().gcs_address
