@@ -13,10 +13,13 @@ QUICK = {
     "reached": ["CartPoleBullet-v0", "--seeds", "0"],
     **{
         name: ["--quick"]
-        for name in ("engines", "flush", "policy_size", "reset", "rivals", "scaling", "startup", "throughput", "video")
+        for name in (
+            "cluster_model", "engines", "flush", "policy_size", "ray_pool", "reset", "rivals", "scaling", "startup",
+            "throughput", "video",
+        )
     },
-}
-MINUTES = {"rivals", "scaling", "video"}  # even so
+}  # fmt: skip
+MINUTES = {"cluster_model", "ray_pool", "rivals", "scaling", "video"}  # even so
 
 
 def spreads(value):

@@ -204,6 +204,8 @@ class RayPool(TaskPool):
             _get(self._workers[0].actor.ping.remote())
             call_seconds.append(time.perf_counter() - started)
         self._call_seconds = median(call_seconds)
+        nodes = len({worker.node for worker in self._workers})
+        self.choice = f"{self.workers} workers on {nodes} nodes of the Ray cluster at {self._address}"
 
     def _require_workers(self) -> None:
         if self._workers:
