@@ -121,7 +121,9 @@ class Simulation:
         events: list[tuple[float, int]] = []
 
         def hand_out(worker: int) -> None:
-            if queue and self.down[worker] <= self.now:
+            if queue and self.down[worker] > self.now:
+                heapq.heappush(events, (self.down[worker], ~worker))  # it asks for work when it is back
+            elif queue:
                 enough = math.ceil(costs.round_trip / (OVERHEAD * self.task_seconds)) if self.task_seconds else 1
                 share = max(len(queue) // (AHEAD * case.workers), min(enough // 4, len(queue) // case.workers))
                 tasks = [queue.popleft() for _ in range(min(len(queue), max(1, min(enough, share))))]
@@ -146,6 +148,10 @@ class Simulation:
                 hand_out(worker)
         while left:
             arrived, call = heapq.heappop(events)
+            if call < 0:
+                self.now = max(self.now, arrived)
+                hand_out(~call)
+                continue
             self.now = max(self.now, arrived) + costs.call / 2
             worker, tasks = calls[call]
             left -= len(tasks)

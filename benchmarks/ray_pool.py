@@ -14,13 +14,17 @@ from typing import Any
 
 import numpy as np
 import ray
-from loops import CART_POLE, RACE_CAR, training_rate
+from loops import CART_POLE, HIDDEN, RACE_CAR, training_rate
 from report import Report, alternate, options
 
+import es_envs
+from es_core import TrainConfig
+from es_core.policies import make_policy
+from es_core.pools import make_pool
 from es_core.pools.cluster import connection
 from es_core.pools.host import Host, Played
 from es_core.pools.worker import PlayedReply, Task
-from es_core.strategies import Population
+from es_core.strategies import Population, make_strategy
 
 WORKERS = 2
 LEAST = 0.9  # of the local pool's throughput, on the racing car
@@ -45,6 +49,13 @@ def main() -> None:
                 env_id.partition(":")[2], f"{rates['local']:,.0f}", f"{rates['ray']:,.0f}", f"{share:.2f}", target
             )
             results[env_id] = {"rates": rates, "ray_to_local": share}
+        report.head("", "a candidate takes [ms]", "candidates of a call", "cost of a call / what it plays", "target")
+        for env_id, steps in ((RACE_CAR, None), (CART_POLE, None), (CART_POLE, 20)):
+            took = played(env_id, steps)
+            label = env_id.partition(":")[2] + (f", episodes of {steps} steps" if steps else "")
+            cost = took["call_seconds"] / (took["enough"] * took["task_seconds"])
+            report.row(label, f"{1e3 * took['task_seconds']:.2f}", took["enough"], f"{cost:.3f}", "at most 0.02")
+            results[f"calls of {label}"] = took
         results["costs"] = costs = measured_costs(10 if given.quick else CALLS)
     report.head("a call to an actor", "")
     report.row("processor time of the driver [µs]", f"{1e6 * costs['driver_seconds']:.0f}")
@@ -55,6 +66,16 @@ def main() -> None:
     report.row("for each further one [bytes]", costs["reply_bytes"])
     report.row("storing a mean of 1.7 million parameters [ms]", f"{1e3 * costs['put_seconds']:.1f}")
     report.save(results)
+
+
+def played(env_id: str, steps: int | None) -> dict[str, float]:
+    """What the pool has measured after a few generations, and how many candidates it gives a call."""
+    config = TrainConfig.for_env(env_id, hidden_sizes=HIDDEN, max_episode_steps=steps, eval_every=0)
+    with make_pool("ray", es_envs.definition(env_id), config, workers=WORKERS) as pool:
+        mean = make_policy(config, pool.observation_space, pool.action_space).initial(0)
+        for _ in range(3):
+            pool.evaluate(make_strategy(config, mean).ask(), np.array([0]))
+        return {name: getattr(pool, name) for name in ("call_seconds", "task_seconds", "enough")}
 
 
 def measured_costs(calls: int) -> dict[str, float]:

@@ -131,6 +131,10 @@ class RayPool(TaskPool):
         ray_address: see ``connection``.
         step_timeout: see ``make_pool``; recycle_after, too.
 
+    Attributes:
+        call_seconds: until a call that does nothing is answered.
+        task_seconds: that a task has taken lately.
+
     Raises:
         ValueError: workers is not positive or more than the cluster has CPUs; Ray is not installed.
         ConnectionError: there is no cluster.
@@ -159,7 +163,7 @@ class RayPool(TaskPool):
         self._calls: dict[Any, _Worker] = {}
         self._barred: dict[str, str] = {}  # ids of nodes that get no work, and why
         self._number, self._looked = 0, -math.inf
-        self._call_seconds = self._task_seconds = 0.0
+        self.call_seconds = self.task_seconds = 0.0
         self._distributions, self._same = requirements(definition)
         self._own_versions = versions(*self._distributions)
         self._start = Start(definition, self.config, step_timeout, probe=True)
@@ -203,7 +207,7 @@ class RayPool(TaskPool):
             started = time.perf_counter()
             _get(self._workers[0].actor.ping.remote())
             call_seconds.append(time.perf_counter() - started)
-        self._call_seconds = median(call_seconds)
+        self.call_seconds = median(call_seconds)
         nodes = len({worker.node for worker in self._workers})
         self.choice = f"{self.workers} workers on {nodes} nodes of the Ray cluster at {self._address}"
 
@@ -326,12 +330,16 @@ class RayPool(TaskPool):
             worker.calls[call] = {task.index: task for task in tasks}
             self._calls[call] = worker
 
+    @property
+    def enough(self) -> int:
+        """Tasks that a call must have for its cost to be small beside what it plays."""
+        return math.ceil(self.call_seconds / (_OVERHEAD * self.task_seconds)) if self.task_seconds else 1
+
     def _portion(self, work: Work, together: int) -> int:
-        """Tasks of the next call: enough to make its cost small, and near the end no more than others could do."""
-        enough = math.ceil(self._call_seconds / (_OVERHEAD * self._task_seconds)) if self._task_seconds else 1
+        """Tasks of the next call: enough of them, and near the end no more than others could do."""
         left, workers = len(work.queue), len(self._workers)
-        share = max(left // (_AHEAD * workers), min(enough // 4, left // workers))
-        return math.ceil(max(self._lanes, min(enough, share)) / together) * together
+        share = max(left // (_AHEAD * workers), min(self.enough // 4, left // workers))
+        return math.ceil(max(self._lanes, min(self.enough, share)) / together) * together
 
     def _take(self, population: Population, work: Work, call: Any) -> None:
         """Take the answer to a call.
@@ -347,7 +355,7 @@ class RayPool(TaskPool):
             return
         held = worker.calls.pop(call)
         seconds = played.seconds / max(1, len(played.replies))
-        self._task_seconds = (0.8 * self._task_seconds + 0.2 * seconds) if self._task_seconds else seconds
+        self.task_seconds = (0.8 * self.task_seconds + 0.2 * seconds) if self.task_seconds else seconds
         for reply in played.replies:
             self._keep(population, work, held, reply)
         if played.death is not None:
