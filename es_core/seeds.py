@@ -18,12 +18,14 @@ from typing import Any
 
 from es_core.budget import share_done
 from es_core.checkpoint import CheckpointError
+from es_core.checks import require_seconds
 from es_core.commands import as_arguments, chosen_settings, only_in_script
 from es_core.compare import Comparison, compare
 from es_core.config import BOUNDS, TrainConfig
 from es_core.display import search_progress
 from es_core.machine import usable_cores
 from es_core.pools import STEP_TIMEOUT, require_pool
+from es_core.pools.tasks import require_workers
 from es_core.run import Run
 
 _LOOK_EVERY = 0.2  # seconds
@@ -60,7 +62,7 @@ def train_seeds(
         workers: of all runs together; None: the usable cores, or the CPUs of the cluster.
         pool: as for ``train``.
         ray_address: likewise.
-        initial: likewise.
+        initial: likewise; those that are continued have begun.
         max_seconds: that each run may take; the same call continues.
         step_timeout: as for ``train``.
         recycle_after: likewise.
@@ -74,10 +76,17 @@ def train_seeds(
     Raises:
         UnknownEnvError, ValueError, TypeError: as for ``train``; fewer than two seeds; ``run_dir`` holds runs with
             other settings.
-        ConnectionError: there is no Ray cluster.
+        ConnectionError: there is no Ray cluster, or it has fewer CPUs than workers.
         RuntimeError: a run has failed; the others are complete.
     """
     require_pool(pool, ray_address)
+    require_workers(workers)
+    require_seconds("step_timeout", step_timeout)
+    if max_seconds is not None:
+        require_seconds("max_seconds", max_seconds)
+    loggers = list(loggers)
+    if not all(isinstance(name, str) for name in loggers):
+        raise TypeError(f"loggers of runs in processes of their own must be names, got {loggers!r}")
     configs = _configs(env_id, list(seeds), config_fields)
     parent = Path("runs", re.sub(r"[^\w.-]+", "-", env_id))
     folder = parent / f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-seeds" if run_dir is None else Path(run_dir)
@@ -92,11 +101,17 @@ def train_seeds(
 
             how += ["--ray-address", stack.enter_context(connection(ray_address, cores=workers))]
             most = cpus()
+            if workers is not None and workers > most:
+                raise ConnectionError(f"the Ray cluster has {most} CPUs, which is not enough for {workers} workers")
         together = min(len(configs), workers or most)
         how += ["--workers", max(1, (workers or most) // together)]
         runs = [_Planned(config.seed, folder / f"seed-{config.seed}", config) for config in configs]
         words = [run.words(initial) + [str(word) for word in how] for run in runs]
-        _play(list(zip(runs, words, strict=True)), together, shown=progress)
+        try:
+            _play(list(zip(runs, words, strict=True)), together, shown=progress)
+        except BaseException as error:
+            error.add_note(f"The same command with --run-dir {folder} continues.")
+            raise
     return compare([run.folder for run in runs])
 
 
@@ -134,12 +149,15 @@ class _Planned:
         if not (self.folder / "config.json").exists():
             begin = [] if initial is None else ["--initial", str(initial)]
             return ["train", self.config.env_id, "--run-dir", str(self.folder), *as_arguments(settings), *begin]
-        there = Run.open(self.folder, trust=True).config
-        bounds = {name: settings[name] for name in BOUNDS if name in settings}
-        if chosen_settings(replace(there, **{name: getattr(self.config, name) for name in BOUNDS})) != settings:
+        there, bounds = Run.open(self.folder, trust=True).config, {name: getattr(self.config, name) for name in BOUNDS}
+        settled: dict[str, Any] = dict(bounds)
+        if self.config.schedule_generations in {None, self.config.generations}:  # unless given, from the first call
+            settled["schedule_generations"] = self.config.schedule_generations
+        if there.env_id != self.config.env_id or chosen_settings(replace(there, **settled)) != settings:
             raise ValueError(f"{self.folder} holds a run with other settings: choose another folder")
+        later = {name: value for name, value in bounds.items() if value != getattr(there, name)}
         # The names of its config are those that were given here.
-        return ["resume", str(self.folder), *as_arguments(bounds), "--trust-names"]
+        return ["resume", str(self.folder), *as_arguments(later), "--trust-names"]
 
     def share_done(self) -> float:
         """How far it is."""
@@ -174,10 +192,12 @@ class _Process:
         if sys.platform == "win32":
             options = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
         self._process = subprocess.Popen(  # noqa: S603  (our own command, by our own interpreter)
-            [sys.executable, "-m", "es_core", *words],
-            stdin=subprocess.DEVNULL,
+            [sys.executable, "-m", "es_core", "--end-with-stdin", *words],
+            stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=self._said,
+            # It finds modules where this process does, and ends when this process closes its stdin, or is gone.
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             **options,
         )
 
@@ -185,22 +205,27 @@ class _Process:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
+    @property
+    def said(self) -> str:
+        """What it wrote to stderr."""
+        self._said.seek(0)
+        return self._said.read().decode(errors="replace").strip()
+
     def failure(self) -> str:
         """Why it has ended before its time; empty if it has not."""
         if self._process.returncode == 0:
             return ""
-        self._said.seek(0)
-        said = self._said.read().decode(errors="replace").strip()
-        return f"{shlex.join(['es-envs', *self._words])} ended with exit code {self._process.returncode}:\n{said}"
+        return f"{shlex.join(['es-envs', *self._words])} ended with exit code {self._process.returncode}:\n{self.said}"
 
     def interrupt(self) -> None:
         """Let it write its checkpoint, and end."""
-        if self.is_alive:
-            self._process.terminate()
+        if self._process.stdin is not None:
+            self._process.stdin.close()
 
     def end(self) -> None:
         """See to it that it has ended."""
         try:
+            self.interrupt()
             self._process.wait(timeout=_GRACE)
         except subprocess.TimeoutExpired:
             self._process.kill()
@@ -230,6 +255,9 @@ def _play(runs: Sequence[tuple[_Planned, list[str]]], together: int, *, shown: b
                     continue
                 del processes[run.seed]
                 failure = process.failure()
+                for line in process.said.splitlines():
+                    if line.startswith("warning:"):
+                        display.console.print(f"seed {run.seed}: {line}", highlight=False, soft_wrap=True)
                 process.end()
                 if failure:
                     failures[run.seed] = failure
@@ -244,7 +272,7 @@ def _play(runs: Sequence[tuple[_Planned, list[str]]], together: int, *, shown: b
         seed, failure = next(iter(failures.items()))
         raise RuntimeError(
             f"{len(failures)} of {len(runs)} runs have failed (seeds {', '.join(map(str, failures))}), the others are "
-            f"complete; the same command with --run-dir {runs[0][0].folder.parent} repeats them. Seed {seed}: {failure}"
+            f"complete. Seed {seed}: {failure}"
         )
 
 

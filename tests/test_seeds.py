@@ -67,6 +67,8 @@ def test_a_folder_of_other_settings_is_refused(seeds):
         ({"seeds": [1, 2], "eval_every": 0}, "eval_every must be at least 1"),
         ({"seeds": [1, 2], "sigma": -1.0}, "sigma"),
         ({"seeds": [1, 2], "pool": "moon"}, "pool must be one of"),
+        ({"seeds": [1, 2], "workers": 0}, "workers must be a whole number of at least 1"),
+        ({"seeds": [1, 2], "max_seconds": -1.0}, "max_seconds"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_starts(given, message, tmp_path):
@@ -108,6 +110,33 @@ def test_seeds_that_are_no_seeds_are_explained(text, capsys):
     with pytest.raises(SystemExit):
         main(["train", "CartPole-v1", "--seeds", text])
     assert "expected FIRST..LAST or a list of numbers" in capsys.readouterr().err
+
+
+def test_a_run_of_another_environment_is_not_continued(seeds):
+    _, folder = seeds
+    with pytest.raises(ValueError, match="seed-5 holds a run with other settings"):
+        train_seeds("Acrobot-v1", [5, 7], run_dir=folder, progress=False, **SETTINGS)
+
+
+def test_an_end_that_is_the_usual_one_again_is_reached_as_well(tmp_path):
+    how = {"population_size": 2, "eval_episodes": 1, "confirm_episodes": 1, "solved_at": None, "max_steps": 3000}
+    train_seeds("CartPole-v1", [1, 2], run_dir=tmp_path / "runs", generations=1, progress=False, **how)
+    (group,) = train_seeds("CartPole-v1", [1, 2], run_dir=tmp_path / "runs", progress=False, **how).groups
+    assert [run.end for run in group.runs] == ["max_steps", "max_steps"]
+
+
+def test_a_run_whose_parent_is_killed_ends_in_order(tmp_path):
+    endless = ["--workers", "1", "--generations", "100000", "--solved-at", "none", "--population-size", "8"]
+    words = ["--end-with-stdin", "train", "CartPole-v1", "--run-dir", "r", *endless, "--quiet"]
+    with subprocess.Popen([sys.executable, "-m", "es_core", *words], cwd=tmp_path, stdin=subprocess.PIPE) as process:
+        metrics = tmp_path / "r" / "metrics.jsonl"
+        while not metrics.exists() or metrics.read_text(encoding="utf-8").count("\n") < 3:
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.stdin.close()
+        assert process.wait(timeout=60) != 0
+    run = Run.open(tmp_path / "r")
+    assert run.next_generation == len(run.history)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")

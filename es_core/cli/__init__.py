@@ -1,8 +1,9 @@
 """The command line ``es-envs``: results on stdout, everything else on stderr; exit codes 0, 1 (failed), 2 (usage).
 
-Ctrl-C and SIGTERM end a command in order, with exit codes 130 and 143.
+Ctrl-C, SIGTERM and SIGHUP end a command in order, with exit codes 130, 143 and 129.
 """
 
+import _thread
 import argparse
 import contextlib
 import difflib
@@ -29,26 +30,40 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _exit_code(arguments)
 
 
+def _end_with_stdin() -> None:
+    """Interrupt this process when the one that has started it lets go of its stdin, or is gone."""
+    with contextlib.suppress(OSError, ValueError):
+        os.read(0, 1)
+    if sys.platform == "win32":
+        _thread.interrupt_main()
+    else:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+# SIGHUP: of a terminal that was closed; Windows has none.
+_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+
+
 class _Terminated(KeyboardInterrupt):
-    """SIGTERM: what ends in order upon Ctrl-C does so upon this, too."""
+    """SIGTERM, or SIGHUP of a terminal that was closed: what ends in order upon Ctrl-C does so upon this, too."""
 
 
 @contextlib.contextmanager
 def _signals_raised() -> Iterator[None]:
-    """Raise the first SIGINT or SIGTERM as an exception; a second one ends the process at once, as a crash would.
+    """Raise the first of these signals as an exception; a second one ends the process at once, as a crash would.
 
     What is ignored stays ignored (in the background of a script, say), and afterwards all is as it was.
     """
     if threading.current_thread() is not threading.main_thread():
         yield  # no other thread may handle signals
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.getsignal(number) for number in _SIGNALS}
     ours = [number for number, handler in before.items() if handler not in {signal.SIG_IGN, None}]
 
     def interrupt(number: int, _: object) -> None:
         for each in ours:
             signal.signal(each, signal.SIG_DFL)
-        raise _Terminated if number == signal.SIGTERM else KeyboardInterrupt
+        raise KeyboardInterrupt if number == signal.SIGINT else _Terminated(number)
 
     for each in ours:
         signal.signal(each, interrupt)
@@ -69,12 +84,14 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
         options, unknown = parser.parse_known_args(arguments)
         if unknown:
             options.parser.error(_unrecognized(unknown, options.parser.format_usage()))
+        if options.end_with_stdin:
+            threading.Thread(target=_end_with_stdin, daemon=True).start()
         code: int = options.command(options) or 0
         sys.stdout.flush()
     except KeyboardInterrupt as error:
-        terminated = isinstance(error, _Terminated)
-        say_error("terminated" if terminated else "interrupted", error)
-        return 128 + (signal.SIGTERM if terminated else signal.SIGINT)
+        number = error.args[0] if isinstance(error, _Terminated) else signal.SIGINT
+        say_error("interrupted" if number == signal.SIGINT else "terminated", error)
+        return 128 + int(number)
     except BrokenPipeError:  # the reader of our output, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -112,6 +129,8 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = Parser(prog="es-envs", description="Evolve policies for your own simulations.")
     parser.add_argument("--version", action="version", version=f"es-envs {version('es-envs')}")
+    # For a process that starts commands: they are interrupted when it closes their stdin, or is gone.
+    parser.add_argument("--end-with-stdin", action="store_true", help=argparse.SUPPRESS)
     commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
     for module in (environments, doctor, training, policies, reports, settings, plugin):
         module.add(commands)

@@ -2,7 +2,10 @@
 
 import math
 import os
+import random
+import signal
 import socket
+import threading
 import time
 import warnings
 from collections import Counter
@@ -20,7 +23,6 @@ from es_core.pools.tasks import TaskPool, require_workers
 from es_core.pools.work import Work
 from es_core.pools.worker import DEAR_NOISE, FailedReply, ReadyReply, Start, Task
 from es_core.pools.workers import greeting, start_worker
-from es_core.rollout import RolloutError
 from es_core.strategies.population import Population
 from es_envs import EnvDefinition
 
@@ -31,6 +33,9 @@ _AHEAD = 2  # calls of an actor at once: it never waits for the next one
 _PINGS = 20
 _LOOK_EVERY = 1.0  # seconds between two looks for nodes
 _PATIENCE = 120.0  # seconds without any worker, after which a run ends
+_SETTLED = 5.0  # seconds without a further worker, after which those that are there begin
+_UNMET = 30.0  # seconds, and twice as many each time, after which an actor is looked for another place
+_UNLUCKY = 3  # actors of a node that failed to join, after which it gets no work
 _REACH = 10.0  # seconds in which a cluster's address must answer
 
 _CLUSTER = "`ray status` says how the cluster is"
@@ -49,7 +54,7 @@ def connection(address: str | None = None, *, cores: int | None = None) -> Itera
         where the cluster is, for messages.
 
     Raises:
-        ValueError: Ray is not installed.
+        ValueError: Ray is not installed, or it is no address.
         ConnectionError: there is no cluster at the address, or it is of another version.
     """
     try:
@@ -60,18 +65,32 @@ def connection(address: str | None = None, *, cores: int | None = None) -> Itera
         yield ray.get_runtime_context().gcs_address
         return
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    address = address or os.environ.get("RAY_ADDRESS")
-    if address is not None:
-        _require_reachable(address)
-    local = {"num_cpus": cores or usable_cores(), "include_dashboard": False} if address is None else {}
-    try:
-        ray.init(address or "local", logging_level="ERROR", **local)
-    except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
-        raise ConnectionError(f"no Ray cluster can be used at {address or 'this machine'}: {error}") from error
+    address = address or os.environ.get("RAY_ADDRESS") or "local"
+    if "://" in address:
+        raise ValueError(f"{address!r} is not the address of a cluster: give HOST:PORT, on one of its machines")
+    _require_reachable(address)
+    local = {"num_cpus": cores or usable_cores(), "include_dashboard": False} if address == "local" else {}
+    with _own_sigterm():
+        try:
+            ray.init(address, logging_level="ERROR", **local)
+        except Exception as error:
+            why = f"{error}: {error.__cause__}" if error.__cause__ is not None else str(error)
+            raise ConnectionError(f"no Ray cluster can be used at {address}: {why}") from error
     try:
         yield ray.get_runtime_context().gcs_address
     finally:
         ray.shutdown()
+
+
+@contextmanager
+def _own_sigterm() -> Iterator[None]:
+    """Keep how this process treats SIGTERM, which Ray would change."""
+    handler = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, handler)
 
 
 def cpus() -> int:
@@ -86,7 +105,7 @@ def _require_reachable(address: str) -> None:
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH).close()
-    except OSError as error:
+    except (OSError, OverflowError, UnicodeError) as error:
         raise ConnectionError(
             f"nobody answers at {address} ({error}): start a cluster there (`ray start --head`), or name another one"
         ) from error
@@ -99,12 +118,14 @@ class _Worker:
     Attributes:
         actor: a ``Host`` at the other end.
         node: id of its node.
+        since: when it was asked for.
         facts: what it said of itself: ``Host.meet``.
         calls: that it has not answered: their tasks, by index.
     """
 
     actor: Any
     node: str
+    since: float
     facts: Mapping[str, Any] = field(default_factory=dict)
     calls: dict[Any, dict[int, Task]] = field(default_factory=dict)
 
@@ -136,10 +157,10 @@ class RayPool(TaskPool):
         task_seconds: that a task has taken lately.
 
     Raises:
-        ValueError: workers is not positive or more than the cluster has CPUs; Ray is not installed.
-        ConnectionError: there is no cluster.
-        PluginError: the environment cannot be made here.
-        RolloutError: no node can take part; the message says why.
+        ValueError: workers is not positive; Ray is not installed.
+        ConnectionError: there is no cluster, it has fewer CPUs than workers are asked for, or none of its nodes can
+            take part; the message says why.
+        PluginError, RolloutError: the environment cannot be made here.
     """
 
     def __init__(
@@ -162,7 +183,8 @@ class RayPool(TaskPool):
         self._joining: dict[Any, _Worker] = {}  # by the call that is to be answered next
         self._calls: dict[Any, _Worker] = {}
         self._barred: dict[str, str] = {}  # ids of nodes that get no work, and why
-        self._number, self._looked = 0, -math.inf
+        self._failed = Counter[str]()  # actors that could not join, by node
+        self._number, self._looked, self._unmet = 0, -math.inf, _UNMET
         self.call_seconds = self.task_seconds = 0.0
         self._distributions, self._same = requirements(definition)
         self._own_versions = versions(*self._distributions)
@@ -185,7 +207,7 @@ class RayPool(TaskPool):
     def _require_large_enough(self) -> None:
         there, wanted = cpus(), self._asked or 1
         if there < wanted:
-            raise ValueError(
+            raise ConnectionError(
                 f"the Ray cluster at {self._address} has {there} CPUs on {len(_nodes())} nodes, which is not enough "
                 f"for {wanted} workers: ask for fewer, or leave `workers` out to use what there is; {_CLUSTER}"
             )
@@ -194,20 +216,22 @@ class RayPool(TaskPool):
         """Wait for the first workers.
 
         Raises:
-            RolloutError: no node can take part.
+            ConnectionError: no node can take part.
         """
-        self._recruit()
-        deadline = time.monotonic() + _PATIENCE
-        while self._joining and time.monotonic() < deadline:
+        deadline, came = time.monotonic() + _PATIENCE, time.monotonic()
+        while True:
+            self._recruit(now=not self._joining)  # elsewhere, if somebody was refused
+            is_making = any(worker.facts for worker in self._joining.values())  # its environment, however long it takes
+            if not self._joining or (time.monotonic() > deadline and not is_making):
+                break
+            if self._workers and not is_making and time.monotonic() > came + _SETTLED:
+                break
             for call in _answered(list(self._joining), _LOOK_EVERY):
                 self._welcome(call)
+                came = time.monotonic()
         self._require_workers()
-        call_seconds = []
-        for _ in range(_PINGS):
-            started = time.perf_counter()
-            _get(self._workers[0].actor.ping.remote())
-            call_seconds.append(time.perf_counter() - started)
-        self.call_seconds = median(call_seconds)
+        with suppress(_ray_error()):  # it may have been lost a moment ago
+            self.call_seconds = median(_round_trip(self._workers[0]) for _ in range(_PINGS))
         nodes = len({worker.node for worker in self._workers})
         self.choice = f"{self.workers} workers on {nodes} nodes of the Ray cluster at {self._address}"
 
@@ -215,32 +239,51 @@ class RayPool(TaskPool):
         if self._workers:
             return
         reasons = list(dict.fromkeys(self._barred.values()))
-        raise RolloutError(
+        raise ConnectionError(
             f"{self.definition.label}: no node of the Ray cluster at {self._address} plays: "
             + ("; ".join(reasons) if reasons else f"no worker came within {_PATIENCE:g} seconds; {_CLUSTER}")
         )
 
-    def _recruit(self) -> None:
-        """Start an actor for every CPU that has none, as far as more are wanted."""
+    def _recruit(self, *, now: bool = False) -> None:
+        """Start an actor for every free CPU, as far as more are wanted; looks once a second, or ``now``."""
         import ray
+        from ray._private.state import available_resources_per_node  # nothing public says it by node
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        if time.monotonic() - self._looked < _LOOK_EVERY:
+        if not now and time.monotonic() - self._looked < _LOOK_EVERY:
             return
         self._looked = time.monotonic()
+        self._give_up_unmet()
         everyone = [*self._workers, *self._joining.values()]
-        present = Counter(worker.node for worker in everyone)
+        wanted = min(self._asked or self._most, self._most) - len(everyone)
+        if wanted <= 0:
+            return
+        present, free = Counter(worker.node for worker in everyone), available_resources_per_node()
         places = [
-            (place, node["NodeID"])
+            (place, random.random(), node["NodeID"])  # noqa: S311  (others may be looking, too)
             for node in _nodes()
             if node["NodeID"] not in self._barred
-            for place in range(present[node["NodeID"]], _cpus(node))
+            for place in range(
+                present[node["NodeID"]],
+                min(_cpus(node), present[node["NodeID"]] + int(free.get(node["NodeID"], {}).get("CPU", 0))),
+            )
         ]
-        wanted = min(self._asked or self._most, self._most) - len(everyone)
-        for _, node in sorted(places)[: max(0, wanted)]:  # one on each node, then a second one on each, ...
+        for _, _, node in sorted(places)[:wanted]:  # one on each node, then a second one on each, ...
             strategy = NodeAffinitySchedulingStrategy(node, soft=False)
             actor = ray.remote(Host).options(num_cpus=1, scheduling_strategy=strategy).remote()
-            self._joining[actor.meet.remote(self._distributions)] = _Worker(actor, node)
+            self._joining[actor.meet.remote(self._distributions)] = _Worker(actor, node, time.monotonic())
+
+    def _give_up_unmet(self) -> None:
+        """Forget actors that got no place: somebody else was quicker."""
+        late = {
+            call: worker
+            for call, worker in self._joining.items()
+            if not worker.facts and time.monotonic() - worker.since > self._unmet
+        }
+        for call, worker in late.items():
+            del self._joining[call]
+            _kill(worker)
+        self._unmet *= 2 if late else 1  # or it only takes long to begin
 
     def _welcome(self, call: Any) -> None:
         """Go on with an actor that has answered, until it is a worker, or refused."""
@@ -248,8 +291,7 @@ class RayPool(TaskPool):
         try:
             answer: Any = _get(call)
         except _ray_error() as error:
-            if worker.node in {node["NodeID"] for node in _nodes()}:
-                self._bar(worker, _cause(error))
+            self._refuse(worker, _cause(error))
             return
         if worker.node in self._barred:
             _kill(worker)
@@ -259,6 +301,8 @@ class RayPool(TaskPool):
                 self._bar(worker, unlike)
             else:
                 self._joining[worker.actor.begin.remote(self._start, self._recycle_after)] = worker
+        elif isinstance(answer, FailedReply) and answer.kind == "WorkerDied":
+            self._refuse(worker, answer.message)
         elif isinstance(answer, FailedReply):
             self._bar(worker, f"{answer.kind}: {answer.message}")
         elif unlike := self._other_arithmetic(answer, worker.facts):
@@ -266,6 +310,13 @@ class RayPool(TaskPool):
         else:
             self._workers.append(worker)
             self.workers = len(self._workers)
+
+    def _refuse(self, worker: _Worker, why: str) -> None:
+        """Do without an actor that could not join; if its node is there and this happens again, without that, too."""
+        _kill(worker)
+        self._failed[worker.node] += 1
+        if self._failed[worker.node] >= _UNLUCKY and _is_alive(worker.node):
+            self._bar(worker, why)
 
     def _bar(self, worker: _Worker, why: str) -> None:
         """Give a node no work, and say so."""
@@ -351,7 +402,7 @@ class RayPool(TaskPool):
         try:
             played: Played = _get(call)
         except _ray_error() as error:
-            self._lose(population, work, worker, _cause(error))
+            self._lose(population, work, worker, error)
             return
         held = worker.calls.pop(call)
         seconds = played.seconds / max(1, len(played.replies))
@@ -361,17 +412,20 @@ class RayPool(TaskPool):
         if played.death is not None:
             self._bury(population, work, held, f"on node {_name(worker.node)} {played.death}", played.report)
 
-    def _lose(self, population: Population, work: Work, worker: _Worker, why: str) -> None:
+    def _lose(self, population: Population, work: Work, worker: _Worker, error: Exception) -> None:
         """Do without a worker whose actor is gone; what it had is played again."""
         for call in worker.calls:
             self._calls.pop(call, None)
         self._workers.remove(worker)
         self.workers = len(self._workers)
-        held, worker.calls = worker.held, {}
         _kill(worker)
-        self._bury(population, work, held, f"that of node {_name(worker.node)} is gone: {why}", "")
-        self._looked = -math.inf  # look for another place now
-        self._recruit()
+        playing, *waiting = worker.calls.values()
+        if not _is_alive(worker.node) or "node" in _cause(error).lower():  # which no candidate is suspected of
+            playing, waiting = {}, list(worker.calls.values())
+        for held in waiting:
+            work.queue.extendleft(reversed(held.values()))
+        self._bury(population, work, playing, f"that of node {_name(worker.node)} is gone: {_cause(error)}", "")
+        self._recruit(now=True)
 
     def close(self) -> None:
         """End the actors. May be called twice."""
@@ -400,6 +454,17 @@ def _name(node_id: str) -> str:
         if node["NodeID"] == node_id:
             return f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']}, {node_id[:8]})"
     return node_id[:8]
+
+
+def _is_alive(node_id: str) -> bool:
+    return node_id in {node["NodeID"] for node in _nodes()}
+
+
+def _round_trip(worker: _Worker) -> float:
+    """Seconds until a call that does nothing is answered."""
+    started = time.perf_counter()
+    _get(worker.actor.ping.remote())
+    return time.perf_counter() - started
 
 
 def _answered(calls: list[Any], seconds: float) -> list[Any]:

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from es_core.machine import description, versions
@@ -68,12 +68,13 @@ class Host:
             RuntimeError: the worker process has died, and no other could be started.
         """
         started = time.perf_counter()
-        if self._recycle_after is not None and self._episodes >= self._recycle_after:
+        is_new = number != self._number
+        if is_new and self._recycle_after is not None and self._episodes >= self._recycle_after:
             self._restart()
         replies: list[Reply] = []
         death: ChildDiedError | None = None
         try:
-            if number != self._number:
+            if number != self._number:  # or the process is
                 self._child.send(population)
                 self._number = number
             self._child.send(tasks)
@@ -90,7 +91,8 @@ class Host:
 
     def _restart(self) -> None:
         end([self._child])
-        self._child, self._number, self._episodes = start_worker(self._start), None, 0
+        start = replace(self._start, probe=False)  # it is the same machine
+        self._child, self._number, self._episodes = start_worker(start), None, 0
         reply = greeting(self._child)
         if isinstance(reply, FailedReply):
             raise RuntimeError(f"no worker can be started: {reply.kind}: {reply.message}")

@@ -24,7 +24,7 @@ class Probe:
     Attributes:
         candidate: parameters, rebuilt from their seed.
         outputs: raw outputs of that candidate for 100 seeded observations.
-        episode: observations and rewards of its first 200 steps of an episode.
+        episode: observations and rewards of its first 200 steps of an episode, up to an error if there is one.
     """
 
     candidate: str
@@ -38,9 +38,6 @@ def take_probe(rollouts: Rollouts, config: TrainConfig) -> Probe:
     Args:
         rollouts: where it is played.
         config: of the run.
-
-    Raises:
-        Exception: whatever the environment raises.
     """
     policy, seed = rollouts.policy, config.seed
     drawn = seeding.derive(seed, seeding.Purpose.PROBE)
@@ -68,7 +65,12 @@ def take_probe(rollouts: Rollouts, config: TrainConfig) -> Probe:
         policy.encode(observation, flat)
         episode.update(flat.tobytes() + np.float64(reward).tobytes())
 
-    rollouts.episode(seeding.episode_seeds(seed, seeding.Purpose.TRAINING, 1)[0], observers=[observe], max_steps=_STEPS)
+    start = seeding.episode_seeds(seed, seeding.Purpose.TRAINING, 1)[0]
+    try:
+        rollouts.episode(start, observers=[observe], max_steps=_STEPS)
+    except Exception as error:  # noqa: BLE001  (which training may bear: a result like any other)
+        episode.update(type(error).__name__.encode())
+        rollouts.close()  # it is broken: the next episode is played in another environment
     return Probe(_sha256(parameters), outputs.hexdigest(), episode.hexdigest())
 
 

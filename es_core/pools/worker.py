@@ -134,7 +134,6 @@ def serve(connection: Any) -> None:
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
         connection.send([_failed(None, None, error)])
     else:
-        worker.watch(start.step_timeout)
         worker.serve()
 
 
@@ -143,13 +142,16 @@ def _start(connection: Any, start: Start) -> "LocalWorker | RemoteWorker":
     if start.exchange is not None:
         from es_core.pools.remote import RemoteWorker
 
-        return RemoteWorker.start(connection, definition, config, start.exchange)
+        remote = RemoteWorker.start(connection, definition, config, start.exchange)
+        remote.watch(start.step_timeout)
+        return remote
     rollouts = Rollouts(definition, config, lanes=definition.lanes)
-    env = rollouts.env
-    lanes = len(rollouts.actors.rows)
+    env, lanes = rollouts.env, len(rollouts.actors.rows)
+    worker = LocalWorker(connection, rollouts, config)
+    worker.watch(start.step_timeout)
     probe = take_probe(rollouts, config) if start.probe else None
     connection.send([ReadyReply(env.observation_space, env.action_space, rollouts.engine, lanes, probe)])
-    return LocalWorker(connection, rollouts, config)
+    return worker
 
 
 class Worker(ABC):
