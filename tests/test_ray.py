@@ -246,7 +246,7 @@ def test_recycled_workers_change_nothing(nodes, env, undisturbed, tmp_path):
 
 def test_a_run_whose_driver_is_killed_is_resumed_by_another_one(nodes, env, undisturbed, tmp_path):
     (tmp_path / "marks").mkdir()
-    kwargs = {"marks": str(tmp_path / "marks"), "nap": 0.02}
+    kwargs = {"marks": str(tmp_path / "marks"), "nap": 0.005}
     code = f"""
 import conftest
 from es_core import train
@@ -262,7 +262,7 @@ with conftest.registered("Marked-v0", "small_envs:Marked", max_episode_steps=30)
     driver.send_signal(signal.SIGKILL)
     driver.wait()
     there = list((tmp_path / "marks").iterdir())
-    run = train("Marked-v0", run_dir=tmp_path / "r", resume=True, pool="ray", ray_address=nodes.address, workers=1,
+    run = train("Marked-v0", run_dir=tmp_path / "r", resume=True, pool="ray", ray_address=nodes.address, workers=3,
                 progress=False)  # fmt: skip
     assert content(run) == undisturbed
     assert len(list((tmp_path / "marks").iterdir())) > len(there)
