@@ -83,7 +83,7 @@ class Case:
 
 
 OVERHEAD = 0.02  # as in es_core/pools/cluster.py
-AHEAD = 2
+AHEAD, PLENTY = 2, 4
 
 
 class Simulation:
@@ -126,7 +126,7 @@ class Simulation:
             elif queue:
                 enough = math.ceil(costs.round_trip / (OVERHEAD * self.task_seconds)) if self.task_seconds else 1
                 share = max(len(queue) // (AHEAD * case.workers), min(enough // 4, len(queue) // case.workers))
-                tasks = [queue.popleft() for _ in range(min(len(queue), max(1, min(enough, share))))]
+                tasks = [queue.popleft() for _ in range(min(len(queue), max(1, min(PLENTY * enough, share))))]
                 self.now += costs.call / 2
                 begins = max(free[worker], self.now + costs.round_trip / 2)
                 takes = float(seconds[tasks].sum()) * self.speed[worker]

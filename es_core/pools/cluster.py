@@ -29,6 +29,7 @@ from es_envs import EnvDefinition
 __all__ = ["RayPool", "connection", "cpus"]
 
 _OVERHEAD = 0.02  # of a call, at most, as a share of what it plays
+_PLENTY = 4  # times as many tasks has a call, while there are enough for all
 _AHEAD = 2  # calls of an actor at once: it never waits for the next one
 _PINGS = 20
 _LOOK_EVERY = 1.0  # seconds between two looks for nodes
@@ -390,7 +391,7 @@ class RayPool(TaskPool):
         """Tasks of the next call: enough of them, and near the end no more than others could do."""
         left, workers = len(work.queue), len(self._workers)
         share = max(left // (_AHEAD * workers), min(self.enough // 4, left // workers))
-        return math.ceil(max(self._lanes, min(self.enough, share)) / together) * together
+        return math.ceil(max(self._lanes, min(_PLENTY * self.enough, share)) / together) * together
 
     def _take(self, population: Population, work: Work, call: Any) -> None:
         """Take the answer to a call.
