@@ -76,6 +76,7 @@ def train_seeds(
     Raises:
         UnknownEnvError, ValueError, TypeError: as for ``train``; fewer than two seeds; ``run_dir`` holds runs with
             other settings.
+        ImportError: Ray is not installed, for the ray pool.
         ConnectionError: there is no Ray cluster, or it has fewer CPUs than workers.
         RuntimeError: a run has failed; the others are complete.
     """

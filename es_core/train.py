@@ -89,7 +89,8 @@ def train(
         FileExistsError: ``run_dir`` has something in it, and ``resume`` is not set.
         OSError: the run folder cannot be written; the last checkpoint is intact.
         RuntimeError: another process is training in ``run_dir``.
-        ConnectionError: there is no Ray cluster at the address, or it is of another version.
+        ImportError: Ray is not installed, for the ray pool.
+        ConnectionError: there is no Ray cluster at the address, it is of another version, or none of its nodes plays.
         RolloutError: an episode failed for good, or a worker could not start; the last checkpoint is intact.
     """
     require_pool(pool, ray_address)

@@ -168,7 +168,7 @@ def tune(
     Raises:
         UnknownEnvError: nobody knows the environment.
         ValueError, TypeError: a setting, a range or a value that cannot be; a folder that holds another search.
-        ImportError: Optuna is not installed.
+        ImportError: Optuna is not installed, or Ray for the ray pool.
         RuntimeError: no trial is complete; another process is searching in the folder.
         ConnectionError: there is no Ray cluster at the address, or it is of another version.
         RolloutError: an episode failed before any trial was complete (a later trial in which one fails counts as bad).

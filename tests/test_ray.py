@@ -334,6 +334,13 @@ sys.exit(main(["train", "CartPole-v1", "--pool", "ray", "--ray-address", {nodes.
     assert not (tmp_path / "r").exists()
 
 
+def test_without_ray_the_error_says_how_to_install_it(python, tmp_path):
+    words = ["train", "CartPole-v1", "--pool", "ray", "--run-dir", str(tmp_path / "r")]
+    done = python(f"import sys; sys.modules['ray'] = None; from es_core.cli import main; sys.exit(main({words!r}))")
+    assert (done.code, done.err.strip()) == (1, "error: pool='ray' needs Ray: pip install 'es-envs[ray]'")
+    assert not (tmp_path / "r").exists()
+
+
 def test_an_address_is_for_the_ray_pool_only(tmp_path):
     with pytest.raises(ValueError, match=r"ray_address='auto' is for pool='ray'"):
         train("CartPole-v1", run_dir=tmp_path / "r", ray_address="auto")
@@ -378,6 +385,31 @@ def test_a_search_on_a_cluster_finds_what_it_finds_here_and_connects_once(nodes,
         for pool, where in (("local", {}), ("ray", {"ray_address": nodes.address}))
     ]
     assert found[0].trials == found[1].trials
+
+
+@pytest.mark.long
+def test_a_run_takes_the_cpus_that_are_free_and_waits_if_there_are_none(nodes, env, undisturbed, tmp_path):
+    code = f"""
+import time, ray
+ray.init({nodes.address!r}, logging_level="ERROR")
+class Holder: pass
+three = ray.remote(Holder).options(num_cpus=3).remote()
+ray.get(three.__ray_ready__.remote())
+one = ray.remote(Holder).options(num_cpus=1).remote()
+ray.get(one.__ray_ready__.remote())
+print("all are held", flush=True)
+time.sleep(6)
+ray.kill(one)
+time.sleep(1000)
+"""
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as others:
+        try:
+            assert others.stdout.readline() == "all are held\n"
+            run, where = ray_run(nodes, tmp_path)
+        finally:
+            others.kill()
+    assert content(run) == undisturbed
+    assert len(where) == 1
 
 
 @pytest.mark.long

@@ -15,6 +15,14 @@ from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
+try:
+    import ray
+except ModuleNotFoundError as error:
+    raise ImportError("pool='ray' needs Ray: pip install 'es-envs[ray]'") from error
+from ray._private.state import available_resources_per_node  # nothing public says it by node
+from ray.exceptions import RayError
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
 from es_core.config import TrainConfig
 from es_core.machine import requirements, usable_cores, versions
 from es_core.pools.host import Host, Played
@@ -55,13 +63,9 @@ def connection(address: str | None = None, *, cores: int | None = None) -> Itera
         where the cluster is, for messages.
 
     Raises:
-        ValueError: Ray is not installed, or it is no address.
+        ValueError: it is no address.
         ConnectionError: there is no cluster at the address, or it is of another version.
     """
-    try:
-        import ray
-    except ModuleNotFoundError as error:
-        raise ValueError("pool='ray' needs Ray: pip install 'es-envs[ray]'") from error
     if ray.is_initialized():
         yield ray.get_runtime_context().gcs_address
         return
@@ -158,7 +162,7 @@ class RayPool(TaskPool):
         task_seconds: that a task has taken lately.
 
     Raises:
-        ValueError: workers is not positive; Ray is not installed.
+        ValueError: workers is not positive.
         ConnectionError: there is no cluster, it has fewer CPUs than workers are asked for, or none of its nodes can
             take part; the message says why.
         PluginError, RolloutError: the environment cannot be made here.
@@ -223,15 +227,17 @@ class RayPool(TaskPool):
         while True:
             self._recruit(now=not self._joining)  # elsewhere, if somebody was refused
             is_making = any(worker.facts for worker in self._joining.values())  # its environment, however long it takes
-            if not self._joining or (time.monotonic() > deadline and not is_making):
+            enough = not self._joining or time.monotonic() > came + _SETTLED
+            hopeless = all(node["NodeID"] in self._barred for node in _nodes()) or time.monotonic() > deadline
+            if not is_making and (hopeless or (self._workers and enough)):
                 break
-            if self._workers and not is_making and time.monotonic() > came + _SETTLED:
-                break
+            if not self._joining:  # all CPUs are somebody else's
+                time.sleep(_LOOK_EVERY)
             for call in _answered(list(self._joining), _LOOK_EVERY):
                 self._welcome(call)
                 came = time.monotonic()
         self._require_workers()
-        with suppress(_ray_error()):  # it may have been lost a moment ago
+        with suppress(RayError):  # it may have been lost a moment ago
             self.call_seconds = median(_round_trip(self._workers[0]) for _ in range(_PINGS))
         nodes = len({worker.node for worker in self._workers})
         self.choice = f"{self.workers} workers on {nodes} nodes of the Ray cluster at {self._address}"
@@ -242,15 +248,11 @@ class RayPool(TaskPool):
         reasons = list(dict.fromkeys(self._barred.values()))
         raise ConnectionError(
             f"{self.definition.label}: no node of the Ray cluster at {self._address} plays: "
-            + ("; ".join(reasons) if reasons else f"no worker came within {_PATIENCE:g} seconds; {_CLUSTER}")
+            + ("; ".join(reasons) or f"no CPU became free within {_PATIENCE:g} seconds; {_CLUSTER}")
         )
 
     def _recruit(self, *, now: bool = False) -> None:
         """Start an actor for every free CPU, as far as more are wanted; looks once a second, or ``now``."""
-        import ray
-        from ray._private.state import available_resources_per_node  # nothing public says it by node
-        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
-
         if not now and time.monotonic() - self._looked < _LOOK_EVERY:
             return
         self._looked = time.monotonic()
@@ -290,8 +292,8 @@ class RayPool(TaskPool):
         """Go on with an actor that has answered, until it is a worker, or refused."""
         worker = self._joining.pop(call)
         try:
-            answer: Any = _get(call)
-        except _ray_error() as error:
+            answer: Any = ray.get(call)
+        except RayError as error:
             self._refuse(worker, _cause(error))
             return
         if worker.node in self._barred:
@@ -348,8 +350,6 @@ class RayPool(TaskPool):
         return f"{what} differ from those here; there: {facts['processor']}, {there}; here: {here}"
 
     def _play(self, population: Population, work: Work) -> None:
-        import ray
-
         self._number += 1
         sent = ray.put(population)
         together = 2 if population.base.shape[1] > DEAR_NOISE else 1  # as in the local pool
@@ -361,7 +361,7 @@ class RayPool(TaskPool):
                     if len(worker.calls) == ahead:
                         self._hand_out(worker, work, sent, together)
             waiting = [*self._calls, *self._joining]
-            for call in _answered(waiting, _LOOK_EVERY) if waiting else ():
+            for call in _answered(waiting, _LOOK_EVERY):
                 if call in self._joining:
                     self._welcome(call)
                 elif call in self._calls:  # its worker may have been lost a moment ago
@@ -401,8 +401,8 @@ class RayPool(TaskPool):
         """
         worker = self._calls.pop(call)
         try:
-            played: Played = _get(call)
-        except _ray_error() as error:
+            played: Played = ray.get(call)
+        except RayError as error:
             self._lose(population, work, worker, error)
             return
         held = worker.calls.pop(call)
@@ -438,8 +438,6 @@ class RayPool(TaskPool):
 
 def _nodes() -> list[dict[str, Any]]:
     """The nodes that are alive."""
-    import ray
-
     return [node for node in ray.nodes() if node["Alive"]]
 
 
@@ -449,8 +447,6 @@ def _cpus(node: Mapping[str, Any]) -> int:
 
 def _name(node_id: str) -> str:
     """Of a node, for people."""
-    import ray
-
     for node in ray.nodes():
         if node["NodeID"] == node_id:
             return f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']}, {node_id[:8]})"
@@ -464,29 +460,16 @@ def _is_alive(node_id: str) -> bool:
 def _round_trip(worker: _Worker) -> float:
     """Seconds until a call that does nothing is answered."""
     started = time.perf_counter()
-    _get(worker.actor.ping.remote())
+    ray.get(worker.actor.ping.remote())
     return time.perf_counter() - started
 
 
 def _answered(calls: list[Any], seconds: float) -> list[Any]:
     """Those calls that have an answer; waits for one, but no longer than this."""
-    import ray
-
+    if not calls:
+        return []
     ready, others = ray.wait(calls, timeout=seconds)
     return [*ready, *(ray.wait(others, num_returns=len(others), timeout=0)[0] if ready and others else ())]
-
-
-def _get(call: Any) -> Any:
-    import ray
-
-    return ray.get(call)
-
-
-def _ray_error() -> type[Exception]:
-    """What an answer raises that will not come."""
-    from ray.exceptions import RayError
-
-    return RayError  # type: ignore[no-any-return]
 
 
 def _cause(error: Exception) -> str:
@@ -496,7 +479,5 @@ def _cause(error: Exception) -> str:
 
 
 def _kill(worker: _Worker) -> None:
-    import ray
-
     with suppress(Exception):  # it is gone already, or Ray is
         ray.kill(worker.actor)
