@@ -203,8 +203,8 @@ def main() -> None:
     results: dict[str, Any] = {"lengths": {"count": len(lengths), "mean": mean(map(float, lengths))}, "cases": []}
     usual = Costs()
     report.head(
-        "workers", "candidates", "parameters", "efficiency", "each worker fails once an hour",
-        "a call for a node, not a worker", "a driver that costs nothing", "episodes 10 times as long",
+        "workers", "candidates", "parameters", "efficiency", "with failures",
+        "a call for a node", "a free driver", "episodes × 10",
     )  # fmt: skip
     for workers in SCALES[: 2 if given.quick else None]:
         for case in (
