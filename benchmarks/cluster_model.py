@@ -204,7 +204,7 @@ def main() -> None:
     usual = Costs()
     report.head(
         "workers", "candidates", "parameters", "efficiency", "with failures",
-        "a call for a node", "a free driver", "episodes × 10",
+        "a call for a node", "a free driver", "10 times as long",
     )  # fmt: skip
     for workers in SCALES[: 2 if given.quick else None]:
         for case in (
