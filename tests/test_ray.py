@@ -200,7 +200,7 @@ def test_a_node_that_comes_gets_work_from_the_next_generation_on(nodes, env, und
         time.sleep(1.1)  # nodes are looked for once a second
 
     try:
-        run, where = ray_run(nodes, tmp_path, on_generation=welcome, kwargs={"nap": 0.01})
+        run, where = ray_run(nodes, tmp_path, on_generation=welcome, kwargs={"nap": 0.02})
     finally:
         nodes.remove(come[0])
     assert content(run) == undisturbed
