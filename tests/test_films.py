@@ -129,7 +129,7 @@ def test_an_evolution_shows_what_a_run_has_no_checkpoints_of_and_what_it_has_if_
         ("CartPoleBullet-v0", "ghosts"),
         ("CartPole-v1", "grid"),
         pytest.param("CartPoleBullet-v0", "grid", marks=pytest.mark.slow),
-        pytest.param("CartPole-v1", "ghosts", marks=pytest.mark.slow),
+        pytest.param("CartPole-v1", "ghosts", marks=pytest.mark.long),
     ],
 )
 def test_a_population_is_seen_together_and_drawn_alike_by_one_process_and_two(env_id, layout, runs, tmp_path):

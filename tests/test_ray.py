@@ -191,6 +191,7 @@ def test_a_node_that_dies_in_the_middle_of_a_generation_leaves_no_trace(nodes, e
     assert len(set(where.values())) == 2
 
 
+@pytest.mark.long
 def test_a_node_that_comes_gets_work_from_the_next_generation_on(nodes, env, undisturbed, tmp_path):
     come = []
 
@@ -427,6 +428,7 @@ def test_ctrl_c_and_sigterm_end_a_run_in_order_and_its_actors_too(nodes, tmp_pat
     assert run.next_generation == len(run.history)
 
 
+@pytest.mark.long
 def test_seeds_are_trained_side_by_side_on_the_cluster(nodes, tmp_path):
     how = {"generations": 2, "population_size": 8, "hidden_sizes": (), "progress": False}
     result = train_seeds(
