@@ -43,7 +43,7 @@ def held(process):
     ("pool", "generations", "recycle_after"),
     [
         pytest.param("local", 200, None, marks=pytest.mark.slow),
-        pytest.param("batched", 200, 500, marks=pytest.mark.long),
+        pytest.param("batched", 200, 500, marks=pytest.mark.slow),
         *(
             pytest.param(pool, 2000, often, marks=pytest.mark.long)
             for pool in ("local", "batched")
