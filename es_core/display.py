@@ -23,7 +23,6 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from es_core.advice import Adviser
-from es_core.budget import share_done
 from es_core.run import GenerationStats, Run
 from es_core.scoring import Evaluation
 
@@ -61,7 +60,7 @@ class Display:
         self._console = Console(stderr=True)
         self._is_live = _is_live(self._console)
         self._started, self._shown = time.monotonic(), 0.0
-        self._share = self._share_done()  # of this session's beginning
+        self._share = self._run.share_done  # of this session's beginning
         self._adviser = Adviser()
         self._population: list[float] = []
         self._max = 0.0  # of the latest population
@@ -130,7 +129,7 @@ class Display:
     def _picture(self) -> RenderableType:
         """The live lines: called by a thread of its own, twice a second."""
         clock = _duration(time.monotonic() - self._started)
-        done = 1.0 if self._run.end is not None else self._share_done()
+        done = 1.0 if self._run.end is not None else self._run.share_done
         width = self._console.width - 4  # a terminal writes ^C behind it
         top = Table.grid(Column(), Column(ratio=1), Column(no_wrap=True), padding=(0, 2))
         top.width = width
@@ -152,17 +151,12 @@ class Display:
         end = self._run.end
         if end is not None:
             return {"solved": "solved", "generations": "done"}.get(end, f"done: {end} is reached")
-        return f"at most {_duration(self._remaining())} left" if self._share_done() > self._share else "starting"
+        return f"at most {_duration(self._remaining())} left" if self._run.share_done > self._share else "starting"
 
     def _remaining(self) -> float:
         """Seconds until the bound that will be reached first, as fast as it has gone on so far."""
-        share = self._share_done()
+        share = self._run.share_done
         return (time.monotonic() - self._started) / (share - self._share) * (1 - share)
-
-    def _share_done(self) -> float:
-        history = self._run.history
-        steps, episodes = (history[-1].total_steps, history[-1].total_episodes) if history else (0, 0)
-        return share_done(self._run.config, generations=len(history), steps=steps, episodes=episodes)
 
 
 def _curve(values: Sequence[float], width: int, bounds: tuple[float, float], levels: str) -> str:

@@ -7,6 +7,7 @@ what that costs.
 
 import errno
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -76,3 +77,8 @@ def _flush_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def file_name(env_id: str) -> str:
+    """An environment's id as a name that every file system takes."""
+    return re.sub(r"[^\w.-]+", "-", env_id)

@@ -15,11 +15,11 @@ from typing import Any, Self
 
 from filelock import FileLock, Timeout
 
-from es_core.budget import reached
+from es_core.budget import reached, share_done
 from es_core.checkpoint import Checkpoint, CheckpointError
 from es_core.checks import require_fields
 from es_core.config import BOUNDS, TrainConfig
-from es_core.files import explained, remove_partial, write_whole
+from es_core.files import explained, file_name, remove_partial, write_whole
 from es_core.scoring import Evaluation
 from es_core.told import Told
 from es_core.trust import require_trusted
@@ -167,7 +167,7 @@ class Run:
             FileExistsError: the folder has something in it.
             OSError: it cannot be written; nothing is left behind.
         """
-        path = _default_directory(config) if directory is None else Path(directory)
+        path = new_directory(config.env_id, f"s{config.seed}") if directory is None else Path(directory)
         if path.exists() and not path.is_dir():
             raise FileExistsError(f"{path} is a file: a run needs a folder, new or empty")
         if path.exists() and any(path.iterdir()):
@@ -251,6 +251,13 @@ class Run:
     def best(self) -> Checkpoint | None:
         """The best evaluated centre, or None if none was evaluated."""
         return self._checkpoint(self.best_path) if self.best_path.exists() else None
+
+    @property
+    def share_done(self) -> float:
+        """How far it has come, 0 to 1, by the bound that it will reach first."""
+        last = self.history[-1] if self.history else None
+        steps, episodes = (last.total_steps, last.total_episodes) if last is not None else (0, 0)
+        return share_done(self.config, generations=len(self.history), steps=steps, episodes=episodes)
 
     @property
     def best_score(self) -> tuple[int, Evaluation] | None:
@@ -429,9 +436,10 @@ def _require_run_folder(directory: str | os.PathLike[str]) -> Path:
     return path
 
 
-def _default_directory(config: TrainConfig) -> Path:
-    stem = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-s{config.seed}"
-    parent = Path("runs") / re.sub(r"[^\w.-]+", "-", config.env_id)
+def new_directory(env_id: str, what: str) -> Path:
+    """A folder that does not exist yet, runs/ID/DATE-TIME-WHAT."""
+    stem = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{what}"
+    parent = Path("runs") / file_name(env_id)
     path, number = parent / stem, 1
     while path.exists():
         number += 1

@@ -1,7 +1,6 @@
 """Several seeds of one config, side by side: what settings are worth, without the luck of one run."""
 
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -11,12 +10,10 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
-from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from es_core.budget import share_done
 from es_core.checkpoint import CheckpointError
 from es_core.checks import require_seconds
 from es_core.commands import as_arguments, chosen_settings, only_in_script
@@ -26,7 +23,7 @@ from es_core.display import search_progress
 from es_core.machine import usable_cores
 from es_core.pools import STEP_TIMEOUT, require_pool
 from es_core.pools.tasks import require_workers
-from es_core.run import Run
+from es_core.run import Run, new_directory
 
 _LOOK_EVERY = 0.2  # seconds
 _SHOW_EVERY = 10  # looks
@@ -89,8 +86,7 @@ def train_seeds(
     if not all(isinstance(name, str) for name in loggers):
         raise TypeError(f"loggers of runs in processes of their own must be names, got {loggers!r}")
     configs = _configs(env_id, list(seeds), config_fields)
-    parent = Path("runs", re.sub(r"[^\w.-]+", "-", env_id))
-    folder = parent / f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-seeds" if run_dir is None else Path(run_dir)
+    folder = new_directory(env_id, "seeds") if run_dir is None else Path(run_dir)
     how: list[object] = ["--pool", pool, "--step-timeout", step_timeout, "--quiet"]
     how += [] if recycle_after is None else ["--recycle-after", recycle_after]
     how += [] if max_seconds is None else ["--max-seconds", max_seconds]
@@ -98,15 +94,13 @@ def train_seeds(
     with ExitStack() as stack:
         most = usable_cores()
         if pool == "ray":
-            from es_core.pools.cluster import connection, cpus
+            from es_core.pools.cluster import connection, require_cpus
 
             how += ["--ray-address", stack.enter_context(connection(ray_address, cores=workers))]
-            most = cpus()
-            if workers is not None and workers > most:
-                raise ConnectionError(f"the Ray cluster has {most} CPUs, which is not enough for {workers} workers")
+            most = require_cpus(workers)
         together = min(len(configs), workers or most)
         how += ["--workers", max(1, (workers or most) // together)]
-        runs = [_Planned(config.seed, folder / f"seed-{config.seed}", config) for config in configs]
+        runs = [_Planned(config, folder / f"seed-{config.seed}") for config in configs]
         words = [run.words(initial) + [str(word) for word in how] for run in runs]
         try:
             _play(list(zip(runs, words, strict=True)), together, shown=progress)
@@ -136,9 +130,13 @@ def _configs(env_id: str, seeds: list[int], fields: dict[str, Any]) -> list[Trai
 class _Planned:
     """One of the runs."""
 
-    seed: int
-    folder: Path
     config: TrainConfig
+    folder: Path
+
+    @property
+    def seed(self) -> int:
+        """Of the run."""
+        return self.config.seed
 
     def words(self, initial: str | os.PathLike[str] | None) -> list[str]:
         """What follows ``es-envs`` in the command that begins it, or continues it.
@@ -162,13 +160,9 @@ class _Planned:
 
     def share_done(self) -> float:
         """How far it is."""
-        with suppress(OSError, CheckpointError, ValueError, IndexError):  # it has not begun, or is just writing a line
+        with suppress(OSError, CheckpointError, ValueError):  # it has not begun, or is just writing a line
             run = Run.open(self.folder, trust=True)
-            last = run.history[-1]
-            done = share_done(
-                run.config, generations=len(run.history), steps=last.total_steps, episodes=last.total_episodes
-            )
-            return 1.0 if run.end is not None else done
+            return 1.0 if run.end is not None else run.share_done
         return 0.0
 
     def outcome(self) -> str:

@@ -4,7 +4,6 @@ import hashlib
 import json
 import math
 import os
-import re
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +21,7 @@ from es_core.checks import lists, require_positive, require_seconds
 from es_core.config import TrainConfig
 from es_core.display import search_progress
 from es_core.domains import Choice, Range, domain, text_of, usual_search
+from es_core.files import file_name
 from es_core.pools import require_pool
 from es_core.rollout import RolloutError
 from es_core.run import GenerationStats, Run
@@ -255,7 +255,7 @@ class _Plan:
     @property
     def name(self) -> str:
         digest = hashlib.sha256(json.dumps(self.asked, sort_keys=True).encode()).hexdigest()
-        return re.sub(r"[^\w.-]+", "-", self.env_id) + f"-{digest[:8]}"
+        return f"{file_name(self.env_id)}-{digest[:8]}"
 
     def fields(self, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
         """Fields of TrainConfig for a run with these searched settings.

@@ -26,6 +26,22 @@ TINY = {
 }
 """Arguments of ``train`` for the smallest run there is."""
 
+FAILING_RUN = {
+    "generations": 3,
+    "population_size": 20,
+    "episodes_per_candidate": 2,
+    "episode_seeds": "independent",
+    "eval_episodes": 2,
+    "confirm_episodes": 3,
+    "hidden_sizes": (8,),
+    "sigma": 0.3,
+    "observation_normalization": True,
+    "action_noise": 0.1,
+    "fitness": "final_info:score",
+    "engine": "numpy",
+}
+"""Settings of a run in ``small_envs.Failing``: with all that differs from candidate to candidate."""
+
 
 @contextlib.contextmanager
 def registered(env_id="Walk-v0", entry_point="small_envs:Walk", **fields):

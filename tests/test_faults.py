@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import psutil
 import pytest
+from conftest import FAILING_RUN as SETTINGS
 from conftest import registered
 
 from es_core import RolloutError, Run, TrainConfig, replay, train
@@ -19,20 +20,6 @@ from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies import make_strategy
 from es_envs import definition
 
-SETTINGS = {
-    "generations": 3,
-    "population_size": 20,
-    "episodes_per_candidate": 2,
-    "episode_seeds": "independent",
-    "eval_episodes": 2,
-    "confirm_episodes": 3,
-    "hidden_sizes": (8,),
-    "sigma": 0.3,
-    "observation_normalization": True,
-    "action_noise": 0.1,
-    "fitness": "final_info:score",
-    "engine": "numpy",
-}
 PLAIN = {**SETTINGS, "generations": 1, "population_size": 10, "episodes_per_candidate": 1, "eval_every": 0}
 
 # By fault: the kind and the message of the failure.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import TESTS, registered
+from conftest import FAILING_RUN, TESTS, registered
 
 from es_core import Run, train, train_seeds, tune
 from es_core.cli import main
@@ -24,24 +24,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
-SETTINGS = {
-    "generations": 3,
-    "population_size": 20,
-    "episodes_per_candidate": 2,
-    "episode_seeds": "independent",
-    "eval_episodes": 2,
-    "confirm_episodes": 3,
-    "hidden_sizes": (8,),
-    "sigma": 0.3,
-    "observation_normalization": True,
-    "action_noise": 0.1,
-    "fitness": "final_info:score",
-    "checkpoint_every": 1,
-    "engine": "numpy",
-    "progress": False,
-}
-
-
+SETTINGS = {**FAILING_RUN, "checkpoint_every": 1, "progress": False}
 OLD = "AVX2 FMA3 AVX512F AVX512_SKX"  # what NumPy shall not use, as on a processor that does not have it
 
 

@@ -34,7 +34,7 @@ from es_core.pools.workers import greeting, start_worker
 from es_core.strategies.population import Population
 from es_envs import EnvDefinition
 
-__all__ = ["RayPool", "connection", "cpus"]
+__all__ = ["RayPool", "connection", "require_cpus"]
 
 _OVERHEAD = 0.02  # of a call, at most, as a share of what it plays
 _PLENTY = 4  # times as many tasks has a call, while there are enough for all
@@ -98,9 +98,21 @@ def _own_sigterm() -> Iterator[None]:
             signal.signal(signal.SIGTERM, handler)
 
 
-def cpus() -> int:
-    """Of the cluster that this process is connected to."""
-    return sum(_cpus(node) for node in _nodes())
+def require_cpus(workers: int | None) -> int:
+    """How many CPUs the cluster has that this process is connected to.
+
+    Raises:
+        ConnectionError: not one for each of ``workers``; None: not a single one.
+    """
+    nodes, wanted = _nodes(), workers or 1
+    there = sum(map(_cpus, nodes))
+    if there < wanted:
+        address = ray.get_runtime_context().gcs_address
+        raise ConnectionError(
+            f"the Ray cluster at {address} has {there} CPUs on {len(nodes)} nodes, which is not enough "
+            f"for {wanted} workers: ask for fewer, or leave `workers` out to use what there is; {_CLUSTER}"
+        )
+    return there
 
 
 def _require_reachable(address: str) -> None:
@@ -197,7 +209,7 @@ class RayPool(TaskPool):
         self._open = ExitStack()
         self._address = self._open.enter_context(connection(ray_address, cores=workers))
         try:
-            self._require_large_enough()
+            require_cpus(workers)
             child = start_worker(self._start)
             try:
                 self._ready = self._require_ready(greeting(child))
@@ -208,14 +220,6 @@ class RayPool(TaskPool):
         except BaseException:
             self.close()
             raise
-
-    def _require_large_enough(self) -> None:
-        there, wanted = cpus(), self._asked or 1
-        if there < wanted:
-            raise ConnectionError(
-                f"the Ray cluster at {self._address} has {there} CPUs on {len(_nodes())} nodes, which is not enough "
-                f"for {wanted} workers: ask for fewer, or leave `workers` out to use what there is; {_CLUSTER}"
-            )
 
     def _gather(self) -> None:
         """Wait for the first workers.
