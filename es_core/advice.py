@@ -1,11 +1,13 @@
 """Advice: one plain sentence when the numbers of a run say that something is wrong with its settings."""
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from statistics import fmean
 
 from es_core.run import GenerationStats
 
 _WINDOW = 10  # generations: single ones are noisy, and advice that comes later is of less use
+_LONG_WINDOW = 100  # for what single generations hardly show
 
 History = Sequence[GenerationStats]
 Rule = Callable[[History], str]
@@ -38,13 +40,15 @@ class Adviser:
 
 
 def _first(history: History) -> tuple[Rule | None, str]:
-    recent = [stats for stats in history if stats.population_size is not None][-_WINDOW:]
+    with_population = (stats for stats in reversed(history) if stats.population_size is not None)
+    recent = list(islice(with_population, _LONG_WINDOW))[::-1]
     return next(((rule, sentence) for rule in _RULES if (sentence := rule(recent))), (None, ""))
 
 
 def _no_difference(recent: History) -> str:
     """Nothing can be learnt from candidates that are all alike: neither the strategy nor its settings matter."""
-    if len(recent) < _WINDOW or any(stats.fitness_std != 0 or stats.tied_pairs not in {None, 1} for stats in recent):
+    last = recent[-_WINDOW:]
+    if len(last) < _WINDOW or any(stats.fitness_std != 0 or stats.tied_pairs not in {None, 1} for stats in last):
         return ""
     return (
         f"all candidates of the last {_WINDOW} generations have the same fitness, {recent[-1].fitness_mean:g}: either "
@@ -96,13 +100,19 @@ def _turning_back(recent: History) -> str:
 
 
 def _noise(recent: History) -> str:
-    """The two halves estimate the same gradient: on average their cosine is above 0 as soon as there is any signal."""
-    agreement = _mean("half_agreement", recent)
-    if agreement is None or agreement > 0:
+    """The two halves estimate the same gradient: on average their cosine is above 0 as soon as there is any signal.
+
+    A population that learns well may show so little of it (a hundredth, with many more parameters than pairs) that
+    their agreement alone proves nothing, not even over a long time: only where nothing is gained it says why.
+    """
+    agreement = _mean("half_agreement", recent, _LONG_WINDOW)
+    fitness = [stats.fitness_mean for stats in recent if stats.fitness_mean is not None]
+    half = len(fitness) // 2
+    if agreement is None or agreement > 0 or fmean(fitness[half:]) > fmean(fitness[:half]):
         return ""
     return (
-        f"the two halves of the population have disagreed about the gradient for {_WINDOW} generations: it is mostly "
-        "noise; more candidates or more episodes_per_candidate would show the way"
+        f"nothing was gained in {_LONG_WINDOW} generations, and the two halves of the population disagree about the "
+        "gradient: it is mostly noise; more candidates or more episodes_per_candidate would show the way"
     )
 
 
@@ -115,7 +125,7 @@ def _with_gradient(recent: History) -> History:
     return [stats for stats in recent if stats.gradient_norm is not None]
 
 
-def _mean(name: str, recent: History) -> float | None:
+def _mean(name: str, recent: History, window: int = _WINDOW) -> float | None:
     """Of a whole window, or None."""
-    values = [value for value in (getattr(stats, name) for stats in recent) if value is not None]
-    return fmean(values) if len(values) == _WINDOW else None
+    values = [value for value in (getattr(stats, name) for stats in recent[-window:]) if value is not None]
+    return fmean(values) if len(values) == window else None

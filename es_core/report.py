@@ -252,8 +252,9 @@ def _charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[Cha
         Chart(
             name="agreement",
             title="Agreement of gradients",
-            note="Cosine between the gradients of the two halves of a population: 1 is all signal, 0 all noise; and "
-            "between a step and the one before it: below 0 the centre turns back.",
+            note="Cosine between the gradients of the two halves of a population: around 0 if they are all noise, and "
+            "with far more parameters than candidates hardly above it if they are not; and between a step and the one "
+            "before it: below 0 the centre turns back.",
             marks=(
                 curve("two halves", "population", of(lambda stats: stats.half_agreement)),
                 curve("two steps", "other", of(lambda stats: stats.step_cosine)),

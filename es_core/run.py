@@ -54,7 +54,8 @@ class GenerationStats:
             pairs.
         sigma: standard deviation of the candidates' noise (root mean square over the parameters).
         gradient_norm: length of the estimated gradient; None where the strategy has none.
-        half_agreement: cosine between the gradients of the two halves of the population: 1 is all signal, 0 all noise.
+        half_agreement: cosine between the gradients of the two halves of the population: on average 0 if they are all
+            noise; but n / (n + d) at most, with n pairs in each half and d parameters.
         step_norm: length of the centre's step to the next one.
         step_to_sigma: root mean square of that step's entries, divided by sigma.
         step_cosine: cosine between that step and the one before it; below 0 the centre turns back.
