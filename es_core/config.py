@@ -310,17 +310,21 @@ class TrainConfig:
 
     @classmethod
     def from_json(cls, values: Any) -> Self:
-        """The config that ``to_json`` described.
+        """The config that ``to_json`` described, in this version or an earlier one.
+
+        A field that is not there is younger than the config. It has its default, which must therefore mean what was
+        done before there was such a field.
 
         Raises:
-            ValueError: a field is missing, unknown, or has a value it cannot have.
+            ValueError: a field is unknown, or has a value it cannot have.
         """
-        known = {option.name for option in fields(cls)}
         if not isinstance(values, dict):
             raise ValueError(f"a config must be a JSON object, got {type(values).__name__}")
-        if set(values) != known:
-            differing = shown(sorted(known ^ set(values)))
-            raise ValueError(f"a config's fields differ from this version's (another one wrote it): {differing}")
+        unknown = set(values) - {option.name for option in fields(cls)}
+        if unknown:
+            raise ValueError(f"this version has no such settings (a newer one may have): {shown(sorted(unknown))}")
+        if "env_id" not in values:
+            raise ValueError("a config must have an env_id")
         return cls(**values)
 
 

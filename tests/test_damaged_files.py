@@ -311,7 +311,8 @@ def set_statistics(**values):
     [
         (lambda document, arrays: document.update(format=2), r"a newer version .* \(format 2, this one reads 1\): upg"),
         (lambda document, arrays: document.update(format="1"), "format '1' is not the 1 that this version"),
-        (set_config(surprise=1), r"differ from this version's \(another one wrote it\): \['surprise'\]"),
+        (set_config(surprise=1), r"this version has no such settings \(a newer one may have\): \['surprise'\]"),
+        (lambda document, arrays: document["config"].pop("env_id"), "a config must have an env_id"),
         (set_config(hidden_sizes=[10**9, 10**9]), "mean has shape .* its policy needs"),
         (set_config(population_size=10**12), "population_size must be a whole number of at least 2, at most 1000000"),
         (set_config(action_bins=10**12), "mean has shape .* its policy needs"),
@@ -332,6 +333,13 @@ def test_nonsense_with_fitting_checksums_is_named(change, sentence, runs, tmp_pa
     change(document, arrays)
     with pytest.raises(CheckpointError, match=sentence):
         Checkpoint.load(write(tmp_path / "spoilt.safetensors", document, arrays))
+
+
+def test_a_checkpoint_from_before_a_setting_existed_has_its_default(runs, tmp_path):
+    document, arrays = read(runs["openai_es"].checkpoint_path(2))
+    assert document["config"].pop("survival_bonus") == 0
+    older = Checkpoint.load(write(tmp_path / "older.safetensors", document, arrays))
+    assert older.config == runs["openai_es"].config
 
 
 def test_a_reference_batch_of_another_shape_is_refused(runs, tmp_path):
