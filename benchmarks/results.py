@@ -42,7 +42,8 @@ class Row:
         runs: by name, the id of the environment and the fields of TrainConfig.
         seeds: of each.
         line: the score to reach, and in what.
-        best: the best centre is scored, not the last.
+        best: the centre that was best in the run's own evaluations is scored, beside the last.
+        threshold: a score; the page tells after how many steps an evaluated centre first had it.
     """
 
     title: str
@@ -51,6 +52,7 @@ class Row:
     seeds: Sequence[int]
     line: str
     best: bool = False
+    threshold: float | None = None
     packages: Sequence[str] = field(default=("mujoco",))
 
 
@@ -131,6 +133,8 @@ ROWS: Mapping[str, Row] = {
         },
         seeds=range(8),
         line="mean of 4398",
+        best=True,
+        threshold=3430,
     ),
     "halfcheetah-openai-es": Row(
         title="HalfCheetah-v5, OpenAI-ES, 30 million steps",
@@ -243,14 +247,15 @@ def _train(options: argparse.Namespace) -> None:
 
 def _result(run: Run, row: Row) -> dict[str, Any]:
     last = run.history[-1]
-    source = run if row.best else run.checkpoint
-    if source is None:
+    if run.checkpoint is None:
         raise RuntimeError(f"{run.directory} has no checkpoint")
+    score = _score(run.checkpoint)
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True)
     return {
         "env_id": run.config.env_id,
         "config": run.config.to_json(),
-        "score": _score(source),
+        "score": _score(run) if row.best else score,
+        "last_score": score,
         "solved": last.solved,
         "generations": last.generation,
         "training_steps": sum(stats.steps for stats in run.history),
@@ -291,7 +296,11 @@ def _write_page(name: str) -> None:
         return
     summaries = [_summary(run, own) for run in row.runs if (own := [each for each in results if each["name"] == run])]
     order = {run: place for place, run in enumerate(row.runs)}
-    details = [_detail(result) for result in sorted(results, key=lambda each: (order[each["name"]], each["seed"]))]
+    ordered = sorted(results, key=lambda each: (order[each["name"]], each["seed"]))
+    titles = ["run", "seed", "score (95 % interval over its episodes)"]
+    titles += ["last centre"] if row.best else []
+    titles += [f"training steps until {row.threshold:g}"] if row.threshold is not None else []
+    titles += ["solved", "generations", "training steps", "seconds"]
     machines = sorted({_machine(result["machine"]) for result in results})
     commits = sorted({result["commit"] for result in results})
     page = f"""# {row.title}
@@ -309,9 +318,7 @@ interval is that of the mean over the seeds (bootstrap); steps and seconds are m
 
 ![Learning curves]({name}.svg)
 
-| run | seed | score (95 % interval over its episodes) | solved | generations | training steps | seconds |
-|---|---|---|---|---|---|---|
-{NEWLINE.join(details)}
+{NEWLINE.join(_line(cells) for cells in [titles, ["---"] * len(titles), *(_detail(each, row) for each in ordered)])}
 
 `python benchmarks/results.py {name}`, commit {", ".join(commits)}; {"; ".join(machines)}.
 """
@@ -349,14 +356,22 @@ def _mean(own: Sequence[dict[str, Any]]) -> str:
     return f"{scores.mean():.1f} ({low:.1f} to {high:.1f})"
 
 
-def _detail(result: Mapping[str, Any]) -> str:
-    score = result["score"]
-    solved = "" if result["config"]["solved_at"] is None else "yes" if result["solved"] else "no"
-    return (
-        f"| {result['name']} | {result['seed']} | {score['mean']:.1f} ({score['interval'][0]:.1f} to "
-        f"{score['interval'][1]:.1f}) | {solved} | {result['generations']} | {result['training_steps']:,} | "
-        f"{result['seconds']:.0f} |"
-    )
+def _detail(result: Mapping[str, Any], row: Row) -> list[str]:
+    cells = [result["name"], str(result["seed"]), _score_cell(result["score"])]
+    if row.best:
+        cells.append(_score_cell(result["last_score"]))
+    if row.threshold is not None:
+        cells.append(next((f"{steps:,}" for steps, value in result["curve"] if value >= row.threshold), "never"))
+    cells.append("" if result["config"]["solved_at"] is None else "yes" if result["solved"] else "no")
+    return [*cells, str(result["generations"]), f"{result['training_steps']:,}", f"{result['seconds']:.0f}"]
+
+
+def _score_cell(score: Mapping[str, Any]) -> str:
+    return f"{score['mean']:.1f} ({score['interval'][0]:.1f} to {score['interval'][1]:.1f})"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _summary(run: str, own: Sequence[dict[str, Any]]) -> str:
