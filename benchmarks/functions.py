@@ -13,7 +13,7 @@ from typing import Any
 import cmaes
 import numpy as np
 from numpy.typing import NDArray
-from report import Report
+from report import Report, table
 
 from es_core import STRATEGIES
 from es_core.schedules import schedule
@@ -100,7 +100,7 @@ def main() -> None:
     for title in FUNCTIONS:
         rows = [_row(name, curves[title, name]) for name in contenders]
         head = ["", *(f"after {count} generations" for count in SHOWN), "worst seed at the end"]
-        tables.append("\n".join([f"## {title}", "", _line(head), _line(["---"] * len(head)), *rows]))
+        tables.append(f"## {title}\n\n{table(head, rows)}")
     text = "\n\n".join(tables)
     print(f"\n{text}")
     versions = ", ".join(f"{package} {number}" for package, number in report.machine["versions"].items())
@@ -126,13 +126,9 @@ sphere below 0.01, with every strategy but random search.
     report.save({f"{title}, {name}": [run[-1] for run in own] for (title, name), own in curves.items()})
 
 
-def _row(name: str, own: list[Curve]) -> str:
+def _row(name: str, own: list[Curve]) -> list[str]:
     medians = [f"{np.median([curve[count] for curve in own]):.1e}" for count in SHOWN]
-    return _line([name, *medians, f"{max(curve[-1] for curve in own):.1e}"])
-
-
-def _line(cells: list[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    return [name, *medians, f"{max(curve[-1] for curve in own):.1e}"]
 
 
 def _plot(names: list[str], curves: Mapping[tuple[str, str], list[Curve]]) -> None:

@@ -4,7 +4,7 @@ import argparse
 import json
 import os
 import platform
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -80,19 +80,17 @@ class Report:
 
     def __init__(self, name: str, out: Path = OUT, packages: Iterable[str] = ()) -> None:
         self._path = out / f"{name}.json"
-        self.machine = {
+        self.machine: dict[str, Any] = {
             "architecture": platform.machine(),
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
             "python": platform.python_version(),
             "versions": {package: _version(package) for package in (*PACKAGES, *packages)},
         }
-        versions = ", ".join(f"{package} {number}" for package, number in self.machine["versions"].items())
-        machine = "{architecture}, {cores} cores, Python {python}".format(**self.machine)
-        print(f"{machine}, {versions}")
+        print(in_words(self.machine))
 
     def head(self, *columns: str) -> None:
         """Begin a table."""
-        print(f"\n{_line(columns)}\n{_line(['---'] * len(columns), space='')}", flush=True)
+        print(f"\n{table(columns, [])}", flush=True)
 
     def row(self, *cells: object) -> None:
         """Add a row to it."""
@@ -116,8 +114,19 @@ def _version(package: str) -> str:
         return "not installed"
 
 
+def table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
+    """A Markdown table."""
+    return "\n".join([_line(columns), _line(["---"] * len(columns), space=""), *map(_line, rows)])
+
+
 def _line(cells: Iterable[str], space: str = " ") -> str:
     return f"|{space}{f'{space}|{space}'.join(cells)}{space}|"
+
+
+def in_words(machine: Mapping[str, Any]) -> str:
+    """``Report.machine`` in one line."""
+    versions = ", ".join(f"{package} {number}" for package, number in machine["versions"].items())
+    return f"{machine['architecture']}, {machine['cores']} cores, Python {machine['python']}, {versions}"
 
 
 def _plain(value: Any) -> Any:

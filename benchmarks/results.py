@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from report import Report
+from report import Report, in_words, table
 
 from es_core import STRATEGIES, Run, evaluate, train
 
@@ -29,7 +29,6 @@ PAGES = Path("docs/results")
 RUNS = Path("runs/results")
 EPISODES = 100  # unseen starts
 RESAMPLES = 10_000
-NEWLINE = "\n"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -295,13 +294,14 @@ def _write_page(name: str) -> None:
         print(f"{name}: nothing is measured yet")
         return
     summaries = [_summary(run, own) for run in row.runs if (own := [each for each in results if each["name"] == run])]
+    means = ["", "seeds", "mean of the seeds' scores (95 % interval)", "median", "worst", "best", "solved"]
     order = {run: place for place, run in enumerate(row.runs)}
     ordered = sorted(results, key=lambda each: (order[each["name"]], each["seed"]))
     titles = ["run", "seed", "score (95 % interval over its episodes)"]
     titles += ["last centre"] if row.best else []
     titles += [f"training steps until {row.threshold:g}"] if row.threshold is not None else []
     titles += ["solved", "generations", "training steps", "seconds"]
-    machines = sorted({_machine(result["machine"]) for result in results})
+    machines = sorted({in_words(result["machine"]) for result in results})
     commits = sorted({result["commit"] for result in results})
     page = f"""# {row.title}
 
@@ -309,16 +309,14 @@ def _write_page(name: str) -> None:
 
 To reach: {row.line}.
 
-| | seeds | mean of the seeds' scores (95 % interval) | median | worst | best | solved | training steps | seconds |
-|---|---|---|---|---|---|---|---|---|
-{NEWLINE.join(summaries)}
+{table([*means, "training steps", "seconds"], summaries)}
 
 Scores are those of the {"best" if row.best else "last"} centre on {EPISODES} starts that nothing before has seen; the
 interval is that of the mean over the seeds (bootstrap); steps and seconds are medians.
 
 ![Learning curves]({name}.svg)
 
-{NEWLINE.join(_line(cells) for cells in [titles, ["---"] * len(titles), *(_detail(each, row) for each in ordered)])}
+{table(titles, [_detail(each, row) for each in ordered])}
 
 `python benchmarks/results.py {name}`, commit {", ".join(commits)}; {"; ".join(machines)}.
 """
@@ -329,21 +327,19 @@ interval is that of the mean over the seeds (bootstrap); steps and seconds are m
 
 
 def _write_index() -> None:
-    lines = []
+    rows = []
     for name, row in ROWS.items():
         results = _measured(name)
         title = f"[{row.title}]({name}.md)" if results else row.title
         found = [f"{run}: {_mean(own)}" for run in row.runs if (own := [r for r in results if r["name"] == run])]
         reached = "; ".join(found) if len(found) < 4 else "see there"
-        lines.append(f"| {title} | {row.line} | {len(results)} of {len(row.runs) * len(row.seeds)} | {reached} |")
+        rows.append([title, row.line, f"{len(results)} of {len(row.runs) * len(row.seeds)}", reached])
     page = f"""# What evolution reaches on known tasks
 
 Each page is written by `python benchmarks/results.py ROW`, which trains what is missing: hours of both cores, for some.
 Reached is the mean of the seeds' scores on {EPISODES} unseen starts, with its 95 % interval.
 
-| task | to reach | runs done | reached |
-|---|---|---|---|
-{NEWLINE.join(lines)}
+{table(["task", "to reach", "runs done", "reached"], rows)}
 
 [Every strategy by hand on two functions](functions.md), beside the package `cmaes`: `python benchmarks/functions.py`.
 """
@@ -370,19 +366,13 @@ def _score_cell(score: Mapping[str, Any]) -> str:
     return f"{score['mean']:.1f} ({score['interval'][0]:.1f} to {score['interval'][1]:.1f})"
 
 
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _summary(run: str, own: Sequence[dict[str, Any]]) -> str:
+def _summary(run: str, own: Sequence[dict[str, Any]]) -> list[str]:
     scores = np.array([result["score"]["mean"] for result in own])
     has_goal = own[0]["config"]["solved_at"] is not None
     solved = f"{sum(result['solved'] for result in own)} of {len(own)}" if has_goal else ""
     steps, seconds = (np.median([result[key] for result in own]) for key in ("training_steps", "seconds"))
-    return (
-        f"| {run} | {len(own)} | {_mean(own)} | {np.median(scores):.1f} | "
-        f"{scores.min():.1f} | {scores.max():.1f} | {solved} | {steps:,.0f} | {seconds:.0f} |"
-    )
+    middle, worst, best = (f"{value:.1f}" for value in (np.median(scores), scores.min(), scores.max()))
+    return [run, str(len(own)), _mean(own), middle, worst, best, solved, f"{steps:,.0f}", f"{seconds:.0f}"]
 
 
 def _mean_interval(values: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[float, float]:
@@ -390,11 +380,6 @@ def _mean_interval(values: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[float
     picks = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
     low, high = np.quantile(values[picks].mean(axis=1), [0.025, 0.975])
     return float(low), float(high)
-
-
-def _machine(machine: Mapping[str, Any]) -> str:
-    versions = ", ".join(f"{package} {number}" for package, number in machine["versions"].items())
-    return f"{machine['architecture']}, {machine['cores']} cores, Python {machine['python']}, {versions}"
 
 
 def _plot(name: str, row: Row, results: Sequence[dict[str, Any]]) -> None:
