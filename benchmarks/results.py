@@ -65,6 +65,7 @@ def _fixed_length(steps: float, population_size: int, length: int = 1000) -> int
     return round(steps / (population_size * length))
 
 
+CART = {"env_kwargs": {"observation": "without_velocities"}, "max_steps": 1_000_000, "generations": 10**5}
 PLATE = {"env_kwargs": {"observation": "without_rates"}, "generations": 200, "solved_at": None}
 
 ROWS: Mapping[str, Row] = {
@@ -178,13 +179,28 @@ ROWS: Mapping[str, Row] = {
         seeds=range(3),
         line="reported against 3320",
     ),
+    "cartpole-memory": Row(
+        title="CartPoleBullet-v0 without velocities: memory or none",
+        about="Position and angle are observed, not how they change: that can only be remembered. All policies have "
+        "the same budget, and 16 hidden units, but for the linear one.",
+        runs={
+            **{
+                policy: ("CartPoleBullet-v0", {**CART, "policy": policy, "hidden_sizes": (16,)})
+                for policy in ("rnn", "lstm", "gru", "mlp")
+            },
+            "linear": ("CartPoleBullet-v0", {**CART, "policy": "linear"}),
+        },
+        seeds=range(3),
+        line="the recurrent policies' intervals above the others'",
+        best=True,
+    ),
     "plate-memory": Row(
-        title="BalancingPlate-v0 without velocities: memory or none",
-        about="Eight numbers are observed, positions without velocities: what is missing can only be remembered. Both "
-        "policies have the same budget.",
+        title="BalancingPlate-v0 without the plate's rates: memory or none",
+        about="Eight of ten numbers are observed: how fast the plate turns is missing.",
         runs={
             "gru": ("BalancingPlate-v0", {**PLATE, "policy": "gru", "hidden_sizes": (16,)}),
             "mlp": ("BalancingPlate-v0", {**PLATE, "policy": "mlp", "hidden_sizes": (32, 32)}),
+            "linear": ("BalancingPlate-v0", {**PLATE, "policy": "linear", "solved_at": 1950.0}),
         },
         seeds=range(3),
         line="the recurrent policy's interval above the other's",

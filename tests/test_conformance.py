@@ -15,6 +15,7 @@ from es_envs import testing
 OPTIONS = [
     ("CartPoleBullet-v0", {"start_noise": 0.0}),
     ("CartPoleBullet-v0", {"action_repeat": 3}),
+    ("CartPoleBullet-v0", {"observation": "without_velocities"}),
     ("BalancingPlate-v0", {"observation": "without_rates"}),
     ("BalancingPlate-v0", {"action_encoding": "discrete"}),
     ("RaceCar-v0", {"control": "steering_throttle", "lidar_rays": 5}),

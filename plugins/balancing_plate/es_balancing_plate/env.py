@@ -49,7 +49,7 @@ class BalancingPlateEnv(BulletEnv):
     | 6, 7 | angle of pitch and roll joint | rad | -1 to 1 |
     | 8, 9 | angular velocity of pitch and roll joint | rad/s | -2 to 2 |
 
-    With ``observation="without_rates"`` the last two are hidden, ``(8,)``: a task for policies with a memory.
+    With ``observation="without_rates"`` the last two are hidden, ``(8,)``, and the task is harder.
 
     ## Reward
     1 for every step (``info["reward_survive"]``).

@@ -15,6 +15,8 @@ ANGLE_LIMIT = 0.2095  # [rad], 12 degrees
 POSITION_SCALE, VELOCITY_SCALE, ANGLE_SCALE, RATE_SCALE = 1 / 5, 1 / 5, 1 / ANGLE_LIMIT, 1 / 2
 BOUND = 10.0
 
+OBSERVATIONS = {"full": 4, "without_velocities": 2}
+
 
 class CartPoleBulletEnv(BulletEnv):
     """Keep a pole upright on a cart that runs on a rail.
@@ -39,6 +41,9 @@ class CartPoleBulletEnv(BulletEnv):
     | 2 | angle of the pole from upright | rad | 1 / 0.2095 | -1 to 1 |
     | 3 | angular velocity of the pole | rad/s | 1 / 2 | -1.5 to 1.5 |
 
+    With ``observation="without_velocities"`` only position and angle are seen, ``(2,)``: who remembers the last ones can
+    balance the pole, others cannot.
+
     ## Reward
     1 for every step (``info["reward_survive"]``).
 
@@ -50,6 +55,7 @@ class CartPoleBulletEnv(BulletEnv):
     definition truncates after 500 steps.
 
     Args:
+        observation: "full" or "without_velocities".
         start_noise: of cart position [m] and pole angle [rad]; 0 for a fixed start.
         **options: see ``BulletEnv``.
     """
@@ -59,12 +65,16 @@ class CartPoleBulletEnv(BulletEnv):
     ground = (0.58, 0.66, 0.7, 1.0)
     ground_height = -0.6
 
-    def __init__(self, *, start_noise: float = 0.05, **options: Any) -> None:
+    def __init__(self, *, observation: str = "full", start_noise: float = 0.05, **options: Any) -> None:
+        if observation not in OBSERVATIONS:
+            raise ValueError(f"observation must be one of {', '.join(OBSERVATIONS)}, got {observation!r}")
         if not 0.0 <= start_noise < ANGLE_LIMIT:
             raise ValueError(f"start_noise must be at least 0 and below {ANGLE_LIMIT}, got {start_noise!r}")
+        self.observation = observation
         self.start_noise = float(start_noise)
-        self.observation_space = spaces.Box(-BOUND, BOUND, (4,), np.float32)
+        self.observation_space = spaces.Box(-BOUND, BOUND, (OBSERVATIONS[observation],), np.float32)
         self.action_space = spaces.Discrete(2)
+        self._velocities = observation == "full"
         super().__init__(**options)
 
     def build(self) -> None:
@@ -108,9 +118,11 @@ class CartPoleBulletEnv(BulletEnv):
         )
 
     def observe(self) -> NDArray[np.float32]:
-        """Position, velocity, angle, rate."""
+        """Position, velocity, angle, rate; without the velocities if they are hidden."""
         cart, pole = pybullet.getJointStates(self.body, self._both, physicsClientId=self.client)
         self._position, self._angle = cart[0], pole[0]
+        if not self._velocities:
+            return bounded([cart[0] * POSITION_SCALE, pole[0] * ANGLE_SCALE], BOUND)
         return bounded(
             [cart[0] * POSITION_SCALE, cart[1] * VELOCITY_SCALE, pole[0] * ANGLE_SCALE, pole[1] * RATE_SCALE], BOUND
         )

@@ -97,6 +97,18 @@ def test_numpy_integers_are_actions(env, action):
     assert env.step(action)[0][1] > 0
 
 
+def test_velocities_can_be_hidden(env):
+    blind = CartPoleBulletEnv(observation="without_velocities")
+    for of_all, of_some in ((env.reset(seed=3), blind.reset(seed=3)), (env.step(1), blind.step(1))):
+        np.testing.assert_array_equal(of_all[0][[0, 2]], of_some[0])
+    blind.close()
+
+
+def test_an_observation_that_does_not_exist_is_refused():
+    with pytest.raises(ValueError, match="observation must be one of full, without_velocities, got 'short'"):
+        CartPoleBulletEnv(observation="short")
+
+
 def test_a_start_beyond_the_limit_is_refused():
     with pytest.raises(ValueError, match=r"start_noise must be at least 0 and below 0\.2095, got 0\.3"):
         CartPoleBulletEnv(start_noise=0.3)
