@@ -41,8 +41,8 @@ class CartPoleBulletEnv(BulletEnv):
     | 2 | angle of the pole from upright | rad | 1 / 0.2095 | -1 to 1 |
     | 3 | angular velocity of the pole | rad/s | 1 / 2 | -1.5 to 1.5 |
 
-    With ``observation="without_velocities"`` only position and angle are seen, ``(2,)``: who remembers the last ones can
-    balance the pole, others cannot.
+    With ``observation="without_velocities"`` only position and angle are seen, ``(2,)``: who remembers the last ones
+    can balance the pole, others cannot.
 
     ## Reward
     1 for every step (``info["reward_survive"]``).
