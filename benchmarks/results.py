@@ -328,7 +328,8 @@ To reach: {row.line}.
 {table([*means, "training steps", "seconds"], summaries)}
 
 Scores are those of the {"best" if row.best else "last"} centre on {EPISODES} starts that nothing before has seen; the
-interval is that of the mean over the seeds (bootstrap); steps and seconds are medians.
+interval is that of the mean over the seeds (bootstrap); steps and seconds are medians. The curves show the centre's
+score while it was trained, or the population's mean where the centre was scored at the end alone.
 
 ![Learning curves]({name}.svg)
 
