@@ -167,4 +167,10 @@ def norm(vector: NDArray[Any]) -> float:
     return float(np.sqrt(np.square(vector, dtype=np.float64).sum()))
 
 
+def cosine(first: NDArray[Any], second: NDArray[Any]) -> float | None:
+    """Cosine of the angle between two vectors, or None if one is zero."""
+    lengths = norm(first) * norm(second)
+    return float(np.multiply(first, second, dtype=np.float64).sum() / lengths) if lengths > 0 else None
+
+
 OPTIMIZERS: Mapping[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "sgd": SGD, "clipup": ClipUp}

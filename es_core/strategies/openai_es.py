@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.optimizers import OPTIMIZERS
+from es_core.optimizers import OPTIMIZERS, norm
 from es_core.schedules import Schedule, as_schedule
 from es_core.shaping import find_shaping
-from es_core.strategies.pairs import MirroredStrategy, Pairs, gradient
+from es_core.strategies.pairs import MirroredStrategy, Pairs
+from es_core.strategies.population import gradient
 from es_core.strategies.strategy import Diagnostics
 
 
@@ -79,10 +80,10 @@ class OpenAIES(MirroredStrategy):
 
     def climb(self, pairs: Pairs) -> Diagnostics | None:
         """A step of the optimiser along the estimated gradient."""
-        uphill, length, agreement = gradient(pairs, self.mean.size)
+        uphill, _, agreement = gradient(pairs.seeds, pairs.slopes(), None, self.mean.size)
         uphill /= self.divisor
         self._ascend(uphill)
-        return {"gradient_norm": length / self.divisor, "half_agreement": agreement}
+        return {"gradient_norm": norm(uphill), "half_agreement": agreement}
 
     @property
     def divisor(self) -> float:

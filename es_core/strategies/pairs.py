@@ -6,9 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.optimizers import norm
-from es_core.strategies.population import Population, weighted_noise
-from es_core.strategies.strategy import Diagnostics, Strategy, cosine
+from es_core.strategies.population import Population
+from es_core.strategies.strategy import Diagnostics, Strategy
 
 
 @dataclass(frozen=True)
@@ -27,6 +26,14 @@ class Pairs:
 
     def __len__(self) -> int:
         return len(self.seeds)
+
+    def slopes(self) -> list[float]:
+        """(plus - minus) / (2p): by these their noise is weighed.
+
+        The sum, times 1/sigma, is the gradient of the expected fitness (Salimans et al. 2017, equation 1), from
+        mirrored samples.
+        """
+        return list(((self.plus - self.minus) / (2 * len(self))).tolist())
 
 
 class MirroredStrategy(Strategy):
@@ -72,16 +79,3 @@ class MirroredStrategy(Strategy):
     @abstractmethod
     def climb(self, pairs: Pairs) -> Diagnostics | None:
         """Move the mean; returns ``gradient_norm`` and ``half_agreement``."""
-
-
-def gradient(pairs: Pairs, size: int) -> tuple[NDArray[np.float64], float, float | None]:
-    """1/(2p) sum over p pairs of (plus - minus) noise, ``(d,)``; its length, and how well its halves agree.
-
-    Times 1/sigma it is the gradient of the expected fitness (Salimans et al. 2017, equation 1), from mirrored samples.
-    The halves are the pairs of even and of odd number.
-    """
-    weights = (pairs.plus - pairs.minus) / (2 * len(pairs))
-    first, second = (weighted_noise(pairs.seeds[half::2], weights[half::2].tolist(), size) for half in (0, 1))
-    agreement = cosine(first, second)
-    first += second
-    return first, norm(first), agreement

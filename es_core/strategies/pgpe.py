@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from es_core.optimizers import norm
 from es_core.schedules import Schedule
 from es_core.strategies.openai_es import OpenAIES
-from es_core.strategies.pairs import Pairs, gradient
-from es_core.strategies.population import noise_moments
+from es_core.strategies.pairs import Pairs
+from es_core.strategies.population import gradient
 from es_core.strategies.strategy import Diagnostics
 
 
@@ -78,13 +79,13 @@ class PGPE(OpenAIES):
 
     def climb(self, pairs: Pairs) -> Diagnostics | None:
         """Equations 10 and 11 of the paper, averaged over the pairs."""
-        uphill, length, agreement = gradient(pairs, self.mean.size)
+        # For each pair (plus - minus) / 2 noise sigma, and ((plus + minus) / 2 - baseline) (noise^2 - 1) sigma.
+        heights = (pairs.plus + pairs.minus) / 2
+        heights = (heights - heights.mean()) / len(pairs)
+        uphill, squares, agreement = gradient(pairs.seeds, pairs.slopes(), heights.tolist(), self.mean.size)
+        length = norm(uphill)
         uphill *= self.sigmas
         self._ascend(uphill)
-        # For each pair ((plus + minus) / 2 - baseline) (noise^2 - 1) sigma.
-        weights = (pairs.plus + pairs.minus) / 2
-        weights = (weights - weights.mean()) / len(pairs)
-        squares = noise_moments(pairs.seeds, [0.0] * len(pairs), weights.tolist(), self.mean.size)[1]
-        change = self.sigma_learning_rate * (squares - weights.sum())
+        change = self.sigma_learning_rate * (squares - heights.sum())
         self.sigmas = self.sigmas * (1 + np.clip(change, -self.sigma_max_change, self.sigma_max_change))
         return {"gradient_norm": length, "half_agreement": agreement}

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from es_core import seeding
 from es_core.machine import usable_cores
 from es_core.normalizer import Statistics
+from es_core.optimizers import cosine
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -68,9 +69,23 @@ class Population:
         return out
 
 
-def weighted_noise(seeds: Sequence[int], weights: Sequence[float], size: int) -> NDArray[np.float64]:
-    """The sum of ``weights[i] * noise(seeds[i])``, ``(size,)``; see ``noise_moments``."""
-    return noise_moments(seeds, weights, None, size)[0]
+def gradient(
+    seeds: Sequence[int], weights: Sequence[float], square_weights: Sequence[float] | None, size: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64], float | None]:
+    """What ``noise_moments`` returns, and how well two halves of the population agree about the first sum.
+
+    The halves are the noise of even and of odd number.
+    """
+    (slope, squares), (other_slope, other_squares) = (
+        noise_moments(
+            seeds[half::2], weights[half::2], None if square_weights is None else square_weights[half::2], size
+        )
+        for half in (0, 1)
+    )
+    agreement = cosine(slope, other_slope)
+    slope += other_slope
+    squares += other_squares
+    return slope, squares, agreement
 
 
 def noise_moments(

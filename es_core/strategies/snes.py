@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from es_core.optimizers import norm
 from es_core.schedules import Schedule, as_schedule
 from es_core.shaping import find_shaping
-from es_core.strategies.population import Population, noise_moments
-from es_core.strategies.strategy import Diagnostics, Strategy, cosine
+from es_core.strategies.population import Population, gradient
+from es_core.strategies.strategy import Diagnostics, Strategy
 
 
 class SNES(Strategy):
@@ -65,13 +65,9 @@ class SNES(Strategy):
         self, population: Population, fitness: NDArray[np.float64], valid: NDArray[np.bool_]
     ) -> Diagnostics | None:
         """Mean += rate * sigmas * sum(u noise); sigmas *= exp(sigma rate / 2 * sum(u (noise^2 - 1)))."""
-        seeds, utilities = population.noise_seed[valid], self._shape(fitness[valid])
-        halves = [
-            noise_moments(seeds[half::2].tolist(), weights := utilities[half::2].tolist(), weights, self.mean.size)
-            for half in (0, 1)
-        ]
-        agreement = cosine(halves[0][0], halves[1][0])
-        slope, squares = halves[0][0] + halves[1][0], halves[0][1] + halves[1][1]
+        utilities = self._shape(fitness[valid])
+        weights = utilities.tolist()
+        slope, squares, agreement = gradient(population.noise_seed[valid].tolist(), weights, weights, self.mean.size)
         rate = self._learning_rate(self.generation)
         self.mean = (self.mean + rate * self.sigmas * slope).astype(np.float32)
         self.sigmas = self.sigmas * np.exp(self.sigma_learning_rate / 2 * (squares - utilities.sum()))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core import seeding
-from es_core.optimizers import norm
+from es_core.optimizers import cosine, norm
 from es_core.schedules import Schedule, as_schedule
 from es_core.strategies.population import Population
 
@@ -202,9 +202,3 @@ class Strategy(ABC):
             own, given = getattr(self, name), state[name]
             setattr(self, name, given.astype(own.dtype) if isinstance(own, np.ndarray) else type(own)(given))
         self._asked = None
-
-
-def cosine(first: NDArray[Any], second: NDArray[Any]) -> float | None:
-    """Cosine of the angle between two vectors, or None if one is zero."""
-    lengths = norm(first) * norm(second)
-    return float(np.multiply(first, second, dtype=np.float64).sum() / lengths) if lengths > 0 else None
