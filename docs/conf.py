@@ -9,7 +9,7 @@ from sphinx.application import Sphinx
 sys.path.insert(0, str(Path(__file__).parent))  # for the pages that are written when the site is built
 
 # Pages that lie at the top of the repository, where links to them lead, and their places on the site.
-TOP = {"../README.md": "install.md", "../BENCHMARKS.md": "benchmarks.md", "../CONTRIBUTING.md": "contributing.md"}
+TOP = {"../README.md": "index.md", "../BENCHMARKS.md": "benchmarks.md", "../CONTRIBUTING.md": "contributing.md"}
 
 project = "es-envs"
 author = "The es-envs authors"
