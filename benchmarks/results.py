@@ -38,11 +38,12 @@ class Row:
     Attributes:
         title: of the page.
         about: protocol and source of the line.
-        runs: by name, the id of the environment and the fields of TrainConfig.
+        runs: by name, the id of the environment and the keywords of ``train``.
         seeds: of each.
         line: the score to reach, and in what.
         best: the centre that was best in the run's own evaluations is scored, beside the last.
         threshold: a score; the page tells after how many steps an evaluated centre first had it.
+        bits: the page shows the last centre's hash.
     """
 
     title: str
@@ -52,6 +53,7 @@ class Row:
     line: str
     best: bool = False
     threshold: float | None = None
+    bits: bool = False
     packages: Sequence[str] = field(default=("mujoco",))
 
 
@@ -194,6 +196,33 @@ ROWS: Mapping[str, Row] = {
         line="the recurrent policies' intervals above the others'",
         best=True,
     ),
+    "torch-modules": Row(
+        title="CartPole-v1, torch modules of one's own",
+        about="A module without and one with a state (`benchmarks/torch_modules.py`), in either pool, with one worker "
+        "or two, which a run's name ends with. How many there are changes no bit; the pool changes last digits, since "
+        "matrices of another size are multiplied.",
+        runs={
+            f"{module}-{pool}-{workers}": (
+                "CartPole-v1",
+                {
+                    "policy": f"torch_modules:{module}",
+                    "pool": pool,
+                    "workers": workers,
+                    "episodes_per_candidate": 2,
+                    "sigma": 0.1,
+                    "learning_rate": 0.05,
+                    "max_steps": 1_000_000,
+                },
+            )
+            for module in ("Plain", "Remembering")
+            for pool in ("local", "batched")
+            for workers in (1, 2)
+        },
+        seeds=range(3),
+        line="475, and for each seed one hash for any number of workers",
+        bits=True,
+        packages=("torch",),
+    ),
     "plate-memory": Row(
         title="BalancingPlate-v0 without the plate's rates: memory or none",
         about="Eight of ten numbers are observed: how fast the plate turns is missing.",
@@ -253,7 +282,8 @@ def _train(options: argparse.Namespace) -> None:
             if path.exists() or left_out:
                 continue
             folder = RUNS / options.row / f"{name}-s{seed}"
-            run = train(env_id, run_dir=folder, seed=seed, workers=options.workers, resume=folder.exists(), **fields)
+            how = {"workers": options.workers, **fields}
+            run = train(env_id, run_dir=folder, seed=seed, resume=folder.exists(), **how)
             result = {"name": name, "seed": seed, **_result(run, row), "machine": report.machine}
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(f"{json.dumps(result, indent=1, allow_nan=False)}\n", encoding="utf-8")
@@ -271,6 +301,7 @@ def _result(run: Run, row: Row) -> dict[str, Any]:
         "config": run.config.to_json(),
         "score": _score(run) if row.best else score,
         "last_score": score,
+        "parameter_hash": run.checkpoint.parameter_hash,
         "solved": last.solved,
         "generations": last.generation,
         "training_steps": sum(stats.steps for stats in run.history),
@@ -316,7 +347,7 @@ def _write_page(name: str) -> None:
     titles = ["run", "seed", "score (95 % interval over its episodes)"]
     titles += ["last centre"] if row.best else []
     titles += [f"training steps until {row.threshold:g}"] if row.threshold is not None else []
-    titles += ["solved", "generations", "training steps", "seconds"]
+    titles += ["solved", "generations", "training steps", "seconds", *(["hash of the last centre"] if row.bits else [])]
     machines = sorted({in_words(result["machine"]) for result in results})
     commits = sorted({result["commit"] for result in results})
     page = f"""# {row.title}
@@ -376,7 +407,8 @@ def _detail(result: Mapping[str, Any], row: Row) -> list[str]:
     if row.threshold is not None:
         cells.append(next((f"{steps:,}" for steps, value in result["curve"] if value >= row.threshold), "never"))
     cells.append("" if result["config"]["solved_at"] is None else "yes" if result["solved"] else "no")
-    return [*cells, str(result["generations"]), f"{result['training_steps']:,}", f"{result['seconds']:.0f}"]
+    cells += [str(result["generations"]), f"{result['training_steps']:,}", f"{result['seconds']:.0f}"]
+    return [*cells, f"`{result['parameter_hash']}`"] if row.bits else cells
 
 
 def _score_cell(score: Mapping[str, Any]) -> str:

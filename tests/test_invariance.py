@@ -43,9 +43,9 @@ def played(tmp_path_factory):
     """A run of a strategy; each is played once."""
 
     @functools.cache
-    def play(strategy, workers, pool="local", engine="numpy"):
+    def play(strategy, workers, pool="local", engine="numpy", **fields):
         folder = tmp_path_factory.mktemp("runs") / "run"
-        settings = {**SETTINGS, "engine": engine}
+        settings = {**SETTINGS, "engine": engine, **fields}
         how = {"run_dir": folder, "workers": workers, "pool": pool, "progress": False}
         return train("CartPole-v1", strategy=strategy, **how, **settings)
 
@@ -82,6 +82,16 @@ def test_neither_the_number_of_workers_nor_the_pool_changes_a_bit(pool, workers,
 def test_the_number_of_workers_does_not_change_a_bit_of_the_torch_engine(played):
     one, three = (played("openai_es", workers, "batched", "torch") for workers in (1, 3))
     assert content(one) == content(three)
+
+
+@pytest.mark.parametrize("pool", ["local", "batched"])
+@pytest.mark.parametrize("module", ["Net", "Remembering"])
+def test_the_number_of_workers_does_not_change_a_bit_of_a_torch_module(module, pool, played):
+    one, two = (
+        played("openai_es", workers, pool, "torch", policy=f"small_modules:{module}", hidden_sizes=(32, 32))
+        for workers in (1, 2)
+    )
+    assert content(one) == content(two)
 
 
 @pytest.mark.long
