@@ -84,8 +84,15 @@ def test_the_number_of_workers_does_not_change_a_bit_of_the_torch_engine(played)
     assert content(one) == content(three)
 
 
-@pytest.mark.parametrize("pool", ["local", "batched"])
-@pytest.mark.parametrize("module", ["Net", "Remembering"])
+@pytest.mark.parametrize(
+    ("module", "pool"),
+    [
+        ("Remembering", "local"),
+        ("Net", "batched"),
+        pytest.param("Net", "local", marks=pytest.mark.long),
+        pytest.param("Remembering", "batched", marks=pytest.mark.long),
+    ],
+)
 def test_the_number_of_workers_does_not_change_a_bit_of_a_torch_module(module, pool, played):
     one, two = (
         played("openai_es", workers, pool, "torch", policy=f"small_modules:{module}", hidden_sizes=(32, 32))
