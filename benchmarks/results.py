@@ -135,7 +135,6 @@ ROWS: Mapping[str, Row] = {
         },
         seeds=range(8),
         line="mean of 4398",
-        best=True,
         threshold=3430,
     ),
     "halfcheetah-openai-es": Row(
