@@ -135,6 +135,7 @@ ROWS: Mapping[str, Row] = {
         },
         seeds=range(8),
         line="mean of 4398",
+        best=True,
         threshold=3430,
     ),
     "halfcheetah-openai-es": Row(
@@ -339,8 +340,16 @@ def _write_page(name: str) -> None:
     if not results:
         print(f"{name}: nothing is measured yet")
         return
-    summaries = [_summary(run, own) for run in row.runs if (own := [each for each in results if each["name"] == run])]
-    means = ["", "seeds", "mean of the seeds' scores (95 % interval)", "median", "worst", "best", "solved"]
+    summaries = [
+        _summary(run, own, row) for run in row.runs if (own := [each for each in results if each["name"] == run])
+    ]
+    means = [
+        "",
+        "seeds",
+        "mean of the seeds' scores (95 % interval)",
+        *(["the same of the last centres"] if row.best else []),
+    ]
+    means += ["median", "worst", "best", "solved"]
     order = {run: place for place, run in enumerate(row.runs)}
     ordered = sorted(results, key=lambda each: (order[each["name"]], each["seed"]))
     titles = ["run", "seed", "score (95 % interval over its episodes)"]
@@ -393,8 +402,8 @@ Reached is the mean of the seeds' scores on {EPISODES} unseen starts, with its 9
     (PAGES / "README.md").write_text(page, encoding="utf-8")
 
 
-def _mean(own: Sequence[dict[str, Any]]) -> str:
-    scores = np.array([result["score"]["mean"] for result in own])
+def _mean(own: Sequence[dict[str, Any]], of: str = "score") -> str:
+    scores = np.array([result[of]["mean"] for result in own])
     low, high = _mean_interval(scores)
     return f"{scores.mean():.1f} ({low:.1f} to {high:.1f})"
 
@@ -414,13 +423,14 @@ def _score_cell(score: Mapping[str, Any]) -> str:
     return f"{score['mean']:.1f} ({score['interval'][0]:.1f} to {score['interval'][1]:.1f})"
 
 
-def _summary(run: str, own: Sequence[dict[str, Any]]) -> list[str]:
+def _summary(run: str, own: Sequence[dict[str, Any]], row: Row) -> list[str]:
     scores = np.array([result["score"]["mean"] for result in own])
     has_goal = own[0]["config"]["solved_at"] is not None
     solved = f"{sum(result['solved'] for result in own)} of {len(own)}" if has_goal else ""
     steps, seconds = (np.median([result[key] for result in own]) for key in ("training_steps", "seconds"))
     middle, worst, best = (f"{value:.1f}" for value in (np.median(scores), scores.min(), scores.max()))
-    return [run, str(len(own)), _mean(own), middle, worst, best, solved, f"{steps:,.0f}", f"{seconds:.0f}"]
+    last = [_mean(own, "last_score")] if row.best else []
+    return [run, str(len(own)), _mean(own), *last, middle, worst, best, solved, f"{steps:,.0f}", f"{seconds:.0f}"]
 
 
 def _mean_interval(values: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[float, float]:
