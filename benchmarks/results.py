@@ -225,14 +225,15 @@ ROWS: Mapping[str, Row] = {
     ),
     "plate-memory": Row(
         title="BalancingPlate-v0 without the plate's rates: memory or none",
-        about="Eight of ten numbers are observed: how fast the plate turns is missing. It was thought that this needs a "
-        "memory. It does not: linear policies, which have no biases, solve the task without one. What stays behind are "
-        "networks with biases, with a memory or without (a linear policy with biases does, too). For a task that does "
-        "need a memory, see [the cart-pole without velocities](cartpole-memory.md).",
+        about="Eight of ten numbers are observed: how fast the plate turns is missing. It was thought that this needs "
+        "a memory. It does not: linear policies, which have no biases, solve the task without one, and networks stay "
+        "behind, whether they remember or not. For a task that does need a memory, see [the cart-pole without "
+        "velocities](cartpole-memory.md).",
         runs={
             "gru": ("BalancingPlate-v0", {**PLATE, "policy": "gru", "hidden_sizes": (16,)}),
             "mlp": ("BalancingPlate-v0", {**PLATE, "policy": "mlp", "hidden_sizes": (32, 32)}),
             "linear": ("BalancingPlate-v0", {**PLATE, "policy": "linear", "solved_at": 1950.0}),
+            "linear with biases": ("BalancingPlate-v0", {**PLATE, "policy": "mlp", "hidden_sizes": ()}),
         },
         seeds=range(3),
         line="the recurrent policy's interval above the other's",
