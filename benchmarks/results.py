@@ -233,7 +233,7 @@ ROWS: Mapping[str, Row] = {
             "gru": ("BalancingPlate-v0", {**PLATE, "policy": "gru", "hidden_sizes": (16,)}),
             "mlp": ("BalancingPlate-v0", {**PLATE, "policy": "mlp", "hidden_sizes": (32, 32)}),
             "linear": ("BalancingPlate-v0", {**PLATE, "policy": "linear", "solved_at": 1950.0}),
-            "linear with biases": ("BalancingPlate-v0", {**PLATE, "policy": "mlp", "hidden_sizes": ()}),
+            "biased-linear": ("BalancingPlate-v0", {**PLATE, "policy": "mlp", "hidden_sizes": ()}),
         },
         seeds=range(3),
         line="the recurrent policy's interval above the other's",
@@ -397,7 +397,8 @@ def _write_index() -> None:
     page = f"""# What evolution reaches on known tasks
 
 Each page is written by `python benchmarks/results.py ROW`, which trains what is missing: hours of both cores, for some.
-Reached is the mean of the seeds' scores on {EPISODES} unseen starts, with its 95 % interval.
+Reached is the mean of the scores of the seeds' last or best centres (each page says which) on {EPISODES} unseen
+starts, with its 95 % interval.
 
 {table(["task", "to reach", "runs done", "reached"], rows)}
 
