@@ -199,8 +199,8 @@ ROWS: Mapping[str, Row] = {
     "torch-modules": Row(
         title="CartPole-v1, torch modules of one's own",
         about="A module without and one with a state (`benchmarks/torch_modules.py`), in either pool, with one worker "
-        "or two, which a run's name ends with. That a line's hash is the same for one worker and two is promised; that it "
-        "is also the same in either pool is not, but here it was.",
+        "or two, which a run's name ends with. That a line's hash is the same for one worker and two is promised; that "
+        "it is also the same in either pool is not, but here it was.",
         runs={
             f"{module}-{pool}-{workers}": (
                 "CartPole-v1",
