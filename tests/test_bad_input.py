@@ -493,7 +493,7 @@ def test_a_damaged_config_or_history_is_named(copied):
     (copied / "metrics.jsonl").write_text("{}\n{}\n")
     with pytest.raises(CheckpointError, match=r"metrics.jsonl, line 1 is damaged"):
         Run.open(copied)
-    for text in ("{", "[]", json.dumps({"env_id": "X"})):
+    for text in ("{", "[]", json.dumps({"sigma": 1.0})):
         (copied / "config.json").write_text(text)
         with pytest.raises(CheckpointError, match=r"config.json is damaged"):
             evaluate(copied)
