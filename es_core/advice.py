@@ -106,9 +106,11 @@ def _noise(recent: History) -> str:
     their agreement alone proves nothing, not even over a long time: only where nothing is gained it says why.
     """
     agreement = _mean("half_agreement", recent, _LONG_WINDOW)
+    if agreement is None or agreement > 0:
+        return ""
     fitness = [stats.fitness_mean for stats in recent if stats.fitness_mean is not None]
     half = len(fitness) // 2
-    if agreement is None or agreement > 0 or fmean(fitness[half:]) > fmean(fitness[:half]):
+    if fmean(fitness[half:]) > fmean(fitness[:half]):
         return ""
     return (
         f"nothing was gained in {_LONG_WINDOW} generations, and the two halves of the population disagree about the "

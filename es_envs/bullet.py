@@ -13,7 +13,7 @@ import sys
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from numbers import Integral
 from pathlib import Path
@@ -59,7 +59,7 @@ except ImportError as error:
         "`pip install 'es-envs[bullet]'`; for other versions of Python, `conda install -c conda-forge pybullet`."
     ) from error
 
-__all__ = ["BulletEnv", "Camera", "bounded", "pybullet"]
+__all__ = ["BulletEnv", "Camera", "bounded", "pybullet", "require_one_of"]
 
 RENDER_MODES = ("rgb_array", "human")
 RENDERERS = ("tiny", "egl")
@@ -125,8 +125,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     ) -> None:
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise ValueError(f"render_mode must be None or one of {', '.join(RENDER_MODES)}, got {render_mode!r}")
-        if renderer not in RENDERERS:
-            raise ValueError(f"renderer must be one of {', '.join(RENDERERS)}, got {renderer!r}")
+        require_one_of("renderer", renderer, RENDERERS)
         if action_repeat is not None:
             self.action_repeat = _positive_integer("action_repeat", action_repeat)
         self.width = _positive_integer("width", width)
@@ -533,6 +532,16 @@ def bounded(values: list[float], limit: float) -> NDArray[np.float32]:
     if max(values) > limit or min(values) < -limit:
         np.clip(observation, -limit, limit, out=observation)
     return observation
+
+
+def require_one_of(name: str, value: str, choices: Collection[str]) -> None:
+    """Refuse an argument that is none of the choices.
+
+    Raises:
+        ValueError: it names the argument, the choices and the value.
+    """
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
 def _positive_integer(name: str, value: Any) -> int:

@@ -33,7 +33,8 @@ class Pairs:
         The sum, times 1/sigma, is the gradient of the expected fitness (Salimans et al. 2017, equation 1), from
         mirrored samples.
         """
-        return list(((self.plus - self.minus) / (2 * len(self))).tolist())
+        slopes: list[float] = ((self.plus - self.minus) / (2 * len(self))).tolist()
+        return slopes
 
 
 class MirroredStrategy(Strategy):

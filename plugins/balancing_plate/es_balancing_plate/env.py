@@ -7,7 +7,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from es_envs import urdf_path
-from es_envs.bullet import BulletEnv, Camera, bounded, pybullet
+from es_envs.bullet import BulletEnv, Camera, bounded, pybullet, require_one_of
 
 TORQUE = 0.0003  # [N·m]
 BASE_HEIGHT = 0.1  # [m]
@@ -71,10 +71,8 @@ class BalancingPlateEnv(BulletEnv):
     ground = (0.3, 0.4, 0.47, 1.0)
 
     def __init__(self, *, observation: str = "full", action_encoding: str = "multi_binary", **options: Any) -> None:
-        if observation not in OBSERVATIONS:
-            raise ValueError(f"observation must be one of {', '.join(OBSERVATIONS)}, got {observation!r}")
-        if action_encoding not in ACTION_ENCODINGS:
-            raise ValueError(f"action_encoding must be one of {', '.join(ACTION_ENCODINGS)}, got {action_encoding!r}")
+        require_one_of("observation", observation, OBSERVATIONS)
+        require_one_of("action_encoding", action_encoding, ACTION_ENCODINGS)
         self.observation = observation
         self.action_encoding = action_encoding
         self.observation_space = spaces.Box(-BOUND, BOUND, (OBSERVATIONS[observation],), np.float32)

@@ -6,7 +6,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from es_envs.bullet import BulletEnv, Camera, bounded, pybullet
+from es_envs.bullet import BulletEnv, Camera, bounded, pybullet, require_one_of
 
 FORCES = {0: -50.0, 1: 50.0}  # [N]; a weaker push cannot hold the pole at 20 Hz
 POSITION_LIMIT = 10.0  # [m]
@@ -66,8 +66,7 @@ class CartPoleBulletEnv(BulletEnv):
     ground_height = -0.6
 
     def __init__(self, *, observation: str = "full", start_noise: float = 0.05, **options: Any) -> None:
-        if observation not in OBSERVATIONS:
-            raise ValueError(f"observation must be one of {', '.join(OBSERVATIONS)}, got {observation!r}")
+        require_one_of("observation", observation, OBSERVATIONS)
         if not 0.0 <= start_noise < ANGLE_LIMIT:
             raise ValueError(f"start_noise must be at least 0 and below {ANGLE_LIMIT}, got {start_noise!r}")
         self.observation = observation

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from es_envs.bullet import BulletEnv, Camera, bounded, pybullet
+from es_envs.bullet import BulletEnv, Camera, bounded, pybullet, require_one_of
 
 START = (0.5, 0.5, 0.1)  # [m]
 START_HEADING = math.pi / 2  # [rad]
@@ -107,8 +107,7 @@ class RaceCarEnv(BulletEnv):
         start_noise: float = 0.05,
         **options: Any,
     ) -> None:
-        if control not in CONTROLS:
-            raise ValueError(f"control must be one of {', '.join(CONTROLS)}, got {control!r}")
+        require_one_of("control", control, CONTROLS)
         if not 0.0 <= throttle <= 1.0:
             raise ValueError(f"throttle must be from 0 to 1, got {throttle!r}")
         if lidar_rays not in range(1, 8193):  # Bullet answers nothing, silently, to about twice as many
