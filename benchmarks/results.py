@@ -296,16 +296,18 @@ def _train(options: argparse.Namespace) -> None:
 
 def _result(run: Run, row: Row) -> dict[str, Any]:
     last = run.history[-1]
-    if run.checkpoint is None:
+    checkpoint = run.checkpoint
+    if checkpoint is None:
         raise RuntimeError(f"{run.directory} has no checkpoint")
-    score = _score(run.checkpoint)
+    last_score = _score(checkpoint)
+    kept = (run.best if row.best else None) or checkpoint
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True)
     return {
         "env_id": run.config.env_id,
         "config": run.config.to_json(),
-        "score": _score(run) if row.best else score,
-        "last_score": score,
-        "parameter_hash": run.checkpoint.parameter_hash,
+        "score": last_score if kept.generation == checkpoint.generation else _score(kept),
+        "last_score": last_score,
+        "parameter_hash": checkpoint.parameter_hash,
         "solved": last.solved,
         "generations": last.generation,
         "training_steps": sum(stats.steps for stats in run.history),
@@ -344,22 +346,7 @@ def _write_page(name: str) -> None:
     if not results:
         print(f"{name}: nothing is measured yet")
         return
-    summaries = [
-        _summary(run, own, row) for run in row.runs if (own := [each for each in results if each["name"] == run])
-    ]
-    means = [
-        "",
-        "seeds",
-        "mean of the seeds' scores (95 % interval)",
-        *(["the same of the last centres"] if row.best else []),
-    ]
-    means += ["median", "worst", "best", "solved"]
-    order = {run: place for place, run in enumerate(row.runs)}
-    ordered = sorted(results, key=lambda each: (order[each["name"]], each["seed"]))
-    titles = ["run", "seed", "score (95 % interval over its episodes)"]
-    titles += ["last centre"] if row.best else []
-    titles += [f"training steps until {row.threshold:g}"] if row.threshold is not None else []
-    titles += ["solved", "generations", "training steps", "seconds", *(["hash of the last centre"] if row.bits else [])]
+    by_run = _by_run(row, results)
     machines = sorted({in_words(result["machine"]) for result in results})
     commits = sorted({result["commit"] for result in results})
     page = f"""# {row.title}
@@ -368,7 +355,7 @@ def _write_page(name: str) -> None:
 
 To reach: {row.line}.
 
-{table([*means, "training steps", "seconds"], summaries)}
+{_table([_summary(run, own, row) for run, own in by_run.items()])}
 
 Scores are those of the {"best" if row.best else "last"} centre on {EPISODES} starts that nothing before has seen; the
 interval is that of the mean over the seeds (bootstrap); steps and seconds are medians. The curves show the centre's
@@ -376,7 +363,7 @@ score while it was trained, or the population's mean where the centre was scored
 
 ![Learning curves]({name}.svg)
 
-{table(titles, [_detail(each, row) for each in ordered])}
+{_table([_detail(each, row) for own in by_run.values() for each in own])}
 
 `python benchmarks/results.py {name}`, commit {", ".join(commits)}; {"; ".join(machines)}.
 """
@@ -391,7 +378,7 @@ def _write_index() -> None:
     for name, row in ROWS.items():
         results = _measured(name)
         title = f"[{row.title}]({name}.md)" if results else row.title
-        found = [f"{run}: {_mean(own)}" for run in row.runs if (own := [r for r in results if r["name"] == run])]
+        found = [f"{run}: {_mean(own)}" for run, own in _by_run(row, results).items()]
         reached = "; ".join(found) if len(found) < 4 else "see there"
         rows.append([title, row.line, f"{len(results)} of {len(row.runs) * len(row.seeds)}", reached])
     page = f"""# What evolution reaches on known tasks
@@ -409,33 +396,65 @@ starts, with its 95 % interval.
 
 def _mean(own: Sequence[dict[str, Any]], of: str = "score") -> str:
     scores = np.array([result[of]["mean"] for result in own])
-    low, high = _mean_interval(scores)
-    return f"{scores.mean():.1f} ({low:.1f} to {high:.1f})"
+    return _with_interval(scores.mean(), _mean_interval(scores))
 
 
-def _detail(result: Mapping[str, Any], row: Row) -> list[str]:
-    cells = [result["name"], str(result["seed"]), _score_cell(result["score"])]
-    if row.best:
-        cells.append(_score_cell(result["last_score"]))
-    if row.threshold is not None:
-        cells.append(next((f"{steps:,}" for steps, value in result["curve"] if value >= row.threshold), "never"))
-    cells.append("" if result["config"]["solved_at"] is None else "yes" if result["solved"] else "no")
-    cells += [str(result["generations"]), f"{result['training_steps']:,}", f"{result['seconds']:.0f}"]
-    return [*cells, f"`{result['parameter_hash']}`"] if row.bits else cells
+def _with_interval(mean: float, interval: Sequence[float]) -> str:
+    low, high = interval
+    return f"{mean:.1f} ({low:.1f} to {high:.1f})"
 
 
 def _score_cell(score: Mapping[str, Any]) -> str:
-    return f"{score['mean']:.1f} ({score['interval'][0]:.1f} to {score['interval'][1]:.1f})"
+    return _with_interval(score["mean"], score["interval"])
 
 
-def _summary(run: str, own: Sequence[dict[str, Any]], row: Row) -> list[str]:
+def _by_run(row: Row, results: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """What is measured of each run of the row, in its order, by seed."""
+    by_seed = sorted(results, key=lambda each: each["seed"])
+    return {run: own for run in row.runs if (own := [each for each in by_seed if each["name"] == run])}
+
+
+def _table(rows: Sequence[Mapping[str, str]]) -> str:
+    return table(list(rows[0]), [row.values() for row in rows])
+
+
+def _summary(run: str, own: Sequence[dict[str, Any]], row: Row) -> dict[str, str]:
+    """Of all seeds of a run: a cell for each column."""
     scores = np.array([result["score"]["mean"] for result in own])
     has_goal = own[0]["config"]["solved_at"] is not None
-    solved = f"{sum(result['solved'] for result in own)} of {len(own)}" if has_goal else ""
-    steps, seconds = (np.median([result[key] for result in own]) for key in ("training_steps", "seconds"))
-    middle, worst, best = (f"{value:.1f}" for value in (np.median(scores), scores.min(), scores.max()))
-    last = [_mean(own, "last_score")] if row.best else []
-    return [run, str(len(own)), _mean(own), *last, middle, worst, best, solved, f"{steps:,.0f}", f"{seconds:.0f}"]
+    return {
+        "": run,
+        "seeds": str(len(own)),
+        "mean of the seeds' scores (95 % interval)": _mean(own),
+        **({"the same of the last centres": _mean(own, "last_score")} if row.best else {}),
+        "median": f"{np.median(scores):.1f}",
+        "worst": f"{scores.min():.1f}",
+        "best": f"{scores.max():.1f}",
+        "solved": f"{sum(result['solved'] for result in own)} of {len(own)}" if has_goal else "",
+        "training steps": f"{np.median([result['training_steps'] for result in own]):,.0f}",
+        "seconds": f"{np.median([result['seconds'] for result in own]):.0f}",
+    }
+
+
+def _detail(result: Mapping[str, Any], row: Row) -> dict[str, str]:
+    """Of one seed: a cell for each column."""
+    cells = {
+        "run": result["name"],
+        "seed": str(result["seed"]),
+        "score (95 % interval over its episodes)": _score_cell(result["score"]),
+    }
+    if row.best:
+        cells["last centre"] = _score_cell(result["last_score"])
+    if row.threshold is not None:
+        reached = next((f"{steps:,}" for steps, value in result["curve"] if value >= row.threshold), "never")
+        cells[f"training steps until {row.threshold:g}"] = reached
+    cells["solved"] = "" if result["config"]["solved_at"] is None else "yes" if result["solved"] else "no"
+    cells["generations"] = str(result["generations"])
+    cells["training steps"] = f"{result['training_steps']:,}"
+    cells["seconds"] = f"{result['seconds']:.0f}"
+    if row.bits:
+        cells["hash of the last centre"] = f"`{result['parameter_hash']}`"
+    return cells
 
 
 def _mean_interval(values: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[float, float]:
