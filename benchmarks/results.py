@@ -415,46 +415,52 @@ def _by_run(row: Row, results: Sequence[dict[str, Any]]) -> dict[str, list[dict[
 
 
 def _table(rows: Sequence[Mapping[str, str]]) -> str:
-    return table(list(rows[0]), [row.values() for row in rows])
+    """Without the columns in which no row has anything."""
+    columns = [column for column in rows[0] if any(row[column] for row in rows)]
+    return table(columns, [[row[column] for column in columns] for row in rows])
 
 
 def _summary(run: str, own: Sequence[dict[str, Any]], row: Row) -> dict[str, str]:
     """Of all seeds of a run: a cell for each column."""
     scores = np.array([result["score"]["mean"] for result in own])
     has_goal = own[0]["config"]["solved_at"] is not None
+    rates = [rate for result in own if (rate := result["score"]["success_rate"]) is not None]
     return {
         "": run,
         "seeds": str(len(own)),
         "mean of the seeds' scores (95 % interval)": _mean(own),
-        **({"the same of the last centres": _mean(own, "last_score")} if row.best else {}),
+        "the same of the last centres": _mean(own, "last_score") if row.best else "",
         "median": f"{np.median(scores):.1f}",
         "worst": f"{scores.min():.1f}",
         "best": f"{scores.max():.1f}",
+        "success": f"{np.mean(rates):.1%}" if rates else "",
         "solved": f"{sum(result['solved'] for result in own)} of {len(own)}" if has_goal else "",
         "training steps": f"{np.median([result['training_steps'] for result in own]):,.0f}",
+        "with evaluation": f"{np.median([result['total_steps'] for result in own]):,.0f}" if row.best else "",
         "seconds": f"{np.median([result['seconds'] for result in own]):.0f}",
     }
 
 
 def _detail(result: Mapping[str, Any], row: Row) -> dict[str, str]:
     """Of one seed: a cell for each column."""
-    cells = {
+    rate, goal, threshold = result["score"]["success_rate"], result["config"]["solved_at"], row.threshold
+    reached = ""
+    if threshold is not None:
+        reached = next((f"{steps:,}" for steps, value in result["curve"] if value >= threshold), "never")
+    return {
         "run": result["name"],
         "seed": str(result["seed"]),
         "score (95 % interval over its episodes)": _score_cell(result["score"]),
+        "success": "" if rate is None else f"{rate:.0%}",
+        "last centre": _score_cell(result["last_score"]) if row.best else "",
+        f"training steps until {threshold}": reached,
+        "solved": "" if goal is None else "yes" if result["solved"] else "no",
+        "generations": str(result["generations"]),
+        "training steps": f"{result['training_steps']:,}",
+        "with evaluation": f"{result['total_steps']:,}" if row.best else "",
+        "seconds": f"{result['seconds']:.0f}",
+        "hash of the last centre": f"`{result['parameter_hash']}`" if row.bits else "",
     }
-    if row.best:
-        cells["last centre"] = _score_cell(result["last_score"])
-    if row.threshold is not None:
-        reached = next((f"{steps:,}" for steps, value in result["curve"] if value >= row.threshold), "never")
-        cells[f"training steps until {row.threshold:g}"] = reached
-    cells["solved"] = "" if result["config"]["solved_at"] is None else "yes" if result["solved"] else "no"
-    cells["generations"] = str(result["generations"])
-    cells["training steps"] = f"{result['training_steps']:,}"
-    cells["seconds"] = f"{result['seconds']:.0f}"
-    if row.bits:
-        cells["hash of the last centre"] = f"`{result['parameter_hash']}`"
-    return cells
 
 
 def _mean_interval(values: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[float, float]:
