@@ -62,7 +62,7 @@ STRATEGY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
 }
 # What suits one strategy says little about another.
 _SEARCH_FIELDS = frozenset({
-    "strategy_options", "population_size", "sigma", "sigma_final", "learning_rate", "learning_rate_final", "optimizer",
+    "strategy_options", "sigma", "sigma_final", "learning_rate", "learning_rate_final", "optimizer",
     "optimizer_options", "weight_decay", "shaping", "top_directions",
 })  # fmt: skip
 
@@ -235,7 +235,8 @@ class TrainConfig:
         Raises:
             UnknownEnvError: nobody knows the id.
             TypeError: there is no such field.
-            ValueError: a field has a value it cannot have; if a plugin recommends it, the plugin is named.
+            ValueError: a field has a value it cannot have (if a plugin recommends it, the plugin is named), or hidden
+                layers are asked for of a linear policy.
         """
         definition = es_envs.definition(env_id)
         known = {option.name for option in fields(cls)}
@@ -258,7 +259,13 @@ class TrainConfig:
             overrides["fitness"] = names.name_of(fitness)
         if fitness is not None and "solved_at" not in overrides:
             values["solved_at"] = None  # the definition's threshold speaks of its own fitness
-        return cls(**{**values, **overrides}).resolved()
+        config = cls(**{**values, **overrides}).resolved()
+        if config.policy == "linear" and overrides.get("hidden_sizes"):
+            raise ValueError(
+                f"hidden_sizes={shown(config.hidden_sizes)}: policy='linear' has no hidden layers. Choose another, "
+                "such as policy='mlp' (on the command line: --policy mlp), or leave hidden_sizes out"
+            )
+        return config
 
     @classmethod
     def _require_valid(cls, definition: EnvDefinition, values: Mapping[str, Any], strategy: str) -> None:

@@ -36,7 +36,7 @@ _USUAL_FOR: Mapping[str, Mapping[str, Any]] = {
     "cma_es": {"sigma": (0.02, 2.0), "population_size": (8, 128)},
     "sep_cma_es": {"sigma": (0.02, 2.0), "population_size": (8, 128)},
     "ga": {"sigma": (0.003, 0.3)},
-    "random_search": {"sigma": (0.05, 3.0), "hidden_sizes": [(), (16,), (32, 32)]},
+    "random_search": {"sigma": (0.05, 3.0)},
 }
 
 

@@ -33,6 +33,7 @@ FAILING_RUN = {
     "episode_seeds": "independent",
     "eval_episodes": 2,
     "confirm_episodes": 3,
+    "policy": "mlp",
     "hidden_sizes": (8,),
     "sigma": 0.3,
     "observation_normalization": True,

@@ -14,6 +14,7 @@ SETTINGS = {
     "episodes_per_candidate": 2,
     "eval_episodes": 3,
     "confirm_episodes": 4,
+    "policy": "mlp",
     "hidden_sizes": (8,),
     "sigma": 0.3,
     "progress": False,
@@ -249,10 +250,10 @@ def test_the_command_line_says_why_a_run_ended(tmp_path, capsys):
     assert main(["resume", folder, "--max-seconds", "1e-6", "--max-steps", "none"]) == 0
     assert main(["resume", folder]) == 0
     assert "since generations=3 is reached (--generations of `es-envs resume` allows more)" in capsys.readouterr().err
-    assert main(["train", "CartPoleBullet-v0", "--run-dir", folder + "2", *tiny, "--max-episodes", "5"]) == 0
+    assert main(["train", "CartPoleBullet-v0", "--run-dir", folder + "2", *tiny, "--max-episodes", "3"]) == 0
     err = capsys.readouterr().err
     assert "done: max_episodes is reached" in err
-    assert "stopped after generation 1, since max_episodes=5 is reached (--max-episodes of" in err
+    assert "stopped after generation 1, since max_episodes=3 is reached (--max-episodes of" in err
     assert main(["resume", folder + "2"]) == 0
     assert "nothing to do" in capsys.readouterr().err
     assert main(["resume", folder + "2", "--max-episodes", "33"]) == 0

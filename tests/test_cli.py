@@ -94,7 +94,7 @@ EXAMPLES = {
     "weight_decay": ("0.005", 0.005),
     "shaping": ("z_score", "z_score"),
     "top_directions": ("2", 2),
-    "policy": ("linear", "linear"),
+    "policy": ("mlp", "mlp"),
     "policy_options": ("{}", {}),
     "hidden_sizes": ("8,4", (8, 4)),
     "activation": ("relu", "relu"),
@@ -145,9 +145,9 @@ def test_every_setting_can_be_given_on_the_command_line(capsys, monkeypatch):
 
 def test_settings_of_the_command_line_are_those_of_the_run(capsys, tmp_path):
     names = [
-        "env_kwargs", "fitness", "max_steps", "max_episodes", "steps_per_generation", "weight_decay", "hidden_sizes",
-        "optimizer", "optimizer_options", "observation_normalization", "statistics_fraction", "episode_seeds",
-        "survival_bonus", "episode_cap", "episode_cap_start", "eval_share", "solved_at",
+        "env_kwargs", "fitness", "max_steps", "max_episodes", "steps_per_generation", "weight_decay", "policy",
+        "hidden_sizes", "optimizer", "optimizer_options", "observation_normalization", "statistics_fraction",
+        "episode_seeds", "survival_bonus", "episode_cap", "episode_cap_start", "eval_share", "solved_at",
     ]  # fmt: skip
     arguments = [part for name in names for part in (f"--{name.replace('_', '-')}", EXAMPLES[name][0]) if part]
     results(capsys, "train", "CartPoleBullet-v0", "--run-dir", tmp_path / "r", "--quiet", *TINY, *arguments)

@@ -30,6 +30,7 @@ SETTINGS = {
     "max_episode_steps": 40,
     "eval_episodes": 2,
     "confirm_episodes": 2,
+    "policy": "mlp",
     "hidden_sizes": (4,),
     "sigma": 0.1,
     "solved_at": None,

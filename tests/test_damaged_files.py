@@ -24,7 +24,7 @@ SETTINGS = {
     "openai_es": {"observation_normalization": True, "episode_cap": "growing", "episode_cap_start": 2},
     "cma_es": {"strategy": "cma_es", "population_size": 4},
     "ga": {"strategy": "ga", "policy": "rnn", "hidden_sizes": (3,), "steps_per_generation": 40},
-    "virtual": {"virtual_batch_normalization": True, "hidden_sizes": (3,), "optimizer": "clipup"},
+    "virtual": {"virtual_batch_normalization": True, "policy": "mlp", "hidden_sizes": (3,), "optimizer": "clipup"},
 }
 
 

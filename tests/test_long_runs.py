@@ -10,6 +10,7 @@ SETTINGS = {
     "eval_every": 50,
     "eval_episodes": 2,
     "confirm_episodes": 2,
+    "policy": "mlp",
     "hidden_sizes": (4,),
     "observation_normalization": True,
     "solved_at": None,

@@ -27,6 +27,7 @@ SETTINGS = {
     "episodes_per_candidate": 2,
     "eval_episodes": 3,
     "confirm_episodes": 5,
+    "policy": "mlp",
     "hidden_sizes": (8, 8),
     "sigma": 0.3,
     "observation_normalization": True,

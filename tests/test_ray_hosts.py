@@ -34,6 +34,7 @@ SETTINGS = {
     "population_size": 24,
     "eval_episodes": 2,
     "confirm_episodes": 3,
+    "policy": "mlp",
     "hidden_sizes": (8,),
     "sigma": 0.3,
     "observation_normalization": True,

@@ -27,6 +27,7 @@ SETTINGS = {
     "action_noise": 0.1,
     "eval_episodes": 2,
     "confirm_episodes": 2,
+    "policy": "mlp",
     "hidden_sizes": (4,),
     "sigma": 0.3,
     "on_candidate_error": "drop",

@@ -15,6 +15,7 @@ from es_envs import hookimpl
 
 SMALL = {
     "population_size": 8,
+    "policy": "mlp",
     "hidden_sizes": (8,),
     "max_episode_steps": 60,
     "eval_episodes": 3,
@@ -203,6 +204,14 @@ def test_recommended_settings_apply_below_the_callers_own():
     assert config.learning_rate == recommended["learning_rate"]
     assert config.solved_at == 500.0
     assert TrainConfig.for_env("CartPoleBullet-v0", fitness="episode_return").solved_at is None
+
+
+@pytest.mark.parametrize("fields", [{}, {"strategy": "ars"}, {"policy": "linear"}])
+def test_hidden_layers_are_not_asked_for_in_vain(fields):
+    with pytest.raises(ValueError, match=r"hidden_sizes=\(64, 64\): policy='linear' has no hidden layers.* mlp"):
+        TrainConfig.for_env("RaceCar-v0", hidden_sizes=(64, 64), **fields)
+    assert TrainConfig.for_env("RaceCar-v0", **{**fields, "policy": "mlp"}, hidden_sizes=(64, 64)).policy == "mlp"
+    assert TrainConfig.for_env("RaceCar-v0", **fields, hidden_sizes=()).policy == "linear"
 
 
 def test_zero_is_a_value_and_not_a_missing_one():

@@ -19,11 +19,11 @@ def register_envs() -> list[EnvDefinition]:
             pretrained="es_balancing_plate:BalancingPlate-v0.safetensors",
             summary="Keep a ball on a tilting plate",
             recommended={
+                "policy": "linear",
                 "sigma": 0.1,
                 "learning_rate": 0.05,
-                "hidden_sizes": (32, 32),
-                "population_size": 64,
-                "episodes_per_candidate": 2,
+                "population_size": 32,
+                "eval_every": 4,  # an evaluation costs more than a generation
             },
         )
     ]

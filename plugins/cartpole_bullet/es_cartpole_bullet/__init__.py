@@ -19,11 +19,10 @@ def register_envs() -> list[EnvDefinition]:
             pretrained="es_cartpole_bullet:CartPoleBullet-v0.safetensors",
             summary="Balance a pole on a cart (Bullet physics)",
             recommended={
+                "policy": "linear",
                 "sigma": 0.1,
                 "learning_rate": 0.05,
-                "hidden_sizes": (32, 32),
-                "population_size": 64,
-                "episodes_per_candidate": 3,
+                "population_size": 32,
             },
         )
     ]

@@ -19,13 +19,12 @@ def register_envs() -> list[EnvDefinition]:
             pretrained="es_racecar:RaceCar-v0.safetensors",
             summary="Drive a walled S-shaped track",
             recommended={
+                "policy": "linear",
                 "sigma": 0.1,
                 "learning_rate": 0.05,
-                "hidden_sizes": (32, 32),
-                "population_size": 64,
-                "episodes_per_candidate": 1,
-                "generations": 60,
-                "eval_every": 4,  # an evaluation costs as much as a third of a generation
+                "population_size": 32,
+                "generations": 100,
+                "eval_every": 4,  # an evaluation costs more than a generation
             },
         )
     ]
