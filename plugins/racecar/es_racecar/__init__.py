@@ -21,10 +21,10 @@ def register_envs() -> list[EnvDefinition]:
             recommended={
                 "policy": "linear",
                 "sigma": 0.1,
-                "learning_rate": 0.05,
+                "learning_rate": 0.1,
                 "population_size": 32,
                 "generations": 100,
-                "eval_every": 4,  # an evaluation costs more than a generation
+                "eval_every": 6,  # an evaluation costs more than a generation
             },
         )
     ]
