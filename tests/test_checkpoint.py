@@ -124,7 +124,7 @@ def set_array(name, value):
         (set_array("statistics.total", np.zeros(3)), "statistics.total has shape"),
         (set_config(sigma=-1), "sigma"),
         (set_config(surprise=1), "surprise"),
-        (set_config(hidden_sizes=[10**9, 10**9]), "shape"),
+        (set_config(policy="mlp", hidden_sizes=[10**9, 10**9]), "shape"),
         (lambda document, arrays: document["observation_space"].update(shape=[10**12]), "too large"),
         (lambda document, arrays: document.update(observation_space={"type": "Spy"}), "Spy"),
         (lambda document, arrays: document.update(progress=5), "TypeError"),

@@ -146,7 +146,7 @@ def test_a_film_that_fails_leaves_the_old_one_and_no_half_one(runs, tmp_path, mo
 
     monkeypatch.setattr(CartPoleBulletEnv, "render", lambda self: np.zeros((4, 4)))
     with pytest.raises(ValueError, match=r"CartPoleBullet-v0.*render\(\) must return uint8"):
-        record(checkpoint, path)
+        record(checkpoint, path, workers=1)
     assert path.read_bytes() == before
     assert names_in(tmp_path) == ["film.json", "film.mp4", "film.png"]
 
