@@ -23,7 +23,7 @@ ENVIRONMENTS = """# Environments
 What `es-envs list` shows with the three plugins of this repository. Beside these every id that Gymnasium knows works,
 and those of any plugin that is installed. `es-envs show ID` prints what stands here.
 
-What evolution reaches on them: [a table](../reached.md).
+What evolution reaches on them: [a table](../results/strategies.md).
 """
 SETTINGS = """# Settings
 
