@@ -13,7 +13,7 @@ from typing import Any
 import cmaes
 import numpy as np
 from numpy.typing import NDArray
-from report import Report, table
+from report import Report, in_words, table
 
 from es_core import STRATEGIES
 from es_core.schedules import schedule
@@ -103,7 +103,6 @@ def main() -> None:
         tables.append(f"## {title}\n\n{table(head, rows)}")
     text = "\n\n".join(tables)
     print(f"\n{text}")
-    versions = ", ".join(f"{package} {number}" for package, number in report.machine["versions"].items())
     PAGE.write_text(
         f"""# Functions, by hand
 
@@ -118,7 +117,7 @@ sphere below 0.01, with every strategy but random search.
 
 ![Values of the centre](functions.svg)
 
-`python benchmarks/functions.py`; {versions}.
+`python benchmarks/functions.py`; {in_words(report.machine)}.
 """,
         encoding="utf-8",
     )
