@@ -501,8 +501,10 @@ def _plot(name: str, row: Row, results: Sequence[dict[str, Any]]) -> None:
     mpl.use("svg")
     mpl.rcParams["svg.hashsalt"] = name  # equal results give equal files
     from matplotlib import pyplot as plt
+    from matplotlib.ticker import EngFormatter
 
-    envs = list(dict.fromkeys(result["env_id"] for result in results))
+    measured = {result["env_id"] for result in results}
+    envs = [env_id for env_id in dict.fromkeys(env_id for env_id, _ in row.runs.values()) if env_id in measured]
     figure, axes = plt.subplots(1, len(envs), figsize=(1.5 + 5 * len(envs), 4), squeeze=False, layout="constrained")
     for env_id, axis in zip(envs, axes[0], strict=True):
         names = [run for run in row.runs if any(r["name"] == run and r["env_id"] == env_id for r in results)]
@@ -515,6 +517,7 @@ def _plot(name: str, row: Row, results: Sequence[dict[str, Any]]) -> None:
             middle = np.median([np.interp(grid, *curve.T) for curve in curves], axis=0)
             axis.plot(grid, middle, color=colour, linewidth=2, label=run)
         axis.set(title=env_id, xlabel="environment steps of training", ylabel="fitness")
+        axis.xaxis.set_major_formatter(EngFormatter(sep=""))
         axis.grid(alpha=0.3)
         axis.legend(frameon=False)
     figure.savefig(PAGES / f"{name}.svg", metadata={"Date": None})
