@@ -21,7 +21,6 @@ def register_envs() -> list[EnvDefinition]:
             recommended={
                 "policy": "linear",
                 "sigma": 0.1,
-                "optimizer": "sgd",  # Adam takes about twice the steps
                 "learning_rate": 0.1,
                 "population_size": 32,
                 "generations": 100,
