@@ -230,7 +230,8 @@ class TrainConfig:
     def for_env(cls, env_id: str, **overrides: Any) -> Self:
         """Defaults, then the strategy's own, then what the definition recommends, then ``overrides``.
 
-        What the definition recommends for another strategy than the chosen one is left out.
+        What the definition recommends for another strategy than the chosen one is left out, as are sigma, optimiser and
+        shaping if the chosen one is not the definition's usual; population and policy hold for all.
 
         Raises:
             UnknownEnvError: nobody knows the id.
