@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from es_core import TrainConfig
+
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 NAMES = (
     "cluster_model", "engines", "flush", "policy_size", "ray_pool", "reset", "rivals", "scaling", "startup",
@@ -43,6 +45,17 @@ def test_a_benchmark_prints_tables_and_writes_finite_numbers(name, tmp_path):
     measured = list(spreads(written["results"]))
     assert measured
     assert all(math.isfinite(number) and number >= 0 for spread in measured for number in spread)
+
+
+RUNS = sorted(BENCHMARKS.parent.glob("docs/results/strategies/*.json"))
+
+
+@pytest.mark.parametrize("path", RUNS, ids=[path.stem for path in RUNS])
+def test_the_runs_of_the_table_of_strategies_had_the_settings_that_are_recommended_now(path):
+    measured = json.loads(path.read_text(encoding="utf-8"))["config"]
+    given = {name: measured[name] for name in ("strategy", "max_steps", "generations", "checkpoint_every", "engine")}
+
+    assert TrainConfig.for_env(measured["env_id"], seed=measured["seed"], **given).to_json() == measured
 
 
 @pytest.mark.slow

@@ -19,12 +19,12 @@ def register_envs() -> list[EnvDefinition]:
             pretrained="es_racecar:RaceCar-v0.safetensors",
             summary="Drive a walled S-shaped track",
             recommended={
+                "strategy": "sep_cma_es",
                 "policy": "linear",
-                "sigma": 0.1,
-                "learning_rate": 0.1,
                 "population_size": 32,
                 "generations": 100,
                 "eval_every": 6,  # an evaluation costs more than a generation
             },
+            recommended_for={"openai_es": {"sigma": 0.1, "learning_rate": 0.1}},
         )
     ]

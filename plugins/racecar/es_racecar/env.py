@@ -278,8 +278,8 @@ class RaceCarEnv(BulletEnv):
         }
 
     def camera(self) -> Camera:
-        """Above and behind, always looking along the track's diagonal: a camera that turned with the car would sway."""
-        return Camera(target=(self._x + 0.5, self._y + 0.5, 0.0), distance=4.2, yaw=-45.0, pitch=-42.0)
+        """Along the track's diagonal, as one that turned with the car would sway; steep, to look over the walls."""
+        return Camera(target=(self._x + 0.5, self._y + 0.5, 0.0), distance=4.4, yaw=-45.0, pitch=-55.0)
 
 
 def _outline(x0: float, y0: float, x1: float, y1: float) -> tuple[float, float, float, float]:
