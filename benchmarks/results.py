@@ -263,12 +263,12 @@ ROWS: Mapping[str, Row] = {
         title="All strategies on the three environments",
         about="`es-envs train ID --strategy NAME --max-steps 3000000 --generations 100000`: the settings that the "
         "environments recommend, which are linear policies and 32 candidates with an episode each, and those that each "
-        "strategy brings from its paper. They were chosen by a few trials with other seeds (those of OpenAI-ES for the racing car with "
-        "seeds 0 and 1, too). A run ends when it is solved: its centre reaches the goal, with every one of 100 "
-        "confirming episodes successful where the environment tells success. A run that never does counts with all its "
-        "steps. The strategies that the environments recommend follow from this table: for the racing car the one with "
-        "the fewest steps, separable CMA-ES; OpenAI-ES for the others, as it is within a tenth of the fastest on the "
-        "plate, and a generation or two behind it on the cart-pole, where nearly any does.",
+        "strategy brings from its paper. They were chosen by a few trials with other seeds (those of OpenAI-ES for the "
+        "racing car with seeds 0 and 1, too). A run ends when it is solved: its centre reaches the goal, with every "
+        "one of 100 confirming episodes successful where the environment tells success. A run that never does counts "
+        "with all its steps. The strategies that the environments recommend follow from this table: for the racing car "
+        "the one with the fewest steps, separable CMA-ES; OpenAI-ES for the others, as it is within a tenth of the "
+        "fastest on the plate, and a generation or two behind it on the cart-pole, where nearly any does.",
         runs={
             f"{env_id.partition('-')[0]}-{name}": (
                 env_id,

@@ -49,7 +49,10 @@ def test_list_shows_every_environment_with_its_summary(capsys):
 @pytest.mark.parametrize("env_id", es_envs.env_ids())
 def test_show_prints_the_data_sheet(env_id, capsys):
     out = results(capsys, "show", env_id).out
-    assert es_envs.definition(env_id).fitness.rpartition(":")[2] in out
+    definition = es_envs.definition(env_id)
+    assert definition.fitness.rpartition(":")[2] in out
+    for settings in (definition.recommended, *definition.recommended_for.values()):
+        assert ", ".join(f"{name}={value}" for name, value in settings.items()) in out
     for heading in ("Actions", "Observations", "Reward", "Start", "End"):
         assert f"## {heading}" in out
     assert json.loads(results(capsys, "show", env_id, "--json").out)["id"] == env_id

@@ -4,6 +4,7 @@ import argparse
 import contextlib
 import inspect
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
@@ -51,13 +52,18 @@ def _show(options: argparse.Namespace) -> None:
         ("fitness", ", ".join(es_envs.fitness.fitness_names(definition))),
         ("step limit", str(definition.max_episode_steps)),
         ("solved at", str(definition.solved_at)),
-        ("recommended", ", ".join(f"{name}={value}" for name, value in definition.recommended.items())),
+        ("recommended", _listed(definition.recommended)),
+        *((f"for {strategy}", _listed(settings)) for strategy, settings in definition.recommended_for.items()),
         ("pretrained", command_line("watch", definition.id, "--pretrained") if definition.pretrained else ""),
     ]
     print_table([(name, value) for name, value in rows if value])
     sheet = inspect.getdoc(env.unwrapped)
     if sheet:
         print(f"\n{sheet}")
+
+
+def _listed(settings: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
 def _plugins(options: argparse.Namespace) -> None:
