@@ -297,7 +297,8 @@ sys.exit("torch" in sys.modules)
 )
 def test_every_kind_is_trained_stored_and_acts_as_it_was_scored(kind, register, tmp_path, tiny):
     env_id = register("Seen-v0", "small_envs:Seen") if kind in IMAGE_KINDS else register()
-    fields = {**tiny, "hidden_sizes": (4,), "policy": kind, "sigma": 0.05, "action_noise": 0.1}
+    hidden = () if kind == "linear" else (4,)
+    fields = {**tiny, "hidden_sizes": hidden, "policy": kind, "sigma": 0.05, "action_noise": 0.1}
     run = train(env_id, run_dir=tmp_path / "run", **fields)
     checkpoint = run.checkpoint
     checkpoint.save(tmp_path / "again.safetensors")
