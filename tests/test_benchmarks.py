@@ -1,4 +1,4 @@
-"""The scripts in benchmarks/ run, print tables and write finite numbers; what they measure is not judged."""
+"""The scripts in benchmarks/ run and write finite numbers, which are not judged; pages name the settings in force."""
 
 import json
 import math
