@@ -5,7 +5,7 @@ Usage: require_listed_skips.py LIST JUNIT_XML...
 
 import sys
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 
 def main() -> int:
@@ -14,7 +14,7 @@ def main() -> int:
     listed = [line for line in lines if line and not line.startswith("#")]
     unlisted = 0
     for report in sys.argv[2:]:
-        cases = ElementTree.parse(report).findall(".//testcase")  # noqa: S314  (pytest has just written it)
+        cases = ET.parse(report).findall(".//testcase")  # noqa: S314  (pytest has just written it)
         if not cases:
             print(f"{report} tells of no test")
             return 1
