@@ -147,8 +147,11 @@ def test_the_pool_plays_the_same_episodes_of_one_policy(how, wander):
         mean = np.random.default_rng(0).normal(size=policy_size).astype(np.float32)
         episodes = pool.rollouts((mean, None), range(40))
         assert [episode.seed for episode in episodes] == list(range(40))
-        again = pool.rollouts((mean, None), range(39, -1, -1))
-        assert [episode.fitness for episode in again[::-1]] == [episode.fitness for episode in episodes]
+        again = pool.rollouts((mean, None), range(40))
+        assert [episode.fitness for episode in again] == [episode.fitness for episode in episodes]
+        if how != BATCHED_TORCH:  # whose bits may depend on who else is in the batch
+            reverse = pool.rollouts((mean, None), range(39, -1, -1))
+            assert [episode.fitness for episode in reverse[::-1]] == [episode.fitness for episode in episodes]
         noisy = pool.rollouts((mean, None), range(40), explore=True)
         assert [episode.fitness for episode in noisy] == [episode.fitness for episode in episodes]  # no action noise
     assert len({episode.length for episode in episodes}) > 2

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 from es_core.policies.network import Network, Policy, Vector
+from es_core.policies.torch_rows import aligned
 
 
 class TorchNetwork(Network):
@@ -30,7 +31,7 @@ class TorchNetwork(Network):
         if device == "cuda" and not torch.cuda.is_available():
             raise ValueError("device='cuda': torch sees no CUDA device on this machine; use device='cpu'")
         self._is_cuda = device == "cuda"
-        self._parameters_host = self._host(rows, policy.size)
+        self._parameters_host = self._host(rows, aligned(policy.size))[:, : policy.size]
         self._inputs_host = self._host(rows, policy.inputs)
         self._outputs_host = self._host(rows, policy.outputs)
         self.parameters: Vector = self._parameters_host.numpy()

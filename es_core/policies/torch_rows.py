@@ -1,8 +1,11 @@
 """The layers of many candidates at once, in torch, for ``TorchNetwork``. Imports torch.
 
-No row depends on the others, to the last bit, on a CPU. That decides how things are computed: a product as vector times
-transposed matrix (``bmm`` of matrix times vector takes another kernel for one row), a sigmoid as a tanh (torch's own
-computes the last few numbers of a tensor, whosever they are, with another exponential).
+The same rows in the same places give the same bits. Beside others, or alone, a row may change by rounding: which
+instructions a product takes is the library's choice. On the processors that were tried no row depends on the others, to
+the last bit, on a CPU. That decides how things are computed: a product as vector times transposed matrix (``bmm`` of
+matrix times vector takes another kernel for one row), of matrices and vectors that begin at 64 bytes in every row (from
+elsewhere some processors add in another order), a sigmoid as a tanh (torch's own computes the last few numbers of a
+tensor, whosever they are, with another exponential).
 """
 
 from abc import ABC, abstractmethod
@@ -14,8 +17,15 @@ from torch.nn.functional import pad
 
 from es_core.policies.layers import Cell, Convolution, Dense, Eyes, Layer, matrices
 
+_ALIGNED = 16  # numbers: 64 bytes, a vector register or a line of the cache
+
 Tensor = torch.Tensor
 Call = Callable[[Tensor], Tensor]
+
+
+def aligned(size: int) -> int:
+    """The length of a row of ``size`` numbers, after which the next one begins at 64 bytes, too."""
+    return -(-size // _ALIGNED) * _ALIGNED
 
 
 class Rows(ABC):
@@ -70,13 +80,14 @@ class _Step:
     memory: Sequence[Tensor] = ()
 
 
-def _product(own: Tensor, width: int, *, bias: bool = True) -> Call:
-    """``(width, inputs)`` to ``(width, outputs)``."""
-    transposed = own[:width].mT
+def _product(own: Tensor, width: int) -> Call:
+    """``(width, inputs)`` to ``(width, outputs)``; a matrix with one column more has a bias in it."""
+    transposed, columns = own[:width].mT, own.shape[-1]
+    room = aligned(columns)
 
     def product(inputs: Tensor) -> Tensor:
-        inputs = pad(inputs, (0, 1), value=1.0) if bias else inputs
-        return torch.bmm(inputs.unsqueeze(1), transposed).squeeze(1)
+        vectors = pad(inputs, (0, room - inputs.shape[1]), value=1.0)[:, :columns]
+        return torch.bmm(vectors.unsqueeze(1), transposed).squeeze(1)
 
     return product
 
@@ -88,7 +99,7 @@ def _dense(layer: Dense, own: Sequence[Tensor]) -> _Step:
     activate = _ACTIVATIONS[layer.activation]
 
     def at(width: int) -> Call:
-        product = _product(own[0], width, bias=layer.bias)
+        product = _product(own[0], width)
         return lambda inputs: activate(product(inputs))
 
     return _Step(at)
@@ -160,7 +171,8 @@ def _convolution(convolution: Convolution, own: Tensor) -> Callable[[int], Call]
     """Convolution by im2col, as in NumPy: cuDNN's would round products to TF32 and sum in an order of its choice."""
     size, stride = convolution.size, convolution.stride
     height, width, depth = convolution.output
-    all_patches = own.new_ones(len(own), height * width, own.shape[2])  # each ends with a constant 1
+    columns = own.shape[2]  # of a patch, which ends with a constant 1
+    all_patches = own.new_ones(len(own), height * width, aligned(columns))[:, :, :columns]
 
     def at(rows: int) -> Call:
         patches, transposed = all_patches[:rows], own[:rows].mT
