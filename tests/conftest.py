@@ -1,9 +1,11 @@
-"""What tests share: tests/ on ``sys.path``, so that workers find the modules in it, and environments for one test."""
+"""What tests share: tests/ on ``sys.path`` for workers to find its modules, environments for one test, deadlines."""
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +16,9 @@ from es_envs import EnvDefinition, registry
 
 TESTS = Path(__file__).parent
 sys.path.insert(0, str(TESTS))
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in the background of a shell: what tests start would ignore it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 TINY = {
     "generations": 1,
@@ -42,6 +47,39 @@ FAILING_RUN = {
     "engine": "numpy",
 }
 """Settings of a run in ``small_envs.Failing``: with all that differs from candidate to candidate."""
+
+
+def pytest_collection_modifyitems(items):
+    """Give tests that take long more than the usual time."""
+    for item in items:
+        for kind, seconds in ("slow", 900), ("long", 7200):
+            if item.get_closest_marker(kind):
+                item.add_marker(pytest.mark.timeout(seconds))
+
+
+@contextlib.contextmanager
+def running(words, **options):
+    """A process that does not outlive the context, however that ends."""
+    with subprocess.Popen(words, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def wait_until(condition, process, *, seconds=60):
+    """Wait until ``condition()`` holds; fail once the process has ended, or the time is up."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert process.poll() is None, f"the process ended early, with exit code {process.returncode}"
+        assert time.monotonic() < deadline, f"not within {seconds} seconds"
+        time.sleep(0.02)
+
+
+def generations(folder):
+    """How many generations of the run in ``folder`` have their line."""
+    metrics = Path(folder) / "metrics.jsonl"
+    return metrics.read_text(encoding="utf-8").count("\n") if metrics.exists() else 0
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import sys
 import termios
 
 import pytest
+from conftest import running
 
 SETTINGS = "--generations 3 --population-size 4 --eval-episodes 2 --confirm-episodes 2 --solved-at none --workers 1"
 TRAIN = ["-m", "es_core", "train", "CartPole-v1", *SETTINGS.split(), "--json"]
@@ -23,7 +24,7 @@ def shown(columns, *arguments):
         "TERM": "xterm"
     }
     words = [sys.executable, *TRAIN, *arguments]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=terminal, env=variables, text=True) as process:
+    with running(words, stdout=subprocess.PIPE, stderr=terminal, env=variables, text=True) as process:
         os.close(terminal)
         written = b""
         with os.fdopen(main, "rb", buffering=0) as screen:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import FAILING_RUN, TESTS, registered
+from conftest import FAILING_RUN, TESTS, generations, registered, running, wait_until
 
 from es_core import Run, train, train_seeds, tune
 from es_core.cli import main
@@ -238,13 +238,9 @@ with conftest.registered("Marked-v0", "small_envs:Marked", max_episode_steps=30)
     train("Marked-v0", run_dir={str(tmp_path / "r")!r}, pool="ray", ray_address={nodes.address!r}, workers=2,
           env_kwargs={kwargs!r}, **{SETTINGS!r})
 """
-    driver = subprocess.Popen([sys.executable, "-c", code], cwd=TESTS)
-    metrics = tmp_path / "r" / "metrics.jsonl"
-    while not metrics.exists() or metrics.read_text(encoding="utf-8").count("\n") < 2:
-        assert driver.poll() is None
-        time.sleep(0.05)
-    driver.send_signal(signal.SIGKILL)
-    driver.wait()
+    with running([sys.executable, "-c", code], cwd=TESTS) as driver:
+        wait_until(lambda: generations(tmp_path / "r") > 1, driver)
+        driver.send_signal(signal.SIGKILL)
     there = list((tmp_path / "marks").iterdir())
     run = train("Marked-v0", run_dir=tmp_path / "r", resume=True, pool="ray", ray_address=nodes.address, workers=3,
                 progress=False)  # fmt: skip
@@ -386,7 +382,7 @@ time.sleep(6)
 ray.kill(one)
 time.sleep(1000)
 """
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as others:
+    with running([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as others:
         try:
             assert others.stdout.readline() == "all are held\n"
             run, where = ray_run(nodes, tmp_path)
@@ -400,11 +396,8 @@ time.sleep(1000)
 def test_ctrl_c_and_sigterm_end_a_run_in_order_and_its_actors_too(nodes, tmp_path):
     words = ["train", "CartPole-v1", "--pool", "ray", "--ray-address", nodes.address, "--run-dir", "r", "--workers=2"]
     endless = ["--generations", "100000", "--solved-at", "none", "--population-size", "8", "--quiet"]
-    with subprocess.Popen([sys.executable, "-m", "es_core", *words, *endless], cwd=tmp_path) as process:
-        metrics = tmp_path / "r" / "metrics.jsonl"
-        while not metrics.exists() or metrics.read_text(encoding="utf-8").count("\n") < 3:
-            assert process.poll() is None
-            time.sleep(0.05)
+    with running([sys.executable, "-m", "es_core", *words, *endless], cwd=tmp_path) as process:
+        wait_until(lambda: generations(tmp_path / "r") > 2, process)
         process.terminate()
         assert process.wait(timeout=60) in {128 + signal.SIGTERM, 128 + signal.SIGINT}  # Ray makes one of the other
     run = Run.open(tmp_path / "r")

@@ -7,11 +7,10 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from conftest import TESTS, registered
+from conftest import TESTS, generations, registered, wait_until
 
 from es_core import Run, train
 
@@ -125,14 +124,9 @@ with conftest.registered("Marked-v0", "small_envs:Marked", max_episode_steps=30)
           env_kwargs={kwargs!r}, **{SETTINGS!r})
 """
     driver = hosts[0].run(sys.executable, "-W", "always", "-c", code)
-    metrics = tmp_path / "r" / "metrics.jsonl"
 
     def reach(generation):
-        deadline = time.monotonic() + 200
-        while not metrics.exists() or metrics.read_text(encoding="utf-8").count("\n") <= generation:
-            assert driver.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.05)
+        wait_until(lambda: generations(tmp_path / "r") > generation, driver, seconds=200)
 
     reach(0)
     hosts[3].start_ray(f"--address={hosts[0].address}:{PORT}")

@@ -10,6 +10,7 @@ import imageio_ffmpeg
 import numpy as np
 import psutil
 import pytest
+from conftest import running, wait_until
 
 import es_envs
 from es_core import record, train
@@ -268,16 +269,16 @@ record("run", "film.mp4", episodes=300, workers=2, trust=True)
 def test_no_process_outlives_a_recording_that_is_interrupted_or_killed(number, artist, tmp_path):
     artist(None)
     code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}){FILMING}"
-    with subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as main:
+    with running([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as main:
         drawing = set()
         while len(drawing) < 2:
             line = main.stderr.readline()
             assert line
             drawing |= {line for _ in range(line.startswith("drawn by"))}
-        while not (tmp_path / "film.unfinished" / "film.mp4").exists():
-            time.sleep(0.01)
+        wait_until((tmp_path / "film.unfinished" / "film.mp4").exists, main)
         time.sleep(0.3)  # Python passes over an interrupt in the middle of an import
         main.send_signal(number)
         main.stderr.read()  # until all that could write to it have ended
+        main.wait(timeout=60)
     assert main.returncode == -number
     assert number == signal.SIGKILL or [path.name for path in tmp_path.iterdir()] == ["run"]

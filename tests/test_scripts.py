@@ -131,7 +131,7 @@ def test_runs_started_in_the_same_moment_get_folders_of_their_own(tmp_path):
         "from es_core import train; train('CartPole-v1', generations=1, population_size=2, workers=1, progress=False)"
     )
     started = [subprocess.Popen([sys.executable, "-c", code], cwd=tmp_path) for _ in range(3)]
-    assert [process.wait() for process in started] == [0, 0, 0]
+    assert [process.wait(timeout=100) for process in started] == [0, 0, 0]
     assert len(list((tmp_path / "runs" / "CartPole-v1").iterdir())) == 3
 
 

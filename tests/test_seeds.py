@@ -1,13 +1,12 @@
 """Several seeds of one config, side by side."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
+from conftest import generations, running, wait_until
 
 from es_core import Run, train, train_seeds
 from es_core.cli import main
@@ -128,11 +127,8 @@ def test_an_end_that_is_the_usual_one_again_is_reached_as_well(tmp_path):
 def test_a_run_whose_parent_is_killed_ends_in_order(tmp_path):
     endless = ["--workers", "1", "--generations", "100000", "--solved-at", "none", "--population-size", "8"]
     words = ["--end-with-stdin", "train", "CartPole-v1", "--run-dir", "r", *endless, "--quiet"]
-    with subprocess.Popen([sys.executable, "-m", "es_core", *words], cwd=tmp_path, stdin=subprocess.PIPE) as process:
-        metrics = tmp_path / "r" / "metrics.jsonl"
-        while not metrics.exists() or metrics.read_text(encoding="utf-8").count("\n") < 3:
-            assert process.poll() is None
-            time.sleep(0.05)
+    with running([sys.executable, "-m", "es_core", *words], cwd=tmp_path, stdin=subprocess.PIPE) as process:
+        wait_until(lambda: generations(tmp_path / "r") > 2, process)
         process.stdin.close()
         assert process.wait(timeout=60) != 0
     run = Run.open(tmp_path / "r")
@@ -143,13 +139,11 @@ def test_a_run_whose_parent_is_killed_ends_in_order(tmp_path):
 def test_an_interrupted_call_leaves_runs_that_can_be_continued(tmp_path):
     command = [sys.executable, "-m", "es_core", "train", "CartPole-v1", "--seeds", "0,1", "--run-dir", "runs"]
     endless = ["--workers", "2", "--generations", "100000", "--solved-at", "none", "--population-size", "8"]
-    process = subprocess.Popen([*command, *endless, "--quiet"], cwd=tmp_path, stderr=subprocess.DEVNULL)
-    metrics = [tmp_path / "runs" / f"seed-{seed}" / "metrics.jsonl" for seed in (0, 1)]
-    while not all(path.exists() and path.read_text(encoding="utf-8").count("\n") > 2 for path in metrics):
-        assert process.poll() is None
-        time.sleep(0.05)
-    os.kill(process.pid, signal.SIGINT)
-    assert process.wait(timeout=60) == 128 + signal.SIGINT
-    for path in metrics:
-        run = Run.open(path.parent)
+    folders = [tmp_path / "runs" / f"seed-{seed}" for seed in (0, 1)]
+    with running([*command, *endless, "--quiet"], cwd=tmp_path, stderr=subprocess.DEVNULL) as process:
+        wait_until(lambda: all(generations(folder) > 2 for folder in folders), process)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=60) == 128 + signal.SIGINT
+    for folder in folders:
+        run = Run.open(folder)
         assert run.next_generation == len(run.history), "the generation it was in has its checkpoint"

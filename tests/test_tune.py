@@ -8,7 +8,7 @@ import sys
 from dataclasses import asdict
 
 import pytest
-from conftest import registered
+from conftest import registered, running
 from filelock import FileLock
 
 from es_core import STRATEGIES, RolloutError, Run, TrainConfig, tune
@@ -148,12 +148,12 @@ def test_a_search_that_was_interrupted_finds_what_an_uninterrupted_one_does(
 ):
     long_search = [*long_search, "--dir", str(tmp_path)]
     command = [sys.executable, "-m", "es_core", *long_search]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with running(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         for line in process.stderr:
             if line.startswith("trial 1/3"):
                 process.send_signal(how)
                 break
-        _, rest = process.communicate()
+        _, rest = process.communicate(timeout=60)
     assert process.returncode == (130 if how == signal.SIGINT else -signal.SIGKILL)
     assert ("the same command continues the search" in rest) == (how == signal.SIGINT)
     assert "resume" not in rest
