@@ -4,9 +4,12 @@ import difflib
 import json
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import fields, is_dataclass
 from types import UnionType
 from typing import Any, get_args, get_origin
+
+import numpy as np
 
 Check = Callable[[Any], str | None]
 
@@ -127,11 +130,32 @@ def wrappers(value: Any) -> str | None:
     return None
 
 
-def lists(value: Any) -> Any:
-    """``value`` with tuples as lists, as JSON returns them."""
+def lists(value: Any, depth: int = _DEEPEST) -> Any:
+    """``value`` as JSON returns it: tuples as lists, NumPy's numbers as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if depth and isinstance(value, Mapping):
+        return {key: lists(item, depth - 1) for key, item in value.items()}
+    return [lists(item, depth - 1) for item in value] if depth and isinstance(value, list | tuple) else value
+
+
+def converted(value: Any, hint: Any) -> Any:
+    """``value`` in the type that a field's annotation says, so that 1, 1.0 and ``np.float32(1)`` are one setting.
+
+    What has no place in the field comes back as it is, for a check to refuse.
+    """
+    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, Mapping):
-        return {key: lists(item) for key, item in value.items()}
-    return [lists(item) for item in value] if isinstance(value, list | tuple) else value
+        return lists(value)
+    if isinstance(value, list | tuple):
+        inner = next((get_args(kind)[0] for kind in kinds if get_origin(kind) is tuple), None)
+        return value if inner is None else tuple(converted(item, inner) for item in value)
+    if float in kinds and int not in kinds and isinstance(value, int) and not isinstance(value, bool):
+        with suppress(OverflowError):  # an integer of hundreds of digits
+            return float(value)
+    return value
 
 
 def require_positive(name: str, value: Any) -> None:
@@ -156,6 +180,25 @@ def _require(name: str, value: Any, check: Check) -> None:
     expected = check(value)
     if expected:
         raise ValueError(f"{name} must be {expected}, got {shown(value)}")
+
+
+def alike(name: str, own: Any, given: Any) -> Any:
+    """A copy of ``given``, an array or a number of a state, to take the place of ``own``.
+
+    Raises:
+        ValueError: it is of another shape or type, and so another state than the one that was saved.
+    """
+    if np.shape(given) != np.shape(own):
+        raise ValueError(f"{name} has shape {np.shape(given)}, expected {np.shape(own)}")
+    if isinstance(own, np.ndarray):
+        array = np.array(given)
+        if array.dtype != own.dtype:
+            raise ValueError(f"{name} is of type {array.dtype}, expected {own.dtype}")
+        return array
+    number = type(own)(given)
+    if number != given:
+        raise ValueError(f"{name} is {shown(given)}, expected {type(own).__name__}")
+    return number
 
 
 def shown(value: Any) -> str:

@@ -9,6 +9,7 @@ import es_envs
 from es_core.checks import (
     Check,
     bins,
+    converted,
     finite,
     flag,
     json_object,
@@ -72,7 +73,8 @@ class TrainConfig:
     """What changes the numbers of a run; how a run is carried out (workers, folder, ...) is not in here.
 
     ``TrainConfig.for_env(id, **overrides)`` fills in what the environment's definition recommends.
-    Each field carries its own sentence in its metadata; ``es-envs train --help`` prints them.
+    Each field carries its own sentence in its metadata; ``es-envs train --help`` prints them. Numbers take the type of
+    their field, and what is within a dict becomes what JSON makes of it.
 
     Raises:
         ValueError: a field has a value it cannot have; the message says what it can.
@@ -159,7 +161,7 @@ class TrainConfig:
     action_squash: str = _option(
         "clip", one_of("clip", "tanh"), "how a raw output comes between the bounds of a Box action: clip or tanh"
     )
-    action_bins: int | tuple[Any, ...] | None = _option(
+    action_bins: int | tuple[float | tuple[float, ...], ...] | None = _option(
         None, maybe(bins), "a Box action as a choice among so many values from bound to bound, or among these, as JSON"
     )
     action_noise: float = _option(0.0, number(0), "standard deviation of noise on Box actions while training")
@@ -216,15 +218,11 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         for option in fields(self):
-            value = getattr(self, option.name)
-            if isinstance(value, list):
-                value = _tuples(value)
-                object.__setattr__(self, option.name, value)
+            value = converted(getattr(self, option.name), option.type)
             expected = option.metadata["check"](value)
             if expected:
                 raise ValueError(f"{option.name} must be {expected}, got {shown(value)}")
-            if isinstance(value, Mapping):
-                object.__setattr__(self, option.name, dict(value))
+            object.__setattr__(self, option.name, value)
 
     @classmethod
     def for_env(cls, env_id: str, **overrides: Any) -> Self:
@@ -334,11 +332,6 @@ class TrainConfig:
         if "env_id" not in values:
             raise ValueError("a config must have an env_id")
         return cls(**values)
-
-
-def _tuples(value: Any, depth: int = 2) -> Any:
-    """``value`` with lists as tuples, as deep as any setting has them."""
-    return tuple(_tuples(item, depth - 1) for item in value) if isinstance(value, list) and depth else value
 
 
 def option_fields() -> list[Field[Any]]:

@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from es_core.checks import alike
+
 Vector = NDArray[np.float32]
 
 
@@ -26,7 +28,7 @@ class Optimizer(ABC):
     """Names of the attributes ``(d,)`` that last from one step to the next."""
 
     def __init__(self, size: int, *, weight_decay: float = 0.0) -> None:
-        self.weight_decay = weight_decay
+        self.weight_decay = float(weight_decay)
         self._steps = 0
         for name in self.buffers:
             setattr(self, name, np.zeros(size, np.float32))
@@ -34,7 +36,7 @@ class Optimizer(ABC):
     def step(self, gradient: Vector, parameters: Vector, learning_rate: float) -> Vector:
         """What is to be added to ``parameters`` ``(d,)`` to go uphill along ``gradient`` ``(d,)``."""
         self._steps += 1
-        return np.asarray(self._increment(gradient, parameters, learning_rate), np.float32)
+        return np.asarray(self._increment(gradient, parameters, float(learning_rate)), np.float32)
 
     @abstractmethod
     def _increment(self, gradient: Vector, parameters: Vector, learning_rate: float) -> Vector:
@@ -52,15 +54,13 @@ class Optimizer(ABC):
 
         Raises:
             KeyError: something is missing.
-            ValueError: a buffer has another size.
+            ValueError: a buffer has another size or type.
         """
-        for name in self.buffers:
-            own, given = np.shape(getattr(self, name)), np.shape(state[name])
-            if given != own:
-                raise ValueError(f"the optimiser's {name} has shape {given}, expected {own}")
-        for name in self.buffers:
-            setattr(self, name, state[name].astype(np.float32))
-        self._steps = int(state["steps"])
+        steps = alike("the optimiser's steps", self._steps, state["steps"])
+        buffers = {name: alike(f"the optimiser's {name}", getattr(self, name), state[name]) for name in self.buffers}
+        for name, buffer in buffers.items():
+            setattr(self, name, buffer)
+        self._steps = steps
 
 
 class Adam(Optimizer):
@@ -87,7 +87,7 @@ class Adam(Optimizer):
         epsilon: float = 1e-8,
     ) -> None:
         super().__init__(size, weight_decay=weight_decay)
-        self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
+        self.beta1, self.beta2, self.epsilon = float(beta1), float(beta2), float(epsilon)
 
     def _increment(self, gradient: Vector, parameters: Vector, learning_rate: float) -> Vector:
         gradient = self._decayed(gradient, parameters)

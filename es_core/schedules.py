@@ -9,8 +9,8 @@ Schedule = Callable[[int], float]
 
 
 def as_schedule(value: float | Schedule) -> Schedule:
-    """A number as a schedule that stays there; a schedule as it is."""
-    return value if callable(value) else schedule(value, None)
+    """A number as a schedule that stays there; what a schedule returns as a float."""
+    return (lambda generation: float(value(generation))) if callable(value) else schedule(value, None)
 
 
 def schedule(start: float, final: float | None, *, shape: str = "linear", generations: int = 1) -> Schedule:
@@ -28,6 +28,7 @@ def schedule(start: float, final: float | None, *, shape: str = "linear", genera
     """
     if shape not in SHAPES:
         raise ValueError(f"schedule must be one of {', '.join(map(repr, SHAPES))}, got {shape!r}")
+    start = float(start)  # a whole number would make arrays of whole numbers, one of NumPy's other bits
     if final is None:
         return lambda _: start
 

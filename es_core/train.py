@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 import es_envs
 from es_core.budget import evaluation_episodes
 from es_core.checkpoint import Checkpoint, parameter_hash
-from es_core.checks import lists, require_seconds
+from es_core.checks import require_seconds
 from es_core.commands import only_in_script
 from es_core.config import BOUNDS, TrainConfig, unknown_field
 from es_core.display import Display
@@ -406,7 +406,7 @@ def _reopen(env: str | TrainConfig, run_dir: str | os.PathLike[str], config_fiel
     for name, value in given.items():
         if name not in stored:
             raise TypeError(unknown_field(name, set(stored)))
-        wanted = lists(value)
+        wanted = replace(run.config, **{name: value}).to_json()[name]
         if wanted != stored[name]:
             raise ValueError(f"{name} cannot change in a resumed run: it was {stored[name]!r}, now {wanted!r}")
     config = replace(run.config, **bounds)

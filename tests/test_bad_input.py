@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -112,6 +113,35 @@ def test_a_setting_that_cannot_be_is_named_with_what_can(field, value, expected,
 )
 def test_a_choice_that_does_not_exist_is_named_with_those_that_do(fields, message, refused):
     refused(ValueError, message, **fields)
+
+
+NUMERIC = [option for option in fields(TrainConfig) if {"int", "float"} & set(re.findall(r"\w+", str(option.type)))]
+
+
+@pytest.mark.parametrize("kind", [int, np.int64, np.uint8, np.float32, np.float64])
+@pytest.mark.parametrize("option", NUMERIC, ids=lambda option: option.name)
+def test_a_number_is_the_same_setting_whatever_its_type(option, kind):
+    whole = "float" not in str(option.type)
+    value = next(value for value in (1, 2, (2, 3)) if option.metadata["check"](value) is None)
+    usual = (int if whole else float)(value) if isinstance(value, int) else value
+    if option.name == "action_bins":
+        usual, value = (-1.0, 2.0), (-1 if kind is not np.uint8 else -1.0, 2)
+    elif whole and issubclass(kind, np.floating):
+        with pytest.raises(ValueError, match=f"{option.name} must be"):
+            TrainConfig(env_id="Walk-v0", **{option.name: kind(2)})
+        return
+    typed = tuple(kind(item) if item > 0 else item for item in value) if isinstance(value, tuple) else kind(value)
+    expected = TrainConfig(env_id="Walk-v0", **{option.name: usual})
+    given = TrainConfig(env_id="Walk-v0", **{option.name: typed})
+    assert given == expected
+    assert json.dumps(given.to_json()) == json.dumps(expected.to_json())
+    assert TrainConfig.from_json(json.loads(json.dumps(given.to_json()))) == given
+
+
+def test_numpys_numbers_in_a_dict_of_options_are_pythons():
+    config = TrainConfig(env_id="Walk-v0", env_kwargs={"size": np.int64(3), "at": (np.float32(0.5), {"on": np.True_})})
+    assert json.dumps(config.to_json()["env_kwargs"]) == '{"size": 3, "at": [0.5, {"on": true}]}'
+    assert TrainConfig.from_json(json.loads(json.dumps(config.to_json()))) == config
 
 
 def test_a_misspelt_setting_gets_a_suggestion(refused, walk):

@@ -3,6 +3,7 @@ import math
 import subprocess
 import sys
 import textwrap
+from inspect import signature
 
 import cmaes
 import numpy as np
@@ -112,6 +113,53 @@ def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(name):
         strategy.load_state_dict({"mean": START})
     np.testing.assert_array_equal(strategy.mean, START)
     assert strategy.generation == 0
+
+
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_state_of_another_type_is_refused_by_name_and_changes_nothing(name):
+    state = evolve(make(name), 2).state_dict()
+    for part, value in state.items():
+        if isinstance(value, np.ndarray):
+            other = np.float64 if value.dtype == np.float32 else np.float32
+            spoilt, message = value.astype(other), f"is of type {np.dtype(other)}, expected {value.dtype}"
+        else:
+            spoilt, message = (value + 0.5, "expected int") if isinstance(value, int) else ([value], "shape")
+        strategy = make(name)
+        with pytest.raises(ValueError, match=f"{part.removeprefix('optimizer.')} .*{message}"):
+            strategy.load_state_dict({**state, part: spoilt})
+        np.testing.assert_array_equal(strategy.mean, START)
+
+
+@pytest.mark.parametrize("kind", [int, np.int32, np.uint8, np.float32, np.float64, np.longdouble])
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_number_of_any_type_gives_the_same_bits(name, kind):
+    known = signature(STRATEGIES[name]).parameters
+    options = {part: 1.0 for part in ("sigma", "learning_rate", "sigma_learning_rate", "weight_decay") if part in known}
+    ways = []
+    for number in (float, kind, lambda value: lambda _: kind(value)):
+        given = {part: number(value) for part, value in options.items() if number in {float, kind} or part == "sigma"}
+        ways.append(evolve(make(name, **{**options, **given}), 3).state_dict())
+    for other in ways[1:]:
+        for part, value in ways[0].items():
+            assert type(value) is type(other[part])
+            assert np.asarray(value).dtype == np.asarray(other[part]).dtype
+            np.testing.assert_array_equal(value, other[part], err_msg=part)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_an_optimisers_numbers_of_any_type_give_the_same_bits(optimizer):
+    own = {"adam": ["beta1", "beta2", "epsilon"], "sgd": ["momentum"], "clipup": ["momentum", "max_speed"]}
+    options = dict.fromkeys(own[optimizer.removesuffix("w")], 0.5)
+    gradients = np.random.default_rng(0).normal(size=(3, 6)).astype(np.float32)
+    ways = []
+    for kind in (float, np.float32, np.float64):
+        ours, here = (
+            OPTIMIZERS[optimizer](6, weight_decay=kind(0.5), **{part: kind(value) for part, value in options.items()}),
+            np.ones(6, np.float32),
+        )
+        ways.append([ours.step(gradient, here, kind(0.5)) for gradient in gradients])
+    np.testing.assert_array_equal(ways[0], ways[1])
+    np.testing.assert_array_equal(ways[0], ways[2])
 
 
 @pytest.mark.parametrize("name", STRATEGIES)

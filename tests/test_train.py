@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 import es_core
 import es_envs
-from es_core import Run, TrainConfig, train
+from es_core import STRATEGIES, Run, TrainConfig, rebuild, train
 from es_envs import hookimpl
 
 SMALL = {
@@ -82,6 +82,24 @@ def test_a_stopped_and_resumed_run_equals_one_that_never_stopped(whole, tmp_path
     assert lines(resumed) == lines(whole)
     assert resumed.checkpoint.parameter_hash == whole.checkpoint.parameter_hash
     assert (resumed.directory / "best.safetensors").read_bytes() == (whole.directory / "best.safetensors").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "strategy", [name if name == "snes" else pytest.param(name, marks=pytest.mark.slow) for name in STRATEGIES]
+)
+def test_a_whole_number_for_sigma_changes_no_bit_of_a_run_resumed_or_rebuilt(strategy, walk, tiny, tmp_path):
+    usual = {**tiny, "strategy": strategy, "generations": 3, "population_size": 8, "checkpoint_every": 1}
+    usual.pop("hidden_sizes")
+    rates = {"learning_rate": 1} if strategy not in {"cma_es", "sep_cma_es", "ga", "random_search"} else {}
+    whole = train(walk, run_dir=tmp_path / "float", **usual, sigma=1.0, **dict.fromkeys(rates, 1.0))
+    train(walk, run_dir=tmp_path / "int", **usual, sigma=1, **rates, on_generation=lambda _: False)
+    other = train(walk, run_dir=tmp_path / "int", **usual, sigma=np.int64(1), **rates, resume=True)
+    assert (other.directory / "config.json").read_bytes() == (whole.directory / "config.json").read_bytes()
+    for generation in range(1, 4):
+        other.checkpoint_path(generation).unlink()
+        rebuild(other, generation).save(tmp_path / "rebuilt")
+        assert (tmp_path / "rebuilt").read_bytes() == whole.checkpoint_path(generation).read_bytes()
+    assert lines(other) == lines(whole)
 
 
 def test_a_run_interrupted_by_ctrl_c_leaves_a_checkpoint_no_process_and_continues_alike(whole, tmp_path):

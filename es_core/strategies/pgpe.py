@@ -66,7 +66,7 @@ class PGPE(OpenAIES):
             shaping=shaping,
         )
         self.sigmas = np.full(self.mean.size, self._sigma(0))
-        self.sigma_learning_rate, self.sigma_max_change = sigma_learning_rate, sigma_max_change
+        self.sigma_learning_rate, self.sigma_max_change = float(sigma_learning_rate), float(sigma_max_change)
 
     @property
     def sigma(self) -> float:
@@ -86,6 +86,6 @@ class PGPE(OpenAIES):
         length = norm(uphill)
         uphill *= self.sigmas
         self._ascend(uphill)
-        change = self.sigma_learning_rate * (squares - heights.sum())
+        change = self.sigma_learning_rate * squares  # the heights sum to zero: squares need no - 1
         self.sigmas = self.sigmas * (1 + np.clip(change, -self.sigma_max_change, self.sigma_max_change))
         return {"gradient_norm": length, "half_agreement": agreement}

@@ -37,6 +37,10 @@ class Population:
     statistics: Statistics | None = None
     max_episode_steps: int | None = None
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.scale, np.ndarray):
+            object.__setattr__(self, "scale", float(self.scale))
+
     def __len__(self) -> int:
         return len(self.parent)
 

@@ -49,7 +49,7 @@ class SNES(Strategy):
         self._shape = find_shaping(shaping)
         self._learning_rate = as_schedule(learning_rate)
         usual = (3 + math.log(size)) / (5 * math.sqrt(size))
-        self.sigma_learning_rate = usual if sigma_learning_rate is None else sigma_learning_rate
+        self.sigma_learning_rate = usual if sigma_learning_rate is None else float(sigma_learning_rate)
         self.sigmas = np.full(size, self._sigma(0))
 
     @property

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core import seeding
+from es_core.checks import alike
 from es_core.optimizers import cosine, norm
 from es_core.schedules import Schedule, as_schedule
 from es_core.strategies.population import Population
@@ -191,14 +192,11 @@ class Strategy(ABC):
 
         Raises:
             KeyError: something is missing.
-            ValueError: a number is an array, or an array has another shape than this strategy's.
+            ValueError: an array or number has another shape or type than this strategy's.
         """
-        names = (*self._STATE, *self.state)
-        for name in names:
-            own, given = np.shape(getattr(self, name)), np.shape(state[name])
-            if given != own:
-                raise ValueError(f"the state's {name} has shape {given}, expected {own}")
-        for name in names:
-            own, given = getattr(self, name), state[name]
-            setattr(self, name, given.astype(own.dtype) if isinstance(own, np.ndarray) else type(own)(given))
+        values = {
+            name: alike(f"the state's {name}", getattr(self, name), state[name]) for name in (*self._STATE, *self.state)
+        }
+        for name, value in values.items():
+            setattr(self, name, value)
         self._asked = None
