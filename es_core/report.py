@@ -16,8 +16,9 @@ import es_envs
 from es_core.advice import advice
 from es_core.commands import changed_settings, run_command, train_command, usual_settings
 from es_core.config import TrainConfig, option_fields
+from es_core.figures import figures
 from es_core.files import write_whole
-from es_core.pages import Chart, Column, Mark, data_url, figures, render, require_page
+from es_core.pages import Chart, Column, Mark, data_url, render, require_page
 from es_core.run import GenerationStats, Run
 from es_core.scoring import Evaluation
 from es_core.trust import require_trusted
@@ -93,9 +94,8 @@ def _facts(run: Run) -> Iterator[dict[str, str]]:
     best = run.best_score
     if best is not None:
         generation, score = best
-        low, high = (figures(edge) for edge in score.interval)
-        detail = f"95 % interval {low} to {high}, {score.episodes} unseen starts, generation {generation}"
-        yield _fact("Fitness of the best centre", figures(score.mean), detail)
+        detail = f"{score.spread}, {score.episodes} unseen starts, generation {generation}"
+        yield _fact("Fitness of the best centre", figures(score.mean, score.interval), detail)
         if score.success_rate is not None and score.success_interval is not None:
             low, high = (f"{edge:.0%}" for edge in score.success_interval)
             yield _fact("Successful", f"{score.success_rate:.0%}", f"95 % interval {low} to {high}")
@@ -202,8 +202,8 @@ def _charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[Cha
                     "centre",
                     "centre",
                     of_centre(lambda score: score.mean),
-                    low=of_centre(lambda score: score.interval[0]),
-                    high=of_centre(lambda score: score.interval[1]),
+                    low=of_centre(lambda score: score.interval[0] if score.interval else None),
+                    high=of_centre(lambda score: score.interval[1] if score.interval else None),
                 ),
                 curve(
                     "centre, confirmed",

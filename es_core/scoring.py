@@ -8,12 +8,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core import seeding
 from es_core.checks import require_fields
+from es_core.figures import figures
+from es_core.significance import mean
 from es_envs import Episode
 
 _AGGREGATIONS: Mapping[str, Callable[..., NDArray[np.float64]]] = {"mean": np.mean, "median": np.median, "min": np.min}
-_RESAMPLES = 1000
 _Z = 1.959963984540054  # 97.5 % quantile of the normal distribution
 
 
@@ -24,7 +24,8 @@ class Evaluation:
     Attributes:
         mean: of the run's fitness.
         std: standard deviation of the fitness between episodes.
-        interval: 95 % interval of the mean (seeded bootstrap).
+        interval: 95 % interval of the mean (see ``es_core.significance``); None where all episodes score alike, which
+            says nothing of how others would, or there is but one.
         returns: mean sum of rewards.
         fitnesses: mean of every named fitness; None where it failed in some episode.
         length: mean number of steps.
@@ -37,7 +38,7 @@ class Evaluation:
 
     mean: float
     std: float
-    interval: tuple[float, float]
+    interval: tuple[float, float] | None
     returns: float
     fitnesses: dict[str, float | None]
     length: float
@@ -58,7 +59,7 @@ class Evaluation:
         return cls(
             mean=float(fitness.mean()),
             std=float(fitness.std()),
-            interval=_bootstrap(fitness),
+            interval=mean(fitness).interval,
             returns=float(np.mean([episode.total_reward for episode in episodes])),
             fitnesses={name: _mean(values) for name, values in named.items()},
             length=float(np.mean(lengths)),
@@ -83,13 +84,19 @@ class Evaluation:
             ValueError: it described none.
         """
         require_fields(cls, values)
-        success = values["success_interval"]
-        intervals = {"interval": tuple(values["interval"]), "success_interval": tuple(success) if success else None}
+        intervals = {name: values[name] and tuple(values[name]) for name in ("interval", "success_interval")}
         return cls(**{**values, **intervals})
 
+    @property
+    def spread(self) -> str:
+        """The interval of the mean in words, or why there is none."""
+        if self.interval is None:
+            return f"all {self.episodes} alike" if self.episodes > 1 else "a single episode"
+        low, high = (figures(edge, self.interval) for edge in self.interval)
+        return f"95 % interval {low} to {high}"
+
     def __str__(self) -> str:
-        low, high = self.interval
-        text = f"{self.mean:.2f} (95 % interval {low:.2f} to {high:.2f}) over {self.episodes} episodes"
+        text = f"{figures(self.mean, self.interval)} ({self.spread}) over {self.episodes} episodes"
         if self.success_rate is not None and self.success_interval is not None:
             low, high = self.success_interval
             text += f", {self.success_rate:.0%} successful ({low:.0%} to {high:.0%})"
@@ -103,16 +110,6 @@ def aggregated(values: NDArray[np.float64], aggregation: str) -> NDArray[np.floa
 
 def _mean(values: Sequence[float | None]) -> float | None:
     return None if any(value is None for value in values) else float(np.mean(np.array(values, float)))
-
-
-def _bootstrap(fitness: NDArray[np.float64]) -> tuple[float, float]:
-    """Percentile interval of the mean; the resampling depends on nothing but the number of episodes."""
-    generator = seeding.generator(seeding.derive(0, seeding.Purpose.BOOTSTRAP, 0, len(fitness)))
-    rows = max(1, 1_000_000 // len(fitness))  # at a time, so that memory stays small
-    blocks = [min(rows, _RESAMPLES - start) for start in range(0, _RESAMPLES, rows)]
-    picks = (generator.integers(len(fitness), size=(block, len(fitness))) for block in blocks)
-    low, high = np.quantile(np.concatenate([fitness[pick].mean(axis=1) for pick in picks]), [0.025, 0.975])
-    return float(low), float(high)
 
 
 def _wilson(successes: int, trials: int) -> tuple[float, float]:

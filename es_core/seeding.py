@@ -27,7 +27,6 @@ class Purpose(IntEnum):
     CONFIRMATION = 5
     TEST = 6
     ACTION_NOISE = 7
-    BOOTSTRAP = 8
     PARENT = 9
     REFERENCE_BATCH = 10
     STATISTICS = 11

@@ -21,6 +21,7 @@ from es_core.checks import lists, require_positive, require_seconds
 from es_core.config import TrainConfig
 from es_core.display import search_progress
 from es_core.domains import Choice, Range, domain, text_of, usual_search
+from es_core.figures import figures
 from es_core.files import file_name
 from es_core.pools import require_pool
 from es_core.rollout import RolloutError
@@ -531,7 +532,7 @@ def _outcome(trial: Trial) -> str:
     if trial.state != "complete":
         return f"{trial.state}, {trial.reason.splitlines()[0]}"
     steps = f"{trial.steps:,.0f}".replace(",", " ")
-    return f"fitness {trial.fitness:.2f}, {trial.solved} of {len(trial.runs)} solved, {steps} steps"
+    return f"fitness {figures(trial.fitness)}, {trial.solved} of {len(trial.runs)} solved, {steps} steps"
 
 
 def _listed(settings: Mapping[str, Any]) -> str:

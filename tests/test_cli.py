@@ -169,9 +169,10 @@ def test_help_names_every_setting_with_its_default(capsys):
 
 
 def test_evaluate_prints_a_score_with_its_interval(folder, capsys):
-    assert "95 % interval" in results(capsys, "evaluate", folder, "--episodes", 5, "--workers", 1).out
+    assert "all 5 alike) over 5 episodes" in results(capsys, "evaluate", folder, "--episodes", 5, "--workers", 1).out
     score = json.loads(results(capsys, "evaluate", folder, "--episodes", 5, "--json").out)
-    assert score == Run.open(folder).evaluate(episodes=5).to_json() | {"interval": list(score["interval"])}
+    expected = Run.open(folder).evaluate(episodes=5).to_json()
+    assert score == json.loads(json.dumps(expected))
 
 
 def test_record_prints_the_films_path(folder, capsys):

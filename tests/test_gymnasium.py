@@ -99,7 +99,7 @@ def test_half_cheetah_is_trained_as_it_is(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)  # MuJoCo writes its log into the working directory
     assert main(["train", "HalfCheetah-v5", *TINY, "--strategy=ars", "--run-dir=r"]) == 0
     assert main(["evaluate", "r", "--episodes=3", "--workers=1"]) == 0
-    assert "95 % interval" in capfd.readouterr().out
+    assert " episodes" in capfd.readouterr().out
     run = Run.open("r")
     assert run.checkpoint.observation_space.dtype == np.float64
     assert run.history[0].fitness_std > 0

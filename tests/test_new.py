@@ -138,7 +138,7 @@ def works_unchanged(python, kind, work):
         json.loads(run(*es_envs, "evaluate", trained, "--json", "--episodes", "50", *options, cwd=work))
         for options in (["--generation", "0"], [])
     )
-    assert end["interval"][0] > start["interval"][1]
+    assert (end["interval"] or [end["mean"]])[0] > (start["interval"] or [start["mean"]])[-1]
     film = run(*es_envs, "record", trained, "--width", "96", "--height", "64", cwd=work).strip()
     assert Path(film).stat().st_size > 500
 
@@ -204,7 +204,7 @@ def test_the_tutorial_leads_to_a_trained_filmed_and_packed_plugin(borrowing, tmp
         json.loads(run("es-envs", "evaluate", "runs/earth", "--json", *options, cwd=folder))
         for options in (["--generation", "0"], [])
     )
-    assert end["interval"][0] > start["interval"][1]
+    assert (end["interval"] or [end["mean"]])[0] > (start["interval"] or [start["mean"]])[-1]
     assert {path.name for path in folder.glob("*.mp4")} == {"earth.mp4", "moon.mp4"}
     assert "lunar_rover/rover.urdf" in printed[-1]
 

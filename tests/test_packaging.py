@@ -105,7 +105,7 @@ def test_wheels_install_into_an_empty_environment_and_work_from_another_director
     tiny = ["--generations", "2", "--population-size", "8", "--max-episode-steps", "100", "--quiet"]
     for env_id in ("BalancingPlate-v0", "Hover-v0"):
         folder = run(es_envs, "train", env_id, *tiny, cwd=work).strip()
-        assert "95 % interval" in run(es_envs, "evaluate", folder, "--episodes", "5", cwd=work)
+        assert " episodes" in run(es_envs, "evaluate", folder, "--episodes", "5", cwd=work)
         assert env_id in Path(run(es_envs, "report", folder, cwd=work).strip()).read_text(encoding="utf-8")
         film = run(es_envs, "record", folder, "--width", "96", "--height", "64", cwd=work).strip()
         assert Path(film).stat().st_size > 500

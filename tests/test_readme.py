@@ -44,7 +44,7 @@ def install(folder, name, entry_points):
 def test_the_python_example_runs(tmp_path):
     example = block("example").replace('"cartpole.mp4"', '"cartpole.mp4", width=96, height=64')
     printed = run_python(example, tmp_path)
-    assert "95 % interval" in printed
+    assert " episodes" in printed
     assert (tmp_path / "cartpole.mp4").stat().st_size > 1000
     assert len(list((tmp_path / "runs" / "CartPoleBullet-v0").iterdir())) == 1
 
@@ -61,7 +61,8 @@ from es_envs.testing import check_env
 check_env("Hover-v0")
 run = es_core.train("Hover-v0", run_dir="run", progress=False)
 start = es_core.evaluate(run.checkpoint_at(0), episodes=50)
-assert run.evaluate(episodes=50).interval[0] > start.interval[1], (run.evaluate(), start)
+end = run.evaluate(episodes=50)
+assert (end.interval or (end.mean,))[0] > (start.interval or (start.mean,))[-1], (end, start)
 run.record("hover.mp4")
 """
     run_python(script, tmp_path)

@@ -195,7 +195,8 @@ def test_where_success_is_reported_a_run_is_solved_only_by_successes(tmp_path):
 def test_training_improves_the_centre_on_unseen_starts(tmp_path):
     run = train("CartPoleBullet-v0", run_dir=tmp_path / "r", progress=False, seed=3, generations=20)
     start = es_core.evaluate(run.checkpoint_at(0), episodes=20)
-    assert run.evaluate(episodes=20).interval[0] > start.interval[1]
+    end = run.evaluate(episodes=20)
+    assert (end.interval or (end.mean,))[0] > start.interval[1]
 
 
 def test_a_run_can_start_from_another_runs_policy(whole, tmp_path):

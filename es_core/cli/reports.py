@@ -51,11 +51,11 @@ def _compare(options: argparse.Namespace) -> None:
 
 def print_comparison(comparison: "Comparison") -> None:
     """The groups and their differences."""
-    from es_core.pages import figures
+    from es_core.figures import figures
 
     def cells(number: "Estimate") -> tuple[str, str]:
-        low_high = "" if number.interval is None else " to ".join(map(figures, number.interval))
-        return figures(number.value), low_high
+        ends = [figures(end, number.interval) for end in number.interval or ()]
+        return figures(number.value, number.interval), " to ".join(ends)
 
     rows = [
         (

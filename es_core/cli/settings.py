@@ -79,6 +79,7 @@ def _bench(options: argparse.Namespace) -> None:
 def _tune(options: argparse.Namespace) -> None:
     from es_core.commands import as_arguments
     from es_core.domains import text_of
+    from es_core.figures import figures
     from es_core.tune import tune
 
     result = tune(
@@ -103,11 +104,12 @@ def _tune(options: argparse.Namespace) -> None:
         return
     complete = [trial for trial in result.trials if trial.state == "complete"]
     best = sorted(complete, key=lambda trial: trial.value, reverse=True)[:_SHOWN_TRIALS]
+    reached = [trial.fitness for trial in best]
     rows = [
         (
             str(trial.number + 1),
             f"{trial.solved} of {result.seeds}",
-            f"{trial.fitness:.2f}",
+            figures(trial.fitness, (min(reached), max(reached))),
             f"{trial.steps:,.0f}".replace(",", " "),
             *map(text_of, trial.settings.values()),
         )

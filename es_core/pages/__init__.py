@@ -16,6 +16,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
+from es_core.figures import figures
+
 _FOLDER = Path(__file__).parent
 
 Column = Sequence[float | None]
@@ -123,15 +125,6 @@ def require_page(path: str | os.PathLike[str]) -> Path:
     if page.suffix.lower() not in {".html", ".htm"}:
         raise ValueError(f"a page's name must end in .html, got {page.name!r}")
     return page
-
-
-def figures(value: float | None) -> str:
-    """A number for people: about four digits, thousands apart."""
-    if value is None:
-        return "-"
-    if isinstance(value, int) or abs(value) >= 1000:
-        return f"{value:,.0f}".replace(",", "\u202f")
-    return f"{value:.2f}" if abs(value) >= 1 or value == 0 else f"{value:.3g}"
 
 
 def data_url(path: Path, kind: str) -> str:
