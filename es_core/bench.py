@@ -1,27 +1,34 @@
 """Bench: how fast an environment steps, how fast it trains, and where the rest of the time goes."""
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from statistics import median
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 import es_envs
+from es_core.budget import step_limit
 from es_core.config import TrainConfig
-from es_core.policies import make_policy
-from es_core.pools import make_pool
+from es_core.display import search_progress
+from es_core.policies import Policy, make_policy
+from es_core.pools import Results, RolloutPool, make_pool
 from es_core.pools.process import Child, ChildDiedError, end
+from es_core.pools.worker import action_noise_seed
 from es_core.rollout import Lane, RolloutError, Rollouts
+from es_core.search import first_statistics
 from es_core.seeding import Purpose, episode_seeds
-from es_core.strategies import make_strategy
+from es_core.strategies import Population, make_strategy
 from es_envs import EnvDefinition
 
-_ROUNDS = 5  # at least, of each measurement: the median of them is quoted
+_ROUNDS = 5  # of both measurements, one after the other, if there is time for so many: the median of them is quoted
 _LIGHT = 25.0  # [µs]: steps up to this long gain from lanes
 _LANES = 3
-_EPISODES = 8  # at least, of so many candidates, are timed at once
+_FIRST_CAP = 16  # steps of the first, shortest episodes
+_PARTS = 12  # of the time: one play of what is measured takes no more, since it is played a few times over
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,8 +39,12 @@ class Bench:
         env_id: of the environment.
         workers: processes.
         lanes: environments that each of them steps together.
+        population_size: candidates of a generation.
+        candidates: how many of them were played; fewer if there was no time for all.
+        episode_cap: steps after which their episodes were cut off, since there was no time for whole ones; or None.
         bare: environment steps per second of all processes, without a policy.
         training: environment steps per second of whole generations.
+        shares: the lowest and the highest quotient of the two in one round of measurements.
         environment: microseconds of a worker for one step of the environment, resets included.
         policy: likewise for the policy and the loop around the environment.
         noise: likewise for the candidates' parameters.
@@ -44,8 +55,12 @@ class Bench:
     env_id: str
     workers: int
     lanes: int
+    population_size: int
+    candidates: int
+    episode_cap: int | None
     bare: float
     training: float
+    shares: tuple[float, float]
     environment: float
     policy: float
     noise: float
@@ -54,8 +69,8 @@ class Bench:
 
     @property
     def share(self) -> float:
-        """What training reaches of the bare environments' speed."""
-        return self.training / self.bare
+        """What training reaches of the bare environments' speed; it does all that they do, so that more is noise."""
+        return min(1.0, self.training / self.bare)
 
     @property
     def advice(self) -> str:
@@ -66,6 +81,8 @@ class Bench:
                 f"Steps of this environment are so short that the policy's calls count: lanes={_LANES} in its "
                 "EnvDefinition lets each worker step so many environments together."
             )
+        if self.candidates < self.population_size or self.episode_cap is not None:
+            return ""  # which makes both of these too large
         if self.waiting > 0.2 * total:
             return (
                 "Workers wait a fifth of the time or more: a larger population_size, or more episodes_per_candidate, "
@@ -76,13 +93,25 @@ class Bench:
         return ""
 
 
-def bench(env: str | TrainConfig, *, workers: int | None = None, seconds: float = 4.0, **config_fields: Any) -> Bench:
+def bench(
+    env: str | TrainConfig,
+    *,
+    workers: int | None = None,
+    seconds: float = 10.0,
+    progress: bool = False,
+    **config_fields: Any,
+) -> Bench:
     """Measure the speed of an environment, bare and in training.
+
+    Both play the same episodes, those of generation 0, and take turns, so that what else the machine does slows both
+    alike. Where a generation would take too long, only some of its candidates are played, or the beginnings of their
+    episodes.
 
     Args:
         env: id of an environment, whose recommended settings then apply; or a complete TrainConfig.
         workers: processes; None: the usable cores.
-        seconds: for each of the two measurements, at least.
+        seconds: in total, or as long as it takes to start the processes and play a few steps in each, twice.
+        progress: show a progress bar, if there is a terminal.
         **config_fields: fields of TrainConfig.
 
     Raises:
@@ -94,87 +123,233 @@ def bench(env: str | TrainConfig, *, workers: int | None = None, seconds: float 
         raise ValueError(f"seconds must be positive, got {seconds!r}")
     config = env.resolved() if isinstance(env, TrainConfig) else TrainConfig.for_env(env, **config_fields)
     definition = es_envs.definition(config.env_id)
-    with make_pool("local", definition, config, workers=workers) as pool:
-        config, workers = pool.config, pool.workers
-        mean = make_policy(config, pool.observation_space, pool.action_space).initial(config.seed)
-        # A mean that stays where it is: what is measured is one kind of episode, from first to last.
-        strategy = make_strategy(replace(config, learning_rate=1e-9), mean)
-        generations: list[tuple[float, float, int]] = []  # seconds of all, of the update; steps
-        started = time.perf_counter()
-        while len(generations) <= _ROUNDS or time.perf_counter() - started < seconds:
-            times = [time.perf_counter()]
-            population = strategy.ask()
-            times.append(time.perf_counter())
-            seeds = episode_seeds(config.seed, Purpose.TRAINING, config.episodes_per_candidate, strategy.generation)
-            results = pool.evaluate(population, np.array(seeds))
-            times.append(time.perf_counter())
-            strategy.tell(results.fitness)
-            times.append(time.perf_counter())
-            generations.append((times[3] - times[0], times[1] - times[0] + times[3] - times[2], results.steps))
-    generations = generations[1:]  # the first warms up
-    wall, update = (median(item[which] / item[2] for item in generations) for which in (0, 1))
-    parts = _measure_processes(definition, config, workers, seconds)
-    environment, policy, noise = (median(part[which] for part in parts) for which in range(3))
-    per_step = 1e6 * wall * workers
+    started = time.perf_counter()
+    with (
+        make_pool("local", definition, config, workers=workers) as pool,
+        search_progress(shown=progress) as display,
+    ):
+        task = display.add_task(config.env_id, total=seconds)
+
+        def left() -> float:
+            spent = time.perf_counter() - started
+            display.update(task, completed=min(spent, seconds))
+            return seconds - spent
+
+        training = _Training(pool)
+        training.grow(definition, seconds / _PARTS, left)
+        with _Bare(definition, pool.config, training.share_out()) as bare:
+            rounds: list[_Round] = []
+            longest = 0.0
+            while not rounds or (len(rounds) < 10 * _ROUNDS and left() > longest):
+                began = time.perf_counter()
+                turn = max(0.0, left()) / (2 * max(1, _ROUNDS - len(rounds)))
+                wall, update = training.measure(turn)
+                rounds.append(_Round(wall, update, *bare.measure(turn)))
+                longest = max(longest, time.perf_counter() - began)
+        return _summary(training, rounds)
+
+
+@dataclass(frozen=True)
+class _Round:
+    """What one round measured: seconds a step of training, and of its update; microseconds a step of the parts."""
+
+    wall: float
+    update: float
+    environment: float
+    policy: float
+    noise: float
+    bare: float  # steps a second of all processes
+    lanes: int
+
+
+def _summary(training: "_Training", rounds: Sequence[_Round]) -> Bench:
+    def middle(name: str) -> float:
+        return float(median(getattr(each, name) for each in rounds))
+
+    pool, played = training.pool, training.population
+    shares = [1 / (each.wall * each.bare) for each in rounds]
+    per_step, update = (1e6 * pool.workers * middle(name) for name in ("wall", "update"))
+    environment, policy, noise = (middle(name) for name in ("environment", "policy", "noise"))
     return Bench(
-        env_id=config.env_id,
-        workers=workers,
-        lanes=int(parts[0][3]),
-        bare=sum(1e6 / part[0] for part in parts),
-        training=1 / wall,
+        env_id=pool.config.env_id,
+        workers=pool.workers,
+        lanes=rounds[0].lanes,
+        population_size=pool.config.population_size,
+        candidates=len(played),
+        episode_cap=played.max_episode_steps,
+        bare=middle("bare"),
+        training=1 / middle("wall"),
+        shares=(min(shares), max(shares)),
         environment=environment,
         policy=policy,
         noise=noise,
-        update=1e6 * update * workers,
-        waiting=max(0.0, per_step - environment - policy - noise - 1e6 * update * workers),
+        update=update,
+        waiting=max(0.0, per_step - environment - policy - noise - update),
     )
 
 
-def _measure_processes(
-    definition: EnvDefinition, config: TrainConfig, workers: int, seconds: float
-) -> list[tuple[float, ...]]:
-    """What ``measure`` returns, from as many processes at once."""
-    children: list[Child] = []
-    try:
-        for _ in range(workers):  # one by one, so that those that were started are ended if one cannot be
-            children.append(Child("es_core.bench:measure"))  # noqa: PERF401
-        for child in children:
-            child.send((definition, config, seconds))
-        return [child.receive() for child in children]
-    except ChildDiedError as error:
-        raise RolloutError(f"{definition.label}: {error}") from None
-    finally:
-        end(children)
+class _Training:
+    """Generation 0, again and again, and the updates of a strategy that goes on.
+
+    Attributes:
+        pool: plays it.
+        population: that part of it for which there is time.
+        seeds: ``(N, k)``, of its episodes.
+    """
+
+    def __init__(self, pool: RolloutPool) -> None:
+        self.pool = pool
+        config = pool.config
+        policy = make_policy(config, pool.observation_space, pool.action_space)
+        self._strategy = make_strategy(config, policy.initial(config.seed))
+        self._whole = replace(self._strategy.ask(), statistics=first_statistics(config, policy, pool))
+        shape: tuple[int, ...] = (config.episodes_per_candidate,)
+        if config.episode_seeds == "independent":
+            shape = (len(self._whole), *shape)
+        seeds = np.reshape(episode_seeds(config.seed, Purpose.TRAINING, int(np.prod(shape))), shape)
+        self.seeds = np.broadcast_to(seeds, (len(self._whole), config.episodes_per_candidate))
+        self.population = self._whole
+
+    def grow(self, definition: EnvDefinition, most: float, left: Callable[[], float]) -> None:
+        """Choose the largest part that takes about ``most`` seconds: longer episodes first, then more candidates."""
+        limit = step_limit(definition, self.pool.config)
+        cap, count, total = min(_FIRST_CAP, limit), min(2 * self.pool.workers, len(self._whole)), len(self._whole)
+        self._choose(count, cap, limit)
+        self._play()  # which also warms up
+        while True:
+            began = time.perf_counter()
+            results = self._play()
+            took = time.perf_counter() - began
+            cut = cap < limit and int(results.lengths.max(initial=0)) >= cap
+            left()
+            if 2 * took > most or not (cut or count < total):
+                break
+            cap, count = (min(2 * cap, limit), count) if cut else (limit, min(2 * count, total))
+            self._choose(count, cap, limit)
+        if not cut:
+            self._choose(count, limit, limit)
+
+    def _choose(self, count: int, cap: int, limit: int) -> None:
+        whole = self._whole
+        self.population = replace(
+            whole,
+            parent=whole.parent[:count],
+            noise_seed=whole.noise_seed[:count],
+            sign=whole.sign[:count],
+            max_episode_steps=cap if cap < limit else None,
+        )
+
+    def _play(self) -> Results:
+        return self.pool.evaluate(self.population, self.seeds[: len(self.population)])
+
+    def share_out(self) -> list[tuple[Population, list[tuple[int, list[int]]]]]:
+        """The population, and for each worker, which of its candidates play which episodes in a process without it."""
+        indices = range(len(self.population))
+        return [
+            (self.population, [(index, self.seeds[index].tolist()) for index in indices[worker :: self.pool.workers]])
+            for worker in range(min(self.pool.workers, len(self.population)))
+        ]
+
+    def measure(self, seconds: float) -> tuple[float, float]:
+        """Seconds a step, by whole generations, and the part of them in which the mean is updated."""
+        played, updated, steps = 0.0, 0.0, 0.0
+        ends = time.perf_counter() + seconds
+        while not steps or time.perf_counter() < ends:
+            times = [time.perf_counter()]
+            results = self._play()
+            times.append(time.perf_counter())
+            total = len(self._strategy.ask())
+            # Whatever fitness: it shall take as long as ever.
+            self._strategy.tell(np.resize(results.fitness[results.valid], total))
+            times.append(time.perf_counter())
+            played += times[1] - times[0]
+            updated += (times[2] - times[1]) * len(self.population) / total
+            steps += results.steps
+        return (played + updated) / steps, updated / steps
+
+
+class _Bare:
+    """As many processes as the pool has workers, which play its episodes on their own, with and without the policy."""
+
+    def __init__(
+        self,
+        definition: EnvDefinition,
+        config: TrainConfig,
+        parts: Sequence[tuple[Population, list[tuple[int, list[int]]]]],
+    ) -> None:
+        self._label = definition.label
+        self._children: list[Child] = []
+        try:
+            for _ in parts:  # one by one, so that those that were started are ended if one cannot be
+                self._children.append(Child("es_core.bench:measure"))
+            self._ask([(definition, config, *part) for part in parts])
+        except BaseException:
+            end(self._children)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        end(self._children)
+
+    def measure(self, seconds: float) -> tuple[float, float, float, float, int]:
+        """Medians of environment, policy and noise; steps a second of all environments at once; lanes."""
+        answers = self._ask([seconds] * len(self._children))
+        environment, policy, noise = (median(answer[which] for answer in answers) for which in range(3))
+        return environment, policy, noise, sum(1e6 / answer[0] for answer in answers), answers[0][3]
+
+    def _ask(self, messages: Sequence[object]) -> list[Any]:
+        try:
+            for child, message in zip(self._children, messages, strict=True):
+                child.send(message)
+            return [child.receive() for child in self._children]
+        except ChildDiedError as error:
+            raise RolloutError(f"{self._label}: {error}") from None
+
+
+def _write(population: Population, policy: Policy, index: int, out: NDArray[np.float32]) -> None:
+    population.candidate(index, out)
+    policy.settle(out, population.statistics)
 
 
 def measure(connection: Any) -> None:
-    """In a process of its own: microseconds a step of environment, of policy and loop, and of noise; and the lanes."""
-    definition, config, seconds = connection.recv()
+    """In a process of its own: whenever it is asked, microseconds a step of environment, policy and noise; and lanes.
+
+    The first message says which episodes; it is answered when they have been played once. Each further one says how
+    many seconds the measurement may take.
+    """
+    definition, config, population, work = connection.recv()
     rollouts = Rollouts(definition, config, lanes=definition.lanes)
-    actors, lanes = rollouts.actors, len(rollouts.actors.rows)
-    population = make_strategy(config, rollouts.policy.initial(config.seed)).ask()
-    seeds = episode_seeds(config.seed, Purpose.TRAINING, max(lanes, _EPISODES))
-    actions: dict[int, list[Any]] = {}
+    actors, policy = rollouts.actors, rollouts.policy
+    if config.observation_normalization:
+        actors.collect()
+    actors.normalize(population.statistics)
+    recorded: dict[int, dict[int, list[Any]]] = {index: {} for index, _ in work}  # actions by candidate and seed
     loading = 0.0
 
-    def script(index: int, lane: Lane) -> Generator[Any, Any, int]:
+    def script(index: int, seeds: Sequence[int], lane: Lane) -> Generator[Any, Any, int]:
         nonlocal loading
         started = time.perf_counter()
-        actors.network.load(lane.row, lambda out: population.candidate(index % len(population), out))
+        actors.network.load(lane.row, partial(_write, population, policy, index))
         loading += time.perf_counter() - started
-        actors.start(lane.row)
-        record = actions.get(index) is None
-        taken = actions.setdefault(index, [])
-        observers = [lambda _observation, action, *_: taken.append(action)] if record else []
-        return (yield from lane.episode(seeds[index], observers)).length
+        steps = 0
+        for seed in seeds:
+            actors.start(lane.row, noise_seed=action_noise_seed(policy, population, index, seed))
+            taken: list[Any] = []
+            observers = [] if seed in recorded[index] else [lambda _o, action, *_, taken=taken: taken.append(action)]
+            episode = yield from lane.episode(seed, observers, max_steps=population.max_episode_steps)
+            recorded[index].setdefault(seed, taken)
+            steps += episode.length
+        return steps
 
     def play() -> int:
-        waiting = list(range(len(seeds)))
+        waiting = list(work)
         lengths: list[int] = []
 
         def next_script() -> Any:
-            index = waiting.pop() if waiting else None
-            return None if index is None else lambda lane: script(index, lane)
+            item = waiting.pop() if waiting else None
+            return None if item is None else partial(script, *item)
 
         rollouts.play(next_script, lengths.append)
         return sum(lengths)
@@ -182,25 +357,25 @@ def measure(connection: Any) -> None:
     def replay() -> None:
         """The same episodes, without a policy."""
         step, reset = rollouts.env.step, rollouts.env.reset
-        for index, seed in enumerate(seeds):
-            reset(seed=seed)
-            for action in actions[index]:
-                step(action)
+        for episodes in recorded.values():
+            for seed, taken in episodes.items():
+                reset(seed=seed)
+                for action in taken:
+                    step(action)
 
     steps = play()  # which also records the actions, and makes all lanes
-    bare: list[float] = []
-    whole: list[float] = []
-    noise: list[float] = []
-    begun = time.perf_counter()
-    while len(bare) < _ROUNDS or time.perf_counter() - begun < seconds:
-        started, loading = time.perf_counter(), 0.0
-        replay()
-        middle = time.perf_counter()
-        play()
-        ended = time.perf_counter()
-        bare.append(middle - started)
-        whole.append(ended - middle - loading)
-        noise.append(loading)
-    environment, played, loaded = (1e6 * median(times) / steps for times in (bare, whole, noise))
-    rollouts.close()
-    connection.send((environment, max(0.0, played - environment), loaded, float(lanes)))
+    connection.send(steps)
+    while True:
+        ends = time.perf_counter() + connection.recv()
+        bare, whole, noise, times = 0.0, 0.0, 0.0, 0
+        while not times or time.perf_counter() < ends:
+            started, loading = time.perf_counter(), 0.0
+            replay()
+            middle = time.perf_counter()
+            play()
+            whole += time.perf_counter() - middle - loading
+            bare += middle - started
+            noise += loading
+            times += 1
+        environment, played, loaded = (1e6 * total / (times * steps) for total in (bare, whole, noise))
+        connection.send((environment, max(0.0, played - environment), loaded, len(actors.rows)))

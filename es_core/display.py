@@ -34,8 +34,8 @@ _LEVELS = "▁▂▃▄▅▆▇█"
 _ASCII_LEVELS = "_.-=+*#@"
 
 
-def film_progress(*, shown: bool) -> Progress:
-    """A bar that counts frames, where there is a terminal or notebook to show it."""
+def count_progress(*, shown: bool) -> Progress:
+    """A bar that counts frames or episodes, where there is a terminal or notebook to show it."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, disable=not (shown and _is_live(console)))

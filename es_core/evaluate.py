@@ -6,6 +6,7 @@ from pathlib import Path
 
 from es_core.checkpoint import Checkpoint
 from es_core.checks import require_positive
+from es_core.display import count_progress
 from es_core.pools.local import LocalPool
 from es_core.rebuild import rebuild
 from es_core.run import Run
@@ -14,9 +15,11 @@ from es_core.search import Search
 from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies import Population
 from es_core.trust import require_trusted
-from es_envs import EnvDefinition
+from es_envs import EnvDefinition, Episode
 
 Source = Run | Checkpoint | str | os.PathLike[str]
+
+_TOGETHER = 5  # episodes of each worker between two movements of the bar: it waits for the last of them
 
 
 def evaluate(
@@ -28,6 +31,7 @@ def evaluate(
     candidate: int | None = None,
     workers: int | None = None,
     trust: bool = False,
+    progress: bool = False,
 ) -> Evaluation:
     """Score a policy on unseen starts, without action noise.
 
@@ -40,6 +44,7 @@ def evaluate(
         candidate: one of the population around that centre instead.
         workers: processes; None: the usable cores.
         trust: the source may name modules outside the installed plugins.
+        progress: show a progress bar, if there is a terminal.
 
     Raises:
         ValueError: episodes is not positive, no such candidate, or an untrusted name.
@@ -49,10 +54,20 @@ def evaluate(
     """
     require_positive("episodes", episodes)
     checkpoint, definition = find_policy(source, generation=generation, candidate=candidate, trust=trust)
-    with LocalPool(definition, checkpoint.config, workers=workers, most=episodes) as pool:
+    with (
+        LocalPool(definition, checkpoint.config, workers=workers, most=episodes) as pool,
+        count_progress(shown=progress) as bar,
+    ):
         require_same_spaces(checkpoint, pool)
         seeds = episode_seeds(seed, Purpose.TEST, episodes)
-        return Evaluation.from_episodes(pool.rollouts((checkpoint.mean, checkpoint.statistics), seeds))
+        together = episodes if bar.disable else _TOGETHER * pool.workers
+        played: list[Episode] = []
+        task = bar.add_task("episodes", total=episodes)
+        while len(played) < episodes:
+            part = seeds[len(played) : len(played) + together]
+            played += pool.rollouts((checkpoint.mean, checkpoint.statistics), part)
+            bar.update(task, completed=len(played))
+        return Evaluation.from_episodes(played)
 
 
 def find_policy(

@@ -19,7 +19,7 @@ from es_core.artists import Artists, DisagreementError, Measured, difference
 from es_core.captions import Captioner
 from es_core.checkpoint import parameter_hash
 from es_core.checks import require_positive, whole
-from es_core.display import film_progress
+from es_core.display import count_progress
 from es_core.drawing import Setting, Studio
 from es_core.evaluate import Source, require_same_spaces
 from es_core.files import write_whole
@@ -179,7 +179,7 @@ class _Production:
         lengths = [scene.frames + pause for scene in self.scenes[:-1]] + [self.scenes[-1].frames]
         captioner, self.frames = Captioner(lengths), 0
         poster = sum(lengths) - lengths[-1] // 2 - 1
-        with film(self.path, self.rate) as add, film_progress(shown=self.progress) as bar:
+        with film(self.path, self.rate) as add, count_progress(shown=self.progress) as bar:
             task = bar.add_task("filming", total=sum(lengths))
             for scene, length, frames in zip(self.scenes, lengths, footage, strict=True):
                 for frame in _held(frames, length):

@@ -12,7 +12,7 @@ from es_core.checkpoint import Checkpoint, CheckpointError
 from es_core.checks import maybe, shown, whole
 from es_core.config import TrainConfig
 from es_core.normalizer import ObservationStatistics, Statistics
-from es_core.policies import make_policy
+from es_core.policies import Policy, make_policy
 from es_core.policies.spaces import input_size
 from es_core.pools import Results, RolloutPool
 from es_core.run import Run
@@ -57,11 +57,7 @@ class Search:
         """
         config = run.config
         policy = make_policy(config, pool.observation_space, pool.action_space)
-        statistics: Statistics | None = None
-        if config.observation_normalization:
-            statistics = ObservationStatistics.empty(policy.inputs)
-        elif config.virtual_batch_normalization:
-            statistics = pool.reference_batch()
+        statistics = first_statistics(config, policy, pool)
         mean = policy.initial(config.seed)
         if run.initial_path.exists():
             source = Checkpoint.load(run.initial_path)
@@ -168,6 +164,13 @@ class Search:
         self.episode_cap, self.statistics = told.episode_cap, told.statistics or self.statistics
         if told.population_size is not None:
             self.strategy.population_size = told.population_size
+
+
+def first_statistics(config: TrainConfig, policy: Policy, pool: RolloutPool) -> Statistics | None:
+    """By which observations or hidden layers are normalised in generation 0."""
+    if config.observation_normalization:
+        return ObservationStatistics.empty(policy.inputs)
+    return pool.reference_batch() if config.virtual_batch_normalization else None
 
 
 def _require_consistent(strategy: Strategy, checkpoint: Checkpoint) -> None:

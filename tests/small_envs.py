@@ -380,6 +380,22 @@ class Endless(Walk):
         return np.clip(observation, -10, 10), reward, False, truncated, info
 
 
+class Slow(Endless):
+    """Endless, as slow as a large simulation.
+
+    Args:
+        nap: seconds that a step takes.
+    """
+
+    def __init__(self, *, nap=0.008):
+        super().__init__()
+        self.nap = nap
+
+    def step(self, action):
+        time.sleep(self.nap)
+        return super().step(action)
+
+
 class Aim(gymnasium.Env):
     """One action, which should be 1 in each of four dimensions: a sphere function of the policy's biases."""
 

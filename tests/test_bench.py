@@ -2,7 +2,8 @@ import json
 
 import pytest
 
-from es_core import Bench, bench
+import es_envs
+from es_core import STRATEGIES, Bench, bench
 from es_core.cli import main
 
 QUICK = {"workers": 2, "seconds": 0.01, "population_size": 4, "max_episode_steps": 20}
@@ -13,6 +14,15 @@ def wander(register):
     return register("Wander-v0", "small_envs:Wander", max_episode_steps=30, lanes=3)
 
 
+def of_parts(**values):
+    """What was measured of an environment, if a step's parts take a worker so many microseconds."""
+    parts = {"environment": 0.0, "policy": 0.1, "noise": 0.1, "update": 0.1, "waiting": 0.1}
+    parts |= {name: value for name, value in values.items() if name in parts}
+    counts = {"env_id": "Walk-v0", "workers": 2, "lanes": 1, "population_size": 4, "candidates": 4, "episode_cap": None}
+    speeds = {"bare": 2e6 / parts["environment"], "training": 2e6 / sum(parts.values()), "shares": (0.9, 1.0)}
+    return Bench(**{**counts, **speeds, **parts, **values})
+
+
 def test_the_parts_of_a_step_add_up_to_what_a_step_of_training_takes(wander):
     result = bench(wander, **QUICK)
     assert (result.env_id, result.workers, result.lanes) == (wander, 2, 3)
@@ -20,20 +30,47 @@ def test_the_parts_of_a_step_add_up_to_what_a_step_of_training_takes(wander):
     assert min(parts) >= 0
     assert min(result.environment, result.policy, result.noise, result.update) > 0
     assert sum(parts) >= 0.999 * result.workers * 1e6 / result.training
-    assert result.share == result.training / result.bare
+    assert 0 < result.shares[0] <= result.shares[1]
+    assert (result.candidates, result.population_size) == (4, 4)
 
 
-@pytest.mark.parametrize("env_id", ["CartPoleBullet-v0", "CartPole-v1"])
-def test_the_command_prints_a_table_or_json(env_id, capsys):
-    words = ["bench", env_id, "--seconds", "0.01", "--workers", "1", "--population-size", "2"]
+def test_a_share_of_more_than_all_is_noise_and_not_shown():
+    assert of_parts(environment=5.0, bare=1.0).share == 1.0
+    assert of_parts(environment=5.0, bare=1e6).share < 1.0
+
+
+@pytest.mark.parametrize("env_id", [*es_envs.env_ids(), "CartPole-v1"])
+def test_every_environment_is_measured_with_what_it_recommends(env_id, capsys):
+    words = ["bench", env_id, "--seconds", "0.01", "--workers", "1", "--json"]
     assert main(words) == 0
-    table = capsys.readouterr().out
-    assert "bare environment" in table
-    assert "a step takes a worker" in table
-    assert main([*words, "--json"]) == 0
     measured = json.loads(capsys.readouterr().out)
     assert measured["env_id"] == env_id
     assert measured["bare"] > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "fields",
+    [
+        *({"strategy": strategy} for strategy in STRATEGIES),
+        {"observation_normalization": True, "action_noise": 0.1, "episode_seeds": "independent"},
+        {"virtual_batch_normalization": True, "episodes_per_candidate": 2, "on_candidate_error": "drop"},
+    ],
+    ids=lambda fields: ", ".join(map(str, fields.values())),
+)
+def test_every_strategy_and_normalization_is_measured(wander, fields):
+    result = bench(wander, **{**QUICK, "population_size": 8, "workers": 1}, **fields)
+    assert min(result.bare, result.training, result.update) > 0
+
+
+@pytest.mark.timeout(90)
+def test_a_slow_environment_is_measured_in_the_time_that_was_given(register, capsys):
+    slow = register("Slow-v0", "small_envs:Slow", max_episode_steps=100_000)  # a generation of 64 would take 7 hours
+    assert main(["bench", slow, "--seconds", "3", "--workers", "2"]) == 0
+    said = capsys.readouterr()
+    assert "bare environment" in said.out
+    assert "a step takes a worker" in said.out
+    assert "There was time for only 4 of 64 candidates, and of their episodes the first" in said.err
 
 
 @pytest.mark.parametrize(
@@ -44,12 +81,12 @@ def test_the_command_prints_a_table_or_json(env_id, capsys):
         ({"environment": 150.0, "policy": 20.0}, ""),
         ({"environment": 150.0, "waiting": 60.0}, "population_size"),
         ({"environment": 150.0, "update": 60.0}, "episodes_per_candidate"),
+        ({"environment": 150.0, "waiting": 60.0, "candidates": 2}, ""),
+        ({"environment": 150.0, "update": 60.0, "episode_cap": 16}, ""),
     ],
 )
 def test_the_largest_loss_is_answered_with_advice(parts, advice):
-    values = {"lanes": 1, "environment": 0.0, "policy": 0.1, "noise": 0.1, "update": 0.1, "waiting": 0.1, **parts}
-    total = sum(value for name, value in values.items() if name != "lanes")
-    result = Bench(env_id="Walk-v0", workers=2, bare=2e6 / values["environment"], training=2e6 / total, **values)
+    result = of_parts(**parts)
     assert advice in result.advice
     assert bool(result.advice) == bool(advice)
 

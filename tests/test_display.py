@@ -16,14 +16,14 @@ SETTINGS = "--generations 3 --population-size 4 --eval-episodes 2 --confirm-epis
 TRAIN = ["-m", "es_core", "train", "CartPole-v1", *SETTINGS.split(), "--json"]
 
 
-def shown(columns, *arguments):
+def shown(columns, *arguments, command=TRAIN):
     """Stdout, and the lines on a terminal of this width as stderr."""
     main, terminal = os.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     variables = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}} | {
         "TERM": "xterm"
     }
-    words = [sys.executable, *TRAIN, *arguments]
+    words = [sys.executable, *command, *arguments]
     with running(words, stdout=subprocess.PIPE, stderr=terminal, env=variables, text=True) as process:
         os.close(terminal)
         written = b""
@@ -48,6 +48,20 @@ def test_a_terminal_of_any_width_shows_generation_fitness_the_best_and_the_speed
     assert re.fullmatch(r"best        [\d.]+ in generation \d", last["best"])
     assert all(len(line) < columns for line in last.values())
     assert json.loads(out)["generation"] == 3
+
+
+@pytest.mark.parametrize("quiet", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("words", "bar"),
+    [
+        (["evaluate", "CartPoleBullet-v0", "--pretrained", "--episodes", "21", "--workers", "1"], "episodes .* 21/21"),
+        (["bench", "CartPole-v1", "--seconds", "0.01", "--workers", "1"], "CartPole-v1 .* 100%"),
+    ],
+)
+def test_evaluate_and_bench_show_a_bar_on_stderr_unless_they_are_to_be_quiet(words, bar, quiet):
+    out, lines = shown(80, *words, "--json", *(["--quiet"] if quiet else []), command=["-m", "es_core"])
+    assert json.loads(out)
+    assert any(re.match(bar, line) for line in lines) != quiet
 
 
 @pytest.mark.slow

@@ -99,7 +99,7 @@ def _source(path: str, options: argparse.Namespace) -> Any:
 def _evaluate(options: argparse.Namespace) -> None:
     from es_core.evaluate import evaluate
 
-    score = evaluate(_policy(options), workers=options.workers, **chosen_episodes(options))
+    score = evaluate(_policy(options), workers=options.workers, progress=not options.quiet, **chosen_episodes(options))
     if options.json:
         print_json(score.to_json())
     else:

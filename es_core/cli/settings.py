@@ -27,9 +27,7 @@ def add(commands: Any) -> None:
         "measure how fast an environment steps and trains, and where the rest of the time goes",
     )
     add_env_id(sub)
-    sub.add_argument(
-        "--seconds", type=float, default=4.0, metavar="S", help="for each measurement (default: %(default)s)"
-    )
+    sub.add_argument("--seconds", type=float, default=10.0, metavar="S", help="in total (default: %(default)s)")
     add_workers(sub)
     add_config_options(sub)
 
@@ -56,22 +54,34 @@ def add(commands: Any) -> None:
 def _bench(options: argparse.Namespace) -> None:
     from es_core.bench import bench
 
-    say(f"measuring {options.env_id} for {2 * options.seconds:.0f} seconds or more")
-    result = bench(options.env_id, workers=options.workers, seconds=options.seconds, **config_fields(options))
+    if not options.quiet:
+        say(f"measuring {options.env_id} for {options.seconds:g} seconds")
+    result = bench(
+        options.env_id,
+        workers=options.workers,
+        seconds=options.seconds,
+        progress=not options.quiet,
+        **config_fields(options),
+    )
     if options.json:
         print_json({**asdict(result), "share": result.share})
         return
     total = result.workers * 1e6 / result.training
+    low, high = result.shares
     parts = [(name, getattr(result, name)) for name in ("environment", "policy", "noise", "update", "waiting")]
     print_table(
         [
             ("bare environment", f"{result.bare:,.0f} steps/s", f"{result.workers} processes at once"),
-            ("training", f"{result.training:,.0f} steps/s", f"{result.share:.0%} of that"),
+            ("training", f"{result.training:,.0f} steps/s", f"{result.share:.0%} of that ({low:.0%} to {high:.0%})"),
             ("", "", ""),
             ("a step takes a worker", f"{total:.2f} µs", ""),
             *((f"  {name}", f"{value:.2f} µs", f"{value / total:.0%}") for name, value in parts),
         ]
     )
+    if result.candidates < result.population_size or result.episode_cap is not None:
+        cut = "" if result.episode_cap is None else f", and of their episodes the first {result.episode_cap} steps"
+        told = f"only {result.candidates} of {result.population_size} candidates{cut}"
+        say(f"There was time for {told}: waiting and update look larger than they are (--seconds gives more time).")
     if result.advice:
         say(result.advice)
 

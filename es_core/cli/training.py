@@ -137,7 +137,7 @@ def _demo(options: argparse.Namespace) -> None:
         DEMO_ENV, run_dir=options.run_dir, workers=options.workers, seed=options.seed, progress=not options.quiet
     )
     say("Scoring it on 100 starts that it has never seen")
-    print(f"fitness {run.evaluate(workers=options.workers)}; the best possible is 500")
+    print(f"fitness {run.evaluate(workers=options.workers, progress=not options.quiet)}; the best possible is 500")
     path = run.directory / "videos" / f"{DEMO_ENV}.mp4"
     say("Filming the first of those episodes")
     run.record(path, width=options.width, height=options.height, workers=options.workers, progress=not options.quiet)
