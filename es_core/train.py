@@ -92,6 +92,7 @@ def train(
         ImportError: Ray is not installed, for the ray pool.
         ConnectionError: there is no Ray cluster at the address, it is of another version, or none of its nodes plays.
         RolloutError: an episode failed for good, or a worker could not start; the last checkpoint is intact.
+        FloatingPointError: the parameters have grown beyond all numbers; the last finite ones are kept.
     """
     require_pool(pool, ray_address)
     if max_seconds is not None:
@@ -223,7 +224,9 @@ def _repeatable(run: Run, before: Checkpoint) -> Iterator[None]:
     except BaseException as error:
         with suppress(OSError):  # the disk itself is in trouble: an older one has to do
             before.save(run.checkpoint_path(before.generation))
-        if run.next_generation is not None and not run.finished:
+        if isinstance(error, FloatingPointError):  # to resume would lead to the same end
+            error.add_note(f"The last parameters that are finite: {run.checkpoint_path(before.generation)}")
+        elif run.next_generation is not None and not run.finished:
             lost = "Nothing is lost" if run.next_generation == before.generation else "The last checkpoint is intact"
             error.add_note(f"{lost}: {_how_to_resume(run)} runs generation {run.next_generation} again.")
         if isinstance(error, RolloutError) and error.failure is not None:

@@ -408,6 +408,48 @@ def test_fitness_that_cannot_be_used_is_refused_and_changes_nothing(fitness, mes
     strategy.tell(np.arange(32.0))
 
 
+GROWING = {
+    (name, setting): value
+    for name, strategy in STRATEGIES.items()
+    for setting, value in {
+        "learning_rate": 1e300,
+        "weight_decay": 1e50,
+        "sigma": 1e300,
+        "sigma_learning_rate": 1e300,
+    }.items()
+    if setting in signature(strategy).parameters
+}
+
+
+@pytest.mark.parametrize(("name", "setting"), GROWING)
+def test_a_strategy_stops_in_the_generation_in_which_it_is_not_finite_any_more(name, setting):
+    options = {"sigma_max_change": 1e300} if (name, setting) == ("pgpe", "sigma_learning_rate") else {}
+    strategy = make(name, **{**options, setting: GROWING[name, setting]})
+    kept = []
+
+    def three_generations():
+        for generation in range(3):
+            kept.append(strategy.state_dict())
+            strategy.ask()
+            strategy.tell(np.random.default_rng(generation).normal(size=32))
+
+    with pytest.raises(
+        FloatingPointError, match=f"{type(strategy).__name__} has diverged in generation .*{setting}"
+    ) as e:
+        three_generations()
+    assert f"generation {len(kept) - 1}:" in str(e.value)
+    assert all(np.isfinite(part).all() for state in kept for part in state.values())
+    before = kept[-1]
+    strategy = make(name)
+    strategy.load_state_dict(before)
+    np.testing.assert_array_equal(strategy.mean, before["mean"])
+
+
+def test_a_mean_that_is_not_finite_is_no_beginning():
+    with pytest.raises(ValueError, match="mean must be finite, got nan"):
+        make(start=np.array([1, np.nan], np.float32))
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -102,6 +102,21 @@ def test_a_whole_number_for_sigma_changes_no_bit_of_a_run_resumed_or_rebuilt(str
     assert lines(other) == lines(whole)
 
 
+def test_a_run_that_diverges_stops_there_and_keeps_its_last_finite_parameters(walk, tiny, tmp_path):
+    settings = {**tiny, "generations": 9, "learning_rate": 1e30, "learning_rate_final": 1e300, "optimizer": "sgd"}
+    settings |= {"population_size": 8, "schedule_generations": 3, "schedule": "exponential", "policy": "linear"}
+    for resume in (False, True):
+        with pytest.raises(
+            FloatingPointError, match="OpenAIES has diverged in generation 1: mean is not finite"
+        ) as error:
+            train(walk, run_dir=tmp_path / "run", resume=resume, **settings)
+        run = Run.open(tmp_path / "run")
+        assert str(run.checkpoint_path(1)) in "".join(error.value.__notes__)
+        assert (run.next_generation, len(run.history)) == (1, 1)
+        assert np.isfinite(run.checkpoint_at(1).mean).all()
+        assert math.isfinite(es_core.evaluate(run.checkpoint_path(1), episodes=1, workers=1).mean)
+
+
 def test_a_run_interrupted_by_ctrl_c_leaves_a_checkpoint_no_process_and_continues_alike(whole, tmp_path):
     def interrupt(stats):
         if stats.generation == 3:

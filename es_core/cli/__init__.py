@@ -106,7 +106,14 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
         from es_core.rollout import RolloutError
 
         if isinstance(
-            error, es_envs.PluginError | CheckpointError | RolloutError | OSError | RuntimeError | ImportError
+            error,
+            es_envs.PluginError
+            | CheckpointError
+            | RolloutError
+            | FloatingPointError
+            | OSError
+            | RuntimeError
+            | ImportError,
         ):
             say_error(f"error: {error}", error)
             return 1

@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from inspect import signature
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +16,9 @@ from es_core.schedules import Schedule, as_schedule
 from es_core.strategies.population import Population
 
 Diagnostics = Mapping[str, float | None]
+
+# What overflows is found by looking at the result, and said in a sentence.
+_quiet = np.errstate(over="ignore", invalid="ignore")
 
 
 class Strategy(ABC):
@@ -56,6 +60,8 @@ class Strategy(ABC):
         self.mean = np.array(mean, np.float32)
         if self.mean.ndim != 1 or self.mean.size == 0:
             raise ValueError(f"mean must be a vector (d,), got shape {self.mean.shape}")
+        if not np.isfinite(self.mean).all():
+            raise ValueError(f"mean must be finite, got {self.mean[~np.isfinite(self.mean)][0]} among its parameters")
         self.generation, self.seed = 0, seed
         self._sigma = as_schedule(sigma)
         self.population_size = population_size
@@ -100,11 +106,19 @@ class Strategy(ABC):
             ``gradient_norm`` and ``half_agreement``, if there is a gradient.
         """
 
+    @_quiet
     def ask(self) -> Population:
-        """The population of this generation. Asking again gives an equal one."""
-        self._asked = self.draw()
-        return self._asked
+        """The population of this generation. Asking again gives an equal one.
 
+        Raises:
+            FloatingPointError: its candidates would not be finite.
+        """
+        population = self.draw()
+        self._require_finite({"sigma": np.float32(population.scale), "a parent": population.base})
+        self._asked = population
+        return population
+
+    @_quiet
     def tell(self, fitness: NDArray[np.float64], valid: NDArray[np.bool_] | None = None) -> None:
         """Move on by one generation.
 
@@ -116,6 +130,8 @@ class Strategy(ABC):
         Raises:
             RuntimeError: called without ``ask``.
             ValueError: a wrong number of values, a valid one that is not finite, or none that is valid.
+            FloatingPointError: the mean, or another part of the state, is not finite any more; go back to the
+                ``state_dict`` of before.
         """
         population = self._asked
         if population is None:
@@ -132,11 +148,29 @@ class Strategy(ABC):
         if not np.isfinite(fitness[valid]).all():
             raise ValueError(f"fitness must be finite, got {fitness[valid][~np.isfinite(fitness[valid])][0]}")
 
+        self._asked = None
         before, sigma = self.mean, self.sigma
-        found = self.learn(population, fitness, valid)
+        try:
+            found = self.learn(population, fitness, valid)
+        except (OverflowError, np.linalg.LinAlgError) as error:
+            raise self._diverged(str(error)) from error
+        self._require_finite(self.state_dict())
         self._diagnose(self.mean - before, sigma, found or {})
         self.generation += 1
-        self._asked = None
+
+    def _require_finite(self, parts: Mapping[str, Any]) -> None:
+        for name, part in parts.items():
+            if not np.isfinite(part).all():
+                raise self._diverged(f"{name} is not finite")
+
+    def _diverged(self, what: str) -> FloatingPointError:
+        usual = ("learning_rate", "weight_decay", "sigma", "sigma_learning_rate")
+        known = signature(type(self)).parameters
+        settings = ", ".join(name for name in usual if name in known) or "settings of the strategy"
+        return FloatingPointError(
+            f"strategy {type(self).__name__} has diverged in generation {self.generation}: {what}. Its steps are too "
+            f"long, or its fitness too large: start again with smaller values of {settings}, or another shaping"
+        )
 
     def _diagnose(self, step: NDArray[np.float32], sigma: float, found: Diagnostics) -> None:
         length, root = norm(step), math.sqrt(step.size)
