@@ -237,6 +237,17 @@ class TrainConfig:
             ValueError: a field has a value it cannot have (if a plugin recommends it, the plugin is named), or hidden
                 layers are asked for of a linear policy.
         """
+        config = cls.unresolved(env_id, **overrides).resolved()
+        if config.policy == "linear" and overrides.get("hidden_sizes"):
+            raise ValueError(
+                f"hidden_sizes={shown(config.hidden_sizes)}: policy='linear' has no hidden layers. Choose another, "
+                "such as policy='mlp' (on the command line: --policy mlp), or leave hidden_sizes out"
+            )
+        return config
+
+    @classmethod
+    def unresolved(cls, env_id: str, **overrides: Any) -> Self:
+        """The config of ``for_env`` before it is ``resolved``: nothing that it names has been imported."""
         definition = es_envs.definition(env_id)
         known = {option.name for option in fields(cls)}
         for name in overrides:
@@ -258,13 +269,7 @@ class TrainConfig:
             overrides["fitness"] = names.name_of(fitness)
         if fitness is not None and "solved_at" not in overrides:
             values["solved_at"] = None  # the definition's threshold speaks of its own fitness
-        config = cls(**{**values, **overrides}).resolved()
-        if config.policy == "linear" and overrides.get("hidden_sizes"):
-            raise ValueError(
-                f"hidden_sizes={shown(config.hidden_sizes)}: policy='linear' has no hidden layers. Choose another, "
-                "such as policy='mlp' (on the command line: --policy mlp), or leave hidden_sizes out"
-            )
-        return config
+        return cls(**{**values, **overrides})
 
     @classmethod
     def _require_valid(cls, definition: EnvDefinition, values: Mapping[str, Any], strategy: str) -> None:

@@ -25,6 +25,7 @@ from rich.text import Text
 from es_core.advice import Adviser
 from es_core.run import GenerationStats, Run
 from es_core.scoring import Evaluation
+from es_envs.printable import printable
 
 _LINE_EVERY = 2.0  # seconds between plain lines
 _REDRAWS = 2.0  # a second: each takes the main process a few milliseconds
@@ -46,6 +47,11 @@ def search_progress(*, shown: bool) -> Progress:
     console = Console(stderr=True, quiet=not shown)
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TaskProgressColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, disable=not (shown and _is_live(console)))
+
+
+def print_line(console: Console, text: str) -> None:
+    """A line as it is: neither marked up nor wrapped, nor with control characters."""
+    console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
 
 
 def _is_live(console: Console) -> bool:
@@ -76,7 +82,7 @@ class Display:
         where = f"{self._run.config.env_id}: training in {self._run.directory}"
         for line in (where, self._note):
             if line:
-                self._console.print(line, highlight=False, soft_wrap=True)
+                print_line(self._console, line)
         if self._is_live:
             self._live.start()
         return self
@@ -95,10 +101,10 @@ class Display:
             self._shown = time.monotonic()
             told = "; ".join(f"{name} {numbers}" for name, _, numbers in self._rows())
             line = f"generation {self._counted()}: {told}; {self._left()}"
-            self._console.print(line, highlight=False, soft_wrap=True)
+            print_line(self._console, line)
         text = self._adviser.hear(self._run.history)
         if text:
-            self._console.print(f"advice: {text}", highlight=False, soft_wrap=True)
+            print_line(self._console, f"advice: {text}")
 
     def _take(self, stats: GenerationStats) -> None:
         if stats.fitness_mean is not None and stats.fitness_max is not None:

@@ -12,13 +12,19 @@ import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, distribution, requires, version
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
 import es_envs
+from es_core.config import TrainConfig
 from es_core.machine import has_display, usable_cores
+from es_core.strategies import STRATEGIES, require_strategy
+from es_envs import EnvDefinition, PluginInfo, registry
+from es_envs.fitness import fitness_names
+from es_envs.requirements import missing
 
 _PATIENCE = 60  # seconds for a trial
 _MARK = "es-envs found:"  # among what libraries print
@@ -91,29 +97,12 @@ def _python() -> Iterator[Finding]:
 
 def _installed(name: str) -> Iterator[Finding]:
     """A distribution of ours, and what it lacks of all that it requires."""
-    lacking = [text for text, present in _requirements(name, "") if not present]
+    lacking = list(missing(name))
     found = f"{version(name)} at {distribution(name).locate_file('')}"
     if lacking:
         yield Finding(name, "broken", f"{found}, without {', '.join(lacking)}", _install(*lacking))
     else:
         yield Finding(name, "ok", found)
-
-
-def _requirements(name: str, extra: str) -> Iterator[tuple[str, bool]]:
-    """What a distribution requires here (with an extra: because of that alone), and whether it is installed."""
-    from packaging.requirements import Requirement
-
-    for requirement in map(Requirement, requires(name) or ()):
-        marker = requirement.marker
-        if marker is not None and not marker.evaluate({"extra": extra}):
-            continue
-        if extra and (marker is None or marker.evaluate({"extra": ""})):
-            continue
-        try:
-            present = requirement.specifier.contains(version(requirement.name), prereleases=True)
-        except PackageNotFoundError:
-            present = False
-        yield f"{requirement.name}{requirement.specifier}", present
 
 
 def _machine() -> Iterator[Finding]:
@@ -198,22 +187,64 @@ def _graphics() -> Iterator[Finding]:
 
 
 def _extras() -> Iterator[Finding]:
+    base = set(missing("es-envs"))
     for extra in distribution("es-envs").metadata.get_all("Provides-Extra") or ():
-        lacking = [text for text, present in _requirements("es-envs", extra) if not present]
+        lacking = [text for text in dict.fromkeys(missing("es-envs", extra)) if text not in base]
         if lacking:
             yield Finding(f"[{extra}]", "missing", f"without {', '.join(lacking)}", _install(f"es-envs[{extra}]"))
         else:
             yield Finding(f"[{extra}]", "ok", "installed")
 
 
+def plugins() -> list[PluginInfo]:
+    """The plugins; those whose definitions can be seen to be of no use, without importing anything, are in error."""
+    return [_examined(plugin) if plugin.status == "active" else plugin for plugin in es_envs.plugins()]
+
+
+def _examined(plugin: PluginInfo) -> PluginInfo:
+    definitions = [definition for definition in map(es_envs.definition, plugin.ids) if definition.plugin == plugin.name]
+    faults = dict.fromkeys(fault for definition in definitions for fault in _faults(definition))
+    return replace(plugin, status="error", error="; ".join(faults)) if faults else plugin
+
+
+def _faults(definition: EnvDefinition) -> Iterator[str]:
+    targets = {"entry_point": definition.entry_point, "initializer": definition.initializer}
+    targets |= {f"fitness {name!r}": target for name, target in fitness_names(definition).items()}
+    for what, target in targets.items():
+        module = str(target).partition(":")[0] if target and ":" in str(target) else ""
+        if module and module != "final_info" and not _is_there(module):
+            yield f"{definition.id}: there is no module {module!r} ({what}={target!r})"
+    usual = definition.recommended.get("strategy", TrainConfig.strategy)
+    for strategy in {usual: None, **definition.recommended_for}:
+        try:
+            config = TrainConfig.unresolved(definition.id, strategy=strategy)
+            if strategy in STRATEGIES or strategy not in registry.strategies():
+                require_strategy(config)
+        except (ValueError, TypeError, es_envs.PluginError) as error:
+            yield str(error)
+
+
+def _is_there(module: str) -> bool:
+    """Whether a module can be found; of what lies in a package that is not imported: the package."""
+    package = module.rpartition(".")[0]
+    if package and package not in sys.modules:
+        return _is_there(package)
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # its package is none, or it is half made
+        return False
+
+
 def _plugins() -> Iterator[Finding]:
-    for plugin in es_envs.plugins():
+    for plugin in plugins():
         name = f"plugin {plugin.name}"
         found = f"{plugin.distribution} {plugin.version}: {plugin.error or ', '.join(plugin.ids)}"
         if plugin.status == "active":
             yield Finding(name, "ok", found)
         elif plugin.status == "disabled":
             yield Finding(name, "missing", found, f"take {plugin.name} out of ES_ENVS_DISABLE_PLUGINS")
+        elif plugin.status == "clash":
+            yield Finding(name, "broken", found, "uninstall one of them, or set ES_ENVS_DISABLE_PLUGINS")
         else:
             advice = f"repair or reinstall {plugin.distribution}; ES_ENVS_STRICT=1 es-envs list shows the traceback"
             yield Finding(name, "broken", found, advice)

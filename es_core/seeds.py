@@ -19,7 +19,7 @@ from es_core.checks import require_seconds
 from es_core.commands import as_arguments, chosen_settings, only_in_script
 from es_core.compare import Comparison, compare
 from es_core.config import BOUNDS, TrainConfig
-from es_core.display import search_progress
+from es_core.display import print_line, search_progress
 from es_core.machine import usable_cores
 from es_core.pools import STEP_TIMEOUT, require_pool
 from es_core.pools.tasks import require_workers
@@ -252,14 +252,12 @@ def _play(runs: Sequence[tuple[_Planned, list[str]]], together: int, *, shown: b
                 failure = process.failure()
                 for line in process.said.splitlines():
                     if line.startswith("warning:"):
-                        display.console.print(f"seed {run.seed}: {line}", highlight=False, soft_wrap=True)
+                        print_line(display.console, f"seed {run.seed}: {line}")
                 process.end()
                 if failure:
                     failures[run.seed] = failure
                 display.update(bars[run.seed], completed=1.0)
-                display.console.print(
-                    f"seed {run.seed}: {'failed' if failure else run.outcome()}", highlight=False, soft_wrap=True
-                )
+                print_line(display.console, f"seed {run.seed}: {'failed' if failure else run.outcome()}")
             if not processes:
                 break
             time.sleep(_LOOK_EVERY)

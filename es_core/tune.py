@@ -19,7 +19,7 @@ from rich.progress import Progress
 from es_core.budget import share_done
 from es_core.checks import lists, require_positive, require_seconds
 from es_core.config import TrainConfig
-from es_core.display import search_progress
+from es_core.display import print_line, search_progress
 from es_core.domains import Choice, Range, domain, text_of, usual_search
 from es_core.figures import figures
 from es_core.files import file_name
@@ -190,9 +190,9 @@ def tune(
     ):
         done = _trials(study)
         _keep_best(folder, done)
-        _say(display, f"{env_id}: searching {', '.join(plan.domains)} in {folder}")
+        print_line(display.console, f"{env_id}: searching {', '.join(plan.domains)} in {folder}")
         if done:
-            _say(display, f"{len(done)} of {trials} trials are done")
+            print_line(display.console, f"{len(done)} of {trials} trials are done")
         try:
             while len(done) < trials and time.monotonic() < deadline and not _hopeless(done):
                 play = _Play(plan, folder / "trials" / f"{len(done):04d}", workers, pool, deadline, display, trials)
@@ -201,13 +201,14 @@ def tune(
                 _keep_best(folder, done)
                 if trial is None:  # time is up
                     break
-                _say(display, f"trial {trial.number + 1}/{trials}: {_outcome(trial)}; {_listed(trial.settings)}")
+                outcome = f"trial {trial.number + 1}/{trials}: {_outcome(trial)}; {_listed(trial.settings)}"
+                print_line(display.console, outcome)
         except BaseException as error:
             # In place of what train says: a run of a trial is not resumed, the trial is repeated as a whole.
             error.__notes__ = [f"Nothing is lost but trial {len(done) + 1}: the same command continues the search."]
             raise
         if len(done) < trials and time.monotonic() >= deadline:
-            _say(display, f"time is up after {len(done)} of {trials} trials: the same command continues")
+            print_line(display.console, f"time is up after {len(done)} of {trials} trials: the same command continues")
     return _result(folder, plan, done)
 
 
@@ -537,10 +538,6 @@ def _outcome(trial: Trial) -> str:
 
 def _listed(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={text_of(value)}" for name, value in settings.items())
-
-
-def _say(display: Progress, line: str) -> None:
-    display.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 def _require_optuna() -> None:

@@ -44,6 +44,7 @@ class EnvDefinition:
         recommended_for: further ones for a strategy, by its name.
         pretrained: a checkpoint that comes with the plugin, as ``package:file.safetensors``, or None.
         summary: one line for lists.
+        override: take the id from the plugin that has it; `es-envs plugins` shows it.
         plugin: name of the plugin that registered it; the registry fills it in.
     """
 
@@ -60,6 +61,7 @@ class EnvDefinition:
     recommended_for: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     pretrained: str | None = None
     summary: str = ""
+    override: bool = False
     plugin: str | None = None
 
     def __post_init__(self) -> None:
@@ -70,6 +72,8 @@ class EnvDefinition:
         self._require_mappings()
         if not isinstance(self.summary, str):
             raise TypeError(f"{self.id}: summary must be a string, got {self.summary!r}")
+        if not isinstance(self.override, bool):
+            raise TypeError(f"{self.id}: override must be True or False, got {self.override!r}")
         self._set("fitnesses", {name: self._named(f"fitnesses[{name!r}]", value, colon=False)
                                 for name, value in self.fitnesses.items()})  # fmt: skip
         if self.initializer is not None:

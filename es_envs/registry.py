@@ -1,18 +1,17 @@
 """Which environments there are: plugins found through entry points, scripts' own, and Gymnasium's.
 
 Discovery happens on the first look-up. Plugins load one by one; one that fails is skipped with a warning, and quoted
-when somebody looks for what it should have registered.
+when somebody looks for what it should have registered. An id that two plugins register belongs to neither.
 """
 
-import contextlib
 import difflib
 import importlib
 import os
-import sys
+import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import EntryPoint, PackageNotFoundError, distribution, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points
 from inspect import getmembers, isroutine
 from typing import Any
 
@@ -22,10 +21,20 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.envs.registration import registry as gymnasium_registry
 from gymnasium.wrappers import TimeLimit
 
-from es_envs import hookspecs
+from es_envs import hookspecs, loading, requirements
 from es_envs.definition import EnvDefinition, PluginError
+from es_envs.printable import printable
 
 GROUP = "es_envs"
+
+# The plugins that ship with the project, by their distributions (of which pip installs one of each name), and their
+# ids: no other plugin gets one of these without saying so.
+_SHIPPED = {
+    "es-balancing-plate": "BalancingPlate-v0",
+    "es-cartpole-bullet": "CartPoleBullet-v0",
+    "es-racecar": "RaceCar-v0",
+}
+_OWNERS = {env_id: owner for owner, env_id in _SHIPPED.items()}
 
 # Packages that register a namespace with Gymnasium, but only when somebody imports them, and our extra with each.
 _NAMESPACES = {"ALE": ("ale_py", "atari")}
@@ -44,9 +53,10 @@ class PluginInfo:
         version: of the distribution.
         distribution: the distribution that declares the entry point.
         status: "active"; "incomplete", if its definitions are there and something that it requires is not installed;
-            "error"; or "disabled".
+            "clash", if another plugin registers an id of its, too; "error"; or "disabled".
         error: why it is not active, else None.
         ids: the environments it registered.
+        overrides: those of them that it takes from whoever has them, by ``override=True``.
     """
 
     name: str
@@ -55,6 +65,7 @@ class PluginInfo:
     status: str
     error: str | None
     ids: tuple[str, ...]
+    overrides: tuple[str, ...] = ()
 
 
 class Registry:
@@ -64,6 +75,7 @@ class Registry:
         self._found = found
         self._manager: pluggy.PluginManager | None = None
         self._definitions: dict[str, EnvDefinition] = {}
+        self._claims: dict[str, list[EnvDefinition]] = {}  # of plugins, in the order in which they load
         self._plugins: list[PluginInfo] = []
 
     def register(self, definition: EnvDefinition) -> None:
@@ -73,7 +85,7 @@ class Registry:
 
         Raises:
             TypeError: not an EnvDefinition.
-            ValueError: another definition has this id.
+            ValueError: another definition has this id, and this one does not override it.
         """
         if not isinstance(definition, EnvDefinition):
             raise TypeError(f"register expects an EnvDefinition, got {type(definition).__name__}")
@@ -81,11 +93,16 @@ class Registry:
         present = self._definitions.get(definition.id)
         if present == definition:
             return
-        if present is not None:
+        if present is not None and not definition.override:
             raise ValueError(
                 f"{definition.id!r} ({definition.entry_point}) is already registered by {_origin(present)}: "
                 "choose another id"
             )
+        if not definition.override:
+            if definition.id in _OWNERS:
+                raise ValueError(_belongs(definition.id))
+            if definition.id in self._claims:
+                raise ValueError(self._clash(definition.id))
         self._definitions[definition.id] = definition
 
     def definition(self, env_id: str) -> EnvDefinition:
@@ -95,6 +112,7 @@ class Registry:
 
         Raises:
             UnknownEnvError: nobody knows the id.
+            PluginError: two plugins register it.
         """
         if not isinstance(env_id, str):
             raise TypeError(f"an environment id is a string, got {env_id!r}")
@@ -105,7 +123,8 @@ class Registry:
             module, extra = _NAMESPACES.get(bare_id.partition("/")[0], ("", ""))
         if separator or module:
             try:
-                importlib.import_module(module)
+                with loading.stdout_kept():
+                    importlib.import_module(module)
             except (Exception, SystemExit) as error:
                 hint = f": pip install 'es-envs[{extra}]'" if extra else ""
                 raise UnknownEnvError(
@@ -113,6 +132,8 @@ class Registry:
                 ) from error
         if bare_id in self._definitions:
             return self._definitions[bare_id]
+        if bare_id in self._claims:
+            raise PluginError(self._clash(bare_id))
         if bare_id in gymnasium_registry:
             # The module travels with the id: a worker must import what registers it, too.
             return _gymnasium_definition(f"{module}:{bare_id}" if module else bare_id, gymnasium_registry[bare_id])
@@ -123,10 +144,20 @@ class Registry:
         self._discover()
         return sorted(self._definitions)
 
+    def clashes(self) -> dict[str, str]:
+        """The ids that belong to nobody, since several plugins register them: who they are, and what to do, by id."""
+        self._discover()
+        return {env_id: self._clash(env_id) for env_id in sorted({*self._claims} - {*self._definitions})}
+
     def plugins(self) -> list[PluginInfo]:
         """All plugins found, with how loading them went, and what they lack. Imports none of their environments."""
-        self._discover()
-        return [_complete(plugin) if plugin.status == "active" else plugin for plugin in self._plugins]
+        clashes = self.clashes()
+        found = [_complete(plugin) if plugin.status == "active" else plugin for plugin in self._plugins]
+        for index, plugin in enumerate(found):
+            told = [clashes[env_id] for env_id in plugin.ids if env_id in clashes]
+            if told:
+                found[index] = replace(plugin, status="clash", error="; ".join(told))
+        return found
 
     def active_plugins(self) -> dict[str, object]:
         """The plugins that loaded, by name: for calling their other hooks."""
@@ -162,62 +193,74 @@ class Registry:
         try:
             self._load_all(self._manager)
         except BaseException:  # strict, or Ctrl-C: the next look-up tries again
-            self._manager, self._definitions, self._plugins = None, {}, []
+            self._manager, self._definitions, self._claims, self._plugins = None, {}, {}, []
             raise
         return self._manager
 
     def _load_all(self, manager: pluggy.PluginManager) -> None:
         disabled = {name.strip() for name in os.environ.get("ES_ENVS_DISABLE_PLUGINS", "").split(",") if name.strip()}
         found = entry_points(group=GROUP) if self._found is None else self._found
-        for entry_point in sorted(set(found), key=lambda ep: (ep.name, ep.value)):
-            dist = entry_point.dist
-            name, version = (dist.name, dist.version) if dist else (entry_point.name, "")
-            status, error = "active", None
-            ids: tuple[str, ...] = ()
+        # Ours first: no other plugin gets the name of one of them.
+        for entry_point in sorted(set(found), key=lambda ep: (_owned(ep) is None, ep.name, ep.value)):
+            name, version = _distribution(entry_point), entry_point.dist.version if entry_point.dist else ""
+            info = PluginInfo(entry_point.name, version, name, "active", None, ())
+            label = f"plugin {entry_point.name!r} (distribution {name!r})"
             if disabled & {entry_point.name, name}:
-                status, error = "disabled", "named in ES_ENVS_DISABLE_PLUGINS"
+                info = replace(info, status="disabled", error="named in ES_ENVS_DISABLE_PLUGINS")
             else:
                 try:
                     # What a plugin prints is not the result of the program that lists it.
-                    with contextlib.redirect_stdout(sys.stderr):
-                        ids = self._load(entry_point, manager)
-                # SystemExit too: a module that calls sys.exit at import must not end the program that lists it.
-                except (Exception, SystemExit) as cause:
-                    status, error = "error", _one_line(cause)
-                    message = f"plugin {entry_point.name!r} (distribution {name!r}) is skipped: {error}"
-                    if os.environ.get("ES_ENVS_STRICT", "") not in {"", "0"}:
-                        raise PluginError(message) from cause
-                    warnings.warn(message, RuntimeWarning, stacklevel=5)
-            self._plugins.append(PluginInfo(entry_point.name, version, name, status, error, ids))
+                    with (
+                        loading.stdout_kept(),
+                        loading.named(label, f"ES_ENVS_DISABLE_PLUGINS={name} leaves it out"),
+                    ):
+                        definitions = self._load(entry_point, manager)
+                except KeyboardInterrupt:
+                    raise
+                # Whatever else: a module that calls sys.exit at import must not end the program that lists it.
+                except BaseException as cause:  # noqa: BLE001
+                    info = replace(info, status="error", error=_one_line(cause))
+                    self._report(f"{label} is skipped: {info.error}", cause)
+                else:
+                    info = replace(info, ids=tuple(sorted(definitions)), overrides=self._claim(definitions))
+            self._plugins.append(info)
+        for clash in self.clashes().values():
+            self._report(clash)
 
-    def _load(self, entry_point: EntryPoint, manager: pluggy.PluginManager) -> tuple[str, ...]:
+    def _report(self, message: str, cause: BaseException | None = None) -> None:
+        if os.environ.get("ES_ENVS_STRICT", "") not in {"", "0"}:
+            raise PluginError(printable(message)) from cause
+        warnings.warn(printable(message), RuntimeWarning, stacklevel=6)
+
+    def _load(self, entry_point: EntryPoint, manager: pluggy.PluginManager) -> dict[str, EnvDefinition]:
         plugin = entry_point.load()
         if manager.is_registered(plugin) or manager.has_plugin(entry_point.name):
             raise PluginError(f"another entry point has the name {entry_point.name!r} or names the same plugin")
         manager.register(plugin, entry_point.name)  # raises, and registers nothing, if a hook has wrong arguments
         try:
             _refuse_misspelt_hooks(plugin, manager)
-            definitions = self._definitions_of(plugin, entry_point.name)
+            return _definitions_of(plugin, entry_point)
         except BaseException:
             manager.unregister(plugin)
             raise
-        self._definitions.update(definitions)
-        return tuple(sorted(definitions))
 
-    def _definitions_of(self, plugin: object, name: str) -> dict[str, EnvDefinition]:
-        implementation = getattr(plugin, "register_envs", None)
-        if implementation is None:
-            return {}
-        returned = implementation()
-        if not isinstance(returned, list | tuple) or not all(isinstance(item, EnvDefinition) for item in returned):
-            raise PluginError(f"register_envs must return a list of EnvDefinition, got {returned!r}")
-        definitions: dict[str, EnvDefinition] = {}
-        for item in returned:
-            other = definitions.get(item.id) or self._definitions.get(item.id)
-            if other is not None:
-                raise PluginError(f"{item.id!r} is already registered by {_origin(other)}")
-            definitions[item.id] = replace(item, plugin=name)
-        return definitions
+    def _claim(self, definitions: Mapping[str, EnvDefinition]) -> tuple[str, ...]:
+        """Enter a plugin's definitions; returns the ids that it takes from another one."""
+        for env_id, definition in definitions.items():
+            claims = self._claims.setdefault(env_id, [])
+            claims.append(definition)
+            chosen = _chosen(claims)
+            self._definitions.pop(env_id, None)
+            if len(chosen) == 1:
+                self._definitions[env_id] = chosen[0]
+        return tuple(sorted(env_id for env_id, definition in definitions.items() if definition.override))
+
+    def _clash(self, env_id: str) -> str:
+        origins = {plugin.name: plugin.distribution for plugin in self._plugins}
+        names = [str(definition.plugin) for definition in _chosen(self._claims[env_id])]
+        rivals = " and ".join(f"plugin {name!r} (distribution {origins[name]!r})" for name in names)
+        leave = " or ".join(f"ES_ENVS_DISABLE_PLUGINS={origins[name]}" for name in names)
+        return f"{env_id!r} is registered by {rivals}, and nobody gets it: leave one out with {leave}"
 
     def _unknown(self, env_id: str, bare_id: str) -> str:
         message = f"No environment {env_id!r}."
@@ -228,6 +271,45 @@ class Registry:
             if plugin.status != "active":
                 message += f" Plugin {plugin.name!r} ({plugin.distribution}) is not active: {plugin.error}."
         return message + " `es-envs list` shows what plugins registered."
+
+
+def _definitions_of(plugin: object, entry_point: EntryPoint) -> dict[str, EnvDefinition]:
+    implementation = getattr(plugin, "register_envs", None)
+    if implementation is None:
+        return {}
+    returned = implementation()
+    if not isinstance(returned, list | tuple) or not all(isinstance(item, EnvDefinition) for item in returned):
+        raise PluginError(f"register_envs must return a list of EnvDefinition, got {returned!r}")
+    definitions: dict[str, EnvDefinition] = {}
+    for item in returned:
+        if item.id in definitions:
+            raise PluginError(f"{item.id!r} is already registered by {_origin(definitions[item.id])}")
+        if not item.override and _OWNERS.get(item.id, _owned(entry_point)) != _owned(entry_point):
+            raise PluginError(_belongs(item.id))
+        definitions[item.id] = replace(item, plugin=entry_point.name)
+    return definitions
+
+
+def _chosen(claims: Sequence[EnvDefinition]) -> Sequence[EnvDefinition]:
+    """The definitions of an id that come into question: those that say that they override, if there are any."""
+    return [definition for definition in claims if definition.override] or claims
+
+
+def _distribution(entry_point: EntryPoint) -> str:
+    return entry_point.dist.name if entry_point.dist else entry_point.name
+
+
+def _owned(entry_point: EntryPoint) -> str | None:
+    """The distribution of ours that declares this entry point, if it is one."""
+    name = re.sub(r"[-_.]+", "-", entry_point.dist.name).lower() if entry_point.dist else ""
+    return name if name in _SHIPPED else None
+
+
+def _belongs(env_id: str) -> str:
+    return (
+        f"{env_id!r} belongs to {_OWNERS[env_id]}, which ships with es-envs: choose another id, or say override=True "
+        "in the EnvDefinition"
+    )
 
 
 def _refuse_misspelt_hooks(plugin: object, manager: pluggy.PluginManager) -> None:
@@ -250,7 +332,7 @@ def _complete(plugin: PluginInfo) -> PluginInfo:
     from packaging.requirements import InvalidRequirement
 
     try:
-        missing = list(_missing(distribution(plugin.distribution).requires, "", set()))
+        missing = list(requirements.missing(plugin.distribution))
     except (PackageNotFoundError, InvalidRequirement):  # nothing is known of it
         return plugin
     if not missing:
@@ -259,32 +341,18 @@ def _complete(plugin: PluginInfo) -> PluginInfo:
     return replace(plugin, status="incomplete", error=error)
 
 
-def _missing(requires: Iterable[str] | None, extra: str, seen: set[tuple[str, str]]) -> Iterator[str]:
-    """Requirements that are not installed, those of the extras that they ask for included."""
-    from packaging.requirements import Requirement
-
-    for requirement in map(Requirement, requires or ()):
-        if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
-            continue
-        try:
-            found = distribution(requirement.name)
-        except PackageNotFoundError:
-            yield f"{requirement.name}{requirement.specifier}"
-            continue
-        for name in requirement.extras:
-            if (requirement.name, name) not in seen:
-                seen.add((requirement.name, name))
-                yield from _missing(found.requires, name, seen)
-
-
 def _origin(definition: EnvDefinition) -> str:
     return f"plugin {definition.plugin!r}" if definition.plugin else f"a script ({definition.entry_point})"
 
 
 def _one_line(error: BaseException) -> str:
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  (a plugin's own)
+        text = ""
     if isinstance(error, PluginError):
-        return str(error)
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
 def _gymnasium_definition(env_id: str, spec: EnvSpec) -> EnvDefinition:
@@ -354,3 +422,4 @@ env_ids = _registry.env_ids
 plugins = _registry.plugins
 active_plugins = _registry.active_plugins
 strategies = _registry.strategies
+clashes = _registry.clashes

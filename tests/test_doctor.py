@@ -32,9 +32,19 @@ def test_what_is_broken_is_named_with_its_cause_and_what_to_do(tmp_path, python)
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.4\nName: es-bad\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[es_envs]\nbad = es_bad\n")
+    # es-envs[mujoco] is gymnasium[mujoco], and so what that requires.
+    info = tmp_path / "gymnasium-1.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(
+        "Metadata-Version: 2.4\nName: gymnasium\nVersion: 1.1\nProvides-Extra: mujoco\n"
+        "Requires-Dist: no-such-simulator>=2; extra == 'mujoco'\nRequires-Dist: numpy>=99; extra == 'mujoco'\n"
+    )
     done = python(arguments=["-m", "es_core", "doctor", "--json"], path=[tmp_path])
     assert done.code == 1
-    broken = {f["name"]: f for f in json.loads(done.out) if f["status"] == "broken"}
+    found = {f["name"]: f for f in json.loads(done.out)}
+    assert (found["[mujoco]"]["status"], found["[atari]"]["status"]) == ("missing", "ok")
+    assert found["[mujoco]"]["found"] == "without no-such-simulator>=2, numpy>=99"
+    broken = {name: f for name, f in found.items() if f["status"] == "broken"}
     assert set(broken) == {"torch", "ffmpeg", "plugin bad"}
     assert broken["torch"]["found"].endswith(": ImportError: compiled for another processor")
     assert broken["ffmpeg"]["found"] == "the process crashed (exit code -6)"

@@ -1,23 +1,30 @@
 """The registry: real entry points of real distributions, good ones and broken ones."""
 
 import importlib.metadata
+import io
 import itertools
 import json
 import re
 import sys
 import textwrap
+import tomllib
+import unicodedata
 import warnings
 from collections import Counter
+from pathlib import Path
 from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
 import psutil
 import pytest
+from rich.console import Console
 
 import es_envs
 from es_core import OpenAIES, train
+from es_core.display import print_line
 from es_envs import EnvDefinition, PluginError, UnknownEnvError, hookimpl, registry
+from es_envs.printable import printable
 from es_envs.registry import Registry
 
 GOOD = """
@@ -36,15 +43,16 @@ class Plugins:
     def __init__(self, folder):
         self.folder = folder
 
-    def add(self, name, source, *, value=None, requires=(), **files):
+    def add(self, name, source, *, value=None, requires=(), distribution=None, **files):
         """Install the module ``source`` as plugin ``name`` of the distribution "es-``name``"; returns its module."""
         module = f"plugin_{name}_{next(numbers)}"  # a new name each time: modules stay in sys.modules
-        info = self.folder / f"es_{name}-1.5.dist-info"
+        distribution = distribution or f"es-{name}"
+        info = self.folder / f"{distribution.replace('-', '_')}-1.5.dist-info"
         if info.exists():
             info = self.folder / f"es_{name}_{module}-1.5.dist-info"
         info.mkdir()
         needs = "".join(f"Requires-Dist: {requirement}\n" for requirement in requires)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: es-{name}\nVersion: 1.5\n{needs}")
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {distribution}\nVersion: 1.5\n{needs}")
         (info / "entry_points.txt").write_text(f"[es_envs]\n{name} = {value or module}\n")
         (self.folder / f"{module}.py").write_text(textwrap.dedent(source))
         for file, text in files.items():
@@ -160,13 +168,78 @@ def test_an_entry_point_that_names_nothing_is_skipped(installed):
         assert installed.registry().env_ids() == []
 
 
-def test_duplicate_ids_name_both_plugins_and_the_first_one_keeps_the_id(installed):
+def test_the_ids_of_the_plugins_that_ship_with_the_project_are_known_to_the_registry():
+    folders = Path(__file__).parent.parent.glob("plugins/*/pyproject.toml")
+    shipped = {tomllib.loads(file.read_text())["project"]["name"] for file in folders}
+    ids = {(plugin.distribution, env_id) for plugin in es_envs.plugins() for env_id in plugin.ids}
+    assert set(registry._SHIPPED.items()) == {(name, env_id) for name, env_id in ids if name in shipped}
+    assert set(registry._SHIPPED) == shipped
+
+
+@pytest.mark.parametrize("owner", registry._SHIPPED)
+@pytest.mark.parametrize("thief", ["aaa", "zzz", "the same name"])
+def test_nobody_takes_a_shipped_id_without_saying_so(owner, thief, installed):
+    env_id, name = registry._SHIPPED[owner], owner.removeprefix("es-").replace("-", "_")
+    installed.add(name if thief == "the same name" else thief, GOOD.format(id=env_id), distribution="es-a-thief")
+    reason = f"'{env_id}' belongs to {owner}, which ships with es-envs: .*override=True"
+    with pytest.warns(RuntimeWarning, match=rf"\(distribution 'es-a-thief'\) is skipped: {reason}"):
+        assert installed.registry().env_ids() == []
+    installed.add(name, GOOD.format(id=env_id), distribution=owner)
+    registry_ = installed.registry()
+    with pytest.warns(RuntimeWarning, match=r"\(distribution 'es-a-thief'\) is skipped"):
+        assert registry_.definition(env_id).plugin == name
+    assert {plugin.distribution: plugin.status for plugin in registry_.plugins()} == {
+        owner: "active", "es-a-thief": "error",
+    }  # fmt: skip
+    definition = EnvDefinition(id="RaceCar-v0", entry_point="small_envs:Walk")
+    with pytest.raises(ValueError, match=r"already registered|belongs to es-racecar"):
+        registry_.register(definition)
+
+
+@pytest.mark.parametrize("name", ["aaa", "zzz"])
+def test_a_definition_that_overrides_gets_the_id_and_it_is_shown(name, installed, python):
+    for owner, env_id in registry._SHIPPED.items():
+        installed.add(owner.replace("-", "_"), GOOD.format(id=env_id), distribution=owner)
+    overriding = GOOD.replace("max_", "override=True, max_")
+    installed.add(name, overriding.format(id="RaceCar-v0"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert installed.registry().definition("RaceCar-v0").plugin == name
+    found = {plugin.name: plugin.overrides for plugin in installed.registry().plugins()}
+    assert {plugin for plugin, overrides in found.items() if overrides} == {name}
+    done = python(arguments=["-m", "es_core", "plugins"], path=[installed.folder])
+    assert re.search(rf"^{name} .* active +RaceCar-v0 \(overrides\)$", done.out, re.MULTILINE)
+    installed.add("other", overriding.format(id="RaceCar-v0"))
+    with pytest.warns(RuntimeWarning, match="'RaceCar-v0' is registered by"):
+        assert "RaceCar-v0" not in installed.registry().env_ids()
+
+
+def test_an_id_that_two_plugins_register_belongs_to_neither_until_one_is_left_out(installed, monkeypatch, python):
     installed.add("abel", GOOD.format(id="Same-v0"))
     installed.add("cain", GOOD.format(id="Same-v0"))
-    registry = installed.registry()
+    installed.add("eve", GOOD.format(id="Eve-v0"))
+    found = installed.registry()
+    both = (
+        "'Same-v0' is registered by plugin 'abel' (distribution 'es-abel') and plugin 'cain' (distribution 'es-cain'), "
+        "and nobody gets it: leave one out with ES_ENVS_DISABLE_PLUGINS=es-abel or ES_ENVS_DISABLE_PLUGINS=es-cain"
+    )
+    with pytest.warns(RuntimeWarning, match=re.escape(both)):
+        assert found.env_ids() == ["Eve-v0"]
+    with pytest.raises(PluginError, match=re.escape(both)):
+        found.definition("Same-v0")
+    with pytest.raises(ValueError, match=re.escape(both)):
+        found.register(EnvDefinition(id="Same-v0", entry_point="small_envs:Walk"))
+    assert [plugin.status for plugin in found.plugins()] == ["clash", "clash", "active"]
 
-    with pytest.warns(RuntimeWarning, match="plugin 'cain' .*'Same-v0' is already registered by plugin 'abel'"):
-        assert registry.definition("Same-v0").plugin == "abel"
+    done = python(arguments=["-m", "es_core", "list", "--json"], path=[installed.folder])
+    assert {"id": "Same-v0", "plugin": None, "summary": f"CLASH: {both}"} in json.loads(done.out)
+    done = python(arguments=["-m", "es_core", "train", "Same-v0"], path=[installed.folder])
+    assert (done.code, both in done.err) == (1, True)
+    monkeypatch.setenv("ES_ENVS_STRICT", "1")
+    with pytest.raises(PluginError, match=re.escape(both)):
+        installed.registry().env_ids()
+    monkeypatch.setenv("ES_ENVS_DISABLE_PLUGINS", "es-abel")
+    assert installed.registry().definition("Same-v0").plugin == "cain"
 
 
 def test_two_entry_points_of_one_name_are_not_confused(installed):
@@ -472,6 +545,33 @@ def test_an_invalid_recommendation_names_the_plugin(recommended, cause, register
         TrainConfig.for_env(env_id)
 
 
+USELESS = {
+    "recommended={'sigmma': 1}": "recommends an invalid setting: no setting is called 'sigmma': did you mean 'sigma'?",
+    "recommended={'sigma': -1}": "recommends an invalid setting: sigma must be a finite number above 0, got -1",
+    "recommended={'strategy': 'open_es'}": "no strategy is called 'open_es': did you mean 'openai_es'?",
+    "recommended_for={'cma_es': {'optimizer': 'sgd'}}": "strategy 'cma_es' has no use for optimizer='sgd'",
+    "recommended_for={'nes': {'sigma': 0.1}}": "no strategy is called 'nes'",
+    "initializer='no_such_module:start'": "there is no module 'no_such_module' (initializer='no_such_module:start')",
+    "fitnesses={'calm': 'no_envs.none:calm'}": "there is no module 'no_envs.none'",
+}
+
+
+def test_a_plugin_whose_definitions_are_of_no_use_is_shown_as_broken_and_strict_says_so(installed, python):
+    installed.add("good", GOOD.format(id="Good-v0"))
+    arguments = ["-m", "es_core", "plugins", "--json", "--strict"]
+    assert python(arguments=arguments, path=[installed.folder]).code == 0
+    for number, fields in enumerate(USELESS):
+        installed.add(f"bad{number}", GOOD.format(id=f"Bad{number}-v0").replace("max_", f"{fields}, max_"))
+    done = python(arguments=arguments, path=[installed.folder])
+    found = {plugin["name"]: plugin for plugin in json.loads(done.out)}
+    assert done.code == 1
+    assert found["good"]["status"] == "active"
+    for number, cause in enumerate(USELESS.values()):
+        assert found[f"bad{number}"]["status"] == "error"
+        assert cause in found[f"bad{number}"]["error"]
+    assert python(arguments=arguments[:-1], path=[installed.folder]).code == 0
+
+
 def test_importing_the_package_discovers_nothing(installed, python):
     installed.add("awry", "raise RuntimeError('imported')")
     done = python("import es_envs, es_core; from es_core import train", path=[installed.folder])
@@ -511,12 +611,111 @@ def test_a_plugin_whose_simulator_is_not_installed_is_incomplete_and_the_others_
 
 
 def test_what_a_plugin_prints_is_not_a_result_of_the_command_line(installed, python):
-    installed.add("loud", "print('importing')\n" + textwrap.dedent(GOOD.format(id="Loud-v0")).replace(
+    loud = """
+        import ctypes, os
+        print("importing")
+        os.write(1, b"from-below\\n")
+        ctypes.CDLL(None).printf(b"from-C\\n")
+    """
+    installed.add("loud", textwrap.dedent(loud) + textwrap.dedent(GOOD.format(id="Loud-v0")).replace(
         "    return [", "    print('registering')\n    return ["))  # fmt: skip
     for command in ("list", "plugins"):
         done = python(arguments=["-m", "es_core", command, "--json"], path=[installed.folder])
         assert "loud" in {row.get("name", row.get("plugin")) for row in json.loads(done.out)}
-        assert done.err.split() == ["importing", "registering"]
+        assert sorted(done.err.split()) == ["from-C", "from-below", "importing", "registering"]
+
+
+FORKS = """
+    import os
+    child = os.fork()
+    if not child:
+        os._exit(3)
+    assert os.waitpid(child, 0)[1] >> 8 == 3
+"""
+ENDS = {
+    "exits": ("import os; os._exit(7)", "SystemExit: os._exit(7)"),
+    "leaves": ("from os import _exit; _exit(0)", "SystemExit: os._exit(0)"),
+    "stops": ("class Stop(BaseException): pass\nraise Stop('here')", "Stop: here"),
+    "mute": ("class Mute(Exception):\n    def __str__(self): return 1 / 0\nraise Mute", "Mute"),
+}
+
+
+def test_a_plugin_that_would_end_the_process_is_skipped_by_name_like_any_other(installed, python):
+    for name, (source, _) in ENDS.items():
+        installed.add(name, source)
+    installed.add("zealous", textwrap.dedent(FORKS) + textwrap.dedent(GOOD.format(id="Good-v0")))
+    done = python(
+        "import es_envs, os; print(*es_envs.env_ids(), flush=True); os._exit(5)",
+        path=[installed.folder],
+    )
+    assert "Good-v0" in done.out.split()  # a process that a plugin forks may exit as it likes
+    for name, (_, cause) in ENDS.items():
+        assert f"plugin '{name}' (distribution 'es-{name}') is skipped: {cause}\n" in done.err
+    assert done.code == 5  # afterwards os._exit does what it says
+
+
+def test_a_plugin_at_which_loading_is_interrupted_or_crashes_is_named(installed, python):
+    module = installed.add("bore", "raise KeyboardInterrupt")
+    done = python(arguments=["-m", "es_core", "list"], path=[installed.folder])
+    assert done.code == 130
+    assert "while plugin 'bore' (distribution 'es-bore') was loading; ES_ENVS_DISABLE_PLUGINS=es-bore" in done.err
+    (installed.folder / f"{module}.py").write_text("import os; os.abort()")
+    done = python(arguments=["-m", "es_core", "list"], path=[installed.folder])
+    assert done.code == -6
+    assert f'{module}.py", line 1 in <module>' in done.err
+
+
+def test_a_plugin_that_takes_long_to_load_is_named_meanwhile(installed, python):
+    """It waits for the line that names it."""
+    waits = "import os\nend, other = os.pipe()\nos.dup2(other, 2)\nraise OSError(os.read(end, 1000).decode())"
+    installed.add("slow", waits)
+    done = python(
+        "from es_envs import loading; loading.PATIENCE = 0.1\n"
+        "import es_envs\n{p.name: print(p.error) for p in es_envs.plugins()}",
+        path=[installed.folder],
+    )
+    assert (
+        "OSError: still loading plugin 'slow' (distribution 'es-slow'); ES_ENVS_DISABLE_PLUGINS=es-slow leaves it out"
+    ) in done.out
+
+
+def test_no_control_character_of_a_plugin_reaches_the_terminal(installed, python):
+    escape = "\\x1b]0;owned\\x07\\x9b31m"
+    installed.add("awry", f"raise OSError('{escape}')")
+    installed.add("vain", GOOD.format(id="Vain-v0").replace("max_", f"summary='{escape}\\n', max_"))
+    installed.add("abel", GOOD.format(id="Abel-v0").replace("max_", f"fitness='no{escape}', max_"))
+    commands = (["list"], ["plugins"], ["show", "Vain-v0"], ["show", "Nope-v0"], ["train", "Abel-v0"])
+    code = "import sys; from es_core.cli import main\n" + "\n".join(f"main({command})" for command in commands)
+    done = python(code, path=[installed.folder])
+    assert set(done.out + done.err).isdisjoint("\x1b\x07\x9b")
+    assert min(text.count(r"\x1b]0;owned\x07\x9b31m") for text in (done.out, done.err)) >= 3
+    assert r"\x1b]0;owned\x07\x9b31m\n" in done.out  # a row stays a row
+
+
+def test_whatever_moves_a_cursor_or_cannot_be_written_is_escaped_and_all_else_is_left():
+    for character in map(chr, range(0x10000)):
+        hidden = unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} and character not in "\n\t"
+        reordering = unicodedata.bidirectional(character) in {
+            "LRE",
+            "RLE",
+            "LRO",
+            "RLO",
+            "PDF",
+            "LRI",
+            "RLI",
+            "FSI",
+            "PDI",
+        }
+        if hidden or reordering:
+            assert printable(character).isascii()
+        if character.isprintable() or character in "\n\t":
+            assert printable(character) == character
+
+
+def test_a_line_beside_a_bar_is_neither_markup_nor_control_characters():
+    console = Console(file=(file := io.StringIO()), force_terminal=True)
+    print_line(console, "[red]\x1b[2Jcleared")
+    assert file.getvalue() == "[red]\\x1b[2Jcleared\n"
 
 
 def test_listing_runs_no_code_of_a_plugin_beyond_its_registration(installed, python, tmp_path):

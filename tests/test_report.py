@@ -133,12 +133,15 @@ def test_the_command_that_makes_a_run_again_gives_all_its_settings(env_id, field
 
 
 def test_whatever_users_and_plugins_name_is_text(tmp_path):
-    with registered(summary=BITES, fitnesses={BITES: "episode_length"}, kwargs={"fault": None}) as definition:
+    with registered(
+        summary=f"{BITES}\x1b[31m", fitnesses={BITES: "episode_length"}, kwargs={"fault": None}
+    ) as definition:
         made = train(definition.id, run_dir=tmp_path / "a'b\"<script>", env_kwargs={"where": BITES}, **TINY)
         path = made.report(tmp_path / "page.html")
     content = Page(path)
     assert content.scripts == 2
     assert not content.attributes("img")
+    assert "\x1b" not in path.read_text()
     for text in (BITES, "further measure", "a'\"'\"'b"):
         assert text in content.text
     assert content.chart(f"fitness-{BITES}")["title"] == BITES
@@ -282,7 +285,7 @@ def test_a_page_fits_a_phone_and_a_dark_room(driver, page):
 @needs_chromium
 @pytest.mark.slow
 def test_no_name_on_a_page_runs_as_code(driver, tmp_path):
-    with registered(summary=BITES, fitnesses={BITES: "episode_length"}) as definition:
+    with registered(summary=f"{BITES}\x1b[31m", fitnesses={BITES: "episode_length"}) as definition:
         made = train(definition.id, run_dir=tmp_path / "<script>", env_kwargs={"where": BITES}, **TINY)
         path = made.report(tmp_path / "page.html")
     visit(driver, path)

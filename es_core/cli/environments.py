@@ -10,7 +10,8 @@ from typing import Any
 
 import es_envs
 from es_core.cli.arguments import add_command, add_env_id
-from es_core.cli.output import command_line, print_json, print_table, say
+from es_core.cli.output import command_line, print_json, print_table, put, say
+from es_envs import registry
 
 
 def add(commands: Any) -> None:
@@ -18,7 +19,8 @@ def add(commands: Any) -> None:
     add_command(commands, "list", _list, "list the environments that plugins register")
     sub = add_command(commands, "show", _show, "show an environment: settings, spaces, reward")
     add_env_id(sub)
-    add_command(commands, "plugins", _plugins, "list the plugins, and what is wrong with those that do not work")
+    sub = add_command(commands, "plugins", _plugins, "list the plugins, and what is wrong with those that do not work")
+    sub.add_argument("--strict", action="store_true", help="exit with 1 if one is neither active nor disabled: for CI")
     sub = add_command(
         commands, "check", _check, "check that an environment keeps the promises on which training relies"
     )
@@ -27,11 +29,13 @@ def add(commands: Any) -> None:
 
 def _list(options: argparse.Namespace) -> None:
     definitions = [es_envs.definition(env_id) for env_id in es_envs.env_ids()]
+    rows = [(d.id, d.plugin, d.summary) for d in definitions]
+    rows += [(env_id, None, f"CLASH: {clash}") for env_id, clash in registry.clashes().items()]
     if options.json:
-        print_json([{"id": d.id, "plugin": d.plugin, "summary": d.summary} for d in definitions])
+        print_json([dict(zip(("id", "plugin", "summary"), row, strict=True)) for row in rows])
         return
-    print_table([(d.id, d.plugin or "", d.summary) for d in definitions])
-    if not definitions:
+    print_table([(env_id, plugin or "", summary) for env_id, plugin, summary in rows])
+    if not rows:
         say("no plugin registers an environment; any id that Gymnasium knows works too, such as CartPole-v1")
 
 
@@ -59,19 +63,26 @@ def _show(options: argparse.Namespace) -> None:
     print_table([(name, value) for name, value in rows if value])
     sheet = inspect.getdoc(env.unwrapped)
     if sheet:
-        print(f"\n{sheet}")
+        put(f"\n{sheet}")
 
 
 def _listed(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 
-def _plugins(options: argparse.Namespace) -> None:
-    found = es_envs.plugins()
+def _plugins(options: argparse.Namespace) -> int:
+    from es_core.doctor import plugins
+
+    found = plugins()
     if options.json:
         print_json([asdict(plugin) for plugin in found])
-        return
-    print_table([(p.name, p.version, p.distribution, p.status, p.error or ", ".join(p.ids)) for p in found])
+    else:
+        print_table([(p.name, p.version, p.distribution, p.status, p.error or _ids(p)) for p in found])
+    return 1 if options.strict and any(plugin.status not in {"active", "disabled"} for plugin in found) else 0
+
+
+def _ids(plugin: es_envs.PluginInfo) -> str:
+    return ", ".join(f"{env_id} (overrides)" if env_id in plugin.overrides else env_id for env_id in plugin.ids)
 
 
 def _check(options: argparse.Namespace) -> int:
@@ -87,7 +98,7 @@ def _check(options: argparse.Namespace) -> int:
         rows = [(result.status, " ".join((result.message or result.question).split())) for result in report.results]
         print_table(rows)
         if math.isfinite(report.step_microseconds):
-            print(
+            put(
                 f"a reset takes {report.reset_microseconds:.1f} µs, a step {report.step_microseconds:.1f} µs; "
                 f"{report.distinct_starts} of 8 seeds give different starts"
             )

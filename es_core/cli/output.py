@@ -1,4 +1,7 @@
-"""What a command says: its result on stdout, everything else on stderr."""
+"""What a command says: its result on stdout, everything else on stderr.
+
+Names, summaries and errors come from plugins and files: whatever is shown passes through ``printable``.
+"""
 
 import json
 import shlex
@@ -6,10 +9,17 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from es_envs.printable import printable
+
 
 def say(text: str) -> None:
     """A line on stderr."""
-    print(text, file=sys.stderr)
+    print(printable(text), file=sys.stderr)
+
+
+def put(text: object) -> None:
+    """A line of the result."""
+    print(printable(str(text)), flush=True)
 
 
 def say_error(text: str, error: BaseException) -> None:
@@ -29,6 +39,7 @@ def print_json(value: Any) -> None:
 
 def print_table(rows: Sequence[Sequence[str]]) -> None:
     """Rows of texts in aligned columns."""
+    rows = [[printable(text).replace("\n", "\\n") for text in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())

@@ -5,7 +5,7 @@ from dataclasses import asdict
 from typing import Any
 
 from es_core.cli.arguments import add_command
-from es_core.cli.output import command_line, print_json, say
+from es_core.cli.output import command_line, print_json, put, say
 
 
 def add(commands: Any) -> None:
@@ -37,7 +37,7 @@ def _new(options: argparse.Namespace) -> None:
     if options.json:
         print_json(asdict(plugin))
         return
-    print(plugin.folder)
+    put(plugin.folder)
     if options.quiet:
         return
     say("it works as it is; next:")

@@ -17,7 +17,7 @@ from es_core.cli.arguments import (
     chosen_episodes,
 )
 from es_core.cli.films import add_film, chosen_film, default_film
-from es_core.cli.output import print_json, say
+from es_core.cli.output import print_json, put, say
 
 if TYPE_CHECKING:
     from es_envs import Episode
@@ -103,7 +103,7 @@ def _evaluate(options: argparse.Namespace) -> None:
     if options.json:
         print_json(score.to_json())
     else:
-        print(f"fitness {score}")
+        put(f"fitness {score}")
 
 
 def _record(options: argparse.Namespace) -> None:
@@ -120,7 +120,7 @@ def _record(options: argparse.Namespace) -> None:
     if options.json:
         print_json({"path": str(path), "fitness": [episode.fitness for episode in episodes]})
     else:
-        print(path)
+        put(path)
         say("fitness of what was filmed: " + ", ".join(f"{episode.fitness:.2f}" for episode in episodes))
 
 
@@ -137,7 +137,7 @@ def _export(options: argparse.Namespace) -> None:
     if options.json:
         print_json(asdict(exported))
         return
-    print(exported.path)
+    put(exported.path)
     agreement = f"actions that differ by at most {exported.largest_difference:.1g}"
     if exported.largest_difference == 0:
         agreement = "the same actions"
@@ -151,7 +151,7 @@ def _watch(options: argparse.Namespace) -> None:
     def tell(episode: "Episode", generation: int) -> None:
         if not options.json:
             told = f"generation {generation}: fitness {episode.fitness:.2f} in {episode.length} steps"
-            print(told, flush=True)
+            put(told)
 
     episodes = watch(_policy(options), follow=options.follow, on_episode=tell, **chosen_episodes(options))
     if options.json:
@@ -177,4 +177,4 @@ def _replay(options: argparse.Namespace) -> None:
     if options.json:
         print_json({"reproduced": False, "fitness": episode.fitness, "length": episode.length})
     else:
-        print(f"not reproduced: the episode has ended after {episode.length} steps with fitness {episode.fitness:.2f}")
+        put(f"not reproduced: the episode has ended after {episode.length} steps with fitness {episode.fitness:.2f}")

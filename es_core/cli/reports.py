@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from es_core.cli.arguments import add_command, add_trust
-from es_core.cli.output import print_json, print_table, say
+from es_core.cli.output import print_json, print_table, put, say
 
 if TYPE_CHECKING:
     from es_core.compare import Comparison
@@ -34,7 +34,7 @@ def _report(options: argparse.Namespace) -> None:
     if options.json:
         print_json({"path": str(path)})
     else:
-        print(path)
+        put(path)
 
 
 def _compare(options: argparse.Namespace) -> None:
@@ -72,7 +72,7 @@ def print_comparison(comparison: "Comparison") -> None:
     for contrast in comparison.contrasts:
         found = contrast.difference
         test = f"{'exact' if found.exact else 'sampled'} {found.method} permutation test"
-        print(
+        put(
             f"{contrast.measure}: {contrast.group} against {contrast.against}: {found.value:+.4g}, p = {found.p:.3g} "
             f"({test}; at least {found.least:.2g} with so many runs)"
         )

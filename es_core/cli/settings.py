@@ -13,7 +13,7 @@ from es_core.cli.arguments import (
     config_fields,
     searched,
 )
-from es_core.cli.output import command_line, print_json, print_table, say
+from es_core.cli.output import command_line, print_json, print_table, put, say
 
 _SHOWN_TRIALS = 10
 
@@ -126,7 +126,7 @@ def _tune(options: argparse.Namespace) -> None:
         for trial in best
     ]
     print_table([("trial", "solved", "fitness", "steps", *result.best.settings), *rows])
-    print(f"\n{command}")
+    put(f"\n{command}")
     states = [trial.state for trial in result.trials]
     say(f"{len(states)} trials: " + ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)))
     say(f"Next: the command above; what it makes is already there: {command_line('evaluate', result.run.directory)}")

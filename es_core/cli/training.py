@@ -17,7 +17,7 @@ from es_core.cli.arguments import (
     care,
     config_fields,
 )
-from es_core.cli.output import command_line, print_json, say
+from es_core.cli.output import command_line, print_json, put, say
 from es_core.cli.reports import print_comparison
 
 if TYPE_CHECKING:
@@ -137,11 +137,11 @@ def _demo(options: argparse.Namespace) -> None:
         DEMO_ENV, run_dir=options.run_dir, workers=options.workers, seed=options.seed, progress=not options.quiet
     )
     say("Scoring it on 100 starts that it has never seen")
-    print(f"fitness {run.evaluate(workers=options.workers, progress=not options.quiet)}; the best possible is 500")
+    put(f"fitness {run.evaluate(workers=options.workers, progress=not options.quiet)}; the best possible is 500")
     path = run.directory / "videos" / f"{DEMO_ENV}.mp4"
     say("Filming the first of those episodes")
     run.record(path, width=options.width, height=options.height, workers=options.workers, progress=not options.quiet)
-    print(f"film: {path}")
+    put(f"film: {path}")
     say(
         f"Next: {command_line('train', 'RaceCar-v0')} (a few minutes), {command_line('list')}, {command_line('--help')}"
     )
@@ -164,7 +164,7 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
         }
         print_json(summary)
         return
-    print(run.directory)
+    put(run.directory)
     if last is not None:
         steps = f"{last.total_steps:,}".replace(",", " ")
         say(f"{_ending(run)}; {steps} environment steps")

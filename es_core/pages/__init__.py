@@ -17,6 +17,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from es_core.figures import figures
+from es_envs.printable import printable
 
 _FOLDER = Path(__file__).parent
 
@@ -112,7 +113,7 @@ def render(
         data=_rounded({"grids": grids, "charts": [asdict(chart) for chart in drawn]}),
         **values,
     )
-    return text.encode()
+    return printable(text).encode()
 
 
 def require_page(path: str | os.PathLike[str]) -> Path:

@@ -1,0 +1,79 @@
+"""What surrounds a plugin while its code is loaded: whatever it does has its name, and stdout stays ours."""
+
+import contextlib
+import ctypes
+import faulthandler
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from typing import NoReturn
+
+from es_envs.printable import printable
+
+PATIENCE = 3.0
+"""Seconds after which a plugin that is still loading is named on stderr."""
+
+
+@contextlib.contextmanager
+def stdout_kept() -> Iterator[None]:
+    """Send to stderr what is written to stdout meanwhile, by Python or by compiled code, in any thread."""
+    with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError, ValueError, AttributeError):  # a process without one of the two
+            _flush()
+            kept = os.dup(1)
+            stack.callback(os.close, kept)
+            os.dup2(2, 1)
+            stack.callback(os.dup2, kept, 1)
+            stack.callback(_flush)
+        yield
+
+
+def _flush() -> None:
+    """Write out what Python and C keep in their buffers for stdout."""
+    sys.__stdout__.flush()  # type: ignore[union-attr]  # None in a process without stdout, which the caller expects
+    if os.name == "posix":
+        ctypes.CDLL(None).fflush(None)
+
+
+@contextlib.contextmanager
+def named(label: str, advice: str) -> Iterator[None]:
+    """Give a name to a plugin that hangs, exits or crashes while it is loaded.
+
+    One that hangs is named after ``PATIENCE`` seconds. Of ``os._exit``, called by its own thread, a SystemExit is made.
+    A crash of compiled code leaves Python's traceback, in which the plugin's file stands. What stops every thread, or
+    ends the process from compiled code, is not covered.
+
+    Args:
+        label: of the plugin.
+        advice: how to do without it.
+    """
+    leave, here, loading = os._exit, (os.getpid(), threading.get_ident()), True
+
+    def exit_by_name(code: int) -> NoReturn:
+        # A process that it forks, or another thread, has its own reasons.
+        if loading and here == (os.getpid(), threading.get_ident()):
+            raise SystemExit(f"os._exit({code})")
+        leave(code)
+
+    def tell() -> None:
+        os.write(2, printable(f"still loading {label}; {advice}\n").encode())
+
+    crashes = not faulthandler.is_enabled()
+    timer = threading.Timer(PATIENCE, tell)
+    timer.daemon = True
+    os._exit = exit_by_name  # type: ignore[assignment]
+    if crashes:
+        faulthandler.enable(2)
+    timer.start()
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        error.add_note(f"while {label} was loading; {advice}")
+        raise
+    finally:
+        loading = False
+        timer.cancel()
+        os._exit = leave
+        if crashes:
+            faulthandler.disable()
