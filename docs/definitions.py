@@ -5,7 +5,6 @@ Called by conf.py whenever the site is built.
 
 import argparse
 import contextlib
-import inspect
 import re
 from dataclasses import MISSING
 from pathlib import Path
@@ -15,6 +14,7 @@ from PIL import Image
 import es_envs
 from es_core.cli import _parser
 from es_core.config import STRATEGY_DEFAULTS, option_fields
+from es_core.sheet import data_sheet, space_text
 from es_envs import EnvDefinition
 from es_envs.fitness import fitness_names
 
@@ -60,8 +60,8 @@ def section(definition: EnvDefinition, folder: Path) -> str:
         env.reset(seed=SEED)
         Image.fromarray(env.render()).quantize(64).save(folder / picture)
         rows = {
-            "observations": f"`{env.observation_space}`",
-            "actions": f"`{env.action_space}`",
+            "observations": f"`{space_text(env.observation_space)}`",
+            "actions": f"`{space_text(env.action_space)}`",
             "fitness": ", ".join(f"`{name}`" for name in fitness_names(definition)),
             "step limit": definition.max_episode_steps,
             "solved at": definition.solved_at,
@@ -76,20 +76,10 @@ def section(definition: EnvDefinition, folder: Path) -> str:
             f"{definition.summary}.\n",
             f"![{definition.id} at the start of an episode]({picture})\n",
             f"| | |\n|---|---|\n{table}\n",
-            data_sheet(inspect.getdoc(env.unwrapped) or ""),
+            data_sheet(env).partition("\n")[2].replace("\n## ", "\n### ").strip(),
             "",
         ]
     )
-
-
-def data_sheet(docstring: str) -> str:
-    """A class's docstring, but for its first line, as a part of the page: headings one level down, arguments a list."""
-    sheet = docstring.partition("\n")[2].replace("\n## ", "\n### ")
-    sheet, _, arguments = sheet.partition("\nArgs:\n")
-    if not arguments:
-        return sheet.strip()
-    listed = re.sub(r"^    ([*\w]+): ", r"- `\1`: ", arguments, flags=re.MULTILINE)
-    return f"{sheet.strip()}\n\n### Arguments\n\n{listed.strip()}"
 
 
 def settings() -> str:

@@ -1,7 +1,6 @@
 """The report: what is worth knowing about a run on one HTML page, which loads nothing from the network."""
 
 import contextlib
-import inspect
 import json
 import math
 import os
@@ -21,6 +20,7 @@ from es_core.files import write_whole
 from es_core.pages import Chart, Column, Mark, data_url, render, require_page
 from es_core.run import GenerationStats, Run
 from es_core.scoring import Evaluation
+from es_core.sheet import data_sheet, space_text
 from es_core.trust import require_trusted
 from es_envs import EnvDefinition
 
@@ -375,8 +375,8 @@ def _sheet(config: TrainConfig, definition: EnvDefinition | str) -> dict[str, An
     docstring = ""
     try:
         with contextlib.closing(definition.build(**config.env_kwargs)) as env:
-            rows[2:2] = [("observations", env.observation_space), ("actions", env.action_space)]
-            docstring = inspect.getdoc(env.unwrapped) or ""
+            rows[2:2] = [("observations", space_text(env.observation_space)), ("actions", space_text(env.action_space))]
+            docstring = data_sheet(env)
     except Exception as error:  # noqa: BLE001  (whatever a plugin raises: the page is about the run)
         rows.append(("cannot be made here", f"{type(error).__name__}: {error}"))
     return {"rows": rows, "docstring": docstring}

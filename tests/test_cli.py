@@ -1,14 +1,20 @@
+import contextlib
 import importlib
+import inspect
 import json
+import re
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+from gymnasium import spaces
 
 import es_envs
 from es_core import Run, TrainConfig
-from es_core.cli import main
+from es_core.cli import _parser, main
 from es_core.config import option_fields
+from es_core.sheet import space_text
 
 TINY = [
     "--generations",
@@ -46,16 +52,42 @@ def test_list_shows_every_environment_with_its_summary(capsys):
     assert [row["id"] for row in json.loads(results(capsys, "list", "--json").out)] == es_envs.env_ids()
 
 
+@pytest.mark.parametrize("columns", [40, 80])
 @pytest.mark.parametrize("env_id", es_envs.env_ids())
-def test_show_prints_the_data_sheet(env_id, capsys):
+def test_show_prints_the_data_sheet_as_plain_text_within_the_terminal(env_id, columns, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", str(columns))
     out = results(capsys, "show", env_id).out
     definition = es_envs.definition(env_id)
     assert definition.fitness.rpartition(":")[2] in out
+    words = " ".join(out.split())
     for settings in (definition.recommended, *definition.recommended_for.values()):
-        assert ", ".join(f"{name}={value}" for name, value in settings.items()) in out
-    for heading in ("Actions", "Observations", "Reward", "Start", "End"):
-        assert f"## {heading}" in out
+        assert ", ".join(f"{name}={value}" for name, value in settings.items()) in words
+    for heading in ("Actions", "Observations", "Reward", "Start", "End", "Arguments"):
+        assert f"\n{heading}\n" in out
+    assert not re.search(r"`|\||^#|Args:|\n\n\n", out, re.MULTILINE)
+    assert max(map(len, out.splitlines())) <= columns
+    with contextlib.closing(definition.build()) as env:
+        sheet = inspect.getdoc(env.unwrapped).replace("Args:", "")
+    if columns == 80:  # where no word is longer than its place
+        assert set(re.findall(r"\w{6,}", sheet)) <= set(re.findall(r"\w{6,}", out))
     assert json.loads(results(capsys, "show", env_id, "--json").out)["id"] == env_id
+
+
+def box(low, high):
+    return spaces.Box(np.array(low, np.float32), np.array(high, np.float32))
+
+
+@pytest.mark.parametrize(
+    ("space", "text"),
+    [
+        (spaces.Box(-1.0, 1.0, (17,)), "Box(-1.0, 1.0, (17,), float32)"),
+        (box(range(9), range(1, 10)), "Box([0. 1. … 8.], [1. 2. … 9.], (9,), float32)"),
+        (spaces.Dict(a=box([0] * 40, range(1, 41))), "Dict('a': Box(0.0, [1. 2. … 40.], (40,), float32))"),
+        (spaces.Discrete(2), "Discrete(2)"),
+    ],
+)
+def test_a_space_is_told_in_one_line(space, text):
+    assert space_text(space) == text
 
 
 def test_plugins_shows_what_is_installed(capsys):
@@ -209,7 +241,8 @@ def test_errors_go_to_stderr_with_the_documented_exit_code(arguments, code, mess
     ("arguments", "message"),
     [
         ([], "required: COMMAND; `es-envs --help` says"),
-        (["trian"], "invalid choice: 'trian'"),
+        (["trian"], "there is no command 'trian' (did you mean train?)"),
+        (["banana"], "there is no command 'banana'; `es-envs --help`"),
         (["train"], "required: ID; `es-envs train --help` says"),
         (["train", "X-v0", "--sigma", "big"], "argument --sigma: invalid number value: 'big'"),
         (["train", "X-v0", "--env-kwargs", "{"], "invalid JSON value"),
@@ -226,6 +259,41 @@ def test_usage_errors_exit_with_2_in_one_line(arguments, message, capsys):
     assert message in err
     assert err.startswith("error: ")
     assert err.count("\n") == 1
+
+
+def commands():
+    """The parser of each command, by its name."""
+    (choices,) = (action.choices for action in _parser()._actions if isinstance(action.choices, dict))
+    return choices
+
+
+@pytest.mark.parametrize("name", list(commands()))
+def test_a_command_with_two_letters_swapped_is_asked_about(name, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([name[:-2] + name[:-3:-1]])
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert f"did you mean {name}?" in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["", *commands()])
+def test_no_command_takes_the_beginning_of_an_option_for_the_option(name):
+    parser = commands()[name] if name else _parser()
+    required = [word for action in parser._actions for word in needed(action)]
+    options = {flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")}
+    for flag in options:
+        for beginning in {flag[:-1], flag[:5]} - options:
+            assert parser.parse_known_args([*required, f"{beginning}=1"])[1] == [f"{beginning}=1"]
+
+
+def needed(action):
+    """Words without which the command would not be understood."""
+    if isinstance(action.choices, dict):
+        return ["list"]
+    if action.option_strings:
+        return [action.option_strings[0], "1"] if action.required else []
+    return [] if action.nargs == "?" else ["X"]
 
 
 def test_a_folder_of_runs_names_the_latest_run_in_it(folder, capsys):

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parent.parent
 # From the ground up; a module imports from lower lines only.
 LAYERS = [
     ["figures"],
-    ["checks", "files", "layout", "pages", "machine", "preprocessing", "schedules", "seeding", "shaping"],
+    ["checks", "files", "layout", "pages", "machine", "preprocessing", "schedules", "seeding", "shaping", "sheet"],
     ["captions", "config", "film", "normalizer", "optimizers", "scaffold"],
     ["trust", "budget", "commands", "domains", "significance", "told"],
     ["policies"],

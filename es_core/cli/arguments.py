@@ -1,10 +1,11 @@
 """Arguments that several commands have, and how settings are written on the command line."""
 
 import argparse
+import difflib
 import json
 import types
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, Field
 from typing import Any, NoReturn
 
@@ -17,7 +18,21 @@ _POOL_HELP = (
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are as short as the others: the usage of some commands is fifty lines long."""
+    """A parser whose errors are as short as the others: the usage of some commands is fifty lines long.
+
+    It takes no beginnings of options, which the next option that is added could make ambiguous.
+    """
+
+    def __init__(self, **how: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **how})
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """Refuse the name of a command that does not exist; argparse itself would list them all."""
+        if isinstance(action.choices, Mapping) and value not in action.choices:
+            close = difflib.get_close_matches(value, action.choices, n=1)
+            hint = f" (did you mean {close[0]}?)" if close else ""
+            raise argparse.ArgumentError(None, f"there is no command {value!r}{hint}")
+        super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
         """End the process with exit code 2."""

@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import inspect
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -10,7 +9,8 @@ from typing import Any
 
 import es_envs
 from es_core.cli.arguments import add_command, add_env_id
-from es_core.cli.output import command_line, print_json, print_table, put, say
+from es_core.cli.output import command_line, print_json, print_sheet, print_table, put, say
+from es_core.sheet import data_sheet, space_text
 from es_envs import registry
 
 
@@ -45,14 +45,14 @@ def _show(options: argparse.Namespace) -> None:
         print_json(asdict(definition))
         return
     with contextlib.closing(definition.build()) as env:
-        spaces = env.observation_space, env.action_space
+        spaces, sheet = (env.observation_space, env.action_space), data_sheet(env)
     rows = [
         ("id", definition.id),
         ("plugin", definition.plugin or "(none)"),
         ("summary", definition.summary),
         ("entry point", str(definition.entry_point)),
-        ("observations", str(spaces[0])),
-        ("actions", str(spaces[1])),
+        ("observations", space_text(spaces[0])),
+        ("actions", space_text(spaces[1])),
         ("fitness", ", ".join(es_envs.fitness.fitness_names(definition))),
         ("step limit", str(definition.max_episode_steps)),
         ("solved at", str(definition.solved_at)),
@@ -60,10 +60,7 @@ def _show(options: argparse.Namespace) -> None:
         *((f"for {strategy}", _listed(settings)) for strategy, settings in definition.recommended_for.items()),
         ("pretrained", command_line("watch", definition.id, "--pretrained") if definition.pretrained else ""),
     ]
-    print_table([(name, value) for name, value in rows if value])
-    sheet = inspect.getdoc(env.unwrapped)
-    if sheet:
-        put(f"\n{sheet}")
+    print_sheet([(name, value) for name, value in rows if value], sheet)
 
 
 def _listed(settings: Mapping[str, Any]) -> str:

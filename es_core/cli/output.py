@@ -4,6 +4,7 @@ Names, summaries and errors come from plugins and files: whatever is shown passe
 """
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -43,3 +44,20 @@ def print_table(rows: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+def print_sheet(rows: Sequence[tuple[str, str]], markdown: str) -> None:
+    """Names with their values, and a text in Markdown, as wide as the terminal."""
+    from rich.console import Console, Group
+    from rich.markdown import Markdown
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    for name, value in rows:
+        table.add_row(*(Text(printable(text).replace("\n", "\\n")) for text in (name, value)))
+    console = Console(highlight=False, emoji=False)
+    with console.capture() as capture:
+        console.print(Group(table, "", Markdown(printable(markdown), hyperlinks=False)))
+    lines = "\n".join(line.rstrip() for line in capture.get().rstrip().splitlines())
+    print(re.sub(r"\n{3,}", "\n\n", lines))
