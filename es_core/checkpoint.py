@@ -67,6 +67,9 @@ class Checkpoint:
     progress: Mapping[str, Any] = field(default_factory=dict)
     trusted: bool = False
 
+    def __repr__(self) -> str:
+        return f"<Checkpoint of {self.config.env_id}, generation {self.generation}>"
+
     @property
     def parameter_hash(self) -> str:
         """Of the mean's bytes."""

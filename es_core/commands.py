@@ -10,6 +10,7 @@ from typing import Any
 
 import es_envs
 from es_core.config import TrainConfig, option_fields
+from es_core.trust import require_trusted
 
 
 def usual_settings(config: TrainConfig) -> TrainConfig:
@@ -69,14 +70,42 @@ def train_command(config: TrainConfig, initial: Path | None = None) -> str:
     return shlex.join(words)
 
 
-def run_command(verb: str, env_id: str, directory: str | os.PathLike[str]) -> str:
-    """What does something with a run: "resume", "evaluate", "record"."""
-    if only_in_script(env_id):
-        if verb == "resume":
-            return f"train({env_id!r}, run_dir={str(directory)!r}, resume=True)"
-        arguments = "'film.mp4'" if verb == "record" else ""
-        return f"Run.open({str(directory)!r}).{verb}({arguments})"
-    return shlex.join(["es-envs", verb, str(directory)])
+def run_command(
+    verb: str, config: TrainConfig, directory: str | os.PathLike[str], *, trusted: bool, **options: int | str
+) -> str:
+    """What does something with a run: "resume", "evaluate", "record", "report" or "replay".
+
+    Args:
+        verb: what.
+        config: of the run.
+        directory: of the run.
+        trusted: the reader of the command has made the run, or vouches for it: where its files name a module outside
+            the installed plugins, the command says so. Of anybody else's run it must not.
+        **options: further ones.
+    """
+    trust = trusted and not _names_plugins_only(config)
+    if verb == "resume" and config.device != "cpu":  # on which no other pool computes
+        options["pool"] = "batched"
+    if only_in_script(config.env_id):
+        given = [f"{name}={value!r}" for name, value in options.items()]
+        if verb == "replay":
+            arguments = [repr(str(directory)), *given, *(["trust=True"] if trust else [])]
+            return f"es_core.replay({', '.join(arguments)})"
+        opened = ", ".join([repr(str(directory)), *(["trust=True"] if trust else [])])
+        film = ["'film.mp4'"] if verb == "record" else []
+        return f"Run.open({opened}).{verb}({', '.join([*film, *given])})"
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    return shlex.join(["es-envs", verb, str(directory), *words, *(["--trust-names"] if trust else [])])
+
+
+def _names_plugins_only(config: TrainConfig) -> bool:
+    try:
+        require_trusted(config, trust=False, where="")
+    except (es_envs.UnknownEnvError, es_envs.PluginError):
+        return True  # as far as can be seen here
+    except ValueError:
+        return False
+    return True
 
 
 def only_in_script(env_id: str) -> bool:

@@ -224,6 +224,13 @@ class TrainConfig:
                 raise ValueError(f"{option.name} must be {expected}, got {shown(value)}")
             object.__setattr__(self, option.name, value)
 
+    def __repr__(self) -> str:
+        """The environment, and what is not the default."""
+        defaults = type(self)(env_id=self.env_id)
+        values = {option.name: getattr(self, option.name) for option in fields(self)}
+        told = [f"{name}={value!r}" for name, value in values.items() if value != getattr(defaults, name)]
+        return f"TrainConfig({', '.join([f'env_id={self.env_id!r}', *told])})"
+
     @classmethod
     def for_env(cls, env_id: str, **overrides: Any) -> Self:
         """Defaults, then the strategy's own, then what the definition recommends, then ``overrides``.

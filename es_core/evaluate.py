@@ -86,6 +86,7 @@ def find_policy(
     if isinstance(source, str | os.PathLike) and Path(source).is_dir():
         source = Run.open(source, trust=trust)
     if isinstance(source, Run):
+        where = source.directory / "config.json"
         trust = trust or source.trusted
         kept = source.best or source.checkpoint if generation is None else rebuild(source, generation, trust=trust)
         if kept is None:

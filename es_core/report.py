@@ -349,7 +349,9 @@ def _text(value: Any) -> str:
 
 
 def _commands(run: Run) -> Iterator[tuple[str, str]]:
-    env_id, directory = run.config.env_id, run.directory
+    def command(verb: str) -> str:
+        return run_command(verb, run.config, run.directory, trusted=run.trusted)
+
     initial = run.initial_path if run.initial_path.exists() else None
     with contextlib.suppress(es_envs.UnknownEnvError, es_envs.PluginError, ValueError, ImportError):
         yield (
@@ -357,9 +359,12 @@ def _commands(run: Run) -> Iterator[tuple[str, str]]:
             train_command(run.config, initial),
         )
     if not run.finished:
-        yield "Go on where it stopped", run_command("resume", env_id, directory)
-    yield "Score its best policy on 100 unseen starts", run_command("evaluate", env_id, directory)
-    yield "Film it", run_command("record", env_id, directory)
+        yield "Go on where it stopped", command("resume")
+    yield (
+        "Score its best policy on 100 unseen starts",
+        command("evaluate"),
+    )
+    yield "Film it", command("record")
 
 
 def _sheet(config: TrainConfig, definition: EnvDefinition | str) -> dict[str, Any]:

@@ -151,7 +151,10 @@ class Run:
     config: TrainConfig
     trusted: bool = False
     history: list[GenerationStats] = field(default_factory=list)
-    _made: list[Path] = field(default_factory=list, repr=False)  # folders, from the run's own upwards
+    _made: list[Path] = field(default_factory=list)  # folders, from the run's own upwards
+
+    def __repr__(self) -> str:
+        return f"<Run of {self.config.env_id} in {self.directory}>"
 
     @classmethod
     def create(

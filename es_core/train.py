@@ -2,7 +2,6 @@
 
 import math
 import os
-import shlex
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +16,7 @@ import es_envs
 from es_core.budget import evaluation_episodes
 from es_core.checkpoint import Checkpoint, parameter_hash
 from es_core.checks import require_seconds
-from es_core.commands import only_in_script
+from es_core.commands import run_command
 from es_core.config import BOUNDS, TrainConfig, unknown_field
 from es_core.display import Display
 from es_core.loggers import Lifecycle
@@ -228,7 +227,7 @@ def _repeatable(run: Run, before: Checkpoint) -> Iterator[None]:
             error.add_note(f"The last parameters that are finite: {run.checkpoint_path(before.generation)}")
         elif run.next_generation is not None and not run.finished:
             lost = "Nothing is lost" if run.next_generation == before.generation else "The last checkpoint is intact"
-            error.add_note(f"{lost}: {_how_to_resume(run)} runs generation {run.next_generation} again.")
+            error.add_note(f"{lost}: `{_command('resume', run)}` runs generation {run.next_generation} again.")
         if isinstance(error, RolloutError) and error.failure is not None:
             error.add_note(f"To see that episode fail: {_replay_command(run, before.generation, error.failure)}")
         raise
@@ -334,20 +333,14 @@ def _finite(value: float | None) -> float | None:
     return None if value is None or not math.isfinite(value) else float(value)
 
 
-def _how_to_resume(run: Run) -> str:
-    if only_in_script(run.config.env_id):
-        return f"train({run.config.env_id!r}, run_dir={str(run.directory)!r}, resume=True) in your script"
-    return f"`{shlex.join(['es-envs', 'resume', str(run.directory)])}`"
+def _command(verb: str, run: Run, **options: int) -> str:
+    """A command about the run; who has trained it trusts what it names."""
+    return run_command(verb, run.config, run.directory, trusted=True, **options)
 
 
 def _replay_command(run: Run, generation: int, failure: Failure) -> str:
-    options = {"generation": generation, "candidate": failure.candidate, "seed": failure.seed}
-    given = {name: value for name, value in options.items() if value is not None}
-    if only_in_script(run.config.env_id):
-        arguments = ", ".join(f"{name}={value}" for name, value in given.items())
-        return f"es_core.replay({str(run.directory)!r}, {arguments})"
-    words = [word for name, value in given.items() for word in (f"--{name}", str(value))]
-    return shlex.join(["es-envs", "replay", str(run.directory), *words])
+    candidate = {} if failure.candidate is None else {"candidate": failure.candidate}
+    return _command("replay", run, generation=generation, **candidate, seed=failure.seed)
 
 
 def _seeds(config: TrainConfig, purpose: Purpose, count: int, generation: int) -> tuple[int, ...]:

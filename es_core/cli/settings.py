@@ -87,7 +87,7 @@ def _bench(options: argparse.Namespace) -> None:
 
 
 def _tune(options: argparse.Namespace) -> None:
-    from es_core.commands import as_arguments
+    from es_core.commands import as_arguments, run_command
     from es_core.domains import text_of
     from es_core.figures import figures
     from es_core.tune import tune
@@ -129,4 +129,5 @@ def _tune(options: argparse.Namespace) -> None:
     put(f"\n{command}")
     states = [trial.state for trial in result.trials]
     say(f"{len(states)} trials: " + ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)))
-    say(f"Next: the command above; what it makes is already there: {command_line('evaluate', result.run.directory)}")
+    again = run_command("evaluate", result.run.config, result.run.directory, trusted=True)
+    say(f"Next: the command above; what it makes is already there: {again}")

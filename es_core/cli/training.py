@@ -95,12 +95,12 @@ def _train(options: argparse.Namespace) -> None:
 
 
 def _report_seeds(comparison: "Comparison", options: argparse.Namespace) -> None:
-    runs = [run.directory for group in comparison.groups for run in group.runs]
+    runs = [run for group in comparison.groups for run in group.runs]
     if options.json:
         print_json(comparison.to_json())
         return
     print_comparison(comparison)
-    say(f"Next: {command_line('compare', *runs)}; {command_line('record', runs[0])}")
+    say(f"Next: {command_line('compare', *(run.directory for run in runs))}; {_command('record', runs[0])}")
 
 
 def _resume(options: argparse.Namespace) -> None:
@@ -173,7 +173,14 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
     if best is not None:
         say(f"best centre, of generation {best[0]}: fitness {best[1]}")
     verbs = ("evaluate", "record", "report")
-    say(f"Next: {'; '.join(command_line(verb, run.directory) for verb in verbs)}")
+    say(f"Next: {'; '.join(_command(verb, run) for verb in verbs)}")
+
+
+def _command(verb: str, run: "Run") -> str:
+    """A command about a run that this one has trained, and so trusts."""
+    from es_core.commands import run_command
+
+    return run_command(verb, run.config, run.directory, trusted=True)
 
 
 def _ending(run: "Run") -> str:
@@ -182,6 +189,6 @@ def _ending(run: "Run") -> str:
     if run.end == "solved":
         return f"solved in generation {last}"
     if run.end is None:
-        return f"stopped after generation {last}, {command_line('resume', run.directory)} continues"
+        return f"stopped after generation {last}, {_command('resume', run)} continues"
     bound, flag = f"{run.end}={getattr(run.config, run.end)}", f"--{run.end.replace('_', '-')}"
     return f"stopped after generation {last}, since {bound} is reached ({flag} of `es-envs resume` allows more)"

@@ -1,0 +1,104 @@
+"""Commands that commands print: each does, as it is printed, what it says."""
+
+import html
+import re
+import shlex
+
+import pytest
+
+from es_core import Checkpoint, Run, TrainConfig, train
+from es_core.cli import main
+from es_core.commands import run_command
+
+TINY = ["--generations=1", "--population-size=2", "--eval-episodes=1", "--confirm-episodes=1", "--workers=1"]
+# A module of nobody's plugin, which registers an environment with Gymnasium. It fails while a file is there.
+MODULE = """
+import gymnasium
+kwargs = {"fault": "step", "where": "fault"}
+gymnasium.register(id="Stumble-v0", entry_point="small_envs:Walk", max_episode_steps=5, kwargs=kwargs)
+def calm(episode):
+    return -abs(episode.total_reward)
+"""
+NAMES = {
+    "environment": ["strangers:Stumble-v0"],
+    "fitness": ["strangers:Stumble-v0", "--fitness=strangers:calm"],
+    "policy": ["strangers:Stumble-v0", "--policy=small_modules:Net"],
+}
+
+
+@pytest.fixture
+def fault(tmp_path, monkeypatch):
+    """The file while which the module's environment fails."""
+    where = tmp_path / "fault"
+    (tmp_path / "strangers.py").write_text(MODULE, encoding="utf-8")
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return where
+
+
+def said(capsys, words, code=0):
+    """What a command writes to stderr."""
+    capsys.readouterr()
+    assert main(words) == code
+    return capsys.readouterr().err
+
+
+def printed(text):
+    """The words of the commands in a text, by the first."""
+    found = re.findall(r"es-envs ((?:resume|replay|evaluate|record|report) .*?)(?=[;`\n<]|$)", text)
+    return {command.split()[0]: shlex.split(command) for command in found}
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "environment",
+        pytest.param("fitness", marks=pytest.mark.slow),
+        pytest.param("policy", marks=pytest.mark.long),
+    ],
+)
+def test_what_a_run_of_a_strangers_module_prints_works_as_it_is_printed(what, fault, capsys):
+    words = ["train", *NAMES[what], "--run-dir=a run", "--quiet", *TINY]
+    fault.touch()
+    commands = printed(said(capsys, words, code=1))
+    assert set(commands) == {"replay", "resume"}
+    error = said(capsys, commands["replay"], code=1)
+    assert "the failure is reproduced" in error
+    fault.unlink()
+    commands = printed(said(capsys, commands["resume"]))
+    assert set(commands) == {"evaluate", "record", "report"}
+    assert "--trust-names" in commands["record"]
+    for verb in ("evaluate", "report"):
+        said(capsys, commands[verb])
+    page = html.unescape((Run.open("a run").directory / "report.html").read_text(encoding="utf-8"))
+    assert set(printed(page)) == {"evaluate", "record"}
+    assert all("--trust-names" in command for command in printed(page).values())
+
+
+def test_the_page_of_a_run_that_nobody_vouches_for_trusts_nothing(fault, capsys):
+    assert main(["train", *NAMES["fitness"], "--run-dir=a run", "--quiet", *TINY]) == 0
+    config = Run.open("a run").config
+    for verb in ("resume", "evaluate", "record", "report", "replay"):
+        assert "--trust-names" not in run_command(verb, config, "a run", trusted=False)
+        assert run_command(verb, config, "a run", trusted=True).endswith("--trust-names")
+        usual = TrainConfig.for_env("CartPole-v1")
+        assert run_command(verb, usual, "a run", trusted=True) == f"es-envs {verb} 'a run'"
+
+
+def test_an_untrusted_run_is_refused_in_a_few_words(fault, capsys):
+    assert main(["train", *NAMES["environment"], "--run-dir=a run", "--quiet", *TINY]) == 0
+    for words in (["evaluate", "a run"], ["replay", "a run", "--generation=0", "--seed=1"], ["resume", "a run"]):
+        error = said(capsys, words, code=2)
+        assert "--trust-names" in error
+        assert "a run/config.json names env_id='strangers:Stumble-v0'" in error
+        assert len(error) < 400
+
+
+def test_runs_checkpoints_and_configs_are_shown_in_a_few_words(walk, tiny, tmp_path):
+    run = train(walk, run_dir=tmp_path / "run", sigma=0.2, **tiny)
+    assert repr(run) == f"<Run of Walk-v0 in {tmp_path}/run>"
+    assert repr(run.checkpoint) == "<Checkpoint of Walk-v0, generation 1>"
+    assert isinstance(run.checkpoint, Checkpoint)
+    config = TrainConfig(env_id="Walk-v0", sigma=0.2, hidden_sizes=(4,))
+    assert repr(config) == "TrainConfig(env_id='Walk-v0', sigma=0.2, hidden_sizes=(4,))"
+    assert eval(repr(run.config)) == run.config
