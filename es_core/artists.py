@@ -7,7 +7,9 @@ from typing import Any
 
 from es_core.drawing import FrameError, Setting, Shot, Studio, Take
 from es_core.layout import Frame
+from es_core.pools import STEP_TIMEOUT
 from es_core.pools.process import Child, ChildDiedError, end
+from es_core.pools.watchdog import patience
 from es_core.rollout import RolloutError
 from es_envs import EnvDefinition, Episode
 
@@ -60,7 +62,7 @@ class Artists:
         self._children: list[Child] = []
         try:
             for k in range(number):
-                self._children.append(Child("es_core.artists:draw"))
+                self._children.append(Child("es_core.artists:draw", patience=patience(STEP_TIMEOUT)))
                 self._send(k, (setting, (k, number)))
         except BaseException:
             self.close()

@@ -268,12 +268,20 @@ class Failing(Wander):
         faults: by the seed of the episode, as text: what goes wrong, and when: "reset" or "step".
         once: a folder; each fault leaves a file there, and shows only if there is none yet. None: always.
         fragile: no environment can be made any more as soon as there is a file in ``once``.
+        stillborn: so many times making one kills the process, or stops it; from the first fault on, if there are some.
+        birth: how: the name of a signal.
     """
 
-    def __init__(self, *, faults=None, once=None, fragile=False):
+    def __init__(self, *, faults=None, once=None, fragile=False, stillborn=0, birth="SIGKILL"):
         super().__init__()
         self.faults, self.once = faults or {}, once
         self.spoilt = False
+        if stillborn:
+            found = [path.name for path in Path(once).iterdir()]
+            dead = [name for name in found if name.startswith("stillborn")]
+            if len(dead) < stillborn and (not self.faults or len(found) > len(dead)):
+                (Path(once) / f"stillborn-{os.getpid()}").touch()
+                os.kill(os.getpid(), getattr(signal, birth))
         if fragile and any(Path(once).iterdir()):
             raise RuntimeError("the simulator is out of licences")
 
@@ -309,6 +317,8 @@ class Failing(Wander):
                 time.sleep(1000)
             case "hang in its own code":  # which keeps the interpreter to itself, as simulators do
                 ctypes.PyDLL(None).sleep(1000)
+            case "stop":  # for good: nobody tells it to go on
+                os.kill(os.getpid(), signal.SIGSTOP)
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
             case "kill the actor":  # of a cluster, whose child this process is

@@ -2,14 +2,17 @@
 
 import shlex
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
 import psutil
 import pytest
 from conftest import FAILING_RUN as SETTINGS
-from conftest import registered
+from conftest import generations, registered, running, wait_until
 
+import es_core.pools.workers
 from es_core import RolloutError, Run, TrainConfig, replay, train
 from es_core.checkpoint import parameter_hash
 from es_core.cli import main
@@ -46,6 +49,7 @@ HANGING = {
     "hang in its own code in step": ("StepTimeout", "a step or reset took more than 0.8 seconds (step_timeout)"),
 }
 POOLS = ["local", "batched"]
+POSIX = pytest.mark.skipif(sys.platform == "win32", reason="has no such signal")
 
 
 @pytest.fixture
@@ -120,6 +124,109 @@ def test_a_worker_that_hangs_once_leaves_no_trace(pool, hanging, failing, undist
     assert {path.name for path in once.iterdir()} == set(faults)
     assert lines(run) == undisturbed
     assert sum(stats.workers_replaced for stats in run.history) == len(hanging)
+
+
+SILENT = r"the process gave no sign of life for 6 seconds \(was it stopped\?\) and was killed"
+
+
+@POSIX
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_worker_that_is_stopped_leaves_no_trace(pool, failing, undisturbed, tmp_path):
+    once = tmp_path / "once"
+    once.mkdir()
+    faults = {seed_of(5, 1): "stop in step"}
+    how = {"pool": pool, "workers": 2, "step_timeout": 0.8, "progress": False}
+    with pytest.warns(RuntimeWarning, match=rf"a worker is replaced: {SILENT}"):
+        run = train(
+            failing, run_dir=tmp_path / "r", env_kwargs={"faults": faults, "once": str(once)}, **how, **SETTINGS
+        )
+    assert {path.name for path in once.iterdir()} == set(faults)
+    assert lines(run) == undisturbed
+    assert run.history[1].workers_replaced
+
+
+@POSIX
+@pytest.mark.filterwarnings("ignore:.*a worker is")
+@pytest.mark.slow
+@pytest.mark.parametrize("hidden", [(8,), (400, 400)], ids=["a small policy", "one larger than a pipe"])
+def test_workers_stopped_between_generations_leave_no_trace(hidden, failing, tmp_path):
+    settings = {**SETTINGS, "generations": 1, "population_size": 4, "eval_episodes": 1, "hidden_sizes": hidden}
+
+    def stop(stats):
+        for worker in psutil.Process().children():
+            worker.send_signal(signal.SIGSTOP)
+
+    how = {"workers": 2, "step_timeout": 0.8, "progress": False}
+    runs = [train(failing, run_dir=tmp_path / str(i), on_generation=[None, stop][i], **how, **settings) for i in (0, 1)]
+    assert lines(runs[0]) == lines(runs[1])
+    assert runs[1].history[1].workers_replaced > 0
+
+
+@pytest.mark.filterwarnings("ignore:.*a worker is replaced")
+@pytest.mark.parametrize("when", ["at the first start", "as a replacement"])
+@pytest.mark.parametrize("pool", POOLS)
+def test_a_worker_that_dies_while_it_starts_is_started_again(pool, when, failing, undisturbed, tmp_path):
+    once = tmp_path / "once"
+    once.mkdir()
+    faults = {} if when == "at the first start" else {seed_of(5, 1): "kill in step"}
+    kwargs = {"faults": faults, "once": str(once), "stillborn": 2}
+    with pytest.warns(RuntimeWarning, match="a worker is started again in .* since it died at its start: the"):
+        run = train(
+            failing, run_dir=tmp_path / "r", pool=pool, workers=1, env_kwargs=kwargs, progress=False, **SETTINGS
+        )
+    assert len(list(once.iterdir())) == len(faults) + 2
+    assert lines(run) == undisturbed
+
+
+@POSIX
+@pytest.mark.slow
+def test_a_worker_that_is_stopped_while_it_starts_is_started_again(failing, undisturbed, tmp_path):
+    kwargs = {"once": str(tmp_path), "stillborn": 1, "birth": "SIGSTOP"}
+    how = {"workers": 2, "step_timeout": 0.8, "progress": False}
+    with pytest.warns(RuntimeWarning, match=f"a worker is started again in .*: {SILENT}"):
+        run = train(failing, run_dir=tmp_path / "r", env_kwargs=kwargs, **how, **SETTINGS)
+    assert lines(run) == undisturbed
+
+
+def test_workers_that_always_die_while_they_start_end_the_run_with_the_reason(failing, tmp_path, monkeypatch):
+    monkeypatch.setattr(es_core.pools.workers, "_PAUSES", (0.0, 0.0))
+    kwargs = {"once": str(tmp_path), "stillborn": 1000}
+    with (
+        pytest.warns(RuntimeWarning, match="a worker is started again"),
+        pytest.raises(RolloutError, match=r"a worker could not start: the process died \(exit code -9; kill"),
+    ):
+        train(failing, run_dir=tmp_path / "r", workers=1, env_kwargs=kwargs, progress=False, **PLAIN)
+    assert len(list(tmp_path.iterdir())) == 3
+
+
+# es-envs, whose main process waits no longer than 3.5 seconds for a sign of life, though a step may take 30.
+HASTY = """
+import sys
+import es_core.pools.watchdog
+es_core.pools.watchdog._GRACE = -34
+from es_core.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@POSIX
+@pytest.mark.slow
+def test_time_in_which_the_run_itself_was_stopped_is_not_held_against_its_workers(tmp_path):
+    words = ["train", "CartPole-v1", "--run-dir", "r", "--workers", "1", "--step-timeout", "30", "--quiet"]
+    endless = ["--generations", "100000", "--solved-at", "none", "--population-size", "8"]
+    with running([sys.executable, "-c", HASTY, *words, *endless], cwd=tmp_path) as process:
+        wait_until(lambda: generations(tmp_path / "r") > 1, process)
+        main = psutil.Process(process.pid)
+        (worker,) = main.children()
+        for each in worker, main:  # as when a container is paused
+            each.suspend()
+        done = generations(tmp_path / "r")
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=7)
+        for each in main, worker:
+            each.resume()
+        wait_until(lambda: generations(tmp_path / "r") > done + 2, process)
+        assert main.children() == [worker]
 
 
 @pytest.mark.filterwarnings("ignore:.*a worker is replaced", "ignore:.*candidates of generation 0 have failed")

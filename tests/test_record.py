@@ -211,7 +211,7 @@ def test_a_film_is_the_same_whatever_the_number_of_processes(runs, tmp_path):
 
 
 def test_one_process_is_enough_for_a_short_film_and_for_one_worker(runs, tmp_path, monkeypatch):
-    def child(*_):
+    def child(*_, **__):
         raise AssertionError("a process was started")
 
     monkeypatch.setattr("es_core.artists.Child", child)

@@ -30,7 +30,7 @@ from es_core.pools.process import end
 from es_core.pools.tasks import TaskPool, require_workers
 from es_core.pools.work import Work
 from es_core.pools.worker import DEAR_NOISE, FailedReply, ReadyReply, Start, Task
-from es_core.pools.workers import greeting, start_worker
+from es_core.pools.workers import greeted, start_worker
 from es_core.strategies.population import Population
 from es_envs import EnvDefinition
 
@@ -210,11 +210,9 @@ class RayPool(TaskPool):
         self._address = self._open.enter_context(connection(ray_address, cores=workers))
         try:
             require_cpus(workers)
-            child = start_worker(self._start)
-            try:
-                self._ready = self._require_ready(greeting(child))
-            finally:
-                end([child])
+            child, reply = greeted(start_worker(self._start), self._start)
+            end([child])
+            self._ready = self._require_ready(reply)
             self._use(self._ready)
             self._gather()
         except BaseException:

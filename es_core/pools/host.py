@@ -8,7 +8,7 @@ from typing import Any
 from es_core.machine import description, versions
 from es_core.pools.process import Child, ChildDiedError, end
 from es_core.pools.worker import FailedReply, ReadyReply, Reply, Start, Task
-from es_core.pools.workers import greeting, start_worker
+from es_core.pools.workers import greeted, start_worker
 from es_core.strategies.population import Population
 
 
@@ -50,8 +50,8 @@ class Host:
     def begin(self, start: Start, recycle_after: int | None) -> ReadyReply | FailedReply:
         """Start the worker process; its greeting."""
         self._start, self._recycle_after = start, recycle_after
-        self._child = start_worker(start)
-        return greeting(self._child)
+        self._child, reply = greeted(start_worker(start), start)
+        return reply
 
     def ping(self) -> None:
         """Do nothing: how long a call takes."""
@@ -92,7 +92,7 @@ class Host:
     def _restart(self) -> None:
         end([self._child])
         start = replace(self._start, probe=False)  # it is the same machine
-        self._child, self._number, self._episodes = start_worker(start), None, 0
-        reply = greeting(self._child)
+        self._child, reply = greeted(start_worker(start), start)
+        self._number, self._episodes = None, 0
         if isinstance(reply, FailedReply):
             raise RuntimeError(f"no worker can be started: {reply.kind}: {reply.message}")

@@ -5,7 +5,7 @@ from multiprocessing.connection import wait
 from typing import Any
 
 from es_core.config import TrainConfig
-from es_core.pools.process import ChildDiedError
+from es_core.pools.process import BEAT_EVERY, ChildDiedError
 from es_core.pools.work import Work
 from es_core.pools.worker import DEAR_NOISE
 from es_core.pools.workers import WorkerPool
@@ -44,11 +44,12 @@ class LocalPool(WorkerPool):
             self._send(number, population)
             hand_out(number)
         while work.left:
-            numbers = {child.connection: number for number, child in enumerate(self._children)}
-            for connection in wait(list(numbers)):
-                number = numbers[connection]
+            ready = set(wait([child.connection for child in self._children], BEAT_EVERY))
+            for number, child in enumerate(self._children):
+                if not child.look() and child.connection not in ready:
+                    continue
                 try:
-                    replies = self._children[number].receive()
+                    replies = child.receive()
                 except ChildDiedError as death:
                     self._replace(population, work, number, death)
                 else:

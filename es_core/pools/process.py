@@ -9,11 +9,14 @@ import json
 import os
 import select
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -37,6 +40,8 @@ _ONE_THREAD = (
 _STDERR = 2
 
 _GRACE = 2.0  # seconds in which a child may end by itself when the main process is gone
+BEAT_EVERY = 1.0  # seconds between two signs of life of a child, and two looks at them
+_KILLED_WITHIN = 5.0  # seconds; one that waits for a broken disk cannot be killed
 
 # Set while this process is a child: importing the user's module here must not start children in turn.
 serving = False
@@ -63,6 +68,8 @@ class Child:
         target: "module:function" to run there; it is called with the other end of the connection. The child ends when
             the function returns, or when it uses a connection that this process, alive or dead, no longer holds.
         descriptors: open files that it inherits, under the same numbers.
+        patience: seconds without a sign of life, after which a child that is waited for is killed; None: any number.
+            Seconds in which this process did not run, since it was stopped, say, do not count.
 
     Attributes:
         process: the child.
@@ -72,7 +79,7 @@ class Child:
         RuntimeError: this process is itself a child.
     """
 
-    def __init__(self, target: str, descriptors: Iterable[int] = ()) -> None:
+    def __init__(self, target: str, descriptors: Iterable[int] = (), *, patience: float | None = None) -> None:
         if serving:
             raise RuntimeError(
                 "a child process tried to start children: the module of your environment or fitness calls train(), "
@@ -80,12 +87,12 @@ class Child:
             )
         ours, theirs = Pipe()
         handle = theirs.fileno()
-        self._report = tempfile.TemporaryFile()  # noqa: SIM115  (closed by `close`)
+        self._report = os.fdopen(memory_file(), "r+b")
         report = self._report.fileno()
         # A process group of its own: Ctrl-C is for the main process, which then ends its children in order.
         options: dict[str, Any] = {"pass_fds": [handle, report, *descriptors], "process_group": 0}
         if sys.platform == "win32":
-            report = _STDERR
+            patience, report = None, _STDERR
             os.set_handle_inheritable(handle, True)
             options = {
                 "startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]}),
@@ -100,6 +107,12 @@ class Child:
                 **options,
             )
         self.connection: Any = ours
+        self._has_message = poll(ours)
+        self._patience, self._is_silent = patience, False
+        self._beat, self._silence, self._looked = 0.0, 0.0, time.monotonic()
+        if patience is not None:  # a message that is larger than the connection's buffer waits for a reader, too
+            with socket.socket(fileno=os.dup(ours.fileno())) as same:
+                same.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(patience) + 1, 0))
 
     def send(self, message: object) -> None:
         """Send a message.
@@ -109,6 +122,9 @@ class Child:
         """
         try:
             self.connection.send(message)
+        except BlockingIOError as error:
+            self._give_up()
+            raise self._death() from error
         except OSError as error:
             raise self._death() from error
 
@@ -118,19 +134,43 @@ class Child:
         Raises:
             ChildDiedError: none will come.
         """
+        while not self._is_silent and not self._has_message(BEAT_EVERY):
+            self.look()
+        if self._is_silent:
+            raise self._death()
         try:
             return self.connection.recv()
         except (EOFError, OSError) as error:  # the latter in the middle of a message
             raise self._death() from error
 
+    def look(self) -> bool:
+        """Look for a sign of life, at most once a second; whether there has been none for so long that it is killed.
+
+        The child's watchdog ends it when its environment hangs. When it is stopped, its watchdog is, too.
+        """
+        now = time.monotonic()
+        if self._patience is None or now < self._looked + BEAT_EVERY:
+            return self._is_silent
+        beat = os.fstat(self._report.fileno()).st_mtime
+        self._silence = self._silence + BEAT_EVERY if beat == self._beat else 0.0
+        self._beat, self._looked = beat, now
+        if self._silence > self._patience:
+            self._give_up()
+        return self._is_silent
+
+    def _give_up(self) -> None:
+        self._is_silent = True
+        self.process.kill()  # which ends a process that is stopped, too
+
     def _death(self) -> ChildDiedError:
-        code = self.process.wait()
-        signal = "; killed by a signal: a crash, or the system lacked memory" if code < 0 else ""
+        if self._is_silent:
+            how = f"the process gave no sign of life for {self._patience:g} seconds (was it stopped?) and was killed"
+        else:
+            code = self.process.wait()
+            signal = "; killed by a signal: a crash, or the system lacked memory" if code < 0 else ""
+            how = f"the process died (exit code {code}{signal}); what it wrote to stderr stands above"
         self._report.seek(0)
-        return ChildDiedError(
-            f"the process died (exit code {code}{signal}); what it wrote to stderr stands above",
-            self._report.read().decode(errors="replace"),
-        )
+        return ChildDiedError(how, self._report.read().decode(errors="replace"))
 
     def close(self) -> None:
         """Let go of it, upon which it ends. May be called twice."""
@@ -150,7 +190,25 @@ def end(children: Iterable[Child]) -> None:
             process.wait(timeout=max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=_KILLED_WITHIN)
+
+
+def memory_file() -> int:
+    """A file without a name, in memory if possible: when the last process that has it open ends, it is gone."""
+    if hasattr(os, "memfd_create"):  # Linux
+        return os.memfd_create("es-envs")
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def poll(connection: Any) -> Callable[[float], object]:
+    """A function that waits so many seconds for a message, in a microsecond (``connection.poll`` takes ten)."""
+    if sys.platform == "win32":
+        return connection.poll  # type: ignore[no-any-return]
+    poller = select.poll()
+    poller.register(connection.fileno(), select.POLLIN)
+    return lambda seconds: poller.poll(1000 * seconds)
 
 
 def note(text: str) -> None:
@@ -168,7 +226,7 @@ def serve(handle: int, report_handle: int, target: str) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: None)  # which, other than SIG_IGN, processes started from here do not inherit
     if sys.platform != "win32":
-        Thread(target=_end_with_main, args=(handle,), daemon=True).start()
+        Thread(target=_live_with_main, args=(handle,), daemon=True).start()
     module, _, function = target.partition(":")
     try:
         with _connection(handle) as connection:
@@ -177,14 +235,19 @@ def serve(handle: int, report_handle: int, target: str) -> None:
         pass  # the main process has closed the connection, or is gone
 
 
-def _end_with_main(handle: int) -> None:
-    """Wait until the main process has closed its end or died, and end this one, in whatever episode it is.
+def _live_with_main(handle: int) -> None:
+    """Give signs of life, until the main process has closed its end or died; then end, in whatever episode this is.
 
-    The connection itself is read only between episodes, which may take hours.
+    The connection itself is read only between episodes, which may take hours. A sign of life is another time of the
+    report's: it is memory that the main process sees, too.
     """
     hang_up = select.poll()
     hang_up.register(handle, 0)
-    hang_up.poll()
+    beats = 0
+    while not hang_up.poll(1000 * BEAT_EVERY):
+        beats += 1
+        with suppress(OSError):
+            os.utime(report, (beats, beats))
     time.sleep(_GRACE)
     os._exit(1)
 

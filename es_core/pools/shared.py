@@ -3,13 +3,14 @@
 import mmap
 import os
 import sys
-import tempfile
 import uuid
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+
+from es_core.pools.process import memory_file
 
 _FLOAT32 = 4  # bytes
 
@@ -49,10 +50,7 @@ class Exchange:
         """New memory, empty until it is mapped."""
         if sys.platform == "win32":
             return cls(f"es-envs-{uuid.uuid4().hex}")
-        if hasattr(os, "memfd_create"):  # Linux
-            return cls(os.memfd_create("es-envs"))
-        with tempfile.TemporaryFile() as file:
-            return cls(os.dup(file.fileno()))
+        return cls(memory_file())
 
     def map(self, total: int, inputs: int, outputs: int) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
         """Observations ``(total, inputs)`` and raw outputs ``(total, outputs)``."""

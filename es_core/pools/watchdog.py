@@ -8,6 +8,12 @@ from collections.abc import Callable
 from es_core.pools import process
 
 _LOOKS = 4  # at the progress, within the time that a step may take
+_GRACE = 5.0  # seconds
+
+
+def patience(step_timeout: float) -> float:
+    """Seconds that the main process waits for a sign of life: the worker's own watchdog comes first, if it runs."""
+    return min(step_timeout, threading.TIMEOUT_MAX) * (1 + 1 / _LOOKS) + _GRACE
 
 
 class Watchdog:

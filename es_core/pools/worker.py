@@ -1,13 +1,11 @@
 """A worker process: it keeps its environments and one policy for life, and answers tasks with numbers."""
 
-import select
-import sys
 import time
 import traceback
 import weakref
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -282,7 +280,7 @@ class LocalWorker(Worker):
 
     def __init__(self, connection: Any, rollouts: Rollouts, config: TrainConfig) -> None:
         super().__init__(connection, rollouts, config)
-        self._has_message = _poll(connection)
+        self._has_message = process.poll(connection)
         self._replied = 0.0
         self._noise = np.empty(rollouts.policy.size if rollouts.policy.size > DEAR_NOISE else 0, np.float32)
         self._noise_seed: int | None = None
@@ -298,7 +296,7 @@ class LocalWorker(Worker):
         if not self._tasks or time.monotonic() - self._replied > _REPLY_EVERY:
             self._send()
         if not self._tasks:
-            while self._has_message():
+            while self._has_message(0):
                 self._take(self._receive())
         return super()._next_script()
 
@@ -341,15 +339,6 @@ def action_noise_seed(policy: Policy, population: Population, candidate: int | N
 def _failed(index: int | None, seed: int | None, error: BaseException) -> FailedReply:
     lines = traceback.format_exception(error)
     return FailedReply(index, seed, type(error).__name__, str(error), "".join(lines))
-
-
-def _poll(connection: Any) -> Callable[[], object]:
-    """A function that asks whether a message has come, in a microsecond (``connection.poll`` takes ten)."""
-    if sys.platform == "win32":
-        return connection.poll  # type: ignore[no-any-return]
-    poller = select.poll()
-    poller.register(connection.fileno(), select.POLLIN)
-    return partial(poller.poll, 0)
 
 
 def _portable(episode: Episode) -> Episode:

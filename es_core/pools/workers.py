@@ -1,5 +1,7 @@
 """Pools of worker processes on this machine, which live for the whole run."""
 
+import time
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 
@@ -12,11 +14,15 @@ from es_core.pools import STEP_TIMEOUT, Results
 from es_core.pools.process import Child, ChildDiedError, end
 from es_core.pools.shared import Exchange
 from es_core.pools.tasks import TaskPool, require_workers, trace_of
+from es_core.pools.watchdog import patience
 from es_core.pools.work import Work
 from es_core.pools.worker import FailedReply, ReadyReply, Reply, Start, Task
 from es_core.rollout import RolloutError
 from es_core.strategies.population import Population
 from es_envs import EnvDefinition
+
+_DIED = "WorkerDied"
+_PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds in front of another start, each time that a worker has died while it started
 
 
 class WorkerPool(TaskPool):
@@ -57,7 +63,7 @@ class WorkerPool(TaskPool):
         self._episodes = [0] * self.workers  # that each has played
         try:
             for _ in range(self.workers):  # one by one, so that those that were started are ended if one cannot be
-                self._children.append(self._start())
+                self._children.append(start_worker(self._start()))
             greetings = [self._greeting(worker) for worker in range(self.workers)]
             self._first = greetings[0]
             for greeting in greetings:
@@ -67,12 +73,13 @@ class WorkerPool(TaskPool):
             raise
         self._use(self._first)
 
-    def _start(self) -> Child:
-        return start_worker(Start(self.definition, self.config, self._step_timeout, self._exchange))
+    def _start(self) -> Start:
+        return Start(self.definition, self.config, self._step_timeout, self._exchange)
 
     def _greeting(self, number: int) -> ReadyReply:
         """What a worker reports when it has made its environment."""
-        return self._require_ready(greeting(self._children[number]))
+        self._children[number], reply = greeted(self._children[number], self._start())
+        return self._require_ready(reply)
 
     def _require_same(self, greeting: ReadyReply) -> None:
         if greeting != self._first:
@@ -86,7 +93,7 @@ class WorkerPool(TaskPool):
         """Put new workers in the places of these."""
         end([self._children[number] for number in numbers])
         for number in numbers:
-            self._children[number], self._episodes[number] = self._start(), 0
+            self._children[number], self._episodes[number] = start_worker(self._start()), 0
         for number in numbers:
             self._require_same(self._greeting(number))
 
@@ -125,17 +132,34 @@ class WorkerPool(TaskPool):
 
 
 def start_worker(start: Start) -> Child:
-    """A worker process; its ``greeting`` comes when it has made its environment."""
-    child = Child("es_core.pools.worker:serve", start.exchange.descriptors if start.exchange is not None else ())
+    """A worker process, which is to be ``greeted``."""
+    descriptors = start.exchange.descriptors if start.exchange is not None else ()
+    child = Child("es_core.pools.worker:serve", descriptors, patience=patience(start.step_timeout))
     with suppress(ChildDiedError):  # why, is said when its greeting does not come
         child.send(start)
     return child
 
 
-def greeting(child: Child) -> ReadyReply | FailedReply:
-    """What a worker process reports at first: that it is ready, or why not."""
+def greeted(child: Child, start: Start) -> tuple[Child, ReadyReply | FailedReply]:
+    """A worker that has made its environment, and what it reports; or why there is none.
+
+    One that dies before is started again, a few times: the system may have lacked memory for a moment.
+    """
+    for pause in _PAUSES:
+        reply = _greeting(child)
+        if not isinstance(reply, FailedReply) or reply.kind != _DIED:
+            return child, reply
+        what = f"{start.definition.label}: a worker is started again in {pause:g} seconds, since it died at its start"
+        warnings.warn(f"{what}: {reply.message}", RuntimeWarning, stacklevel=2)
+        end([child])
+        time.sleep(pause)
+        child = start_worker(start)
+    return child, _greeting(child)
+
+
+def _greeting(child: Child) -> ReadyReply | FailedReply:
     try:
         (reply,) = child.receive()
     except ChildDiedError as death:
-        return FailedReply(None, None, "WorkerDied", str(death), trace_of(death.report))
+        return FailedReply(None, None, _DIED, str(death), trace_of(death.report))
     return reply  # type: ignore[no-any-return]
