@@ -41,7 +41,8 @@ class Group:
     Attributes:
         name: the settings in which it differs from the other groups.
         runs: in the order of their seeds.
-        scores: of each run, the fitness of the best centre on the starts that confirmed it.
+        scores: of each run, the fitness of the best centre on starts that no decision has seen (see
+            ``Run.best_score``).
         fitness: mean of the scores.
         middle: their interquartile mean.
         solved: how many runs reached ``solved_at``.
@@ -137,8 +138,8 @@ def compare(sources: Sequence[Run | str | os.PathLike[str]]) -> Comparison:
     """Compare runs of one environment and fitness.
 
     The first group is what the others are compared with: by the paired test where both have the same seeds, at least
-    two, else by the unpaired one. A run counts with the score that confirmed its best centre, on starts that training
-    never sees; as the highest of several such scores it is a little too high.
+    two, else by the unpaired one. A run counts with its best centre's score on starts that no decision has seen; one
+    that has not ended with the score that confirmed that centre.
 
     Args:
         sources: Runs or their folders, at least two.
@@ -207,7 +208,7 @@ def _group(name: str, runs: Sequence[Run]) -> Group:
         fitness=mean(scores),
         middle=interquartile_mean(scores),
         solved=sum(run.end == "solved" for run in runs),
-        steps=mean([run.history[-1].total_steps for run in runs]),
+        steps=mean([run.history[-1].search_steps for run in runs]),
     )
 
 
@@ -216,7 +217,7 @@ def _contrasts(first: Group, other: Group) -> list[Contrast]:
     test = compare_paired if paired else compare_unpaired
     measures = {"fitness": (first.scores, other.scores)}
     if first.solved == len(first.runs) and other.solved == len(other.runs):
-        steps = [[float(run.history[-1].total_steps) for run in group.runs] for group in (first, other)]
+        steps = [[float(run.history[-1].search_steps) for run in group.runs] for group in (first, other)]
         measures["steps to solve"] = (tuple(steps[0]), tuple(steps[1]))
     return [
         Contrast(group=other.name, against=first.name, measure=name, difference=test(*values))

@@ -201,9 +201,13 @@ class TrainConfig:
     eval_share: float | None = _option(
         None, maybe(share), "episodes in each evaluation as a share of the population's, instead of eval_episodes"
     )
-    confirm_episodes: int = _option(100, whole(1, MOST), "episodes that confirm a centre that looks best or solved")
+    confirm_episodes: int = _option(
+        100, whole(1, MOST), "episodes that confirm a centre that looks best or solved, and those of the final score"
+    )
     solved_at: float | None = _option(
-        None, maybe(finite), "fitness of the centre at which the run stops, if all its confirmed episodes succeed"
+        None,
+        maybe(finite),
+        "fitness at which the run stops: of the centre, confirmed beyond chance, all its episodes successful",
     )
 
     checkpoint_every: int = _option(10, whole(1), "generations between checkpoints", "computing")

@@ -69,7 +69,7 @@ class Display:
         self._share = self._run.share_done  # of this session's beginning
         self._adviser = Adviser()
         self._population: list[float] = []
-        self._max = 0.0  # of the latest population
+        self._max: float | None = None  # of the latest generation's population; the last centre has none
         self._low, self._high = math.inf, -math.inf  # of both curves
         self._centre: list[float] = []  # the latest score at each generation
         self._score: Evaluation | None = None
@@ -99,7 +99,7 @@ class Display:
         self._take(stats)
         if not self._is_live and (self._run.end is not None or time.monotonic() - self._shown >= _LINE_EVERY):
             self._shown = time.monotonic()
-            told = "; ".join(f"{name} {numbers}" for name, _, numbers in self._rows())
+            told = "; ".join(f"{name} {numbers}" for name, _, numbers in self._rows() if numbers)
             line = f"generation {self._counted()}: {told}; {self._left()}"
             print_line(self._console, line)
         text = self._adviser.hear(self._run.history)
@@ -107,9 +107,9 @@ class Display:
             print_line(self._console, f"advice: {text}")
 
     def _take(self, stats: GenerationStats) -> None:
-        if stats.fitness_mean is not None and stats.fitness_max is not None:
+        self._max = stats.fitness_max
+        if stats.fitness_mean is not None:
             self._population.append(stats.fitness_mean)
-            self._max = stats.fitness_max
         self._score = stats.confirmation or stats.evaluation or self._score
         if self._score is not None:
             self._centre.append(self._score.mean)
@@ -118,11 +118,14 @@ class Display:
         if stats.confirmation is not None:
             scored = (stats.solved, stats.confirmation.mean, stats.generation)
             self._best = max(self._best or scored, scored)
+        if stats.final is not None and self._best is not None:
+            self._best = self._best[0], stats.final.mean, self._best[2]
 
     def _rows(self) -> Iterator[tuple[str, Sequence[float], str]]:
         """What there is to say: its name, its course over the run, and in numbers."""
         if self._population:
-            yield "population", self._population, f"{_short(self._population[-1])}, max {_short(self._max)}"
+            now = "" if self._max is None else f"{_short(self._population[-1])}, max {_short(self._max)}"
+            yield "population", self._population, now
         if self._score is not None:
             rate = self._score.success_rate
             successful = f", {rate:.0%} successful" if rate is not None else ""

@@ -143,7 +143,8 @@ def _metadata(source: Source, checkpoint: Checkpoint) -> dict[str, str]:
     }
     if isinstance(source, Run) and checkpoint.generation < len(source.history):
         stats = source.history[checkpoint.generation]
-        score = stats.confirmation or stats.evaluation
+        best = source.best_score
+        score = best[1] if best and best[0] == checkpoint.generation else stats.confirmation or stats.evaluation
         if score is not None:
             said |= {"fitness_mean": str(score.mean), "fitness_episodes": str(score.episodes)}
     return said

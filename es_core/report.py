@@ -94,7 +94,8 @@ def _facts(run: Run) -> Iterator[dict[str, str]]:
     best = run.best_score
     if best is not None:
         generation, score = best
-        detail = f"{score.spread}, {score.episodes} unseen starts, generation {generation}"
+        seen = "starts that no decision has seen" if run.history[-1].final else "starts that confirmed it"
+        detail = f"{score.spread}; {score.episodes} {seen}; generation {generation}"
         yield _fact("Fitness of the best centre", figures(score.mean, score.interval), detail)
         if score.success_rate is not None and score.success_interval is not None:
             low, high = (f"{edge:.0%}" for edge in score.success_interval)

@@ -73,7 +73,8 @@ class GenerationStats:
             ``command`` that shows it. They enter none of the numbers above.
         evaluation: the centre's score on starts that training never sees, or None if this generation had none.
         confirmation: its score on a second set of starts, where it looked best or solved.
-        solved: the confirmed centre reaches ``solved_at``.
+        final: in the line that ends a run, the best centre's score on starts that no decision has seen.
+        solved: the confirmed centre reaches ``solved_at``, beyond what chance would explain.
         parameter_hash: of the centre.
         next_hash: of the next generation's centre; None in the last line.
         seconds: wall time of the generation.
@@ -107,6 +108,7 @@ class GenerationStats:
     failed_candidates: list[dict[str, int | str | None]]
     evaluation: Evaluation | None
     confirmation: Evaluation | None
+    final: Evaluation | None
     solved: bool
     parameter_hash: str
     next_hash: str | None
@@ -116,6 +118,11 @@ class GenerationStats:
     def steps_per_second(self) -> float:
         """Environment steps of all episodes by wall time."""
         return (self.steps + self.evaluation_steps) / self.seconds
+
+    @property
+    def search_steps(self) -> int:
+        """``total_steps`` without those of the final score, which come when all is decided."""
+        return self.total_steps - (0 if self.final is None else self.final.steps)
 
     def to_json(self) -> dict[str, Any]:
         """The fields, as JSON holds them."""
@@ -128,10 +135,12 @@ class GenerationStats:
         Raises:
             ValueError: it described none.
         """
+        if isinstance(values, dict):
+            values = {"final": None, **values}  # older runs have none
         require_fields(cls, values)
         scores = {
             name: Evaluation.from_json(values[name]) if values[name] else None
-            for name in ("evaluation", "confirmation")
+            for name in ("evaluation", "confirmation", "final")
         }
         return cls(**{**values, **scores})
 
@@ -265,14 +274,19 @@ class Run:
 
     @property
     def best_score(self) -> tuple[int, Evaluation] | None:
-        """Generation and confirmed score of the best evaluated centre, or None if none was evaluated."""
+        """Generation and score of the best evaluated centre, or None if none was evaluated.
+
+        The final score, on starts that no decision has seen; in a run that has not ended, and in older ones, the one
+        that confirmed the centre, which as the highest of several is a little too high.
+        """
         confirmed = [
             (each.solved, each.confirmation.mean, each) for each in self.history if each.confirmation is not None
         ]
         if not confirmed:
             return None
         stats = max(confirmed, key=lambda each: each[:2])[2]  # the first of equals, as in training
-        return (stats.generation, stats.confirmation) if stats.confirmation is not None else None
+        score = self.history[-1].final or stats.confirmation
+        return (stats.generation, score) if score is not None else None
 
     def checkpoint_generations(self) -> list[int]:
         """Generations that have a checkpoint, ascending."""

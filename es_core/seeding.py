@@ -33,13 +33,15 @@ class Purpose(IntEnum):
     TUNING = 12
     COMPARISON = 13
     PROBE = 14
+    FINAL = 15
 
 
 # Disjoint ranges, so that a score is never taken on a start that shaped the policy or chose the checkpoint.
 _RANGES = {
     Purpose.TRAINING: (0, _EPISODE_SEEDS),
     Purpose.EVALUATION: (_EPISODE_SEEDS, _EPISODE_SEEDS // 2),
-    Purpose.CONFIRMATION: (_EPISODE_SEEDS * 3 // 2, _EPISODE_SEEDS // 4),
+    Purpose.CONFIRMATION: (_EPISODE_SEEDS * 3 // 2, _EPISODE_SEEDS // 8),
+    Purpose.FINAL: (_EPISODE_SEEDS * 13 // 8, _EPISODE_SEEDS // 8),
     Purpose.TEST: (_EPISODE_SEEDS * 7 // 4, _EPISODE_SEEDS // 4),
     Purpose.REFERENCE_BATCH: (0, _EPISODE_SEEDS),  # a part of training
 }

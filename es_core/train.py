@@ -28,9 +28,13 @@ from es_core.scoring import Evaluation, aggregated
 from es_core.search import Search
 from es_core.seeding import Purpose, episode_seeds
 from es_core.shaping import SIGN_SHAPINGS
+from es_core.significance import lower_bound
 from es_core.strategies import require_strategy
 from es_core.trust import require_trusted
 from es_envs import names
+
+_ERROR = 0.05  # probability at most that a run is called solved whose centre never reaches the goal
+_MOST_LOOKS = 10
 
 
 def train(
@@ -179,7 +183,9 @@ def _evolve(
                 told = search.told(config, fitness, results)
                 search.move_on(told)
                 diagnostics = {name: _finite(strategy.diagnostics.get(name)) for name in DIAGNOSTICS}
-            evaluation_steps = sum(score.steps for score in (evaluation, confirmation) if score is not None)
+            finished = last or solved
+            final = _final(run, pool) if finished else None
+            evaluation_steps = sum(score.steps for score in (evaluation, confirmation, final) if score is not None)
             search.total_steps += evaluation_steps + (results.steps if results is not None else 0)
             search.total_episodes += results.lengths[results.valid].size if results is not None else 0
             stats = GenerationStats(
@@ -195,12 +201,12 @@ def _evolve(
                 failed_candidates=_failed(run, before, results),
                 evaluation=evaluation,
                 confirmation=confirmation,
+                final=final,
                 solved=solved,
                 parameter_hash=parameter_hash(centre),
                 next_hash=None if last or solved else parameter_hash(strategy.mean),
                 seconds=time.perf_counter() - started,
             )
-            finished = last or solved
             if finished:  # first, since the line says that nothing is left to do
                 before.save(run.checkpoint_path(generation))
             run.append(stats, told)
@@ -238,25 +244,55 @@ def _confirm(
 ) -> tuple[Evaluation | None, bool]:
     """Score a centre that looks solved, or better than the best so far, on a second set of starts.
 
-    The first score chose it, and so is too good on average; the second is not.
+    The first score chose it, and so is too good on average; the second is so, too, as soon as it chooses among several
+    (see ``_look``, ``_final``).
     """
     if evaluation is None:
         return None, False
     config = run.config
-    if not _solved(config, evaluation) and search.best is not None and evaluation.mean <= search.best[1]:
+    look = _look(run, before.generation) if _reaches(config, evaluation) else None
+    if look is None and search.best is not None and evaluation.mean <= search.best[1]:
         return None, False
     seeds = _seeds(config, Purpose.CONFIRMATION, config.confirm_episodes, before.generation)
-    confirmation = Evaluation.from_episodes(pool.rollouts((before.mean, before.statistics), seeds))
-    solved = _solved(config, confirmation)
+    episodes = pool.rollouts((before.mean, before.statistics), seeds)
+    confirmation = Evaluation.from_episodes(episodes)
+    solved = False
+    if look is not None and config.solved_at is not None and _reaches(config, confirmation):
+        bound = lower_bound([episode.fitness for episode in episodes], _ERROR / (look * (look + 1)))
+        solved = bound >= config.solved_at
     if search.best is None or (solved, confirmation.mean) > search.best:
         search.best = (solved, confirmation.mean)
         before.save(run.best_path)
     return confirmation, solved
 
 
-def _solved(config: TrainConfig, score: Evaluation) -> bool:
-    reached = config.solved_at is not None and score.mean >= config.solved_at
-    return reached and score.success_rate in {None, 1.0}
+def _reaches(config: TrainConfig, score: Evaluation | None) -> bool:
+    if score is None or config.solved_at is None:
+        return False
+    return score.mean >= config.solved_at and score.success_rate in {None, 1.0}
+
+
+def _look(run: Run, generation: int) -> int | None:
+    """Which look this is at a centre that seems to solve the task, from 1; None: the next one is not due yet.
+
+    Looks are at least 1, 2, 4, 8, ... generations apart, and ten at most: who looks at chance often enough sees what he
+    wants to see. So each look may err with a smaller probability, error / (k (k + 1)) at look k, which never sums to
+    more than the error.
+    """
+    looks, due = 0, 0
+    for stats in run.history:
+        if stats.generation >= due and _reaches(run.config, stats.evaluation):
+            looks, due = looks + 1, stats.generation + 2**looks
+    return looks + 1 if generation >= due and looks < _MOST_LOOKS else None
+
+
+def _final(run: Run, pool: RolloutPool) -> Evaluation | None:
+    """The best centre's score on starts that no decision has seen; None if no centre was evaluated."""
+    best = run.best
+    if best is None:
+        return None
+    seeds = _seeds(run.config, Purpose.FINAL, run.config.confirm_episodes, 0)
+    return Evaluation.from_episodes(pool.rollouts((best.mean, best.statistics), seeds))
 
 
 def _failed(run: Run, before: Checkpoint, results: Results | None) -> list[dict[str, int | str | None]]:

@@ -44,8 +44,8 @@ class RunScore:
     Attributes:
         seed: of the run.
         solved: whether it solved the task.
-        fitness: confirmed fitness of its best centre.
-        steps: environment steps of all its episodes: what it took, if it is solved.
+        fitness: of its best centre, on starts that no decision of the run has seen.
+        steps: environment steps until it was solved or ended.
     """
 
     seed: int
@@ -79,7 +79,7 @@ class Trial:
 
     @property
     def fitness(self) -> float:
-        """Mean of the runs' confirmed fitness."""
+        """Mean of the runs' fitness."""
         return fmean(run.fitness for run in self.runs)
 
     @property
@@ -137,7 +137,7 @@ def tune(
 
     A trial is one choice of settings, and a run for each of a few seeds. The better of two trials is the one that
     solves the task with more seeds; then, if that is all of them, the one that takes fewer environment steps, else the
-    one of higher fitness: the mean over the seeds of the best centre's confirmed fitness. The first trial has the
+    one of higher fitness: the mean over the seeds of the best centre's final fitness. The first trial has the
     settings that ``train`` would take, to three digits; the others are Optuna's (multivariate TPE, Bergstra et al.
     2011, after ten random ones).
 
@@ -332,7 +332,9 @@ class _Follower:
         best = (self.score.solved, self.score.fitness)
         if stats.confirmation is not None:  # it looked best, and so has one
             best = max(best, (stats.solved, stats.confirmation.mean))
-        self.score = RunScore(seed=self.score.seed, solved=best[0], fitness=best[1], steps=stats.total_steps)
+        if stats.final is not None:
+            best = stats.solved, stats.final.mean
+        self.score = RunScore(seed=self.score.seed, solved=best[0], fitness=best[1], steps=stats.search_steps)
         share = share_done(
             self._config, generations=stats.generation + 1, steps=stats.total_steps, episodes=stats.total_episodes
         )

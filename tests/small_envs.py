@@ -206,6 +206,21 @@ def failing(episode):
     raise ArithmeticError("no such thing as a distance here")
 
 
+def seed_of(episode):
+    return float(episode.seed)
+
+
+def luck(episode):
+    """Normal numbers around 0, whatever a policy does."""
+    return float(np.random.default_rng(episode.seed).normal())
+
+
+def wild_when_confirmed(episode):
+    """1, but on the starts that confirm a centre some number above it, of which two are never near each other."""
+    confirms = 1.5 <= episode.seed / 2**30 < 1.625
+    return 1.0 + (10.0 ** (episode.seed % 1009 / 50) if confirms else 0.0)
+
+
 def depends_on_seed(episode):
     """Differs from episode to episode, whatever the policy does."""
     return float(episode.seed % 1000)

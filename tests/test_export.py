@@ -151,7 +151,7 @@ def test_a_program_of_torch_acts_in_batches_of_any_size_and_says_where_it_comes_
     metadata = json.loads(extra[EXPORT.METADATA])
     assert metadata["env_id"] == "CartPole-v1"
     assert metadata["parameter_hash"] == run.best.parameter_hash
-    score = run.history[run.best.generation].confirmation
+    score = run.best_score[1]
     assert (metadata["fitness_mean"], metadata["fitness_episodes"]) == (str(score.mean), "2")
     assert str(Path.cwd()).encode() not in exported.path.read_bytes()
     assert list(tmp_path.iterdir()) == [exported.path]

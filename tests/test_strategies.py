@@ -701,7 +701,7 @@ def test_seeds_of_different_purposes_generations_and_indices_differ():
 
 
 def test_starts_that_score_a_policy_are_never_starts_that_trained_it():
-    purposes = (Purpose.TRAINING, Purpose.EVALUATION, Purpose.CONFIRMATION, Purpose.TEST)
+    purposes = (Purpose.TRAINING, Purpose.EVALUATION, Purpose.CONFIRMATION, Purpose.FINAL, Purpose.TEST)
     ranges = [episode_seeds(0, purpose, 2000) for purpose in purposes]
     for earlier, later in itertools.pairwise(ranges):
         assert max(earlier) < min(later)

@@ -194,10 +194,68 @@ def test_a_solved_run_stops_with_the_centre_that_was_confirmed(tmp_path):
     run = small_run(tmp_path / "r", solved_at=1.0, generations=5)
     assert len(run.history) == 1
     assert run.history[0].solved
-    assert run.history[0].confirmation.episodes == 4
+    assert run.history[0].confirmation.episodes == run.history[0].final.episodes == 4
     assert run.finished
     assert run.best.parameter_hash == run.checkpoint.parameter_hash == run.history[0].parameter_hash
     assert len(run.resume(progress=False).history) == 1
+
+
+LUCK = {"population_size": 2, "hidden_sizes": (), "confirm_episodes": 50, "eval_episodes": 5, "workers": 1}
+
+
+def test_a_centre_just_below_the_goal_is_not_solved_by_looking_often(walk, tmp_path):
+    """Whichever of the centres is looked at: without a correction for looks, nine runs of ten would be solved."""
+    for seed in range(2):
+        fields = {**LUCK, "fitness": "small_envs:luck", "solved_at": 0.1, "seed": seed}
+        assert small_run(tmp_path / str(seed), walk, generations=40, **fields).end == "generations"
+
+
+def test_a_centre_well_above_the_goal_is_solved_at_one_of_the_first_looks(walk, tmp_path):
+    run = small_run(tmp_path / "r", walk, generations=40, fitness="small_envs:luck", solved_at=-0.5, **LUCK)
+    assert run.end == "solved"
+    assert len(run.history) < 5
+
+
+@pytest.mark.parametrize(("generations", "looks"), [(70, 7), pytest.param(1030, 10, marks=pytest.mark.slow)])
+def test_looks_at_a_centre_that_seems_solved_are_further_and_further_apart(generations, looks, walk, tmp_path):
+    fields = {**LUCK, "confirm_episodes": 2, "fitness": "small_envs:wild_when_confirmed", "solved_at": 1.0}
+    run = small_run(tmp_path / "r", walk, generations=generations, **fields)
+    assert [stats.generation for stats in run.history if stats.confirmation] == [2**k - 1 for k in range(looks)]
+    assert run.end == "generations"
+
+
+def test_where_the_goal_is_the_most_there_is_all_episodes_must_reach_it(walk, tmp_path):
+    """Walk-v0 lasts 5 steps; a cart-pole stops before its limit now and then."""
+    length = {**LUCK, "fitness": "episode_length", "generations": 3}
+    assert small_run(tmp_path / "w", walk, solved_at=5.0, **length).end == "solved"
+    run = small_run(tmp_path / "c", "CartPoleBullet-v0", **{**length, "max_episode_steps": 25, "solved_at": 25.0})
+    assert run.end == ("solved" if run.history[-1].confirmation.mean == 25 else "generations")
+
+
+def test_each_score_of_a_centre_is_taken_on_starts_of_its_own(walk, tmp_path):
+    run = small_run(tmp_path / "r", walk, fitness="small_envs:seed_of")
+    trained = [stats.fitness_max for stats in run.history[:-1]]
+    evaluated, confirmed = (
+        [getattr(stats, name).mean / 2**30 for stats in run.history if getattr(stats, name) is not None]
+        for name in ("evaluation", "confirmation")
+    )
+    final, tested = run.history[-1].final.mean / 2**30, run.evaluate(episodes=3, workers=1).mean / 2**30
+    assert max(trained) < 2**30
+    assert 1 < min(evaluated) < max(evaluated) < 1.5 < min(confirmed) <= max(confirmed) < 1.625 < final < 1.75 < tested
+
+
+def test_a_run_that_ends_scores_its_best_centre_once_more(whole, tmp_path):
+    """Old runs, and those that were stopped, tell the score that confirmed it."""
+    assert [stats.final is not None for stats in whole.history] == [False] * 6 + [True]
+    last = whole.history[-1]
+    assert whole.best_score == (whole.best.generation, last.final)
+    assert last.final.episodes == whole.config.confirm_episodes
+    scores = (last.evaluation, last.confirmation, last.final)
+    assert last.evaluation_steps == sum(score.steps for score in scores if score is not None)
+    assert last.search_steps == last.total_steps - last.final.steps
+    stopped = small_run(tmp_path / "r", on_generation=lambda stats: stats.generation < 2, generations=6,
+                        observation_normalization=True)  # fmt: skip
+    assert stopped.best_score[1] == stopped.history[stopped.best_score[0]].confirmation
 
 
 def test_where_success_is_reported_a_run_is_solved_only_by_successes(tmp_path):

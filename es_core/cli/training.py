@@ -171,7 +171,8 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
     if sentence := advice(run.history):
         say(f"advice: {sentence}")
     if best is not None:
-        say(f"best centre, of generation {best[0]}: fitness {best[1]}")
+        unseen = " from starts that no decision has seen" if last is not None and last.final else ""
+        say(f"best centre, of generation {best[0]}: fitness {best[1]}{unseen}")
     verbs = ("evaluate", "record", "report")
     say(f"Next: {'; '.join(_command(verb, run) for verb in verbs)}")
 
