@@ -17,7 +17,7 @@ from es_core.policies import make_policy
 from es_core.schedules import SHAPES, schedule
 from es_core.seeding import Purpose, derive, episode_seeds
 from es_core.shaping import SHAPINGS, SIGN_SHAPINGS
-from es_core.strategies import STRATEGIES, make_strategy
+from es_core.strategies import STRATEGIES, make_strategy, sep_cma_es
 from es_core.strategies.population import noise_moments
 
 START = np.linspace(-2, 2, 10, dtype=np.float32)
@@ -291,11 +291,29 @@ def test_snes_follows_algorithm_6():
     np.testing.assert_allclose(strategy.sigmas, 0.2 * np.exp(rate / 2 * utility @ (noise**2 - 1)), rtol=1e-4)
 
 
+def papers_rates(size, mu_cov):
+    """Of the rank-one and the rank-mu update (Ros and Hansen 2008, table 1 and section 3)."""
+    full = 2 / mu_cov / (size + 2**0.5) ** 2
+    full += (1 - 1 / mu_cov) * min(1, (2 * mu_cov - 1) / ((size + 2) ** 2 + mu_cov))
+    return (size + 2) / 3 * full / mu_cov, (size + 2) / 3 * full * (1 - 1 / mu_cov)
+
+
+@pytest.mark.parametrize("size", [4, 16, 257, 10**6])
+@pytest.mark.parametrize("dimensions", [1, 2, 6, 10**6])
+def test_sep_cma_es_has_the_papers_rates_and_never_forgets_more_than_all(dimensions, size):
+    rates = sep_cma_es._rates(dimensions, size)
+    c_1, c_mu = papers_rates(dimensions, rates.mu_eff)
+    assert (rates.c_1, rates.c_mu) == pytest.approx(np.array([c_1, c_mu]) * min(1, 1 / (c_1 + c_mu)))
+    assert rates.c_1 + rates.c_mu <= 1 + 1e-12
+
+
 @pytest.mark.parametrize("function", [sphere, rosenbrock])
 @pytest.mark.parametrize(("name", "theirs"), [("cma_es", cmaes.CMA), ("sep_cma_es", cmaes.SepCMA)])
 def test_covariances_are_learnt_step_by_step_as_by_the_cmaes_package(name, theirs, function):
     ours = make(name, np.full(6, 0.5, np.float32), population_size=12, sigma=0.4)
     reference = theirs(mean=np.full(6, 0.5), sigma=0.4, population_size=12)
+    if name == "sep_cma_es":  # the package leaves the paper's factor (d + 2) / 3 out of the rank-one update
+        reference._c1, reference._cmu = papers_rates(6, reference._mu_eff)
     for _ in range(60):
         population = ours.ask()
         fitness = score(population, function)

@@ -63,14 +63,17 @@ class SepCMAES(CovarianceStrategy):
 
 
 def _rates(size: int, count: int) -> Rates:
-    """Table 1 and section 3 of the paper: the covariance's rates are (d + 2) / 3 times those of a full matrix."""
+    """Table 1 and section 3 of the paper: the covariance's rate is (d + 2) / 3 times that of a full matrix.
+
+    It is shared out between the path (1 / mu_cov of it, where mu_cov is mu_eff) and the candidates.
+    """
     mu = count // 2
     weights = np.maximum(0.0, math.log(mu + 1) - np.log(np.arange(1, count + 1)))
     weights /= weights.sum()
     mu_eff = 1 / np.square(weights).sum()
     full = 2 / mu_eff / (size + math.sqrt(2)) ** 2
     full += (1 - 1 / mu_eff) * min(1.0, (2 * mu_eff - 1) / ((size + 2) ** 2 + mu_eff))
-    c_1 = 2 / ((size + 1.3) ** 2 + mu_eff)
+    c_cov = min(1.0, (size + 2) / 3 * full)
     c_sigma = (mu_eff + 2) / (size + mu_eff + 3)
     return Rates(
         weights=weights,
@@ -78,6 +81,6 @@ def _rates(size: int, count: int) -> Rates:
         c_sigma=c_sigma,
         d_sigma=1 + 2 * max(0, math.sqrt((mu_eff - 1) / (size + 1)) - 1) + c_sigma,
         c_c=4 / (size + 4),
-        c_1=c_1,
-        c_mu=min(1 - c_1, (size + 2) / 3 * full),
+        c_1=c_cov / mu_eff,
+        c_mu=c_cov * (1 - 1 / mu_eff),
     )
