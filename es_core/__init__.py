@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from es_core.bench import Bench, bench
-    from es_core.checkpoint import Checkpoint, CheckpointError
+    from es_core.checkpoint import Checkpoint
     from es_core.compare import Comparison, compare
     from es_core.config import TrainConfig
     from es_core.evaluate import evaluate
     from es_core.export import Exported, ExportError, export
+    from es_core.files import CheckpointError
     from es_core.rebuild import rebuild
     from es_core.record import record
     from es_core.replay import replay
@@ -48,7 +49,7 @@ _HOME = {
     "STRATEGIES": "strategies",
     "Bench": "bench",
     "Checkpoint": "checkpoint",
-    "CheckpointError": "checkpoint",
+    "CheckpointError": "files",
     "Comparison": "compare",
     "Evaluation": "scoring",
     "ExportError": "export",

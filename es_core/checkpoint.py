@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 import gymnasium
 import numpy as np
-import safetensors
 from numpy.typing import NDArray
-from safetensors.numpy import save
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 import es_envs
 from es_core.checks import finite, shown, whole
 from es_core.config import TrainConfig
-from es_core.files import write_whole
+from es_core.files import CheckpointError, read_whole, write_whole
 from es_core.normalizer import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch, Statistics
 from es_core.policies import Actor, Policy, make_policy
 from es_core.policies.spaces import input_size, space_from_json, space_to_json
@@ -35,10 +35,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 _KEY = "es_envs"
 _LONGEST = 1000  # characters of what is wrong with a file, which may quote the file
-
-
-class CheckpointError(Exception):
-    """A file of a run is damaged, comes from another version, or is something else; the message names it."""
+_MOST = 1_000_000_000  # bytes of a file
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -55,6 +52,7 @@ class Checkpoint:
         action_space: of the environment.
         progress: what else a resumed run must know: steps so far, and the best centre so far.
         trusted: the caller vouches for it, so that its policy may be any module; not in the file.
+        where: its file, for messages; not in the file.
     """
 
     config: TrainConfig
@@ -66,6 +64,7 @@ class Checkpoint:
     action_space: gymnasium.Space[Any]
     progress: Mapping[str, Any] = field(default_factory=dict)
     trusted: bool = False
+    where: str = "the checkpoint"
 
     def __repr__(self) -> str:
         return f"<Checkpoint of {self.config.env_id}, generation {self.generation}>"
@@ -79,6 +78,7 @@ class Checkpoint:
         """Write the file: a crash or a power failure leaves the old one or the new one, never a half.
 
         Raises:
+            ValueError: the policy is so large that ``load`` would refuse the file.
             OSError: it cannot be written.
         """
         arrays: dict[str, NDArray[Any]] = {"mean": self.mean}
@@ -107,6 +107,8 @@ class Checkpoint:
         }
         text = json.dumps({"document": document, "sha256": _json_digest(document)}, sort_keys=True, allow_nan=False)
         content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, {_KEY: text})
+        if len(content) > _MOST:
+            raise ValueError(f"a checkpoint of {len(content)} bytes is too large, there is room for {_MOST}")
         write_whole(Path(path), content)
 
     @classmethod
@@ -124,13 +126,14 @@ class Checkpoint:
         path = Path(path)
         if path.is_dir():
             raise FileNotFoundError(f"{path} is a folder: expected a checkpoint, such as {path / 'best.safetensors'}")
-        if not path.is_file():
+        if not path.exists():
             raise FileNotFoundError(f"there is no checkpoint {path}")
         try:
-            with safetensors.safe_open(path, framework="numpy") as file:
-                text = (file.metadata() or {}).get(_KEY)
-                arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
-        except (safetensors.SafetensorError, OSError, ValueError, TypeError, AttributeError) as error:
+            content = read_whole(path.resolve(), _MOST)  # what the caller names may be a link of his own
+            arrays = load(content)
+            header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+            text = header.get("__metadata__", {}).get(_KEY)
+        except (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise CheckpointError(
                 f"{path} cannot be read as a checkpoint (cut off, damaged, or another format): {error}"
             ) from error
@@ -138,7 +141,8 @@ class Checkpoint:
             raise CheckpointError(f"{path} is a safetensors file, but no checkpoint of es-envs")
         try:
             with np.errstate(over="raise", divide="raise", invalid="raise"):
-                return replace(cls._from_document(_verified(text, arrays), arrays), trusted=trust)
+                checkpoint = cls._from_document(_verified(text, arrays), arrays)
+                return replace(checkpoint, trusted=trust, where=str(path))
         except CheckpointError as error:
             raise CheckpointError(f"{path}: {str(error)[:_LONGEST]}") from None
         except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
@@ -230,12 +234,12 @@ class Checkpoint:
             CheckpointError: its module is not what it was.
         """
         if not self.trusted:
-            require_trusted_policy(self.config, where="the checkpoint")
+            require_trusted_policy(self.config, where=self.where)
         policy = make_policy(self.config, self.observation_space, self.action_space)
         if policy.size != self.mean.size:
             raise CheckpointError(
-                f"policy {self.config.policy!r} has {policy.size} parameters now, and had {self.mean.size} when it was "
-                "evolved: its module has changed"
+                f"{self.where}: policy {self.config.policy!r} has {policy.size} parameters now, and had "
+                f"{self.mean.size} when it was evolved: its module has changed"
             )
         return policy
 

@@ -128,7 +128,9 @@ def require_same_spaces(checkpoint: Checkpoint, env: object) -> None:
     for name in ("observation_space", "action_space"):
         then, now = getattr(checkpoint, name), getattr(env, name)
         if then != now:
-            env_id = checkpoint.config.env_id
-            raise ValueError(f"{env_id} has another {name} now ({now}) than when this policy was evolved ({then})")
+            raise ValueError(
+                f"{checkpoint.where}: {checkpoint.config.env_id} has another {name} now ({now}) than when this policy "
+                f"was evolved ({then})"
+            )
     if ":" in checkpoint.config.policy:
         checkpoint.policy()

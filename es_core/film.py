@@ -10,6 +10,7 @@ from typing import Any
 import imageio.v2 as imageio
 import imageio_ffmpeg
 
+from es_core.files import remove
 from es_core.layout import Frame
 
 ENDINGS = (".mp4", ".gif")
@@ -58,7 +59,8 @@ def film(path: Path, rate: float) -> Iterator[Callable[[Frame], None]]:
         frames += 1
 
     try:
-        folder.mkdir(exist_ok=True)
+        remove(folder)  # of a process that was killed, or put there by somebody
+        folder.mkdir(mode=0o700)
         # Errors of the encoder are found below, by counting frames; what it says of them is noise.
         options: Any = {**(_LOSSLESS if is_gif else _MP4), "ffmpeg_log_level": "quiet", "macro_block_size": 2}
         writer: Any = imageio.get_writer(streamed, format="FFMPEG", fps=rate, **options)

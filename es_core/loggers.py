@@ -8,6 +8,7 @@ import time
 import warnings
 from collections.abc import Iterable
 from datetime import datetime
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 import es_envs
 from es_core.config import TrainConfig
-from es_core.files import explained, write_whole
+from es_core.files import append, read_whole, write_whole
 from es_core.machine import description, requirements, versions
 from es_core.run import DIAGNOSTICS, GenerationStats, Run
 from es_envs import hookimpl, hookspecs, registry
@@ -76,8 +77,8 @@ class SessionLogger:
             "versions": versions(*distributions),
         }
         path = run.directory / "sessions.jsonl"
-        with explained(path), path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(session) + "\n")
+        before = read_whole(path) if path.exists() else b""
+        write_whole(path, before + json.dumps(session).encode() + b"\n")
 
 
 class TensorBoardLogger:
@@ -133,8 +134,9 @@ class TensorBoardLogger:
     def _write(self, event: Any) -> None:
         from tensorboard.summary.writer.record_writer import RecordWriter
 
-        with explained(self._file), self._file.open("ab") as file:
-            RecordWriter(file).write(event.SerializeToString())
+        record = BytesIO()
+        RecordWriter(record).write(event.SerializeToString())
+        append(self._file, record.getvalue())
 
 
 class WandbLogger:
@@ -161,7 +163,7 @@ class WandbLogger:
             write_whole(known, secrets.token_hex(4).encode())
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", "es-envs"),
-            id=known.read_text(encoding="ascii").strip(),
+            id=read_whole(known).decode("ascii").strip(),
             name=run.directory.name,
             group=config.env_id,
             dir=str(run.directory),

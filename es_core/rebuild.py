@@ -3,7 +3,8 @@
 import os
 
 from es_core.budget import largest_population
-from es_core.checkpoint import Checkpoint, CheckpointError, parameter_hash
+from es_core.checkpoint import Checkpoint, parameter_hash
+from es_core.files import CheckpointError
 from es_core.normalizer import ObservationStatistics
 from es_core.pools.local import LocalPool
 from es_core.run import GenerationStats, Run

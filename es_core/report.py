@@ -16,7 +16,7 @@ from es_core.advice import advice
 from es_core.commands import changed_settings, run_command, train_command, usual_settings
 from es_core.config import TrainConfig, option_fields
 from es_core.figures import figures
-from es_core.files import write_whole
+from es_core.files import CheckpointError, read_whole, write_whole
 from es_core.pages import Chart, Column, Mark, data_url, render, require_page
 from es_core.run import GenerationStats, Run
 from es_core.scoring import Evaluation
@@ -311,12 +311,14 @@ def _films(folder: Path, beside: Path) -> Iterator[dict[str, Any]]:
         size = file.stat().st_size
         linked = size > min(left, _FILM_BYTES)
         left -= 0 if linked else size
+        beside_it = quote(os.path.relpath(file, beside))
         poster = file.with_suffix(".png")
+        has_poster = poster in files and poster.stat().st_size <= _FILM_BYTES
         yield {
             "name": file.name,
-            "address": quote(os.path.relpath(file, beside)) if linked else data_url(file, _FILM_KINDS[file.suffix]),
+            "address": beside_it if linked else data_url(read_whole(file, size), _FILM_KINDS[file.suffix]),
             "linked": linked,
-            "poster": data_url(poster, "image/png") if poster in files else None,
+            "poster": data_url(read_whole(poster, _FILM_BYTES), "image/png") if has_poster else None,
             "moving": file.suffix == ".mp4",
         }
 
@@ -390,8 +392,8 @@ def _sheet(config: TrainConfig, definition: EnvDefinition | str) -> dict[str, An
 
 def _sessions(path: Path) -> Iterator[dict[str, Any]]:
     """What ``SessionLogger`` wrote; lines that it did not write are passed over."""
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        for line in path.read_text(encoding="utf-8").splitlines():
+    with contextlib.suppress(OSError, UnicodeDecodeError, CheckpointError):
+        for line in read_whole(path).decode().splitlines():
             with contextlib.suppress(ValueError, RecursionError, LookupError, TypeError, AttributeError):
                 session = json.loads(line)
                 versions = ", ".join(f"{name} {number}" for name, number in session["versions"].items())

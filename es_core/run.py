@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
@@ -13,13 +12,26 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 
 from es_core.budget import reached, share_done
-from es_core.checkpoint import Checkpoint, CheckpointError
+from es_core.checkpoint import Checkpoint
 from es_core.checks import require_fields
 from es_core.config import BOUNDS, TrainConfig
-from es_core.files import explained, file_name, remove_partial, write_whole
+from es_core.files import (
+    CheckpointError,
+    append,
+    explained,
+    file_name,
+    hold,
+    opened,
+    read_lines,
+    read_whole,
+    remove,
+    remove_partial,
+    require_plain,
+    write_whole,
+)
 from es_core.scoring import Evaluation
 from es_core.told import Told
 from es_core.trust import require_trusted
@@ -223,7 +235,7 @@ class Run:
         path = _require_run_folder(directory)
         config_file = path / "config.json"
         try:
-            config = TrainConfig.from_json(json.loads(config_file.read_text(encoding="utf-8")))
+            config = TrainConfig.from_json(json.loads(read_whole(config_file)))
         except (ValueError, RecursionError) as error:
             raise CheckpointError(f"{config_file} is damaged: {error}") from error
         return cls(path, config, trust, list(_read_metrics(path / "metrics.jsonl")))
@@ -319,6 +331,7 @@ class Run:
         return checkpoint
 
     def _checkpoint(self, path: Path) -> Checkpoint:
+        opened(path).close()  # unlike a file that the caller names, it is no link
         checkpoint = Checkpoint.load(path, trust=self.trusted)
         bounds = {name: getattr(self.config, name) for name in BOUNDS}  # they may have grown since
         if replace(checkpoint.config, **bounds) != self.config:
@@ -341,17 +354,16 @@ class Run:
             OSError: it cannot be written, or only the beginning of it, which ``open`` passes over.
         """
         path = self.directory / "metrics.jsonl"
-        with explained(path), path.open("a", encoding="utf-8") as file:
-            line = {**stats.to_json(), _LOG: None if told is None else told.to_json()}
-            file.write(json.dumps(line, allow_nan=False) + "\n")
+        line = {**stats.to_json(), _LOG: None if told is None else told.to_json()}
+        append(path, json.dumps(line, allow_nan=False).encode() + b"\n")
         self.history.append(stats)
 
     def cut_history(self, generation: int) -> None:
         """Forget the lines from ``generation`` on; a resumed run writes them again."""
         del self.history[generation:]
         path = self.directory / "metrics.jsonl"
-        lines = path.read_bytes().splitlines() if path.exists() else []
-        write_whole(path, b"".join(line + b"\n" for line in lines[:generation]))
+        lines = islice(read_lines(path), generation)
+        write_whole(path, b"".join(line.rstrip(b"\n") + b"\n" for line in lines))
 
     def told(self, first: int, last: int) -> Iterator[Told | None]:
         """What the strategy was told in the generations from ``first`` up to ``last``, read one by one.
@@ -362,14 +374,13 @@ class Run:
         path = self.directory / "metrics.jsonl"
         if first == last:
             return
-        with path.open("rb") as file:
-            for number, line in enumerate(islice(file, first, last), first + 1):
-                try:
-                    _, log = _parsed(line)
-                    told = None if log is None else Told.from_json(log)
-                except (ValueError, RecursionError) as error:
-                    raise CheckpointError(f"{path}, line {number} is damaged: {error}") from error
-                yield told
+        for number, line in enumerate(islice(read_lines(path), first, last), first + 1):
+            try:
+                _, log = _parsed(line)
+                told = None if log is None else Told.from_json(log)
+            except (ValueError, RecursionError) as error:
+                raise CheckpointError(f"{path}, line {number} is damaged: {error}") from error
+            yield told
 
     def write_config(self, config: TrainConfig) -> None:
         """Write config.json; of a run that has begun, only its bounds may change."""
@@ -387,7 +398,7 @@ class Run:
         if not self.directory.is_dir():
             return  # somebody else has removed it
         for entry in self.directory.iterdir():
-            shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+            remove(entry)
         for folder in self._made:
             if any(folder.iterdir()):
                 break
@@ -426,13 +437,12 @@ def lock(directory: str | os.PathLike[str]) -> AbstractContextManager[object]:
 
     Raises:
         FileNotFoundError: it is no run folder.
-        CheckpointError: a link leads out of it.
+        CheckpointError: a link leads out of it, or its .lock is none.
         RuntimeError: another process is writing to the folder.
     """
     path = _require_run_folder(directory) / ".lock"
     try:
-        with explained(path):
-            return FileLock(path).acquire(timeout=0)
+        return hold(path)
     except Timeout:
         raise RuntimeError(
             f"another process is training in {path.parent}: wait for its end, or choose another folder"
@@ -445,12 +455,7 @@ def _require_run_folder(directory: str | os.PathLike[str]) -> Path:
         within = max(path.glob("*/config.json"), key=lambda file: file.stat().st_mtime, default=None)
         hint = f"did you mean {within.parent}?" if within else "training prints where its run is, by default in runs/"
         raise FileNotFoundError(f"{path} is no run folder: it has no config.json; {hint}")
-    for entry in (*path.iterdir(), *(path / "checkpoints").glob("*")):
-        if entry.is_symlink() and not entry.resolve().is_relative_to(path):
-            raise CheckpointError(
-                f"{entry} is a link that leads out of the run folder, to {entry.resolve()}: somebody else's run must "
-                "not read or change other files of yours. If the link is your own, put what it leads to in its place"
-            )
+    require_plain(path)
     return path
 
 
@@ -473,16 +478,14 @@ def _parsed(line: bytes) -> tuple[GenerationStats, Any]:
 
 
 def _read_metrics(path: Path) -> Iterable[GenerationStats]:
-    if not path.exists():
-        return
-    lines = path.read_bytes().splitlines()
+    lines = read_lines(path)
     for number, line in enumerate(lines, 1):
         try:
             stats, _ = _parsed(line)
             if stats.generation != number - 1:
                 raise ValueError(f"it is of generation {stats.generation}, expected {number - 1}")
         except (ValueError, RecursionError) as error:
-            if number == len(lines):
+            if next(lines, None) is None:
                 return  # cut off while it was written: the run was killed; resume writes it again
             raise CheckpointError(f"{path}, line {number} is damaged: {error}") from error
         yield stats

@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 import es_envs
 from es_core.budget import first_cap, largest_population, next_cap, next_population_size, reached, step_limit
-from es_core.checkpoint import Checkpoint, CheckpointError
+from es_core.checkpoint import Checkpoint
 from es_core.checks import maybe, shown, whole
 from es_core.config import TrainConfig
+from es_core.files import CheckpointError
 from es_core.normalizer import ObservationStatistics, Statistics
 from es_core.policies import Policy, make_policy
 from es_core.policies.spaces import input_size
@@ -105,8 +106,8 @@ class Search:
         Raises:
             CheckpointError: the state does not fit the config.
         """
-        strategy = make_strategy(checkpoint.config, checkpoint.mean)
         try:
+            strategy = make_strategy(checkpoint.config, checkpoint.mean)
             strategy.load_state_dict(checkpoint.strategy)
             _require_consistent(strategy, checkpoint)
             progress = _progress(checkpoint)

@@ -14,12 +14,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from es_core.checkpoint import CheckpointError
 from es_core.checks import require_seconds
 from es_core.commands import as_arguments, chosen_settings, only_in_script
 from es_core.compare import Comparison, compare
 from es_core.config import BOUNDS, TrainConfig
 from es_core.display import print_line, search_progress
+from es_core.files import CheckpointError, require_plain
 from es_core.machine import usable_cores
 from es_core.pools import STEP_TIMEOUT, require_pool
 from es_core.pools.tasks import require_workers
@@ -75,6 +75,7 @@ def train_seeds(
             other settings.
         ImportError: Ray is not installed, for the ray pool.
         ConnectionError: there is no Ray cluster, or it has fewer CPUs than workers.
+        CheckpointError: in ``run_dir`` is a damaged run, or a link that leads out of it.
         RuntimeError: a run has failed; the others are complete.
     """
     require_pool(pool, ray_address)
@@ -87,6 +88,7 @@ def train_seeds(
         raise TypeError(f"loggers of runs in processes of their own must be names, got {loggers!r}")
     configs = _configs(env_id, list(seeds), config_fields)
     folder = new_directory(env_id, "seeds") if run_dir is None else Path(run_dir)
+    require_plain(folder)
     how: list[object] = ["--pool", pool, "--step-timeout", step_timeout, "--quiet"]
     how += [] if recycle_after is None else ["--recycle-after", recycle_after]
     how += [] if max_seconds is None else ["--max-seconds", max_seconds]

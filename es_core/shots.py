@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core.captions import Caption, Label
-from es_core.checkpoint import Checkpoint, CheckpointError
+from es_core.checkpoint import Checkpoint
 from es_core.drawing import Player, Setting, Shot, Studio, Take
 from es_core.evaluate import Source, find_policy
+from es_core.files import CheckpointError
 from es_core.layout import corners
 from es_core.run import Run
 from es_core.search import Search

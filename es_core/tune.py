@@ -4,7 +4,6 @@ import hashlib
 import json
 import math
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,7 +12,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Self
 
-from filelock import FileLock, Timeout
+from filelock import Timeout
 from rich.progress import Progress
 
 from es_core.budget import share_done
@@ -22,7 +21,7 @@ from es_core.config import TrainConfig
 from es_core.display import print_line, search_progress
 from es_core.domains import Choice, Range, domain, text_of, usual_search
 from es_core.figures import figures
-from es_core.files import file_name
+from es_core.files import file_name, hold, remove, require_plain
 from es_core.pools import require_pool
 from es_core.rollout import RolloutError
 from es_core.run import GenerationStats, Run
@@ -413,6 +412,7 @@ def _opened(folder: Path, plan: _Plan) -> Iterator["optuna.Study"]:
     Raises:
         ValueError: it is another search.
         FileExistsError: there is something in the folder, but no search.
+        CheckpointError: a link leads out of the folder.
         RuntimeError: another process is searching there, or the file is damaged.
     """
     import optuna
@@ -423,8 +423,9 @@ def _opened(folder: Path, plan: _Plan) -> Iterator["optuna.Study"]:
     if folder.exists() and not (folder.is_dir() and (file.exists() or not any(folder.iterdir()))):
         raise FileExistsError(f"{folder} exists, and holds no search: choose another folder (--dir)")
     folder.mkdir(parents=True, exist_ok=True)
+    require_plain(folder)
     try:
-        lock = FileLock(folder / ".lock").acquire(timeout=0)
+        lock = hold(folder / ".lock")
     except Timeout:
         raise RuntimeError(f"another process is searching in {folder}") from None
     verbosity = optuna.logging.get_verbosity()
@@ -484,11 +485,16 @@ def _best(trials: Sequence[Trial]) -> Trial | None:
 
 
 def _keep_best(folder: Path, trials: Sequence[Trial]) -> None:
-    """Delete the runs of all other trials."""
+    """Delete the runs of all other trials.
+
+    Raises:
+        CheckpointError: a link leads out of the folder.
+    """
+    require_plain(folder)
     best = _best(trials)
     for runs in (folder / "trials").glob("*"):
         if best is None or runs.name != f"{best.number:04d}":
-            shutil.rmtree(runs)
+            remove(runs)
 
 
 def _hopeless(trials: Sequence[Trial]) -> bool:

@@ -13,9 +13,10 @@ from typing import Any
 
 import gymnasium
 
-from es_core.checkpoint import Checkpoint, CheckpointError
+from es_core.checkpoint import Checkpoint
 from es_core.checks import require_positive
 from es_core.evaluate import Source, find_policy, require_same_spaces
+from es_core.files import CheckpointError
 from es_core.machine import has_display
 from es_core.pools import process
 from es_core.pools.process import Child, ChildDiedError, end

@@ -102,7 +102,7 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
         say_error(f"error: not enough memory: {error}", error)
         return 1
     except Exception as error:
-        from es_core.checkpoint import CheckpointError
+        from es_core.files import CheckpointError
         from es_core.rollout import RolloutError
 
         if isinstance(

@@ -128,9 +128,9 @@ def require_page(path: str | os.PathLike[str]) -> Path:
     return page
 
 
-def data_url(path: Path, kind: str) -> str:
+def data_url(content: bytes, kind: str) -> str:
     """The content of a file as an address."""
-    return f"data:{kind};base64,{base64.b64encode(path.read_bytes()).decode()}"
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def _digest(text: str) -> str:

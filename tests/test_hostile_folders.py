@@ -1,0 +1,258 @@
+"""Run folders of somebody else's: links, pipes, sockets, folders and huge files in place of what should be there."""
+
+import ast
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import tracemalloc
+from pathlib import Path
+
+import pytest
+from conftest import TINY
+
+from es_core import Checkpoint, CheckpointError, Run, compare, rebuild, record, report, train, train_seeds
+from es_core.evaluate import find_policy
+from es_core.files import remove, write_whole
+from es_core.loggers import SessionLogger
+
+ROOT = Path(__file__).parent.parent
+SPARSE, MOST_MEMORY = 3_000_000_000, 50_000_000  # bytes
+FILM = {"width": 32, "height": 24, "workers": 1}
+HOW = {"workers": 1, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished run with all that a run folder can hold."""
+    settings = {**TINY, "generations": 2, "checkpoint_every": 1, "max_episode_steps": 5}
+    folder = tmp_path_factory.mktemp("runs")
+    other = train("CartPole-v1", run_dir=folder / "other", **settings)
+    run = train("CartPole-v1", run_dir=folder / "run", initial=other.best_path, seed=1, **settings)
+    run.record(run.directory / "videos" / "film-1.mp4", **FILM)
+    run.report()
+    (run.directory / "wandb").mkdir()
+    write_whole(run.directory / "wandb" / "run-id", b"12345678")
+    return run
+
+
+@pytest.fixture
+def outside(tmp_path):
+    """A folder in which nothing may change."""
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "precious").write_bytes(b"precious")
+    return tmp_path / "outside"
+
+
+def names(run):
+    """Of all that is in a run folder, of files that are still being written, and of the next film."""
+    present = [path.relative_to(run.directory) for path in run.directory.rglob("*")]
+    partial = [name.with_name(f"{name.name}.partial") for name in present if (run.directory / name).is_file()]
+    films = ["videos/film-2.mp4", "videos/film-2.json.partial", "videos/film-2.png.partial", "videos/film-2.unfinished"]
+    return sorted({*map(str, (*present, *partial)), *films})
+
+
+def contents(folder):
+    """What is there, byte for byte."""
+    return {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")}
+
+
+@contextlib.contextmanager
+def within_limits(what, seconds=20, *, memory=False):
+    """End what takes longer, and refuse what takes more memory, where that is measured, which is slow."""
+
+    def hangs(signum, frame):
+        pytest.fail(f"{what}: no answer after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, hangs)
+    signal.alarm(seconds)
+    if memory:
+        tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < MOST_MEMORY, what
+    finally:
+        tracemalloc.stop()
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def link_out(path, outside):
+    """A link to the like of what was there."""
+    remove(outside / "target")
+    path.rename(outside / "target") if path.exists() else (outside / "target").touch()
+    path.symlink_to(outside / "target")
+
+
+def link_to_nothing(path, outside):
+    remove(path)
+    path.symlink_to(outside / "new")
+
+
+def link_within(path, outside):
+    path.rename(path.with_name("moved")) if path.exists() else path.with_name("moved").touch()
+    path.symlink_to(path.with_name("moved"))
+
+
+def pipe(path, outside):
+    remove(path)
+    os.mkfifo(path)
+
+
+def unix_socket(path, outside):
+    remove(path)
+    with contextlib.chdir(path.parent), socket.socket(socket.AF_UNIX) as server:  # whose paths must be short
+        server.bind(path.name)
+
+
+def folder(path, outside):
+    remove(path)
+    path.mkdir()
+    (path / "something").touch()
+
+
+def file(path, outside):
+    remove(path)
+    path.write_bytes(b"something")
+
+
+def sparse(path, outside):
+    if path.is_dir() or path.is_symlink():
+        remove(path)
+    path.touch()
+    os.truncate(path, SPARSE)
+
+
+def uses(run, other):
+    """What reads a finished run or writes to it; nothing of it plays a whole episode."""
+    return {
+        "open": lambda: Run.open(run).checkpoint,
+        "evaluate": lambda: find_policy(run, generation=None, trust=False),
+        "rebuild": lambda: rebuild(run, 1),
+        "report": lambda: report(run),
+        "compare": lambda: compare([run, other]),
+        "resume": lambda: train("CartPole-v1", run_dir=run, resume=True, **HOW),
+    }
+
+
+@pytest.mark.parametrize(
+    "kind", [link_out, pipe, *(pytest.param(kind, marks=pytest.mark.slow) for kind in (link_to_nothing, unix_socket))]
+)
+def test_what_leads_out_of_a_run_or_makes_one_wait_is_refused_by_all(kind, finished, outside, tmp_path):
+    for number, name in enumerate(names(finished)):
+        run = shutil.copytree(finished.directory, tmp_path / str(number))
+        kind(run / name, outside)
+        before = contents(outside), contents(run).keys()
+        more = {
+            "record": lambda run=run: record(run, run / "videos" / "film-2.mp4", **FILM),
+            "go on": lambda run=run: train("CartPole-v1", run_dir=run, resume=True, generations=9, **HOW),
+        }
+        for what, use in {**uses(run, finished.directory.with_name("other")), **more}.items():
+            with within_limits((name, what)), pytest.raises((CheckpointError, FileNotFoundError), match=str(run)):
+                use()
+            assert (contents(outside), contents(run).keys()) == before, (name, what)
+        remove(run)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pytest.param(sparse, marks=pytest.mark.slow),
+        *(pytest.param(kind, marks=pytest.mark.long) for kind in (link_within, folder, file)),
+    ],
+)
+def test_what_is_no_file_of_a_run_is_named_or_ignored(kind, finished, outside, tmp_path):
+    ignored = 0
+    for number, name in enumerate(names(finished)):
+        run = shutil.copytree(finished.directory, tmp_path / str(number))
+        kind(run / name, outside)
+        for what, use in uses(run, finished.directory.with_name("other")).items():
+            with within_limits((name, what), memory=kind is sparse):
+                try:
+                    use()
+                    ignored += 1
+                except (CheckpointError, OSError, ValueError) as error:
+                    assert str(run) in str(error), (name, what)  # noqa: PT017
+        remove(run)
+    assert ignored
+
+
+@pytest.mark.parametrize("kind", [pipe, unix_socket, folder, sparse])
+def test_a_checkpoint_that_is_no_file_is_refused_and_a_link_of_ones_own_is_followed(kind, finished, tmp_path):
+    path = tmp_path / "link.safetensors"
+    path.symlink_to(finished.best_path)
+    assert Checkpoint.load(path).parameter_hash == finished.best.parameter_hash
+    kind(path, tmp_path)
+    with within_limits(kind, memory=True), pytest.raises((CheckpointError, FileNotFoundError), match=str(path)):
+        Checkpoint.load(path)
+
+
+@pytest.mark.parametrize("kind", [link_out, pipe])
+def test_what_comes_after_a_run_was_opened_is_not_written_through(kind, finished, outside, tmp_path):
+    """Each file, and its half-written form, is replaced just before it is written."""
+    folder = shutil.copytree(finished.directory, tmp_path / "run")
+    run = Run.open(folder)
+    writes = {
+        "config.json": lambda: run.write_config(run.config),
+        "metrics.jsonl": lambda: run.append(run.history[0], None),
+        "best.safetensors": lambda: finished.best.save(run.best_path),
+        "checkpoints/000001.safetensors": lambda: finished.best.save(run.checkpoint_path(1)),
+        "sessions.jsonl": lambda: SessionLogger().run_started(run),
+        "report.html": run.report,
+        "videos/film-1.mp4": lambda: run.record(folder / "videos" / "film-1.mp4", **FILM),
+    }
+    for name, write in writes.items():
+        spoilt = [name, f"{name}.partial"]
+        if "film" in name:
+            spoilt = ["videos/film-1.unfinished", "videos/film-1.json.partial", "videos/film-1.png.partial"]
+        for path in (folder / each for each in spoilt):
+            shutil.rmtree(folder)
+            shutil.copytree(finished.directory, folder)
+            kind(path, outside)
+            before = contents(outside)
+            with within_limits(path), contextlib.suppress(CheckpointError, OSError):
+                write()
+            assert contents(outside) == before, path
+
+
+@pytest.mark.parametrize("name", ["tensorboard", "seed-1", "seed-1/checkpoints"])
+def test_several_seeds_do_not_go_on_behind_a_link(name, finished, outside, tmp_path):
+    folder = tmp_path / "seeds"
+    (folder / "seed-1").mkdir(parents=True)
+    link_out(folder / name, outside)
+    before = contents(outside)
+    with pytest.raises(CheckpointError, match=f"{folder / name} is a link that leads out of {folder}"):
+        train_seeds("CartPole-v1", [1, 2], run_dir=folder, progress=False)
+    assert contents(outside) == before
+
+
+def test_a_lock_that_holds_something_is_not_emptied(finished, outside, tmp_path):
+    folder = shutil.copytree(finished.directory, tmp_path / "run")
+    remove(folder / ".lock")
+    os.link(outside / "precious", folder / ".lock")
+    with pytest.raises(CheckpointError, match=r"\.lock is too large"):
+        train("CartPole-v1", run_dir=folder, resume=True, **HOW)
+    assert (outside / "precious").read_bytes() == b"precious"
+
+
+READ = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "safe_open", "load_file", "save_file"}
+ALLOWED = {
+    "files.py": "opens what lies in run folders",
+    "machine.py": "/proc and /sys",
+    "doctor.py": "/sys",
+    "scaffold.py": "templates, and the folder of a new plugin",
+    "pages/__init__.py": "style and script of pages",
+    "cli/__init__.py": "/dev/null",
+}
+
+
+def test_one_module_alone_opens_files():
+    opening = set()
+    for path in (ROOT / "es_core").rglob("*.py"):
+        for call in (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call)):
+            name = call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "")
+            of = ast.unparse(call.value) if isinstance(call, ast.Attribute) else ""
+            if name in READ and (of, name) != ("Run", "open"):
+                opening.add(str(path.relative_to(ROOT / "es_core")))
+    assert opening == set(ALLOWED)
