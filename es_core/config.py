@@ -121,7 +121,9 @@ class TrainConfig:
     optimizer: str = _option("adam", text, "optimiser of the mean: adam, adamw, sgd or clipup")
     optimizer_options: Mapping[str, Any] = _option({}, json_object, "further arguments of the optimiser, as JSON")
     weight_decay: float = _option(
-        0.0, number(0), "pull of the parameters towards zero: l2 (paper: 0.005), with adamw decoupled"
+        0.0,
+        number(0),
+        "pull of the parameters towards zero: l2 (openai_es: on the scale of the paper's 0.005), with adamw decoupled",
     )
     shaping: str = _option("centered_ranks", text, "how fitness becomes the weights of the gradient")
     top_directions: int | None = _option(

@@ -26,6 +26,8 @@ class Optimizer(ABC):
 
     buffers: ClassVar[tuple[str, ...]] = ()
     """Names of the attributes ``(d,)`` that last from one step to the next."""
+    decoupled: ClassVar[bool] = False
+    """Weight decay is no part of the gradient: the optimiser pulls the parameters themselves."""
 
     def __init__(self, size: int, *, weight_decay: float = 0.0) -> None:
         self.weight_decay = float(weight_decay)
@@ -33,17 +35,27 @@ class Optimizer(ABC):
         for name in self.buffers:
             setattr(self, name, np.zeros(size, np.float32))
 
-    def step(self, gradient: Vector, parameters: Vector, learning_rate: float) -> Vector:
-        """What is to be added to ``parameters`` ``(d,)`` to go uphill along ``gradient`` ``(d,)``."""
+    def step(self, gradient: Vector, parameters: Vector, learning_rate: float, *, scale: float = 1.0) -> Vector:
+        """What is to be added to ``parameters`` ``(d,)`` to go uphill along ``gradient`` ``(d,)``.
+
+        Args:
+            gradient: where uphill is.
+            parameters: at present.
+            learning_rate: of this step.
+            scale: by which the gradient has been multiplied, and l2 is to be.
+        """
         self._steps += 1
-        return np.asarray(self._increment(gradient, parameters, float(learning_rate)), np.float32)
+        rate, decay = float(learning_rate), self.weight_decay
+        if decay and not self.decoupled:
+            gradient = gradient - np.float32(decay * scale) * parameters
+        increment = self._increment(gradient, rate)
+        if decay and self.decoupled:
+            increment = increment - np.float32(rate * decay) * parameters
+        return np.asarray(increment, np.float32)
 
     @abstractmethod
-    def _increment(self, gradient: Vector, parameters: Vector, learning_rate: float) -> Vector:
-        """The step, when ``self._steps`` counts it already."""
-
-    def _decayed(self, gradient: Vector, parameters: Vector) -> Vector:
-        return gradient - np.float32(self.weight_decay) * parameters if self.weight_decay else gradient
+    def _increment(self, gradient: Vector, learning_rate: float) -> Vector:
+        """The step, when ``self._steps`` counts it already, and l2 is in the gradient."""
 
     def state_dict(self) -> dict[str, Any]:
         """Copies of the buffers, and the number of steps taken."""
@@ -89,8 +101,7 @@ class Adam(Optimizer):
         super().__init__(size, weight_decay=weight_decay)
         self.beta1, self.beta2, self.epsilon = float(beta1), float(beta2), float(epsilon)
 
-    def _increment(self, gradient: Vector, parameters: Vector, learning_rate: float) -> Vector:
-        gradient = self._decayed(gradient, parameters)
+    def _increment(self, gradient: Vector, learning_rate: float) -> Vector:
         self.first += (1 - self.beta1) * (gradient - self.first)
         self.second += (1 - self.beta2) * (gradient * gradient - self.second)
         first = self.first / (1 - self.beta1**self._steps)
@@ -101,12 +112,7 @@ class Adam(Optimizer):
 class AdamW(Adam):
     """Adam with decoupled weight decay (Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2)."""
 
-    def _decayed(self, gradient: Vector, parameters: Vector) -> Vector:  # noqa: ARG002
-        return gradient
-
-    def _increment(self, gradient: Vector, parameters: Vector, learning_rate: float) -> Vector:
-        increment = super()._increment(gradient, parameters, learning_rate)
-        return increment - np.float32(learning_rate * self.weight_decay) * parameters
+    decoupled = True
 
 
 class SGD(Optimizer):
@@ -125,8 +131,7 @@ class SGD(Optimizer):
         super().__init__(size, weight_decay=weight_decay)
         self.momentum, self.nesterov = momentum, nesterov
 
-    def _increment(self, gradient: Vector, parameters: Vector, learning_rate: float) -> Vector:
-        gradient = self._decayed(gradient, parameters)
+    def _increment(self, gradient: Vector, learning_rate: float) -> Vector:
         self.velocity = np.float32(self.momentum) * self.velocity + gradient
         ahead = gradient + np.float32(self.momentum) * self.velocity if self.nesterov else self.velocity
         return np.float32(learning_rate) * ahead
@@ -151,8 +156,7 @@ class ClipUp(Optimizer):
         super().__init__(size, weight_decay=weight_decay)
         self.momentum, self.max_speed = momentum, max_speed
 
-    def _increment(self, gradient: Vector, parameters: Vector, learning_rate: float) -> Vector:
-        gradient = self._decayed(gradient, parameters)
+    def _increment(self, gradient: Vector, learning_rate: float) -> Vector:
         length = norm(gradient)
         direction = gradient / np.float32(length) if length > 0 else gradient
         velocity = np.float32(self.momentum) * self.velocity + np.float32(learning_rate) * direction

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import es_envs
+from es_core import seeding
 from es_core.config import STRATEGY_DEFAULTS, TrainConfig
 from es_core.optimizers import OPTIMIZERS
 from es_core.policies import make_policy
@@ -489,6 +490,28 @@ def test_no_valid_pair_is_an_error():
     strategy.ask()
     with pytest.raises(ValueError, match="no pair"):
         strategy.tell(np.zeros(32), np.arange(32) % 2 == 0)
+
+
+@pytest.mark.parametrize("sigma", [0.02, 0.5])
+@pytest.mark.parametrize("optimizer", ["adam", "sgd"])
+def test_weight_decay_has_the_scale_of_the_papers_code(optimizer, sigma):
+    """openai/evolution-strategies-starter: es.py, lines 239 to 257, and optimizers.py."""
+    strategy = make(weight_decay=0.005, optimizer=optimizer, learning_rate=0.1, sigma=sigma)
+    theta, m, v = START.astype(np.float64), np.zeros(10), np.zeros(10)
+    for t in range(1, 21):
+        noise = [seeding.noise(seed, np.empty(10, np.float32)) for seed in strategy.noise_seeds(16)]
+        fitness = np.random.default_rng(t).normal(size=32)
+        strategy.ask()
+        strategy.tell(fitness)
+        ranks = np.argsort(np.argsort(fitness)) / 31 - 0.5
+        g = (ranks[0::2] - ranks[1::2]) @ noise / 32
+        globalg = -g + 0.005 * theta
+        if optimizer == "sgd":
+            theta = theta - 0.1 / sigma * globalg  # the gradient of the paper's equation 1 is that of its code / sigma
+        else:
+            m, v = 0.9 * m + 0.1 * globalg, 0.999 * v + 0.001 * globalg**2
+            theta = theta - 0.1 * np.sqrt(1 - 0.999**t) / (1 - 0.9**t) * m / (np.sqrt(v) + 1e-8)
+        np.testing.assert_allclose(strategy.mean, theta, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)

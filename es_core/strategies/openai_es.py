@@ -27,7 +27,8 @@ class OpenAIES(MirroredStrategy):
         learning_rate: of the optimiser, or a function of the generation.
         optimizer: a name from ``OPTIMIZERS``.
         optimizer_options: further arguments of the optimiser (``beta1``, ``momentum``, ...).
-        weight_decay: the optimiser's.
+        weight_decay: l2, on the scale of the paper's code (there 0.005): subtracted, times the mean, from the weighted
+            noise before both are divided by sigma. The optimiser's own with adamw.
         shaping: a name from ``SHAPINGS``.
         top_directions: pairs that make the gradient, those with the best better half (Mania et al. 2018); None: all.
 
@@ -82,7 +83,7 @@ class OpenAIES(MirroredStrategy):
         """A step of the optimiser along the estimated gradient."""
         uphill, _, agreement = gradient(pairs.seeds, pairs.slopes(), None, self.mean.size)
         uphill /= self.divisor
-        self._ascend(uphill)
+        self._ascend(uphill, scale=1 / self.divisor)
         return {"gradient_norm": norm(uphill), "half_agreement": agreement}
 
     @property
@@ -90,9 +91,9 @@ class OpenAIES(MirroredStrategy):
         """By which the weighted noise is divided (Salimans et al. 2017, equation 1)."""
         return self.sigma
 
-    def _ascend(self, uphill: NDArray[np.float64]) -> None:
+    def _ascend(self, uphill: NDArray[np.float64], scale: float = 1.0) -> None:
         rate = self._learning_rate(self.generation)
-        self.mean = self.mean + self._optimizer.step(uphill.astype(np.float32), self.mean, rate)
+        self.mean = self.mean + self._optimizer.step(uphill.astype(np.float32), self.mean, rate, scale=scale)
 
     def state_dict(self) -> dict[str, Any]:
         """Arrays and numbers by name, the optimiser's too."""

@@ -27,7 +27,7 @@ class PGPE(OpenAIES):
         learning_rate: of the mean's optimiser, or a function of the generation.
         optimizer: a name from ``OPTIMIZERS``.
         optimizer_options: further arguments of the optimiser.
-        weight_decay: the optimiser's.
+        weight_decay: the optimiser's: subtracted, times the mean, from the gradient, which is in sigmas (of no paper).
         shaping: a name from ``SHAPINGS``.
         sigma_learning_rate: step size of the sigmas.
         sigma_max_change: share of itself by which a sigma changes in a generation at most.
