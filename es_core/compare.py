@@ -31,6 +31,7 @@ from es_core.significance import (
 
 _AXES = ("generations", "steps", "seconds")
 _POINTS = 200  # of a curve
+_LEAST_PAIRS = 6  # five cannot get below p = 0.0625, whatever the difference
 _COLOURS = 8
 
 
@@ -138,8 +139,9 @@ def compare(sources: Sequence[Run | str | os.PathLike[str]]) -> Comparison:
     """Compare runs of one environment and fitness.
 
     The first group is what the others are compared with: by the paired test where both have the same seeds, at least
-    two, else by the unpaired one. A run counts with its best centre's score on starts that no decision has seen; one
-    that has not ended with the score that confirmed that centre.
+    six, and the runs of a seed are scored on the same starts of the same environment; else by Welch's t. A run counts
+    with its best centre's score on starts that no decision has seen; one that has not ended with the score that
+    confirmed that centre.
 
     Args:
         sources: Runs or their folders, at least two.
@@ -213,7 +215,7 @@ def _group(name: str, runs: Sequence[Run]) -> Group:
 
 
 def _contrasts(first: Group, other: Group) -> list[Contrast]:
-    paired = first.seeds == other.seeds and len(first.seeds) > 1
+    paired = first.seeds == other.seeds and len(first.seeds) >= _LEAST_PAIRS and _starts(first) == _starts(other)
     test = compare_paired if paired else compare_unpaired
     measures = {"fitness": (first.scores, other.scores)}
     if first.solved == len(first.runs) and other.solved == len(other.runs):
@@ -222,6 +224,14 @@ def _contrasts(first: Group, other: Group) -> list[Contrast]:
     return [
         Contrast(group=other.name, against=first.name, measure=name, difference=test(*values))
         for name, values in measures.items()
+    ]
+
+
+def _starts(group: Group) -> list[object]:
+    """What the starts by which a run is scored follow from, beside its seed; without a final score they are its own."""
+    return [
+        (run.config.env_kwargs, run.config.confirm_episodes) if run.history[-1].final is not None else run.directory
+        for run in group.runs
     ]
 
 

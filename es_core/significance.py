@@ -5,7 +5,6 @@ coverage is right for normal values however few there are; from 20 values on the
 (Efron 1979), which asks for no distribution, and is too narrow for fewer.
 """
 
-import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ Values = Sequence[float] | NDArray[np.float64]
 _RESAMPLES = 2000
 _BOOTSTRAP_FROM = 20  # values
 _AT_ONCE = 1_000_000  # numbers of resamples in memory
-_MOST_EXACT = 50_000  # relabellings of a permutation test that are all tried; of more, so many are drawn
+_MOST_EXACT = 50_000  # relabellings that are all tried; of more, so many are drawn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,22 +32,30 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """How far two groups' means are apart, and what a two-sided permutation test says of it.
+    """How far two groups' means are apart, and what a two-sided test says of it.
 
     Attributes:
         value: the second group's mean minus the first one's.
-        p: probability of a difference as large as this, or larger, if it made no difference which group a run is in.
-        least: the smallest p that so many runs can give.
-        method: "paired" (the signs of the differences between runs of equal seed are flipped) or "unpaired" (the runs
-            are dealt out to the groups anew).
-        exact: all relabellings were tried, not a sample of them.
+        p: probability of a difference as large as this, or larger, between groups that do not differ; None where the
+            runs cannot tell: a group of one run, or two groups without any scatter.
+        method: "Welch's t" (which lets the groups scatter differently), "paired, exact" or "paired, sampled" (all signs
+            of the differences within pairs are tried, or a sample of them).
+        least: the smallest p that so many pairs can give; None for Welch's t.
+        correlation: between the two runs of a pair; None if unpaired, or if a group's runs are all alike.
     """
 
     value: float
-    p: float
-    least: float
+    p: float | None
     method: str
-    exact: bool
+    least: float | None = None
+    correlation: float | None = None
+
+    @property
+    def test(self) -> str:
+        """The test in words, with what a reader must know of it."""
+        least = "" if self.least is None else f"; with so many pairs at least {self.least:.2g}"
+        shared = "" if self.correlation is None else f"; correlation of the pairs {self.correlation:.2f}"
+        return f"{self.method}{least}{shared}"
 
 
 def mean(values: Values) -> Estimate:
@@ -92,27 +99,36 @@ def mean_band(curves: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray
 
 
 def compare_paired(first: Values, second: Values) -> Difference:
-    """Test runs of the same seeds: ``first[k]`` and ``second[k]`` belong together."""
-    differences = np.array(second, float) - np.array(first, float)
+    """Test runs that share their starts, by permutation: ``first[k]`` and ``second[k]`` belong together."""
+    one, other = np.array(first, float), np.array(second, float)
+    differences = other - one
     n = len(differences)
     exact = 2**n <= _MOST_EXACT
     signs = 1.0 - 2.0 * (np.arange(2**n)[:, None] >> np.arange(n) & 1) if exact else _signs(n)
-    return _test(signs @ differences / n, float(differences.mean()), 2 / 2**n, "paired", exact=exact)
+    relabelled, value = np.abs(signs @ differences) / n, float(differences.mean())
+    # A sum in another order may differ in its last bits: what is equal must count as equal.
+    extreme = int(np.sum(relabelled >= abs(value) - 1e-9 * max(1.0, float(relabelled.max()))))
+    # Beside a sample, what was observed is itself one of the relabellings (Phipson and Smyth 2010).
+    p = extreme / len(relabelled) if exact else (extreme + 1) / (len(relabelled) + 1)
+    spreads = one.std() * other.std()
+    shared = float(np.mean((one - one.mean()) * (other - other.mean())) / spreads) if spreads > 0 else None
+    method = f"paired, {'exact' if exact else 'sampled'}"
+    return Difference(value=value, p=p, method=method, least=2 / 2**n, correlation=shared)
 
 
 def compare_unpaired(first: Values, second: Values) -> Difference:
-    """Test runs of different seeds."""
-    numbers = np.array([*first, *second], float)
-    n, m = len(first), len(second)
-    ways = math.comb(n + m, n)
-    exact = ways <= _MOST_EXACT
-    members = np.zeros((ways if exact else _MOST_EXACT, n + m), bool)
-    chosen = np.array(list(itertools.combinations(range(n + m), n))) if exact else _deals(n + m, n)
-    np.put_along_axis(members, chosen, values=True, axis=1)
-    sums = members @ numbers
-    observed = float(np.mean(second) - np.mean(first))
-    least = (2 if n == m else 1) / ways
-    return _test((numbers.sum() - sums) / m - sums / n, observed, least, "unpaired", exact=exact)
+    """Test runs that have nothing in common, by the t test of Welch (1947)."""
+    groups = [np.array(values, float) for values in (first, second)]
+    value, p = float(groups[1].mean() - groups[0].mean()), None
+    if min(map(len, groups)) > 1 and any(np.ptp(group) > 0 for group in groups):
+        from scipy.special import stdtr
+
+        squares = [group.var(ddof=1) / len(group) for group in groups]
+        freedom = sum(squares) ** 2 / sum(
+            square**2 / (len(group) - 1) for square, group in zip(squares, groups, strict=True)
+        )
+        p = float(2 * stdtr(freedom, -abs(value) / math.sqrt(sum(squares))))
+    return Difference(value=value, p=p, method="Welch's t")
 
 
 def _estimate(values: Values, measure: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Estimate:
@@ -137,15 +153,6 @@ def _t(share: float, n: int) -> float:
     return float(stdtrit(n - 1, share))
 
 
-def _test(relabelled: NDArray[np.float64], observed: float, least: float, method: str, *, exact: bool) -> Difference:
-    # A sum in another order may differ in its last bits: what is equal must count as equal.
-    tolerance = 1e-9 * max(1.0, float(np.abs(relabelled).max()))
-    extreme = int(np.sum(np.abs(relabelled) >= abs(observed) - tolerance))
-    # What was observed is itself one of the relabellings (Phipson and Smyth 2010).
-    p = extreme / len(relabelled) if exact else (extreme + 1) / (len(relabelled) + 1)
-    return Difference(value=observed, p=p, least=least, method=method, exact=exact)
-
-
 def _middle_mean(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     """Means ``(r,)`` of each row's ``(r, n)`` values between the quartiles; those at the edges count in part."""
     n = rows.shape[1]
@@ -163,10 +170,6 @@ def _picks(n: int) -> Iterator[NDArray[np.int64]]:
 
 def _signs(n: int) -> NDArray[np.float64]:
     return _generator(n).choice((1.0, -1.0), size=(_MOST_EXACT, n))
-
-
-def _deals(runs: int, n: int) -> NDArray[np.int64]:
-    return _generator(runs).random((_MOST_EXACT, runs)).argsort(axis=1)[:, :n]
 
 
 def _generator(n: int) -> np.random.Generator:

@@ -43,20 +43,42 @@ def made(template, tmp_path):
 
 
 def test_runs_that_differ_in_the_seed_alone_are_a_group_and_equal_seeds_are_paired(made):
-    slow = [made(seed, 100.0 + seed, sigma=0.1) for seed in (3, 1, 2, 4, 5)]
-    fast = [made(seed, 110.0 + 2 * seed, sigma=0.2) for seed in (1, 2, 3, 4, 5)]
+    slow = [made(seed, 100.0 + seed, sigma=0.1) for seed in (3, 1, 2, 4, 5, 6)]
+    fast = [made(seed, 110.0 + 2 * seed, sigma=0.2) for seed in (1, 2, 3, 4, 5, 6)]
     found = compare([*slow, *fast])
     assert [group.name for group in found.groups] == ["sigma=0.1", "sigma=0.2"]
-    assert found.groups[0].seeds == (1, 2, 3, 4, 5)
-    assert found.groups[0].scores == (101.0, 102.0, 103.0, 104.0, 105.0)
-    assert found.groups[0].fitness.value == 103.0
+    assert found.groups[0].seeds == (1, 2, 3, 4, 5, 6)
+    assert found.groups[0].scores == (101.0, 102.0, 103.0, 104.0, 105.0, 106.0)
+    assert found.groups[0].fitness.value == 103.5
     low, high = found.groups[0].fitness.interval
-    assert (low, high) == pytest.approx((101.04, 104.96), abs=0.01)  # by Student's t
+    assert (low, high) == pytest.approx((101.54, 105.46), abs=0.01)  # by Student's t
     (contrast,) = found.contrasts
     assert (contrast.group, contrast.against, contrast.measure) == ("sigma=0.2", "sigma=0.1", "fitness")
-    assert (contrast.difference.method, contrast.difference.exact) == ("paired", True)
-    assert contrast.difference.value == pytest.approx(13)
-    assert contrast.difference.p == contrast.difference.least == 2 / 32
+    assert contrast.difference.method == "paired, exact"
+    assert contrast.difference.value == pytest.approx(13.5)
+    assert contrast.difference.p == contrast.difference.least == 2 / 64
+    assert contrast.difference.correlation == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("runs", "settings", "lost"),
+    [
+        (5, {}, ()),
+        (6, {"env_kwargs": {"x": 1}}, ()),
+        (6, {"confirm_episodes": 3}, ()),
+        (6, {}, ("final",)),
+    ],
+    ids=["five pairs", "other environments", "other starts", "no final scores"],
+)
+def test_runs_that_share_no_more_than_the_number_of_their_seed_are_not_paired(runs, settings, lost, made):
+    first = [made(seed, 100.0 + seed, sigma=0.1) for seed in range(runs)]
+    other = [made(seed, 110.0 + seed, sigma=0.2, **settings) for seed in range(runs)]
+    for file in [folder / "metrics.jsonl" for folder in (*first, *other) if lost]:
+        lines = [json.loads(line) for line in file.read_text().splitlines()]
+        file.write_text("".join(json.dumps({**line, **dict.fromkeys(lost)}) + "\n" for line in lines))
+    (contrast,) = compare([*first, *other]).contrasts
+    assert contrast.difference.method == "Welch's t"
+    assert contrast.difference.p < 0.001
 
 
 def test_other_seeds_are_unpaired_and_steps_are_compared_where_all_are_solved(made):
@@ -65,8 +87,9 @@ def test_other_seeds_are_unpaired_and_steps_are_compared_where_all_are_solved(ma
     found = compare([*first, *second])
     assert [group.solved for group in found.groups] == [3, 3]
     fitness, steps = found.contrasts
-    assert (fitness.difference.method, fitness.difference.p) == ("unpaired", 2 / math.comb(6, 3))
-    assert (steps.measure, steps.difference.value, steps.difference.p) == ("steps to solve", 0, 1)
+    assert fitness.difference.method == "Welch's t"
+    assert 0 < fitness.difference.p < 0.001
+    assert (steps.measure, steps.difference.value, steps.difference.p) == ("steps to solve", 0, None)
 
 
 @pytest.mark.parametrize(
@@ -92,24 +115,38 @@ def test_means_and_tests_have_the_values_that_they_have_by_hand():
     assert interquartile_mean(list(range(1, 9))).value == 4.5
     assert mean([7.0]).interval is None
     assert mean([1.0, 2.0, 3.0]) == mean([1.0, 2.0, 3.0])
-    assert compare_unpaired([1, 2, 3], [4, 5, 6]).p == 2 / 20
-    # Of the 10 pairs of {1, ..., 5}, those with the sums 3, 4, 8 and 9 are as far from the other three numbers.
-    assert compare_unpaired([1, 3], [2, 4, 5]).p == pytest.approx(4 / 10)
+    # t = 3 / sqrt(2 / 3) with 4 degrees of freedom
+    assert compare_unpaired([1, 2, 3], [4, 5, 6]).p == pytest.approx(0.0213, abs=1e-4)
+    assert compare_unpaired([1], [4, 5, 6]).p is None
+    assert compare_unpaired([1, 1, 1], [4, 4, 4]).p is None
+    assert 0 < compare_unpaired([1, 1, 1], [4, 5, 6]).p < 0.05
     assert compare_paired([1, 1, 1], [1, 1, 1]).p == 1
     assert compare_paired([0, 0, 0, 0], [1, 2, 3, -1]).p == 6 / 16
 
 
-def test_samples_of_relabellings_come_near_the_exact_answer():
+def test_a_sample_of_relabellings_comes_near_the_exact_answer_and_counts_what_was_observed():
     generator = np.random.default_rng(5)
     first, second = generator.normal(0, 1, 20), generator.normal(0.7, 1, 20)
-    for test in (compare_paired, compare_unpaired):
-        found = test(first, second)
-        assert not found.exact
-        assert found == test(first, second)
-    # Student's t, which normal numbers allow
     paired = compare_paired(first, second)
+    assert paired.method == "paired, sampled"
+    assert paired == compare_paired(first, second)
+    # Student's t, which normal numbers allow
     t = paired.value / np.std(second - first, ddof=1) * math.sqrt(20)
     assert paired.p == pytest.approx(math.erfc(abs(t) / math.sqrt(2)), abs=0.02)
+    assert compare_paired([0] * 60, range(1, 61)).p == 1 / 50_001
+
+
+@pytest.mark.parametrize(("n", "m", "spread"), [(5, 5, 1), (5, 5, 5), (5, 10, 5), (10, 5, 5), (5, 15, 5)])
+def test_groups_that_do_not_differ_are_told_apart_in_one_case_of_twenty_however_they_scatter(n, m, spread):
+    generator = np.random.default_rng(n * m + spread)
+    found = [compare_unpaired(spread * generator.normal(size=n), generator.normal(size=m)).p for _ in range(2000)]
+    assert np.mean(np.array(found) <= 0.05) == pytest.approx(0.05, abs=0.02)
+
+
+def test_five_runs_each_are_enough_to_see_a_difference_of_two_standard_deviations():
+    generator = np.random.default_rng(1)
+    found = [compare_unpaired(generator.normal(size=5), generator.normal(2, 1, size=5)).p for _ in range(500)]
+    assert np.mean(np.array(found) <= 0.05) > 0.7
 
 
 def test_the_interval_of_a_curve_is_over_whole_runs():
@@ -130,7 +167,7 @@ def test_the_command_prints_a_table_or_json_and_writes_the_page(made, tmp_path, 
     assert main(["compare", *runs, "-o", str(path)]) == 0
     out = capsys.readouterr().out
     assert "activation=relu" in out
-    assert "p = 0.25 (exact paired permutation test" in out
+    assert "+5, p = 0.954 (Welch's t)" in out
     assert main(["compare", *runs, "-o", str(path), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["path"] == str(path)

@@ -71,8 +71,6 @@ def print_comparison(comparison: "Comparison") -> None:
     print_table([("group", "runs", "solved", "fitness", "95 %", "IQM", "95 %", "steps", "95 %"), *rows])
     for contrast in comparison.contrasts:
         found = contrast.difference
-        test = f"{'exact' if found.exact else 'sampled'} {found.method} permutation test"
-        put(
-            f"{contrast.measure}: {contrast.group} against {contrast.against}: {found.value:+.4g}, p = {found.p:.3g} "
-            f"({test}; at least {found.least:.2g} with so many runs)"
-        )
+        p = "unknown: so few runs, or such equal ones, cannot tell" if found.p is None else f"{found.p:.3g}"
+        what = f"{contrast.measure}: {contrast.group} against {contrast.against}"
+        put(f"{what}: {found.value:+.4g}, p = {p} ({found.test})")
