@@ -1,5 +1,6 @@
-"""Names in files are data: which of them may be imported."""
+"""Names in files are data: which of them may be imported, and what they name be called."""
 
+import inspect
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
 from importlib.metadata import packages_distributions
@@ -7,7 +8,7 @@ from typing import Any
 
 import es_envs
 from es_core.config import TrainConfig
-from es_envs import EnvDefinition
+from es_envs import EnvDefinition, names
 from es_envs.fitness import FITNESSES, fitness_names
 
 
@@ -15,7 +16,7 @@ def require_trusted(config: TrainConfig, *, trust: bool, where: object, vouched:
     """Refuse names from a file that would import a module nobody installed as a plugin.
 
     A file must not choose what code runs: it may name registered environments, fitness functions of theirs or of
-    ``es_envs.fitness``, and modules of distributions that register a plugin.
+    ``es_envs.fitness``, and functions and classes that distributions define which register a plugin.
 
     Args:
         config: as read from the file.
@@ -56,14 +57,18 @@ def require_trusted_policy(config: TrainConfig, *, where: object) -> None:
 def _require_of_plugins(config: TrainConfig, keys: Collection[str], where: object) -> None:
     for key in keys:
         for name in _texts(getattr(config, key)):
-            if ":" in name and not _of_a_plugin(name):
+            try:
+                refused = ":" in name and not _of_a_plugin(name)
+            except (ValueError, ImportError) as error:
+                raise ValueError(f"{where} names {key}={name!r}, which cannot be found: {error}") from error
+            if refused:
                 raise _untrusted(key, name, where)
 
 
 def _untrusted(key: str, name: str, where: object) -> ValueError:
     return ValueError(
-        f"{where} names {key}={name!r}, a module outside the installed plugins; reading a file must not choose what "
-        "code runs. If you trust the file, pass trust=True (on the command line: --trust-names)"
+        f"{where} names {key}={name!r}, no function or class of an installed plugin; reading a file must not choose "
+        "what code runs. If you trust the file, pass trust=True (on the command line: --trust-names)"
     )
 
 
@@ -77,5 +82,22 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _of_a_plugin(name: str) -> bool:
+    """Whether a plugin's distribution defines what is named; what is only imported there may do anything.
+
+    Raises:
+        ValueError: a module of a plugin has nothing of that name.
+        ImportError: a module of a plugin cannot be imported.
+    """
+    module, _, attribute = name.partition(":")
+    if not _is_module_of_a_plugin(module):
+        return False
+    if not all(part.isidentifier() for part in attribute.split(".")):
+        return True  # an environment's id, for which Gymnasium imports the module, and nothing of it is called
+    target = names.load(name)
+    defined = inspect.isfunction(target) or inspect.isclass(target)
+    return defined and _is_module_of_a_plugin(target.__module__)
+
+
+def _is_module_of_a_plugin(module: str) -> bool:
     plugins = {plugin.distribution for plugin in es_envs.plugins()}
-    return bool(plugins & set(packages_distributions().get(name.partition(".")[0].partition(":")[0], [])))
+    return bool(plugins & set(packages_distributions().get(module.partition(".")[0], [])))

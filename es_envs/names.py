@@ -5,6 +5,7 @@ Environments, fitness functions and initializers travel between processes and in
 
 import importlib
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 _ADVICE = "put it into a module of its own (a .py file beside your script) and import it from there"
@@ -14,7 +15,8 @@ def load(name: str) -> Any:
     """Import what a ``module:name`` string names.
 
     Raises:
-        ValueError: the string has no ``:``, the module has nothing of that name, or it is ``__main__``.
+        ValueError: the string has no ``:``, the module has nothing of that name, or only another module that it has
+            imported has it, or it is ``__main__``.
         ImportError: the module cannot be imported.
     """
     module_name, separator, attribute = name.partition(":")
@@ -28,6 +30,10 @@ def load(name: str) -> Any:
             target = getattr(target, part)
         except AttributeError:
             raise ValueError(f"module {module_name!r} has no {attribute!r} (asked for by {name!r})") from None
+        if isinstance(target, ModuleType):  # else a name would reach all that its module has imported
+            raise ValueError(
+                f"{part!r} in {name!r} is the module {target.__name__}: name what is in it by its own name"
+            )
     return target
 
 

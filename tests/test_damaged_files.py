@@ -2,6 +2,7 @@
 
 import contextlib
 import copy
+import dataclasses
 import hashlib
 import json
 import random
@@ -16,9 +17,13 @@ import numpy as np
 import pytest
 import safetensors
 import safetensors.numpy
+from small_envs import Walk
 
 from es_core import Checkpoint, CheckpointError, RolloutError, Run, evaluate, rebuild, record, train
 from es_core.cli import main
+from es_core.policies import make_policy
+from es_core.trust import require_trusted
+from es_envs import names
 
 SETTINGS = {
     "openai_es": {"observation_normalization": True, "episode_cap": "growing", "episode_cap_start": 2},
@@ -551,6 +556,49 @@ def test_a_file_that_names_a_module_is_refused_by_all_that_would_use_it(field, r
             use()
     assert not marked.exists()
     assert not film.exists()
+
+
+IMPORTED = {  # into a module of a plugin, from elsewhere, or no function or class
+    "np.show_config": "'np' in .* is the module numpy",
+    "np": "'np' in .* is the module numpy",
+    "pairwise": "no function or class of an installed plugin",
+    "bounded": "no function or class of an installed plugin",
+    "BulletEnv.reset": "no function or class of an installed plugin",
+    "START": "no function or class of an installed plugin",
+    "_": ", which cannot be found: module 'es_racecar.env' has no '_'",
+}
+
+
+@pytest.mark.parametrize("attribute", IMPORTED)
+def test_a_file_may_name_only_what_a_plugin_itself_defines(attribute, runs):
+    config = runs["openai_es"].config
+    values = {
+        "fitness": str,
+        "policy": str,
+        "env_kwargs": lambda name: {"a": [name]},
+        "strategy_options": lambda name: {"a": name},
+    }
+    for field, value in values.items():
+        changed = dataclasses.replace(config, **{field: value(f"es_racecar.env:{attribute}")})
+        with pytest.raises(ValueError, match=f"^RUN names {field}=.*{IMPORTED[attribute]}"):
+            require_trusted(changed, trust=False, where="RUN")
+    for field, name in (
+        ("fitness", "es_racecar.fitness:distance_with_finish"),
+        ("env_kwargs", {"a": "es_racecar:A-v0"}),
+    ):
+        require_trusted(dataclasses.replace(config, **{field: name}), trust=False, where="RUN")
+
+
+def test_a_policy_is_a_class_of_modules_before_it_is_called(runs):
+    config = dataclasses.replace(runs["openai_es"].config, policy="es_racecar.fitness:distance_with_finish")
+    with pytest.raises(ValueError, match=r"distance_with_finish' is no subclass of torch\.nn\.Module but <function"):
+        make_policy(config, Walk.observation_space, Walk.action_space)
+
+
+@pytest.mark.parametrize("name", ["es_envs.fitness:np.show_config", "os:path.join", "os:path", "es_core.train:math.pi"])
+def test_no_name_walks_through_modules_that_another_has_imported(name):
+    with pytest.raises(ValueError, match=f" in '{name}' is the module "):
+        names.load(name)
 
 
 @pytest.mark.parametrize(

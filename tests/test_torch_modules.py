@@ -42,8 +42,8 @@ def policy_of(name, observation_space=BOX, *, fields=None, **options):
         ("BeginningWithoutState", r"must return \(raw outputs, state\), got a tensor \(1, 2\)"),
         ("OtherState", r"forward returns the state a tensor .*, initial_state \(a tensor .*, a tensor .*\)"),
         ("StateOfText", "a state must be a tensor or a tuple of tensors, got 'fresh'"),
-        ("no_module", "made 'a network', expected a torch.nn.Module"),
-        ("NOT_CALLABLE", "cannot be built: TypeError: 'int' object is not callable"),
+        ("no_module", "is no subclass of torch.nn.Module but <function no_module"),
+        ("NOT_CALLABLE", "is no subclass of torch.nn.Module but 3"),
         ("Missing", "cannot be imported: module 'small_modules' has no 'Missing'"),
     ],
 )

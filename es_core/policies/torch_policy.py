@@ -1,5 +1,6 @@
 """Policies that a user brings: any ``torch.nn.Module``, by name. Imports torch, and the user's module."""
 
+import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -55,6 +56,8 @@ class TorchPolicy(Policy):
         self.observation_shape: tuple[int, ...] = observation_space.shape if is_box else (self.inputs,)  # type: ignore[assignment]
         with self._blame("cannot be imported"):
             self._make = names.load(self._name)
+        if not (inspect.isclass(self._make) and issubclass(self._make, nn.Module)):  # before it is called
+            raise ValueError(f"policy {self._name!r} is no subclass of torch.nn.Module but {self._make!r}")
         module = self.build()
         with _random_numbers(0):
             self._require_evolvable(module)
@@ -64,12 +67,10 @@ class TorchPolicy(Policy):
         """A new module, with parameters of its own choice; its random numbers are drawn from ``seed``.
 
         Raises:
-            ValueError: the class fails, or makes something else.
+            ValueError: the class fails.
         """
         with self._blame("cannot be built"), _random_numbers(seed):
-            module = self._make(self.observation_space, self.action_space, **self._options)
-        if not isinstance(module, nn.Module):
-            raise ValueError(f"policy {self._name!r} made {module!r}, expected a torch.nn.Module")
+            module: nn.Module = self._make(self.observation_space, self.action_space, **self._options)
         for name, parameter in module.named_parameters():
             if nn.parameter.is_lazy(parameter):
                 raise ValueError(
