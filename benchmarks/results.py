@@ -6,8 +6,9 @@ Usage: python benchmarks/results.py ROW [--only NAME ...] [--seeds 0 1 ...] [--w
 
 Trains every seed of a row, and writes docs/results/ROW/NAME-sSEED.json as each one finishes; those that are there are
 left out, so that a row can be taken up again where it stopped. At the end it writes docs/results/ROW.md with a table
-and a plot. The score is that of the last centre (or of the best one, where the row says so) on 100 starts that neither
-training nor the choice of the best centre has seen. The folder with the runs themselves is runs/results/.
+and a plot. The score is that of the last centre, with that of the best one beside it where the row says so, on 100
+starts that neither training nor the choice of the best centre has seen, others for each seed. The centres themselves
+stay beside the JSON, so that a later change of scoring needs no training. The folder with the runs is runs/results/.
 
 It needs what requirements-test.txt does not bring: pip install matplotlib "gymnasium[mujoco]"
 """
@@ -23,12 +24,13 @@ from typing import Any
 import numpy as np
 from report import Report, in_words, table
 
-from es_core import STRATEGIES, Run, evaluate, train
+from es_core import STRATEGIES, Checkpoint, Run, evaluate, train
+from es_core.figures import figures
+from es_core.significance import mean
 
 PAGES = Path("docs/results")
 RUNS = Path("runs/results")
 EPISODES = 100  # unseen starts
-RESAMPLES = 10_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +43,7 @@ class Row:
         runs: by name, the id of the environment and the keywords of ``train``.
         seeds: of each.
         line: the score to reach, and in what.
-        best: the centre that was best in the run's own evaluations is scored, beside the last.
+        best: the centre that was best in the run's own evaluations is scored beside the last.
         threshold: a score; the page tells after how many steps an evaluated centre first had it.
         bits: the page shows the last centre's hash.
     """
@@ -131,7 +133,8 @@ ROWS: Mapping[str, Row] = {
     "halfcheetah-ars": Row(
         title="HalfCheetah-v5, ARS V2-t, 12.5 million steps",
         about="Mania et al. 2018: alpha 0.02, nu 0.03, N = 32, b = 4. Independent runs of stable-baselines3-contrib, 8 "
-        "seeds: 4398 ± 320. The paper reaches 3430 after 1707 episodes (V2-t) or 2720 (V2).",
+        "seeds: 4398 ± 320, from which the mean here is not distinguishable. The paper reaches 3430 after 1707 "
+        "episodes (V2-t) or 2720 (V2).",
         runs={
             "ars": (
                 "HalfCheetah-v5",
@@ -203,7 +206,8 @@ ROWS: Mapping[str, Row] = {
     "cartpole-memory": Row(
         title="CartPoleBullet-v0 without velocities: memory or none",
         about="Position and angle are observed, not how they change: that can only be remembered. All policies have "
-        "the same budget, and 16 hidden units, but for the linear one.",
+        "the same budget, and 16 hidden units, but for the linear one. With three seeds, neither those that remember "
+        "are distinguishable from each other, nor those that do not.",
         runs={
             **{
                 policy: ("CartPoleBullet-v0", {**CART, "policy": policy, "hidden_sizes": (16,)})
@@ -246,7 +250,8 @@ ROWS: Mapping[str, Row] = {
         title="BalancingPlate-v0 without the plate's rates: memory or none",
         about="Eight of ten numbers are observed: how fast the plate turns is missing. It was thought that this needs "
         "a memory. It does not: linear policies, which have no biases, solve the task without one, and networks stay "
-        "behind, whether they remember or not. For a task that does need a memory, see [the cart-pole without "
+        "far behind with this budget. Whether those that remember are better than others, three seeds do not "
+        "tell (Welch's t: p = 0.18). For a task that does need a memory, see [the cart-pole without "
         "velocities](cartpole-memory.md).",
         runs={
             "gru": ("BalancingPlate-v0", {**PLATE, "policy": "gru", "hidden_sizes": (16,)}),
@@ -265,10 +270,12 @@ ROWS: Mapping[str, Row] = {
         "racing car with seeds 0 and 1, too). A run ends when it is solved: its centre reaches the goal, with every "
         "one of 100 confirming episodes successful where the environment tells success. A run that never does counts "
         "with all its steps. The strategies that the environments recommend follow from this table: for the racing car "
-        "the one with the fewest steps, separable CMA-ES; OpenAI-ES for the others, as it is within a tenth of the "
-        "fastest on the plate, and a generation or two behind it on the cart-pole, where nearly any does. All three "
+        "separable CMA-ES, whose median of steps is the lowest, though with five seeds it is not distinguishable from "
+        "CMA-ES, SNES, the genetic algorithm, PGPE and random search (Welch's t, steps with evaluation: p > 0.1); "
+        "OpenAI-ES and ARS take more (p < 0.02). OpenAI-ES for the others: on the plate its median is a tenth above "
+        "the lowest, and on the cart-pole, where nearly any does, all but ARS are not distinguishable. All three tasks "
         "are easy for a linear policy: random search finds one as well, on the plate and the track with two to three "
-        "times the steps, and on the plate not with each seed.",
+        "times the steps in the median, and on the plate not with each seed.",
         runs={
             f"{env_id.partition('-')[0]}-{name}": (
                 env_id,
@@ -315,25 +322,30 @@ def _train(options: argparse.Namespace) -> None:
             folder = RUNS / options.row / f"{name}-s{seed}"
             how = {"workers": options.workers, **fields}
             run = train(env_id, run_dir=folder, seed=seed, resume=folder.exists(), **how)
-            result = {"name": name, "seed": seed, **_result(run, row), "machine": report.machine}
             path.parent.mkdir(parents=True, exist_ok=True)
+            result = {"name": name, "seed": seed, **_result(run, row, path), "machine": report.machine}
             path.write_text(f"{json.dumps(result, indent=1, allow_nan=False)}\n", encoding="utf-8")
-            print(f"{name}, seed {seed}: {result['score']['mean']:.1f}", flush=True)
+            print(f"{name}, seed {seed}: {result['last_score']['mean']:.1f}", flush=True)
 
 
-def _result(run: Run, row: Row) -> dict[str, Any]:
+def _result(run: Run, row: Row, path: Path) -> dict[str, Any]:
+    """What is written to ``path``; beside it, the centres that are scored."""
     last = run.history[-1]
     checkpoint = run.checkpoint
     if checkpoint is None:
         raise RuntimeError(f"{run.directory} has no checkpoint")
+    checkpoint.save(path.with_suffix(".safetensors"))
     last_score = _score(checkpoint)
     kept = (run.best if row.best else None) or checkpoint
+    if kept.generation != checkpoint.generation:
+        kept.save(path.with_suffix(".best.safetensors"))
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True)
     return {
         "env_id": run.config.env_id,
         "config": run.config.to_json(),
         "score": last_score if kept.generation == checkpoint.generation else _score(kept),
         "last_score": last_score,
+        "starts": "of each seed",
         "parameter_hash": checkpoint.parameter_hash,
         "solved": last.solved,
         "generations": last.generation,
@@ -345,9 +357,9 @@ def _result(run: Run, row: Row) -> dict[str, Any]:
     }
 
 
-def _score(source: Any) -> dict[str, Any]:
-    """Of a centre, on unseen starts."""
-    return evaluate(source, episodes=EPISODES).to_json()
+def _score(centre: Checkpoint) -> dict[str, Any]:
+    """Of a centre, on unseen starts of its run's own: an interval over seeds then holds the noise of starts, too."""
+    return evaluate(centre, episodes=EPISODES, seed=centre.config.seed).to_json()
 
 
 def _curve(run: Run) -> list[tuple[int, float]]:
@@ -365,7 +377,8 @@ def _curve(run: Run) -> list[tuple[int, float]]:
 
 
 def _measured(row: str) -> list[dict[str, Any]]:
-    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted((PAGES / row).glob("*.json"))]
+    results = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((PAGES / row).glob("*.json"))]
+    return [{"last_score": result["score"], **result} for result in results]  # once there was no other
 
 
 def _write_page(name: str) -> None:
@@ -384,10 +397,10 @@ To reach: {row.line}.
 
 {_table([_summary(run, own, row) for run, own in by_run.items()])}
 
-Scores are those of the {"best" if row.best else "last"} centre on {EPISODES} starts that nothing before has seen; the
-interval is that of the mean over the seeds (bootstrap); steps and seconds are medians. The curves show the centre's
+Scores are those of the last centre on {EPISODES} starts that nothing before has seen; the interval is that of the mean
+over the seeds (Student's t; of equal scores there is none); steps and seconds are medians. The curves show the centre's
 score while it was trained, or the population's mean where the centre was scored at the end alone.
-
+{_reservation(results)}
 ![Learning curves]({name}.svg)
 
 {_table([_detail(each, row) for own in by_run.values() for each in own])}
@@ -398,6 +411,17 @@ score while it was trained, or the population's mean where the centre was scored
     _plot(name, row, results)
     _write_index()
     print(PAGES / f"{name}.md")
+
+
+def _reservation(results: Sequence[dict[str, Any]]) -> str:
+    """What is to be known of results that an earlier version made."""
+    if all("starts" in result for result in results):
+        return ""
+    return f"""
+**These runs are to be made anew.** The version that made them (the commits below) scored every seed on the same
+{EPISODES} starts, so the intervals over seeds hold no noise of starts and are too narrow, and it called a run solved by
+its first lucky confirmation. A difference between lines whose intervals are near each other is not distinguishable.
+"""
 
 
 def _write_index() -> None:
@@ -411,8 +435,8 @@ def _write_index() -> None:
     page = f"""# What evolution reaches on known tasks
 
 Each page is written by `python benchmarks/results.py ROW`, which trains what is missing: hours of both cores, for some.
-Reached is the mean of the scores of the seeds' last or best centres (each page says which) on {EPISODES} unseen
-starts, with its 95 % interval.
+Reached is the mean of the scores of the seeds' last centres on {EPISODES} unseen starts, with its 95 % interval
+(Student's t). Pages whose runs an earlier version made say so, and what is to be minded.
 
 {table(["task", "to reach", "runs done", "reached"], rows)}
 
@@ -421,14 +445,16 @@ starts, with its 95 % interval.
     (PAGES / "README.md").write_text(page, encoding="utf-8")
 
 
-def _mean(own: Sequence[dict[str, Any]], of: str = "score") -> str:
-    scores = np.array([result[of]["mean"] for result in own])
-    return _with_interval(scores.mean(), _mean_interval(scores))
+def _mean(own: Sequence[dict[str, Any]], of: str = "last_score") -> str:
+    found = mean([result[of]["mean"] for result in own])
+    return _with_interval(found.value, found.interval)
 
 
-def _with_interval(mean: float, interval: Sequence[float]) -> str:
-    low, high = interval
-    return f"{mean:.1f} ({low:.1f} to {high:.1f})"
+def _with_interval(value: float, interval: Sequence[float] | None) -> str:
+    if interval is None or interval[0] == interval[1]:  # as older versions wrote that there is none
+        return f"{figures(value)} (all alike)"
+    ends = interval[0], interval[1]
+    return f"{figures(value, ends)} ({' to '.join(figures(end, ends) for end in ends)})"
 
 
 def _score_cell(score: Mapping[str, Any]) -> str:
@@ -449,14 +475,14 @@ def _table(rows: Sequence[Mapping[str, str]]) -> str:
 
 def _summary(run: str, own: Sequence[dict[str, Any]], row: Row) -> dict[str, str]:
     """Of all seeds of a run: a cell for each column."""
-    scores = np.array([result["score"]["mean"] for result in own])
+    scores = np.array([result["last_score"]["mean"] for result in own])
     has_goal = own[0]["config"]["solved_at"] is not None
-    rates = [rate for result in own if (rate := result["score"]["success_rate"]) is not None]
+    rates = [rate for result in own if (rate := result["last_score"]["success_rate"]) is not None]
     return {
         "": run,
         "seeds": str(len(own)),
         "mean of the seeds' scores (95 % interval)": _mean(own),
-        "the same of the last centres": _mean(own, "last_score") if row.best else "",
+        "the same of the best centres": _mean(own, "score") if row.best else "",
         "median": f"{np.median(scores):.1f}",
         "worst": f"{scores.min():.1f}",
         "best": f"{scores.max():.1f}",
@@ -470,16 +496,16 @@ def _summary(run: str, own: Sequence[dict[str, Any]], row: Row) -> dict[str, str
 
 def _detail(result: Mapping[str, Any], row: Row) -> dict[str, str]:
     """Of one seed: a cell for each column."""
-    rate, goal, threshold = result["score"]["success_rate"], result["config"]["solved_at"], row.threshold
+    rate, goal, threshold = result["last_score"]["success_rate"], result["config"]["solved_at"], row.threshold
     reached = ""
     if threshold is not None:
         reached = next((f"{steps:,}" for steps, value in result["curve"] if value >= threshold), "never")
     return {
         "run": result["name"],
         "seed": str(result["seed"]),
-        "score (95 % interval over its episodes)": _score_cell(result["score"]),
+        "score (95 % interval over its episodes)": _score_cell(result["last_score"]),
         "success": "" if rate is None else f"{rate:.0%}",
-        "last centre": _score_cell(result["last_score"]) if row.best else "",
+        "best centre": _score_cell(result["score"]) if row.best else "",
         f"training steps until {threshold}": reached,
         "solved": "" if goal is None else "yes" if result["solved"] else "no",
         "generations": str(result["generations"]),
@@ -488,13 +514,6 @@ def _detail(result: Mapping[str, Any], row: Row) -> dict[str, str]:
         "seconds": f"{result['seconds']:.0f}",
         "hash of the last centre": f"`{result['parameter_hash']}`" if row.bits else "",
     }
-
-
-def _mean_interval(values: np.ndarray[Any, np.dtype[np.float64]]) -> tuple[float, float]:
-    """95 % interval of the mean, by a seeded bootstrap over the seeds."""
-    picks = np.random.default_rng(0).integers(len(values), size=(RESAMPLES, len(values)))
-    low, high = np.quantile(values[picks].mean(axis=1), [0.025, 0.975])
-    return float(low), float(high)
 
 
 def _plot(name: str, row: Row, results: Sequence[dict[str, Any]]) -> None:

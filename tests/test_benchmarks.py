@@ -1,14 +1,16 @@
 """The scripts in benchmarks/ run and write finite numbers, which are not judged; pages name the settings in force."""
 
+import importlib
 import json
 import math
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from es_core import TrainConfig
+from es_core import Checkpoint, TrainConfig, evaluate, train
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 NAMES = (
@@ -45,6 +47,21 @@ def test_a_benchmark_prints_tables_and_writes_finite_numbers(name, tmp_path):
     measured = list(spreads(written["results"]))
     assert measured
     assert all(math.isfinite(number) and number >= 0 for spread in measured for number in spread)
+
+
+def test_each_seed_of_a_row_is_scored_on_starts_of_its_own_and_its_centre_is_kept(walk, tiny, tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    results = importlib.import_module("results")
+    settings = {**tiny, "fitness": "small_envs:seed_of"}
+    runs = [train(walk, run_dir=tmp_path / str(seed), seed=seed, **settings) for seed in (0, 1)]
+    row = results.Row(title="", about="", runs={}, seeds=(0, 1), line="")
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(stdout="a commit"))
+    found = [results._result(run, row, tmp_path / f"{run.config.seed}.json") for run in runs]
+    assert found[0]["score"]["mean"] != found[1]["score"]["mean"]
+    for run, result in zip(runs, found, strict=True):
+        kept = Checkpoint.load(tmp_path / f"{run.config.seed}.safetensors")
+        assert kept.parameter_hash == result["parameter_hash"]
+        assert evaluate(kept, seed=run.config.seed, workers=1, trust=True).to_json() == result["score"]
 
 
 RUNS = sorted(BENCHMARKS.parent.glob("docs/results/strategies/*.json"))
