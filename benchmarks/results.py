@@ -279,7 +279,13 @@ ROWS: Mapping[str, Row] = {
         runs={
             f"{env_id.partition('-')[0]}-{name}": (
                 env_id,
-                {"strategy": name, "max_steps": 3_000_000, "generations": 10**5, "checkpoint_every": 1000},
+                {
+                    "strategy": name,
+                    "max_steps": 3_000_000,
+                    "generations": 10**5,
+                    "checkpoint_every": 1000,
+                    **({"learning_rate": 0.1} if name == "pgpe" else {}),  # what it brought when this was measured
+                },
             )
             for env_id in ("CartPoleBullet-v0", "BalancingPlate-v0", "RaceCar-v0")
             for name in STRATEGIES

@@ -55,7 +55,7 @@ STRATEGY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "observation_clip": None,
         "observation_std_floor": 1e-6,
     },
-    "pgpe": {"sigma": 0.1, "learning_rate": 0.1, "optimizer": "clipup"},
+    "pgpe": {"sigma": 0.1, "learning_rate": None, "optimizer": "clipup"},
     "snes": {"sigma": 0.1, "learning_rate": 1.0, "shaping": "nes"},
     "cma_es": {"sigma": 0.1},
     "sep_cma_es": {"sigma": 0.1},
@@ -108,7 +108,9 @@ class TrainConfig:
     )
     sigma: float = _option(0.05, number(0, above=True), "standard deviation of the parameter noise")
     sigma_final: float | None = _option(None, maybe(number(0, above=True)), "sigma at the end of its schedule")
-    learning_rate: float = _option(0.03, number(0, above=True), "step size of the optimiser")
+    learning_rate: float | None = _option(
+        0.03, maybe(number(0, above=True)), "step size of the optimiser (none: by the rule of its own that pgpe has)"
+    )
     learning_rate_final: float | None = _option(
         None, maybe(number(0, above=True)), "learning rate at the end of its schedule"
     )

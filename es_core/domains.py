@@ -95,6 +95,8 @@ def usual_search(base: TrainConfig, given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with(values: Any, value: Any) -> Any:
     """``values``, stretched to ``value``: what a search finds is compared with what there was before."""
+    if value is None:  # the strategy has a rule
+        return values
     if isinstance(values, tuple):
         return (min(*values, value), max(*values, value))
     return values if value in values else [*values, value]

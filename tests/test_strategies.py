@@ -18,7 +18,7 @@ from es_core.policies import make_policy
 from es_core.schedules import SHAPES, schedule
 from es_core.seeding import Purpose, derive, episode_seeds
 from es_core.shaping import SHAPINGS, SIGN_SHAPINGS
-from es_core.strategies import STRATEGIES, make_strategy, sep_cma_es
+from es_core.strategies import PGPE, STRATEGIES, make_strategy, sep_cma_es
 from es_core.strategies.population import noise_moments
 
 START = np.linspace(-2, 2, 10, dtype=np.float32)
@@ -276,6 +276,23 @@ def test_pgpe_follows_its_gradients_and_bounds_the_change_of_sigma():
     wild.ask()
     wild.tell(fitness)
     assert set(np.round(wild.sigmas / 0.2, 6)) == {0.8, 1.2}
+
+
+@pytest.mark.parametrize("size", [1, 10, 10_000])
+def test_pgpe_moves_by_clipups_rule_unless_a_learning_rate_is_given(size):
+    """Toklu et al. 2020: max_speed is a fifteenth of the radius, the step size half of that."""
+    start, given = np.zeros(size, np.float32), {"population_size": 8, "seed": 1}
+    by_sigma, by_radius = PGPE(start, sigma=0.3, **given), PGPE(start, sigma=9, radius=0.3 * size**0.5, **given)
+    for strategy in (by_sigma, by_radius):
+        speeds = []
+        for _ in range(30):
+            strategy._ascend(np.ones(size))
+            speeds.append(np.linalg.norm(strategy._optimizer.velocity))
+        assert speeds[0] == pytest.approx(0.3 * size**0.5 / 30, rel=1e-4)
+        assert speeds[-1] == pytest.approx(0.3 * size**0.5 / 15, rel=1e-4)
+    assert by_radius.sigma == pytest.approx(0.3)
+    moved = evolve(PGPE(np.ones(size, np.float32), sigma=0.3, learning_rate=0.07, **given), 1)
+    assert moved.diagnostics["step_norm"] == pytest.approx(0.07, rel=1e-3)
 
 
 def test_snes_follows_algorithm_6():
@@ -697,6 +714,9 @@ def test_learning_rate_and_sigma_follow_their_schedules(schedule_generations):
         ("snes", {"shaping": "centered_sign"}, "mirrored"),
         ("pgpe", {"sigma_final": 0.01}, "adapts sigma by itself"),
         ("ga", {"learning_rate_final": 0.01}, "has no learning rate"),
+        ("openai_es", {"learning_rate": None}, "needs a learning_rate"),
+        ("pgpe", {"learning_rate_final": 0.01}, "needs a learning_rate"),
+        ("pgpe", {"strategy_options": {"radius": -1}}, "radius must be a finite number above 0, got -1"),
         ("ga", {"strategy_options": {"parent": 3}}, "no option 'parent'; its options are parents"),
         ("cma_es", {"strategy_options": {"mu": 3}}, "no option 'mu'; it has no options"),
         ("ga", {"population_size": 8, "strategy_options": {"parents": 8}}, "from 1 to 7"),

@@ -72,6 +72,11 @@ def make_strategy(config: TrainConfig, mean: NDArray[np.float32]) -> Strategy:
     takes_all = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
     arguments: dict[str, Any] = {name: getattr(config, name) for name in ("population_size", "sigma", "seed")}
     default = {field.name: field.default for field in fields(TrainConfig)}
+    rate = parameters.get("learning_rate")
+    if config.learning_rate is None and rate and (rate.default is not None or config.learning_rate_final is not None):
+        raise ValueError(
+            f"strategy {config.strategy!r} needs a learning_rate here: it has no rule that would choose one"
+        )
     for name in _SETTINGS:
         value = getattr(config, name)
         if name in parameters or takes_all:

@@ -2,6 +2,7 @@
 Neural Networks 23), with symmetric sampling (section 3.2) and, by default, ClipUp (Toklu et al. 2020).
 """  # noqa: D205
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core.optimizers import norm
-from es_core.schedules import Schedule
+from es_core.schedules import Schedule, as_schedule
 from es_core.strategies.openai_es import OpenAIES
 from es_core.strategies.pairs import Pairs
 from es_core.strategies.population import gradient
@@ -23,8 +24,10 @@ class PGPE(OpenAIES):
         mean: initial mean ``(d,)``.
         population_size: candidates in a generation, an even number.
         sigma: initial standard deviation of every parameter.
+        radius: of the initial distribution, sigma sqrt(d), instead of sigma.
         seed: root seed; the noise of generation g is a function of the two.
-        learning_rate: of the mean's optimiser, or a function of the generation.
+        learning_rate: of the mean's optimiser, or a function of the generation; None: with ClipUp half its max_speed,
+            which is a fifteenth of the radius (Toklu et al. 2020), with other optimisers 0.1.
         optimizer: a name from ``OPTIMIZERS``.
         optimizer_options: further arguments of the optimiser.
         weight_decay: the optimiser's: subtracted, times the mean, from the gradient, which is in sigmas (of no paper).
@@ -46,14 +49,23 @@ class PGPE(OpenAIES):
         population_size: int,
         sigma: float | Schedule,
         seed: int = 0,
-        learning_rate: float | Schedule = 0.1,
+        learning_rate: float | Schedule | None = None,
         optimizer: str = "clipup",
         optimizer_options: Mapping[str, Any] | None = None,
         weight_decay: float = 0.0,
         shaping: str = "centered_ranks",
         sigma_learning_rate: float = 0.1,
         sigma_max_change: float = 0.2,
+        radius: float | None = None,
     ) -> None:
+        if radius is not None:
+            if not (math.isfinite(radius) and radius > 0):
+                raise ValueError(f"radius must be a finite number above 0, got {radius}")
+            sigma = radius / math.sqrt(np.size(mean))
+        if learning_rate is None:
+            widest = as_schedule(sigma)(0) * math.sqrt(np.size(mean)) / 15
+            speed = (optimizer_options or {}).get("max_speed")
+            learning_rate = (widest if speed is None else speed) / 2 if optimizer == "clipup" else 0.1
         super().__init__(
             mean,
             population_size=population_size,
