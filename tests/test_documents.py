@@ -1,0 +1,176 @@
+"""Every `es-envs` line of README and docs is found here, and run, or it is said why not: in the names of the tests.
+
+The fast round checks the arguments and settings of all. The slow one runs the lines of each page in their order (but
+for those of a page before it), trainings and searches shortened; the long one runs them as they stand.
+"""
+
+import contextlib
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import registered
+
+from es_core import TrainConfig, train
+from es_core.cli import _parser, main
+from es_core.cli.arguments import config_fields, searched
+
+ROOT = Path(__file__).parent.parent
+SHORT = ["--generations=13", "--population-size=16", "--max-episode-steps=30", "--eval-episodes=2"]
+SHORT += ["--confirm-episodes=2", "--solved-at=none"]
+
+# Which lines are run, by what they begin with: as they stand, or with these words besides where there is no time.
+RUN = {
+    "--version|list|show|plugins|doctor|check|bench|new|evaluate|record|export|report|compare|resume|replay": [],
+    "train .*--seeds": [*SHORT, "--seeds=0,1"],
+    "train": SHORT,
+    "tune": [*SHORT, "--trials=1", "--seeds=1"],
+}
+# Which are not, and why. Their arguments and settings are checked nevertheless.
+NOT_RUN = {
+    "demo": "CI runs README's command for it, which installs everything, too",
+    "watch": "needs a display",
+    ".*--pool ray": "needs a Ray cluster",
+    ".*--logger wandb": "needs the network and an account",
+    "train HalfCheetah": "needs the extra mujoco, and hours",
+    ".*ALE[/-]Pong": "needs the extra atari, and days",
+    ".*(LunarRover|lunar-rover|runs/(earth|moon|thrifty))": "tests/test_new.py follows the tutorial line by line",
+    ".*(MyRover|MyRobot|Hover)-v0": "is about a plugin of the reader's",
+}
+# What the documents' readers have.
+ENVIRONMENTS = {
+    "MyRover-v0": {},
+    "MyRobot-v0": {},
+    "Hover-v0": {},
+    "LunarRover-v0": {"fitnesses": {"thrifty": "small_envs:constant"}},
+}
+
+
+def lines_of(page):
+    """The words of each `es-envs` command in a page's blocks of code."""
+    blocks = re.findall(r"^```(\w*)\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    for text in (text for language, text in blocks if language in {"", "sh", "bash", "console"}):
+        for line in re.findall(r"^.*\bes-envs .*$", text.replace("\\\n", " "), re.MULTILINE):
+            words = []
+            for word in [*shlex.split(line, comments=True), ";"]:
+                if word in {"&&", "||", ";", "|", "{", "}"}:
+                    if words and words[0].endswith("es-envs"):
+                        yield words[1:]
+                    words = []
+                else:
+                    words.append(word)
+
+
+PAGES = {
+    str(page.relative_to(ROOT)): list(lines_of(page))
+    for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    if "generated" not in page.parts
+}
+LINES = [(page, " ".join(words), words) for page, lines in PAGES.items() for words in lines]
+
+
+def plan(words):
+    """The words to be added to a line that is run, or why it is not run."""
+    line = " ".join(words)
+    for pattern, how in [*NOT_RUN.items(), *RUN.items()]:
+        if re.match(pattern, line):
+            return how
+    raise AssertionError(f"es-envs {line}: say in RUN or NOT_RUN of {__file__} whether it can be run")
+
+
+def told(page, words):
+    """The name of a test: the line, and what is done with it."""
+    how = plan(words)
+    return f"{page}: {' '.join(words)} [{how if isinstance(how, str) else 'shortened' if how else 'run'}]"
+
+
+@pytest.fixture(scope="module")
+def readers():
+    with contextlib.ExitStack() as stack:
+        for env_id, fields in ENVIRONMENTS.items():
+            stack.enter_context(registered(env_id, **fields))
+        yield
+
+
+def test_the_lines_are_found():
+    assert len(LINES) > 60
+    assert ["demo"] in PAGES["README.md"]
+    assert ["train", "MyRover-v0"] in PAGES["README.md"]
+    assert any(
+        line.endswith('--preprocessing {"skip": 4, "grey": true, "resize": 84, "stack": 4}') for _, line, _ in LINES
+    )
+
+
+@pytest.mark.parametrize(
+    ("page", "words"), [pytest.param(page, words, id=told(page, words)) for page, _, words in LINES]
+)
+def test_a_line_has_arguments_and_settings_that_there_are(page, words, readers, capsys):
+    if words == ["--version"]:
+        return
+    options, unknown = _parser().parse_known_args(words)
+    assert not unknown
+    if words[0] in {"train", "bench", "tune"}:
+        config = TrainConfig.for_env(options.env_id, **config_fields(options))
+        for name, values in map(searched, getattr(options, "search", [])):
+            assert hasattr(config, name)
+            assert values
+
+
+@pytest.mark.parametrize(
+    ("command", "need"),
+    [("watch", "display"), ("export", "[export]"), ("tune", "[tune]"), ("train .*--pool ray", "[ray]")],
+)
+def test_a_command_of_readme_that_needs_more_says_what(command, need):
+    found = re.findall(rf"^es-envs {command}\b.*", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert found
+    assert all(need in line for line in found)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A folder with three runs of the racing car, which are what documents call RUN or runs/RaceCar-v0/…"""
+    folder = tmp_path_factory.mktemp("reader") / "runs"
+    settings = {"generations": 13, "population_size": 8, "max_episode_steps": 30, "eval_episodes": 2}
+    for seed in range(3):
+        where = folder / "RaceCar-v0" / f"s{seed}"
+        train("RaceCar-v0", seed=seed, run_dir=where, confirm_episodes=2, progress=False, **settings)
+    return folder
+
+
+def do(words, number):
+    """Run a line; what is called RUN is one of three runs of the racing car."""
+    names = iter(sorted(map(str, Path().glob("runs/RaceCar-v0/s?"))))
+    words = [next(names) if word == "RUN" or word.endswith("/…") else word for word in words]
+    words = [name for word in words for name in (sorted(map(str, Path().glob(word))) if "*" in word else [word])]
+    if words[0] == "new":  # of which a page shows two, of the same name
+        Path(f"new-{number}").mkdir()
+        with contextlib.chdir(f"new-{number}"):
+            return main(words)
+    with contextlib.suppress(SystemExit):
+        return main(words)
+    return 0
+
+
+@pytest.mark.parametrize(
+    ("page", "shortened"),
+    [
+        pytest.param(page, shortened, marks=mark, id=f"{page} {'shortened' if shortened else 'as it stands'}")
+        for shortened, mark in ((True, [pytest.mark.slow]), (False, [pytest.mark.long]))
+        for page, lines in PAGES.items()
+        if any(isinstance(plan(words), list) for words in lines)
+        and (shortened or any(plan(words) and isinstance(plan(words), list) for words in lines))
+    ],
+)
+@pytest.mark.timeout(4 * 3600)
+def test_the_lines_of_a_page_do_what_they_say(page, shortened, runs, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(runs, "runs")
+    (tmp_path / "docs" / "images").mkdir(parents=True)
+    before = [words for name in list(PAGES)[: list(PAGES).index(page)] for words in PAGES[name]]
+    for number, words in enumerate(PAGES[page]):
+        more = plan(words)
+        if isinstance(more, list) and words not in before:
+            code = do([*words, *(more if shortened else [])], number)
+            assert code == 0, (words, capfd.readouterr().err)
