@@ -311,7 +311,7 @@ class TrainConfig:
             fitness = next((name for name, target in known.items() if target == self.fitness), self.fitness)
         for name, target in fitness_names(definition, fitness).items():
             try:
-                load_fitness(target)
+                load_fitness(target, known=fitness_names(definition))
             except Exception as error:
                 cause = str(error) if isinstance(error, ImportError | ValueError) else repr(error)
                 raise ValueError(f"{definition.label}: fitness {name!r} cannot be used: {cause}") from error

@@ -14,6 +14,7 @@ from es_core.machine import one_blas_thread
 from es_core.normalizer import Statistics
 from es_core.rollout import RolloutError, Rollouts
 from es_envs import EnvDefinition, Episode
+from es_envs.definition import KeywordError
 from es_envs.painting import Camera, Stage
 
 _USUAL_RATE = 30.0  # steps a second of an environment that does not say
@@ -135,7 +136,7 @@ class Studio:
         definition, config, (width, height) = self._setting.definition, self._setting.config, self._setting.size
         try:
             rollouts = Rollouts(definition, config, render_mode="rgb_array", width=width, height=height)
-        except TypeError:  # it takes no width or height: its frames have a size of their own
+        except KeywordError:  # it takes no width or height: its frames have a size of their own
             rollouts = Rollouts(definition, config, render_mode="rgb_array")
         modes = rollouts.env.metadata.get("render_modes", [])
         if "rgb_array" not in modes:

@@ -16,6 +16,8 @@ from gymnasium.wrappers import (
     TransformObservation,
 )
 
+from es_envs.returned import Checked
+
 Env = gymnasium.Env[Any, Any]
 
 
@@ -30,6 +32,8 @@ def preprocessed(env: Env, settings: Mapping[str, Any]) -> Env:
     Raises:
         ValueError: a wrapper is not for these observations, or needs a package that is not installed.
     """
+    if any(settings.values()):
+        env = Checked(env)  # or the wrappers would stumble over what it returns
     for name, wrap in _WRAPPERS.items():
         if not settings.get(name):
             continue

@@ -21,6 +21,7 @@ from es_core.preprocessing import preprocessed
 from es_core.shaping import SIGN_SHAPINGS
 from es_envs import EnvDefinition, Episode
 from es_envs.fitness import StepFitness, fitness_names, load_fitness
+from es_envs.returned import of_reset, of_step
 
 T = TypeVar("T")
 Observer = Callable[[Any, Any, float, Mapping[str, Any]], object]
@@ -103,7 +104,8 @@ class Lane:
             max_steps: a step limit below that of the definition and the config, or None.
 
         Raises:
-            ValueError: the fitness or the sum of rewards is not finite, or a reward is no number.
+            ValueError: the fitness or the sum of rewards is not finite, a reward is no number, or ``reset`` or ``step``
+                returns something else than it must.
             Exception: whatever the environment raises.
         """
         if not self._is_open:
@@ -115,13 +117,18 @@ class Lane:
         step = self.env.step
         limit = self._step_limit if max_steps is None else min(max_steps, self._step_limit)
 
-        observation, start_info = self.env.reset(seed=seed)
+        observation, start_info = of_reset(self.env, self.env.reset(seed=seed))
         first_observation, start_info = _kept(observation), _kept(start_info)
         total_reward, length, terminated, truncated = 0.0, 0, False, False
         info: Mapping[str, Any] = start_info
         for length in range(1, limit + 1):
             action = yield observation
-            observation, reward, terminated, truncated, info = step(action)
+            returned = step(action)
+            try:
+                observation, reward, terminated, truncated, info = returned
+            except (TypeError, ValueError):
+                of_step(self.env, returned)  # says what is wrong with it
+                raise
             try:
                 total_reward += reward  # type: ignore[operator]  # Gymnasium says SupportsFloat
             except TypeError:
@@ -131,6 +138,7 @@ class Lane:
             if terminated or truncated:
                 break
 
+        of_step(self.env, (observation, 0.0, terminated, truncated, info))  # the info is what fitness functions see
         if not _is_finite(total_reward):
             raise ValueError(f"the rewards of {length} steps add up to {total_reward!r}, expected a finite number")
         episode = Episode(

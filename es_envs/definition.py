@@ -23,6 +23,10 @@ class PluginError(Exception):
     """A plugin is at fault; the message names it."""
 
 
+class KeywordError(ValueError):
+    """An environment's constructor does not take a keyword argument; the message says which there are."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class EnvDefinition:
     """A registered environment.
@@ -140,6 +144,7 @@ class EnvDefinition:
         Raises:
             PluginError: the entry point or the initializer cannot be imported, or what it makes is no environment.
             ValueError: a render mode is asked for that the environment does not have.
+            KeywordError: an argument is none of the entry point's.
         """
         if isinstance(self.initializer, str) and self.initializer not in _initialized:
             self._load(self.initializer, "initializer")()
@@ -151,7 +156,7 @@ class EnvDefinition:
                 raise ValueError(f"{self.label} cannot render: {self.entry_point} takes no render_mode argument; "
                                  "add it to its constructor, and 'rgb_array' to metadata['render_modes']")  # fmt: skip
             arguments["render_mode"] = render_mode
-        env = factory(**arguments)
+        env = called(factory, arguments, self.label)
         if not isinstance(env, gymnasium.Env):
             raise PluginError(f"{self.label}: {self.entry_point} made {type(env).__name__}, not a gymnasium.Env")
         return env
@@ -173,6 +178,45 @@ def accepts(function: Callable[..., Any], argument: str) -> bool:
     except (TypeError, ValueError):  # some built-in callables have no signature: let the call itself tell
         return True
     return argument in parameters or any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())
+
+
+def called(
+    make: Callable[..., Any], arguments: Mapping[str, Any], label: str, factory: Callable[..., Any] | None = None
+) -> Any:
+    """What ``make(**arguments)`` returns; ``factory`` is what it calls in turn, if that is another one.
+
+    Raises:
+        KeywordError: there is no argument of that name.
+    """
+    try:
+        return make(**arguments)
+    except TypeError as error:
+        unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
+        if unknown is None or unknown[1] not in arguments:
+            raise
+        taken = ", ".join(name for name in _keywords(factory or make) if name != "render_mode") or "none"
+        raise KeywordError(
+            f"{label} takes no keyword argument {unknown[1]!r} (env_kwargs, on the command line: --env-kwargs); "
+            f"those that it takes: {taken}"
+        ) from error
+
+
+def _keywords(factory: Callable[..., Any]) -> list[str]:
+    """Names of keyword arguments, those of base classes included where ``**kwargs`` may hand them on."""
+    found: dict[str, None] = {}
+    for each in getattr(factory, "__mro__", (factory,)):
+        if isinstance(each, type) and "__init__" not in vars(each):
+            continue
+        try:
+            parameters = signature(each).parameters.values()
+        except (TypeError, ValueError):  # some built-in callables have none
+            break
+        found |= {
+            p.name: None for p in parameters if p.kind in {Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY}
+        }
+        if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
+            break
+    return list(found)
 
 
 def _is_finite(value: float) -> bool:

@@ -11,7 +11,7 @@ Either is named by ``module:name``, by a name of the environment's definition, o
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -153,8 +153,12 @@ def short_name(fitness: str) -> str:
     return fitness if fitness.startswith("final_info:") else fitness.rpartition(":")[2]
 
 
-def load_fitness(name: str) -> Callable[[Episode], float] | type[StepFitness]:
+def load_fitness(name: str, known: Iterable[str] = ()) -> Callable[[Episode], float] | type[StepFitness]:
     """Import the fitness function or per-step fitness class that ``name`` names.
+
+    Args:
+        name: see the module's docstring; that of a definition must have been looked up in ``fitness_names``.
+        known: the names of the environment's definition, for the message.
 
     Raises:
         ValueError: the name is unknown, or what it names is no fitness.
@@ -166,8 +170,8 @@ def load_fitness(name: str) -> Callable[[Episode], float] | type[StepFitness]:
     if bare in FITNESSES:
         return FITNESSES[bare]
     if ":" not in bare or bare.startswith("final_info:"):
-        raise ValueError(f"no fitness {name!r}: expected one of {', '.join(FITNESSES)}, final_info:KEY, "
-                         "a name that the environment defines, or 'module:name'")  # fmt: skip
+        choices = ", ".join(dict.fromkeys([*known, *FITNESSES, "final_info:KEY"]))
+        raise ValueError(f"no fitness {name!r}: expected one of {choices}, or 'module:name'")
     target = names.load(name)
     if inspect.isclass(target) and not (hasattr(target, "on_step") and hasattr(target, "result")):
         raise ValueError(

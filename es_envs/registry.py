@@ -11,18 +11,19 @@ import re
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points
 from inspect import getmembers, isroutine
 from typing import Any
 
 import gymnasium
 import pluggy
-from gymnasium.envs.registration import EnvSpec
+from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.envs.registration import registry as gymnasium_registry
 from gymnasium.wrappers import TimeLimit
 
 from es_envs import hookspecs, loading, requirements
-from es_envs.definition import EnvDefinition, PluginError
+from es_envs.definition import EnvDefinition, PluginError, called
 from es_envs.printable import printable
 
 GROUP = "es_envs"
@@ -373,7 +374,9 @@ def bare_gymnasium_env(env_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
         importlib.import_module(module)
     # Wrappers that the registration itself names (frame skip, ...) are part of the environment and stay.
     spec = replace(gymnasium.spec(bare_id), order_enforce=False, disable_env_checker=True, max_episode_steps=None)
-    return gymnasium.make(spec, **kwargs)
+    factory = load_env_creator(spec.entry_point) if isinstance(spec.entry_point, str) else spec.entry_point
+    env: gymnasium.Env[Any, Any] = called(partial(gymnasium.make, spec), kwargs, env_id, factory)
+    return env
 
 
 def make(env_id: str, render_mode: str | None = None, **kwargs: Any) -> gymnasium.Env[Any, Any]:

@@ -9,18 +9,22 @@ import contextlib
 import copy
 import faulthandler
 import functools
+import hashlib
 import inspect
+import itertools
+import json
 import math
 import os
 import re
 import subprocess
 import sys
 import time
+import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, SupportsFloat
 
 import gymnasium
 import numpy as np
@@ -31,22 +35,33 @@ from gymnasium.utils.env_checker import data_equivalence
 from es_envs import registry
 from es_envs.definition import EnvDefinition
 from es_envs.fitness import fitness_names, load_fitness
+from es_envs.returned import Checked, ReturnError
 from es_envs.traces import Trace, bits, playing, trace
 
 MAX_STEPS = 1000
 """Episodes are cut here, so that an environment without an end is checked in seconds."""
 TIME_LIMIT = 30.0
 """Seconds that a call of the environment may take; one that takes longer hangs."""
+LIFE_STEPS, LIFE_SECONDS = 5000, 5.0
+"""Steps, or seconds if they are over first, after which an episode is compared with what it was before."""
 LEAK_ROUNDS, LEAK_RESETS, LEAK_BYTES_PER_RESET = 3, 100, 10_000
 _REHEARSED = 4  # episodes under random actions
+_LOOK = 300  # steps of an episode that is compared with others several times
+_SIBLINGS = 3  # further processes in which it is played
 
 
 class ConformanceError(AssertionError):
-    """An environment breaks promises; the message has one sentence for each."""
+    """An environment breaks promises; the message has one sentence for each.
+
+    Attributes:
+        raised: what the environment has raised, if that is the fault.
+    """
+
+    raised = ""
 
 
 class HopelessError(ConformanceError):
-    """An environment hangs, or ends its process: no further check can be made."""
+    """An environment hangs, ends its process or returns nonsense: no further check can be made."""
 
 
 class Skip(Exception):  # noqa: N818  (not an error)
@@ -104,12 +119,38 @@ class Answer:
     """Of a fresh process.
 
     Attributes:
-        text: what it was asked for.
+        result: what it was asked for, as JSON can hold it.
         printed: what else it has written to stdout.
     """
 
-    text: str
+    result: Any
     printed: str
+
+
+@dataclass(frozen=True)
+class Life:
+    """An episode that a fresh process plays time and again in one environment; each step of it is a digest.
+
+    Attributes:
+        first: its beginning, played before anything else.
+        again: the whole episode, played next.
+        third: its beginning, played next.
+        late: its beginning, played after many other episodes.
+        steps: of those other episodes.
+        siblings: its beginning as other processes play it before anything else, or what they raised.
+    """
+
+    first: list[str]
+    again: list[str]
+    third: list[str]
+    late: list[str]
+    steps: int
+    siblings: list[list[str] | str]
+
+    @property
+    def depends_on_the_past(self) -> bool:
+        """Whether the episode changes as time goes on, not only after the first one."""
+        return bool(_difference(self.again, self.third) or _difference(self.third, self.late))
 
 
 @dataclass(frozen=True)
@@ -129,9 +170,35 @@ class Subject:
     def rehearsal(self) -> Answer | ConformanceError:
         """How a fresh process gets on with whole episodes, or what is wrong."""
         try:
-            return _elsewhere(self, "rehearsal", seed=0, count=self.steps)
+            return _elsewhere(self, "rehearsal", 0, self.steps)
         except ConformanceError as fault:
             return fault
+
+    @functools.cached_property
+    def _life(self) -> Life | ConformanceError:
+        try:
+            return Life(**_elsewhere(self, "life", 5, self.steps, LIFE_STEPS, LIFE_SECONDS).result)
+        except ConformanceError as fault:
+            return fault
+
+    @property
+    def life(self) -> Life:
+        """How an episode comes out at various times, in processes that have played nothing before.
+
+        Raises:
+            ConformanceError: such a process fails.
+            Skip: it is known that it would.
+        """
+        if isinstance(self.rehearsal, ConformanceError):
+            raise Skip("no episode could be played in a fresh process")
+        if isinstance(self._life, ConformanceError):
+            raise self._life
+        return self._life
+
+    @property
+    def raises(self) -> str:
+        """What whole episodes raise in a fresh process; empty: nothing."""
+        return self.rehearsal.raised if isinstance(self.rehearsal, ConformanceError) else ""
 
     @contextlib.contextmanager
     def env(self, render_mode: str | None = None) -> Iterator[gymnasium.Env[Any, Any]]:
@@ -168,28 +235,41 @@ def examine(env_id: str, **kwargs: Any) -> Report:
     first = _result(runs_by_name_in_a_fresh_process if hopeless else can_be_made, subject)
     others = [check for check in (can_be_made, *CHECKS) if check.__name__ != first.name]
     if first.status == "failed":
-        reason = "it would hang or crash here, too" if hopeless else "it cannot be made"
+        reason = "nothing else can be said before that is repaired" if hopeless else "it cannot be made"
         rest = [CheckResult(check.__name__, str(check.__doc__), "skipped", reason) for check in others]
         return Report(env_id, (first, *rest), 0, math.nan, math.nan)
-    results = (first, *(_result(check, subject) for check in others))
+    results = [first]
+    for check in others:
+        result = _result(check, subject, known=subject.raises)
+        if result.status == "failed" and result.message in {other.message for other in results}:
+            result = replace(result, status="skipped", message=f"as above: {result.message}")
+        results.append(result)
     try:
         starts, costs = _distinct_starts(subject), _costs(subject)
     except Exception:  # noqa: BLE001  (the checks have told what is wrong)
         starts, costs = 0, (math.nan, math.nan)
-    return Report(env_id, results, starts, *costs)
+    return Report(env_id, tuple(results), starts, *costs)
 
 
-def _result(check: Callable[[Subject], None], subject: Subject) -> CheckResult:
+def _result(check: Callable[[Subject], None], subject: Subject, known: str = "") -> CheckResult:
+    """How one check goes; what another one has told of is ``known``."""
     name, question = check.__name__, str(check.__doc__)
     try:
         check(subject)
     except Skip as reason:
         return CheckResult(name, question, "skipped", str(reason))
-    except ConformanceError as fault:
-        return CheckResult(name, question, "failed", str(fault))
-    except Exception as error:  # noqa: BLE001  (whatever an environment raises is a fault of it)
-        return CheckResult(name, question, "failed", f"{name}: it raised {type(error).__name__}: {error}")
+    # A KeyboardInterrupt may be the user's: a fresh process finds those of the environment.
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever an environment raises is a fault of it)
+        cause = error.__cause__ if isinstance(error, ConformanceError) else error
+        if cause is not None and known == _told(cause):
+            return CheckResult(name, question, "skipped", f"here, too, it raises {_told(cause)}")
+        message = str(error) if isinstance(error, ConformanceError) else f"it raised {_told(error)} (asked: {question})"
+        return CheckResult(name, question, "failed", message)
     return CheckResult(name, question, "passed")
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def can_be_made(subject: Subject) -> None:
@@ -249,9 +329,25 @@ def resets_by_seed(subject: Subject) -> None:
                 )
 
 
+def begins_as_it_goes_on(subject: Subject) -> None:
+    """The first episode that a process plays is the same, bit for bit, when it is played again."""
+    life = subject.life
+    step = _difference(life.first, life.again)
+    if step and _difference(life.again, life.third):
+        raise Skip("no two episodes are the same: see the next check")
+    if step:
+        raise ConformanceError(
+            f"the first episode that a process plays is unlike all later ones with the same seed and actions, {step}: "
+            "what it prepares, later ones find done (a cache, a file read when needed, a warm-up); prepare it in the "
+            "constructor"
+        )
+
+
 def forgets_earlier_episodes(subject: Subject) -> None:
-    """An episode is the same, bit for bit, whatever episodes came before it."""
+    """An episode is the same, bit for bit, whatever episodes came before it, few or many."""
+    life = subject.life
     with subject.env() as env:
+        trace(env, seed=1, steps=subject.steps)  # the first one is another check's
         fresh = trace(env, seed=1, steps=subject.steps)
         # Some are abandoned near the start: contacts that are still there after reset are the hardest to forget.
         for seed, steps in ((2, subject.steps), (3, 5), (4, subject.steps), (1, 1), (1, 2), (1, 5)):
@@ -260,25 +356,50 @@ def forgets_earlier_episodes(subject: Subject) -> None:
     _insist_equal(
         fresh, again, "after other episodes", "something of them survives reset (caches, motors, contacts, counters)"
     )
+    for one, other, when in (
+        (life.again, life.third, "when it is played three times in a row"),
+        (life.third, life.late, f"after {life.steps} steps of others"),
+    ):
+        step = _difference(one, other)
+        if step:
+            raise ConformanceError(
+                f"the same seed and actions give another episode {when}, {step}: something survives reset (a counter "
+                "of steps or episodes, a file that grows, memory that fills)"
+            )
 
 
 def is_the_same_in_every_process(subject: Subject) -> None:
     """An episode is the same, bit for bit, in a fresh process."""
-    with subject.env() as env:
-        trace(env, seed=6, steps=subject.steps)
-        here = trace(env, seed=5, steps=subject.steps)
-    if _elsewhere(subject, "digest", seed=5, count=subject.steps).text != here.digest:
+    life = subject.life
+    for sibling in life.siblings:
+        if isinstance(sibling, str):
+            raise ConformanceError(
+                f"beside other processes it raises {sibling}: does it want a port, or a file, alone?"
+            )
+    differences = [_difference(life.first, sibling) for sibling in life.siblings]
+    if not life.depends_on_the_past:
+        with subject.env() as env:
+            _look(env, 5, subject.steps)
+            differences.append(_difference(life.again, _digests(env, 5, subject.steps)))
+    for difference in filter(None, differences):
         raise ConformanceError(
-            "the same seed and actions give another episode in a fresh process: it depends on something besides them "
-            "(a global random state, the process id, the time, hash order)"
+            f"the same seed and actions give another episode in a fresh process, {difference}: it depends on something "
+            "besides them (a global random state, the process id, the time, hash order)"
         )
 
 
 def shares_nothing_between_instances(subject: Subject) -> None:
     """Two environments that step in turns do not influence each other."""
-    with subject.env() as env:
-        alone = [trace(env, seed, subject.steps) for seed in (1, 2)]
+    if subject.life.depends_on_the_past:
+        raise Skip("an episode depends on those before it, and so on those of other environments perhaps")
+    alone = []
+    for seed in (1, 2):
+        with subject.env() as env:
+            trace(env, seed, 1)  # the first one is another check's
+            alone.append(trace(env, seed, subject.steps))
     with subject.env() as first, subject.env() as second:
+        for seed, env in ((1, first), (2, second)):
+            trace(env, seed, 1)
         players = [playing(first, 1, subject.steps), playing(second, 2, subject.steps)]
         traces: dict[int, Trace] = {}
         while len(traces) < len(players):
@@ -300,19 +421,20 @@ def has_finite_fitness(subject: Subject) -> None:
         for name, target in fitness_names(subject.definition).items():
             for seed, steps in ((1, subject.steps), (2, 1)):
                 fitness: Any = load_fitness(target)
-                if inspect.isclass(fitness):
-                    fitness = fitness()
-                    value = fitness.result(trace(env, seed, steps, fitness).episode)
-                else:
-                    value = fitness(trace(env, seed, steps).episode)
-                if isinstance(value, str) or not math.isfinite(value):
+                watching: Any = fitness() if inspect.isclass(fitness) else None
+                episode = trace(env, seed, steps, watching).episode
+                try:
+                    value = watching.result(episode) if watching is not None else fitness(episode)
+                except Exception as error:
+                    raise ConformanceError(f"fitness {name!r} raises {_told(error)}") from error
+                if not isinstance(value, SupportsFloat) or not math.isfinite(value):
                     raise ConformanceError(f"fitness {name!r} of an episode is {value!r}, expected a finite number")
 
 
 def does_not_leak(subject: Subject) -> None:
     """Memory does not grow from reset to reset."""
     # In a fresh process: memory that this one has freed would hide a leak.
-    growth = float(_elsewhere(subject, "growth", 0, LEAK_RESETS).text)
+    growth = float(_elsewhere(subject, "growth", 0, LEAK_RESETS).result)
     if math.isnan(growth):
         raise Skip("this system has no /proc to tell how much memory a process holds")
     if growth > LEAK_BYTES_PER_RESET:
@@ -366,6 +488,7 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     follows_gymnasium,
     stays_within_its_spaces,
     resets_by_seed,
+    begins_as_it_goes_on,
     forgets_earlier_episodes,
     is_the_same_in_every_process,
     shares_nothing_between_instances,
@@ -377,22 +500,29 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
 
 
 def _insist_equal(one: Trace, other: Trace, circumstance: str, suspicion: str) -> None:
-    for step, (moment, other_moment) in enumerate(zip(one.moments, other.moments, strict=False)):
-        if moment != other_moment:
-            where = f"from step {step} on" if step else "from its start on"
-            raise ConformanceError(
-                f"the same seed and actions give another episode {circumstance}, {where}: {suspicion}"
-            )
+    difference = _difference(one.moments, other.moments)
+    if difference:
+        raise ConformanceError(
+            f"the same seed and actions give another episode {circumstance}, {difference}: {suspicion}"
+        )
     for when, info in (("starts", "start_info"), ("ends", "final_info")):
         if not data_equivalence(getattr(one.episode, info), getattr(other.episode, info), exact=True):
             raise ConformanceError(f"the same episode {when} with another info {circumstance}: {suspicion}")
+
+
+def _difference(one: Sequence[object], other: Sequence[object]) -> str:
+    """From where on two episodes differ, as far as both go; empty: nowhere."""
+    for step, (moment, other_moment) in enumerate(zip(one, other, strict=False)):
+        if moment != other_moment:
+            return f"from step {step} on" if step else "from its start on"
+    return ""
 
 
 _STDERR = 2  # whatever an environment makes of sys.stderr
 _MARK = "\nthe answer of es_envs.testing: "
 
 
-def _elsewhere(subject: Subject, task: str, seed: int, count: int) -> Answer:
+def _elsewhere(subject: Subject, task: str, *arguments: float) -> Answer:
     """The answer of a fresh process that gets names only, as training's workers do."""
     definition = subject.definition
     message = {
@@ -401,7 +531,7 @@ def _elsewhere(subject: Subject, task: str, seed: int, count: int) -> Answer:
         "initializer": definition.initializer,
         "kwargs": {**definition.kwargs, **subject.kwargs},
         "task": task,
-        "arguments": (seed, count),
+        "arguments": arguments,
         "time_limit": TIME_LIMIT,
     }
     try:
@@ -420,7 +550,14 @@ def _elsewhere(subject: Subject, task: str, seed: int, count: int) -> Answer:
     before, mark, rest = child.stdout.rpartition(_MARK)
     if mark and not child.returncode:
         text, _, after = rest.partition("\n")
-        return Answer(text, (before + after).strip())
+        said = json.loads(text)
+        if "result" in said:
+            return Answer(said["result"], (before + after).strip())
+        if "hopeless" in said:
+            raise HopelessError(said["hopeless"])
+        fault = ConformanceError(f"a fresh process cannot run {definition.entry_point!r} by name: {said['raised']}")
+        fault.raised = said["raised"]
+        raise fault
     if "Timeout (" in child.stderr:
         raise HopelessError(f"it hangs: a call had not returned after {TIME_LIMIT:g} s{_whereabouts(child.stderr)}")
     if "Traceback (most recent call last)" not in child.stderr:
@@ -442,34 +579,78 @@ def answer() -> None:
     """What the fresh process does: carry out the task that its argument describes, write the result to stdout."""
     message = ast.literal_eval(sys.argv[1])
     watch = functools.partial(faulthandler.dump_traceback_later, message["time_limit"], exit=True, file=_STDERR)
-    watch()
     definition = EnvDefinition(
         id=message["id"],
         entry_point=message["entry_point"],
         initializer=message["initializer"],
         kwargs=message["kwargs"],
     )
-    task = {"rehearsal": _rehearse, "digest": _digest, "growth": _growth}[message["task"]]
-    with Subject(definition.id, definition, {}).env() as env:
-        result = task(_Watched(env, watch), *message["arguments"])
+
+    def carry_out(task: Callable[..., Any], *arguments: Any) -> Any:
         watch()
-    sys.stdout.write(f"{_MARK}{result}\n")
+        with Subject(definition.id, definition, {}).env() as env:
+            result = task(_Watched(env, watch), *arguments)
+            watch()
+        return result
+
+    tasks: Mapping[str, Callable[..., Any]] = {"rehearsal": _rehearse, "life": _live, "growth": _growth}
+    said: dict[str, Any] = {}
+    try:
+        # Before anything is made, which no process would share with those that are forked from it.
+        siblings = []
+        if message["task"] == "life" and sys.platform == "linux":
+            siblings = _in_siblings(functools.partial(carry_out, _look, *message["arguments"][:2]))
+        said["result"] = carry_out(tasks[message["task"]], *message["arguments"])
+        if message["task"] == "life":
+            said["result"]["siblings"] = siblings
+    except ReturnError as error:
+        said["hopeless"] = str(error)
+    except KeyboardInterrupt as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        said["hopeless"] = (
+            f"it raises KeyboardInterrupt in line {where.lineno} of {where.filename} ({where.name}), which ends "
+            "whatever trains it as Ctrl-C would"
+        )
+    except Exception as error:  # noqa: BLE001  (the asking process tells of it)
+        said["raised"] = _told(error)
+    sys.stdout.write(f"{_MARK}{json.dumps(said)}\n")
 
 
-class _Watched(gymnasium.Wrapper[Any, Any, Any, Any]):
+def _in_siblings(play: Callable[[], list[str]]) -> list[list[str] | str]:
+    """What ``play`` returns, or raises, in processes that are alike but for their ids."""
+    readers = []
+    for _ in range(_SIBLINGS):
+        reader, writer = os.pipe()
+        if not os.fork():
+            try:
+                said: list[str] | str = play()
+            except BaseException as error:  # noqa: BLE001  (whatever it is, this process must end here)
+                said = _told(error)
+            os.write(writer, json.dumps(said).encode())
+            os._exit(0)
+        os.close(writer)
+        readers.append(reader)
+    answers = []
+    for reader in readers:
+        with os.fdopen(reader) as answer:
+            answers.append(answer.read() or '"nothing, and ends"')
+    return [json.loads(answer) for answer in answers]
+
+
+class _Watched(Checked):
     """Each call has the same time, however many there are."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], watch: Callable[[], None]) -> None:
         super().__init__(env)
         self._watch = watch
 
-    def reset(self, **options: Any) -> tuple[Any, dict[str, Any]]:
+    def reset(self, **options: Any) -> Any:
         self._watch()
-        return self.env.reset(**options)
+        return super().reset(**options)
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> Any:
         self._watch()
-        return self.env.step(action)
+        return super().step(action)
 
 
 def _rehearse(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> str:
@@ -485,8 +666,29 @@ def _rehearse(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> str:
     return "done"
 
 
-def _digest(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> str:
-    return trace(env, seed, steps).digest
+def _digests(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> list[str]:
+    return [hashlib.blake2b(moment, digest_size=8).hexdigest() for moment in trace(env, seed, steps).moments]
+
+
+def _look(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> list[str]:
+    return _digests(env, seed, min(steps, _LOOK))
+
+
+def _live(env: gymnasium.Env[Any, Any], seed: int, steps: int, life_steps: int, seconds: float) -> dict[str, Any]:
+    """The same episode at various times: see ``Life``."""
+    episodes = {"first": _look(env, seed, steps), "again": _digests(env, seed, steps)}
+    episodes["third"] = _look(env, seed, steps)
+    played, end = 0, time.monotonic() + seconds
+    for other in itertools.count(seed + 1):
+        if played >= life_steps or time.monotonic() >= end:
+            break
+        env.reset(seed=other)
+        for _ in range(steps):
+            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            played += 1
+            if terminated or truncated or time.monotonic() >= end:
+                break
+    return {**episodes, "late": _look(env, seed, steps), "steps": played}
 
 
 def _growth(env: gymnasium.Env[Any, Any], seed: int, resets: int) -> float:

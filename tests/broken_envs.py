@@ -168,6 +168,99 @@ class Raising(Good):
         raise RuntimeError("the motor is on fire")
 
 
+class Interrupting(Good):
+    def step(self, action):
+        if self.time == 7:
+            raise KeyboardInterrupt
+        return super().step(action)
+
+
+class PaidByProcess(Good):
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, reward + os.getpid() % 2, *rest
+
+
+class WearingOutAll(Good):
+    worn: ClassVar = [0]
+
+    def step(self, action):
+        self.worn[0] += 1
+        observation, reward, *rest = super().step(action)
+        return observation, reward - (self.worn[0] > 3000), *rest
+
+
+class Wearing(WearingOutAll):
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.worn = [0]
+
+
+class WarmingUp(Good):
+    cold = True
+
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, reward - self.cold, *rest
+
+    def reset(self, *, seed=None, options=None):
+        self.cold = "place" not in vars(self)
+        return super().reset(seed=seed, options=options)
+
+
+class WarmingUpOnce(Good):
+    seen: ClassVar = []
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed, options=options)
+        self.seen.append(seed)
+        self.place += len(self.seen) == 1
+        return self.observation(), {}
+
+
+class ReturningNonsense(Good):
+    """``reset`` or ``step`` returns something else than it must, at time ``when``."""
+
+    reset_as = step_as = staticmethod(lambda *values: values)
+    when = 0
+
+    def reset(self, *, seed=None, options=None):
+        return self.reset_as(*super().reset(seed=seed, options=options))
+
+    def step(self, action):
+        returned = super().step(action)
+        return self.step_as(*returned) if self.time > self.when else returned
+
+
+class ResetReturnsNothing(ReturningNonsense):
+    reset_as = staticmethod(lambda *_: None)
+
+
+class ResetReturnsAnArray(ReturningNonsense):
+    reset_as = staticmethod(lambda observation, _: observation)
+
+
+class ResetReturnsNoInfo(ReturningNonsense):
+    reset_as = staticmethod(lambda observation, _: (observation, None))
+
+
+class StepReturnsNothing(ReturningNonsense):
+    step_as = staticmethod(lambda *_: None)
+
+
+class StepReturnsFour(ReturningNonsense):
+    step_as = staticmethod(lambda observation, reward, done, _, info: (observation, reward, done, info))
+    when = 8
+
+
+class StepReturnsNoInfo(ReturningNonsense):
+    step_as = staticmethod(lambda *values: (*values[:4], None))
+
+
+class StepReturnsNoReward(ReturningNonsense):
+    step_as = staticmethod(lambda observation, _, *rest: (observation, None, *rest))
+
+
 class GreyPicture(Good):
     def render(self):
         return np.zeros((8, 12), np.uint8)
@@ -228,6 +321,14 @@ class Artist(Good):
             os.kill(os.getpid(), signal.SIGKILL)
         shade = 150 if self.fault else 250
         return np.full((40, 60, 3), shade - 3 * self.time, np.uint8)
+
+
+def nothing(episode):
+    return None
+
+
+def not_there(episode):
+    return episode.final_info["height"]
 
 
 def not_finite(episode):

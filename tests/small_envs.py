@@ -447,3 +447,7 @@ def coarse(episode):
 def capped(episode):
     """Hardly anyone fails to reach the best."""
     return float(min(episode.total_reward, -1.0))
+
+
+def calls_with_other_keyword(fault=None):
+    return Walk(other=fault)

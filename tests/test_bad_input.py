@@ -14,6 +14,7 @@ import pytest
 import safetensors.numpy
 import small_envs
 
+import es_envs
 from es_core import CheckpointError, RolloutError, Run, TrainConfig, evaluate, record, train
 from es_core.run import lock
 from es_envs import PluginError, UnknownEnvError, registry
@@ -213,6 +214,12 @@ def test_a_fitness_that_no_worker_could_use_is_refused_before_the_run(fitness, m
     refused(ValueError, message, fitness=fitness)
 
 
+def test_a_fitness_that_nobody_knows_is_named_with_those_of_the_environment(register, refused):
+    env_id = register("Walk-v0", fitness="small_envs:place_reached", fitnesses={"energy": "final_info:energy"})
+    names = "place_reached, energy, episode_return, episode_length, .*final_info:KEY, or 'module:name'"
+    refused(ValueError, f"{LABEL}: .*no fitness 'nope': expected one of {names}", env=env_id, fitness="nope")
+
+
 def test_a_further_fitness_that_cannot_be_imported_is_refused_before_the_run(register, refused):
     env_id = register("Walk-v0", fitnesses={"speed": "no_such_module:speed"})
     refused(ValueError, f"{LABEL}: fitness 'speed' cannot be used: No module named 'no_such_module'", env=env_id)
@@ -240,7 +247,18 @@ def test_an_environment_whose_constructor_raises_is_named_with_the_workers_trace
         env_kwargs={"fault": "constructor"},
     )
     assert 'small_envs.py", line ' in str(error)
-    refused(RolloutError, "unexpected keyword argument 'weather'", env_kwargs={"weather": 1})
+
+
+def test_a_keyword_that_an_environment_does_not_take_is_named_with_those_that_it_takes(register, refused):
+    told = "takes no keyword argument 'foo' (env_kwargs, on the command line: --env-kwargs); those that it takes: "
+    error = refused(ValueError, f"^{LABEL} {re.escape(told)}fault, where$", env_kwargs={"foo": 1})
+    assert "Traceback" not in str(error)
+    with pytest.raises(ValueError, match=f"{re.escape(told)}sutton_barto_reward$"):
+        es_envs.make("CartPole-v1", foo=1)
+    with pytest.raises(ValueError, match=f"{re.escape(told)}thing, size$"):
+        es_envs.make(register("Told-v0", "broken_envs:Keeping"), foo=1)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'other'"):
+        es_envs.make(register("Inner-v0", "small_envs:calls_with_other_keyword"), fault=1)
 
 
 def test_an_environment_that_cannot_be_imported_is_named_with_its_plugin(register, refused):

@@ -1,5 +1,6 @@
 """The conformance kit: all registered environments pass, and every fault is found and named."""
 
+import contextlib
 import json
 import re
 import threading
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 
 import es_envs
+from es_core import TrainConfig
 from es_core.cli import main
+from es_core.rollout import Rollouts
 from es_envs import testing
 
 OPTIONS = [
@@ -25,6 +28,11 @@ FAULTS = {
     "Unseeded": "reset(seed=0) gives different starts when called twice",
     "HistoryDependent": "the same seed and actions give another episode after other episodes, from step 2 on",
     "ProcessDependent": "the same seed and actions give another episode in a fresh process",
+    "PaidByProcess": "the same seed and actions give another episode in a fresh process, from step 1 on",
+    "WarmingUp": "the first episode that a process plays is unlike all later ones with the same seed and actions, ",
+    "WarmingUpOnce": "the first episode that a process plays is unlike all later ones with the same seed and actions, ",
+    "Wearing": "steps of others, from step 1 on: something survives reset (a counter of steps or episodes",
+    "WearingOutAll": "steps of others, from step 1 on: something survives reset (a counter of steps or episodes",
     "Shared": "the same seed and actions give another episode beside another environment",
     "NotANumber": "the observation at step 3 under random actions (seed 0) holds NaN or infinity",
     "OutOfBounds": "is out of bounds: entry (1,) is 3.0, the space says -2.0 to 2.0",
@@ -38,7 +46,17 @@ FAULTS = {
     "WrongShape": "the observation of reset(seed=0) is no member of Box(-2.0, 2.0, (2,), float32): array([",
     "Printing": "it prints 'the third step' to stdout, where the results of programs stand: use logging",
     "PrintingInC": "it prints 'from compiled code' to stdout",
-    "Raising": "RuntimeError: the motor is on fire",
+    "Raising": "by name: RuntimeError: the motor is on fire",
+}
+STEP = "; it must return (observation, reward, terminated, truncated, info)"
+NONSENSE = {
+    "ResetReturnsNothing": "reset of ResetReturnsNothing returned None; it must return (observation, info)",
+    "ResetReturnsAnArray": "reset of ResetReturnsAnArray returned array([",
+    "ResetReturnsNoInfo": "reset of ResetReturnsNoInfo returned the info None, expected a dict",
+    "StepReturnsNothing": f"step of StepReturnsNothing returned None{STEP}",
+    "StepReturnsFour": f"step of StepReturnsFour returned 4 values{STEP}",
+    "StepReturnsNoInfo": "step of StepReturnsNoInfo returned the info None, expected a dict",
+    "StepReturnsNoReward": "step of StepReturnsNoReward returned the reward None, expected a number",
 }
 HOPELESS = {
     "Hanging": r"it hangs: a call had not returned after 2 s, in line \d+ of .*broken_envs.py \(step\)",
@@ -47,7 +65,14 @@ HOPELESS = {
     "HangingAtTheEnd": r"it hangs: .*broken_envs.py \(close\)",
     "Exiting": r"it ends the process in which it runs \(exit code 0\)",
     "Crashing": r"it ends the process in which it runs \(signal 11\)",
+    "Interrupting": r"it raises KeyboardInterrupt in line \d+ of .*broken_envs.py \(step\)",
+    **{name: re.escape(NONSENSE[name]) for name in ("ResetReturnsNothing", "StepReturnsFour", "StepReturnsNoReward")},
 }
+# What could pass for another fault, or shows in many checks.
+TOLD_ONCE = {
+    "HistoryDependent", "PaidByProcess", "ProcessDependent", "Raising", "Shared", "WarmingUp", "WarmingUpOnce",
+    "Wearing", "WearingOutAll",
+}  # fmt: skip
 
 
 @pytest.fixture
@@ -106,6 +131,7 @@ def test_a_broken_environment_is_caught_with_a_sentence(define, name, sentence):
         testing.check_env(env_id)
 
     assert sentence in str(caught.value)
+    assert str(caught.value).count(f"{env_id}: ") == 1 or name not in TOLD_ONCE
     assert all(line.startswith(f"{env_id}: ") for line in str(caught.value).splitlines() if "v0:" in line)
 
 
@@ -119,10 +145,29 @@ def test_an_environment_that_hangs_or_crashes_does_so_in_a_process_of_its_own(de
     assert [result.status for result in report.results] == ["failed"] + ["skipped"] * len(testing.CHECKS)
 
 
-def test_a_fitness_that_is_not_finite_is_caught(define):
-    env_id = define("Good", fitnesses={"odd": "broken_envs:not_finite"})
+@pytest.mark.parametrize(
+    ("fitness", "fault"),
+    [
+        ("not_finite", "fitness 'odd' of an episode is nan, expected a finite number"),
+        ("nothing", "fitness 'odd' of an episode is None, expected a finite number"),
+        ("not_there", "fitness 'odd' raises KeyError: 'height'"),
+    ],
+)
+def test_a_fitness_that_is_no_finite_number_is_caught(define, fitness, fault):
+    env_id = define("Good", fitnesses={"odd": f"broken_envs:{fitness}"})
 
-    assert testing.examine(env_id).faults == ("fitness 'odd' of an episode is nan, expected a finite number",)
+    assert testing.examine(env_id).faults == (fault,)
+
+
+@pytest.mark.parametrize("preprocessing", [{}, {"stack": 2}], ids=["bare", "wrapped"])
+@pytest.mark.parametrize("name", NONSENSE)
+def test_training_says_the_same_of_what_reset_and_step_return(define, name, preprocessing):
+    config = TrainConfig.for_env(define(name, max_episode_steps=20), hidden_sizes=(), preprocessing=preprocessing)
+    rollouts = Rollouts(es_envs.definition(config.env_id), config)
+    reward = name == "StepReturnsNoReward" and not preprocessing
+    sentence = "the reward of step 1 is None, expected a number" if reward else NONSENSE[name]
+    with contextlib.closing(rollouts), pytest.raises(ValueError, match=re.escape(sentence)):
+        rollouts.episode(seed=0)
 
 
 def test_a_fitness_that_watches_every_step_is_understood(define):

@@ -25,7 +25,7 @@ from es_core.strategies.population import Population
 from es_envs import EnvDefinition, Episode, PluginError
 
 # Raised by our own checks at the start; their message says it all, and a traceback would bury it.
-_FOR_PEOPLE = {"PluginError": PluginError, "SpaceError": ValueError}
+_FOR_PEOPLE = {"PluginError": PluginError, "SpaceError": ValueError, "KeywordError": ValueError}
 
 # A task is given up when so many workers have died that had it. It hangs by itself; but a worker may have been killed
 # from outside, while it played the task by chance, and once more.
