@@ -601,7 +601,7 @@ def test_a_missing_pybullet_is_explained(python):
 MISTAKES = [
     (2, "train Wolk-v0", "Did you mean 'Walk-v0'"),
     (2, "train", "required"),
-    (2, "trian Walk-v0", "invalid choice: 'trian'"),
+    (2, "trian Walk-v0", "there is no command 'trian' (did you mean train?)"),
     (2, "train Walk-v0 --population-size 3", "population_size must be even"),
     (2, "train Walk-v0 --population-size many", "argument --population-size: invalid whole number value: 'many'"),
     (
