@@ -106,7 +106,7 @@ def commands() -> str:
             for group in command._action_groups  # noqa: SLF001
             if not (group.title or "").startswith("settings")
             for action in group._group_actions  # noqa: SLF001
-            if action.help and action.dest not in {"help", "quiet", "json"}
+            if action.help not in {None, argparse.SUPPRESS} and action.dest not in {"help", "quiet", "json"}
         ]
         positional = [action.metavar for action in command._actions if not action.option_strings]  # noqa: SLF001
         lines += [f"## {name}\n", f"{command.description}\n"]

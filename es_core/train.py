@@ -440,7 +440,11 @@ def _reopen(env: str | TrainConfig, run_dir: str | os.PathLike[str], config_fiel
             raise TypeError(unknown_field(name, set(stored)))
         wanted = replace(run.config, **{name: value}).to_json()[name]
         if wanted != stored[name]:
-            raise ValueError(f"{name} cannot change in a resumed run: it was {stored[name]!r}, now {wanted!r}")
+            raise ValueError(
+                f"{name} cannot change in a resumed run: it was {stored[name]!r}, now {wanted!r}. Only "
+                f"{', '.join(BOUNDS)} can, and only grow; a new run may begin with this one's policy (initial=... or, "
+                f"on the command line, --initial {run.best_path})"
+            )
     config = replace(run.config, **bounds)
     for name, now in bounds.items():
         then = getattr(run.config, name)

@@ -13,7 +13,7 @@ from gymnasium import spaces
 import es_envs
 from es_core import Run, TrainConfig
 from es_core.cli import _parser, main
-from es_core.config import option_fields
+from es_core.config import BOUNDS, option_fields
 from es_core.sheet import space_text
 
 TINY = [
@@ -218,6 +218,20 @@ def test_resume_continues_and_says_when_there_is_nothing_to_do(folder, capsys):
     assert "nothing to do" in results(capsys, "resume", folder).err
     results(capsys, "resume", folder, "--generations", 3, "--quiet")
     assert len(Run.open(folder).history) == 4
+
+
+def test_resume_says_of_every_setting_but_its_bounds_that_it_cannot_change(folder, capsys):
+    config = Run.open(folder).config
+    for name, (text, value) in EXAMPLES.items():
+        if name in BOUNDS or getattr(config, name) == value:
+            continue
+        flag = f"--{name.replace('_', '-')}"
+        error = results(capsys, "resume", folder, flag, *([text] if text else []), code=2).err
+        assert error.startswith(f"error: {name} cannot change in a resumed run: it was ")
+        assert f"Only {', '.join(BOUNDS)} can, and only grow" in error
+    with pytest.raises(SystemExit):
+        main(["resume", "--help"])
+    assert "--sigma" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

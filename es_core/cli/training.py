@@ -46,9 +46,9 @@ def add(commands: Any) -> None:
 
     sub = add_command(commands, "resume", _resume, "continue a run where its latest checkpoint stands")
     sub.add_argument("run", metavar="RUN", help="a run folder")
-    for field in option_fields():
-        if field.name in BOUNDS:
-            add_config_option(sub, field, f"a later end: {field.metadata['help']}")
+    for field in option_fields():  # of the others a run says itself that they cannot change
+        help_text = f"a later end: {field.metadata['help']}" if field.name in BOUNDS else argparse.SUPPRESS
+        add_config_option(sub, field, help_text)
     add_training(sub)
     add_trust(sub)
 
