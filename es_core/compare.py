@@ -166,7 +166,7 @@ def compare(sources: Sequence[Run | str | os.PathLike[str]]) -> Comparison:
             )
     configs = [group[0].config.to_json() for group in members]
     settings = {
-        name: tuple(text_of(config[name]) for config in configs)
+        name: tuple(_label(config[name]) for config in configs)
         for name in configs[0]
         if name != "seed" and any(config[name] != configs[0][name] for config in configs)
     }
@@ -240,6 +240,7 @@ def _charts(comparison: Comparison, grids: dict[str, NDArray[np.float64]]) -> li
         drawn = []
         for axis, (number, group) in itertools.product(_AXES, enumerate(comparison.groups)):
             curves = np.array([_curve(run, axis, value, grids[axis]) for run in group.runs])
+            curves[:, grids[axis] > max(_places(run, axis)[-1] for run in group.runs)] = np.nan
             values, low, high = (column.tolist() for column in mean_band(curves))
             ends = {"low": low, "high": high} if interval else {}
             drawn.append(Mark(label=group.name, colour=_colour(number), grid=axis, values=values, **ends))
@@ -253,7 +254,8 @@ def _charts(comparison: Comparison, grids: dict[str, NDArray[np.float64]]) -> li
             name="fitness",
             title=f"Fitness of the centre: {comparison.fitness}",
             note="On starts that training never sees: the mean over a group's runs, its 95 % interval over seeds. A "
-            "run that is solved keeps its last value; a group's curve ends where the first of its other runs does.",
+            "run that is solved keeps its last value while others of its group go on; a group's curve ends with the "
+            "last of its runs, or where the first that is not solved does.",
             marks=(
                 *(goals if len(goals) == 1 else ()),
                 *marks(lambda stats: stats.evaluation.mean if stats.evaluation else None),
@@ -283,9 +285,9 @@ def _places(run: Run, axis: str) -> NDArray[np.float64]:
 
 
 def _grid(axis: str, runs: Sequence[Run]) -> NDArray[np.float64]:
-    end = max(float(_places(run, axis)[-1]) for run in runs)
-    grid = np.linspace(0, end, _POINTS)
-    return np.unique(grid.round()) if axis == "generations" else grid
+    ends = [float(_places(run, axis)[-1]) for run in runs]
+    grid = np.linspace(0, max(ends), _POINTS)
+    return np.union1d(grid.round() if axis == "generations" else grid, ends)
 
 
 def _curve(
@@ -303,6 +305,11 @@ def _curve(
     if run.end != "solved":
         curve[grid > places[-1]] = np.nan
     return curve
+
+
+def _label(value: Any) -> str:
+    """The value of a setting; a float without the digits that say nothing."""
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else text_of(value)
 
 
 def _colour(number: int) -> str:

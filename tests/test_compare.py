@@ -160,6 +160,22 @@ def test_the_interval_of_a_curve_is_over_whole_runs():
     assert np.isnan(mean_band(curves[:1])[1]).all()
 
 
+@pytest.mark.parametrize("axis", ["generations", "steps", "seconds"])
+def test_a_curve_ends_where_its_run_ended(axis, made, tmp_path):
+    """The solved run after two generations, the other one after all."""
+    path = compare([made(1, 1.0, solved=True, solved_at=1e9), made(1, 1.0)]).save(tmp_path / "page.html")
+    content = Page(path)
+    places = content.data["grids"][axis][axis]
+    for name in ("fitness", "solved"):
+        short, whole = (mark for mark in content.chart(name)["marks"] if mark["grid"] == axis)
+        assert short["label"] == "solved_at=1e+09"
+        known = [at for at, value in zip(places, short["values"], strict=True) if value is not None]
+        lines = [json.loads(line) for line in (tmp_path / "run 0" / "metrics.jsonl").read_text().splitlines()]
+        ends = {"generations": 1, "steps": lines[-1]["total_steps"], "seconds": sum(line["seconds"] for line in lines)}
+        assert max(known) == pytest.approx(ends[axis], rel=1e-5)
+        assert whole["values"][-1] is not None
+
+
 def test_the_command_prints_a_table_or_json_and_writes_the_page(made, tmp_path, capsys):
     runs = [str(made(seed, 100.0 * seed + more, activation=name)) for name, more in (("tanh", 0), ("relu", 5))
             for seed in (1, 2, 3)]  # fmt: skip
@@ -182,10 +198,27 @@ def test_the_command_prints_a_table_or_json_and_writes_the_page(made, tmp_path, 
     assert main(["compare", *runs, "-o", "page.txt"]) == 2
 
 
+COVERED = """
+const button = document.querySelector("#theme").getBoundingClientRect();
+const apart = (text) => text.right <= button.left || text.left >= button.right ||
+  text.bottom <= button.top || text.top >= button.bottom;
+return [...document.querySelectorAll("header h1, header p")].some((element) => {
+  const range = document.createRange();
+  range.selectNodeContents(element);
+  return ![...range.getClientRects()].every(apart);
+});
+"""
+"""Whether the button for light and dark covers text of the header."""
+
+
 @needs_chromium
 @pytest.mark.slow
 def test_a_browser_shows_a_comparison_of_whatever_name_and_asks_nobody(made, tmp_path):
-    runs = [made(seed, seed, env_kwargs={"name": name}) for name in (BITES, "</script>") for seed in (1, 2)]
+    runs = [
+        made(seed, seed, env_id="CartPoleBullet-v0", env_kwargs={"name": name})
+        for name in (BITES, "</script>")
+        for seed in (1, 2)
+    ]
     path = compare(runs).save(tmp_path / "page.html")
     with chromium() as driver:
         for scheme, width in (("light", 1280), ("dark", 390)):
@@ -193,6 +226,7 @@ def test_a_browser_shows_a_comparison_of_whatever_name_and_asks_nobody(made, tmp
             for axis in ("steps", "seconds", "generations"):
                 driver.find_element("css selector", f"[data-axis={axis}]").click()
                 assert len(driver.find_elements("css selector", "#chart-fitness path.line")) == 2
+            assert not driver.execute_script(COVERED)
             assert driver.execute_script("return [document.documentElement.scrollWidth, window.bitten]") == [
                 width,
                 None,

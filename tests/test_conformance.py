@@ -203,7 +203,10 @@ def test_the_command_line_prints_a_report_card(define, capsys):
     assert main(["check", define("Good")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len([line for line in lines if line.startswith("passed ")]) == len(testing.CHECKS) + 1
-    assert re.fullmatch(r"a reset takes [\d.]+ µs, a step [\d.]+ µs; 8 of 8 seeds give different starts", lines[-1])
+    assert re.fullmatch(r"a reset takes [\d.]+ µs, a step [\d.]+ µs; 8 seeds give 8 different starts", lines[-1])
+
+    assert main(["check", define("Good", kwargs={"size": 0.0})]) == 0
+    assert capsys.readouterr().out.strip().endswith("; all 8 seeds give the same start")
 
     assert main(["check", define("OutOfBounds")]) == 1
     out = capsys.readouterr().out

@@ -97,6 +97,10 @@ def _check(options: argparse.Namespace) -> int:
         if math.isfinite(report.step_microseconds):
             put(
                 f"a reset takes {report.reset_microseconds:.1f} µs, a step {report.step_microseconds:.1f} µs; "
-                f"{report.distinct_starts} of 8 seeds give different starts"
+                f"{_starts(report.distinct_starts)}"
             )
     return 1 if report.faults else 0
+
+
+def _starts(distinct: int) -> str:
+    return "all 8 seeds give the same start" if distinct == 1 else f"8 seeds give {distinct} different starts"
