@@ -214,7 +214,15 @@ def test_the_command_line_prints_a_report_card(define, capsys):
     assert re.search("^passed +Memory does not grow from reset to reset", out, re.MULTILINE)
 
 
-def test_the_report_card_can_be_read_by_a_program(define, capsys, monkeypatch):
+PRINTING = """
+import es_envs, sys
+from es_core.cli import main
+es_envs.register(es_envs.EnvDefinition(id="PrintingInC-v0", entry_point="broken_envs:PrintingInC"))
+sys.exit(main(["check", "PrintingInC-v0", "--json"]))
+"""
+
+
+def test_the_report_card_can_be_read_by_a_program(define, capsys, python):
     def refuse(constant):
         raise AssertionError(constant)
 
@@ -228,6 +236,9 @@ def test_the_report_card_can_be_read_by_a_program(define, capsys, monkeypatch):
     card = json.loads(capsys.readouterr().out, parse_constant=refuse)
     assert card["step_microseconds"] is None
     assert "it ends the process" in card["results"][0]["message"]
+
+    done = python(PRINTING)
+    assert "from compiled code" in json.loads(done.out)["results"][2]["message"]
 
     assert main(["check", "Goood-v0"]) == 2
     assert "No environment 'Goood-v0'" in capsys.readouterr().err

@@ -11,7 +11,7 @@ import es_envs
 from es_core.cli.arguments import add_command, add_env_id
 from es_core.cli.output import command_line, print_json, print_sheet, print_table, put, say
 from es_core.sheet import data_sheet, space_text
-from es_envs import registry
+from es_envs import loading, registry
 
 
 def add(commands: Any) -> None:
@@ -85,7 +85,8 @@ def _ids(plugin: es_envs.PluginInfo) -> str:
 def _check(options: argparse.Namespace) -> int:
     from es_envs.testing import examine
 
-    report = examine(options.env_id)
+    with loading.stdout_kept():  # what it prints is a fault that stands in the report
+        report = examine(options.env_id)
     if options.json:
         costs = {name: value for name, value in asdict(report).items() if name.endswith("_microseconds")}
         print_json(
