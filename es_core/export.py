@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from es_core.budget import step_limit
 from es_core.checkpoint import Checkpoint
 from es_core.evaluate import Source, find_policy, require_same_spaces
 from es_core.files import write_whole
@@ -116,7 +117,7 @@ def export(
     try:
         deployed = Deployed(checkpoint.policy(), checkpoint.module())
         with _muffled():
-            content, function = write(deployed, _metadata(source, checkpoint))
+            content, function = write(deployed, _metadata(source, checkpoint, definition))
     except Exception as error:
         policy = checkpoint.config.policy
         if ":" not in policy:
@@ -128,7 +129,7 @@ def export(
     return exported
 
 
-def _metadata(source: Source, checkpoint: Checkpoint) -> dict[str, str]:
+def _metadata(source: Source, checkpoint: Checkpoint, definition: EnvDefinition) -> dict[str, str]:
     """What the file says about itself; mappings in JSON."""
     config = checkpoint.config
     said = {
@@ -136,6 +137,7 @@ def _metadata(source: Source, checkpoint: Checkpoint) -> dict[str, str]:
         "env_id": config.env_id,
         "env_kwargs": json.dumps(config.env_kwargs),
         "preprocessing": json.dumps(config.preprocessing),
+        "max_episode_steps": str(step_limit(definition, config)),
         "policy": config.policy,
         "generation": str(checkpoint.generation),
         "parameter_hash": checkpoint.parameter_hash,

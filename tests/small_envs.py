@@ -93,6 +93,13 @@ class Reusing(Walk):
         return self._reuse(observation, info), *others, self.info
 
 
+class Scribbled(Walk):
+    """Walk, with tags in its docstring. <script>window.bitten = 1</script><img src=x onerror="window.bitten = 1">
+
+    <iframe src="https://example.org"></iframe>
+    """
+
+
 class Sized(Walk):
     """Says that it can be filmed, but cannot draw "rgb_array"."""
 

@@ -150,6 +150,7 @@ def test_a_program_of_torch_acts_in_batches_of_any_size_and_says_where_it_comes_
         assert actions.tolist() == [act(observation) for observation in observations[:size]]
     metadata = json.loads(extra[EXPORT.METADATA])
     assert metadata["env_id"] == "CartPole-v1"
+    assert metadata["max_episode_steps"] == str(run.config.max_episode_steps or 500)
     assert metadata["parameter_hash"] == run.best.parameter_hash
     score = run.best_score[1]
     assert (metadata["fitness_mean"], metadata["fitness_episodes"]) == (str(score.mean), "2")
@@ -227,6 +228,7 @@ def test_an_onnx_file_remembers_and_says_where_it_comes_from(tmp_path):
     assert [value.name for value in session.get_outputs()] == ["action", "next_state"]
     metadata = session.get_modelmeta().custom_metadata_map
     assert metadata["env_id"] == "Pendulum-v1"
+    assert metadata["max_episode_steps"] == str(run.config.max_episode_steps or 200)
     assert metadata["fitness"] == "episode_return"
     assert metadata["parameter_hash"] == run.best.parameter_hash
 

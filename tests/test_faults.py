@@ -358,6 +358,14 @@ def test_an_evaluation_is_repeated_once_and_then_ends_the_run(failing, undisturb
     assert "the failure is reproduced: an episode of the centre" in capsys.readouterr().err
 
 
+def test_a_candidate_is_replayed_to_the_step_limit_of_its_generation_the_centre_to_its_end(tmp_path):
+    how = {"generations": 1, "population_size": 2, "episode_cap": "growing", "episode_cap_start": 5, "workers": 1}
+    run = train("CartPole-v1", run_dir=tmp_path / "r", confirm_episodes=1, progress=False, **how)
+    assert run.history[0].episode_cap == 5
+    assert replay(run, generation=0, candidate=1, seed=3).length == 5
+    assert replay(run, generation=0, seed=3).length > 5
+
+
 def test_a_failed_candidate_is_replayed_as_training_played_it(failing, tmp_path, capsys):
     seed = seed_of(4, 1)
     how = {"on_candidate_error": "drop", "checkpoint_every": 100, "workers": 2, "progress": False, **SETTINGS}

@@ -11,6 +11,7 @@ from PIL import Image
 
 import es_envs
 from es_core import record, train
+from es_core.captions import Captioner
 from es_core.cli import main
 from es_core.seeding import Purpose, episode_seeds
 
@@ -60,6 +61,28 @@ def test_an_evolution_shows_each_generation_on_the_same_start_with_a_caption_of_
     assert np.abs(captions[0] - captions[1]).max() > 100
     assert np.abs(captions[1] - captions[2]).max() > 100
     assert np.abs(shots[0][-1] - shots[0][-PAUSE])[:75].max() < 30  # it pauses
+
+
+@pytest.mark.parametrize(
+    ("how", "titles"),
+    [
+        ({"generations": [0, 2]}, ["generation 0", "generation 2"]),
+        ({"generation": 1}, ["generation 1"]),
+        ({"generation": 1, "candidate": 2}, ["generation 1, candidate 2"]),
+        ({"generations": [2, 0, 1], "layout": "grid"}, ["generations 0 to 2"]),
+        ({"generation": 1, "population": 2, "layout": "ghosts"}, ["generation 1, 2 candidates"]),
+    ],
+)
+def test_a_caption_names_the_generation_that_is_seen(run, how, titles, tmp_path, monkeypatch):
+    written, caption = {}, Captioner.caption
+
+    def note(self, frame, what, number):
+        written[what.title] = number
+        return caption(self, frame, what, number)
+
+    monkeypatch.setattr(Captioner, "caption", note)
+    record(run, tmp_path / "film.mp4", speed=20, **how, **SMALL)
+    assert list(written) == titles
 
 
 def test_beside_a_film_stand_a_picture_and_all_that_tells_what_it_shows(run, tmp_path):

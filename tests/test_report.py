@@ -134,13 +134,18 @@ def test_the_command_that_makes_a_run_again_gives_all_its_settings(env_id, field
 
 def test_whatever_users_and_plugins_name_is_text(tmp_path):
     with registered(
-        summary=f"{BITES}\x1b[31m", fitnesses={BITES: "episode_length"}, kwargs={"fault": None}
+        entry_point="small_envs:Scribbled",
+        summary=f"{BITES}\x1b[31m",
+        fitnesses={BITES: "episode_length"},
+        kwargs={"fault": None},
     ) as definition:
         made = train(definition.id, run_dir=tmp_path / "a'b\"<script>", env_kwargs={"where": BITES}, **TINY)
         path = made.report(tmp_path / "page.html")
     content = Page(path)
     assert content.scripts == 2
     assert not content.attributes("img")
+    assert not content.attributes("iframe")
+    assert '<iframe src="https://example.org"></iframe>' in content.text
     assert "\x1b" not in path.read_text()
     for text in (BITES, "further measure", "a'\"'\"'b"):
         assert text in content.text

@@ -69,11 +69,12 @@ def test_the_pole_can_be_balanced_to_the_step_limit_from_many_starts(env):
     assert lengths == [500] * 20
 
 
-def test_leaving_the_rail_ends_the_episode(env):
+@pytest.mark.parametrize("side", [-1, 1])
+def test_leaving_the_rail_on_either_side_ends_the_episode(env, side):
     env.reset(seed=0)
-    env._position, env._angle = 10.01, 0.0
+    env._position, env._angle = side * 10.01, 0.0
     assert env.outcome() == (1.0, True)
-    env._position = -10.0
+    env._position = side * 10.0
     assert env.outcome() == (1.0, False)
 
 
