@@ -342,6 +342,13 @@ class Run:
         """Where the checkpoint of a generation is, or would be."""
         return self.directory / "checkpoints" / f"{generation:06d}.safetensors"
 
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint to its place; somebody may have deleted the folder, to make room, say."""
+        path = self.checkpoint_path(checkpoint.generation)
+        with explained(path):
+            path.parent.mkdir(exist_ok=True)
+        checkpoint.save(path)
+
     def append(self, stats: GenerationStats, told: Told | None) -> None:
         """Add a line to metrics.jsonl and to the history.
 

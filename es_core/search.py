@@ -45,7 +45,7 @@ class Search:
     def begin(cls, run: Run, pool: RolloutPool) -> Self:
         """In front of generation 0, of which it writes the checkpoint; for errors see ``first``."""
         search = cls.first(run, pool)
-        search.checkpoint(run, pool).save(run.checkpoint_path(0))
+        run.keep(search.checkpoint(run, pool))
         return search
 
     @classmethod

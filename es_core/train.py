@@ -137,7 +137,7 @@ def train(
         with lock(run.directory):
             carry_out(run)
     except BaseException:
-        if not run.checkpoint_generations():
+        if not run.history and not run.checkpoint_generations():
             run.discard()  # nothing was learnt: leave no empty folder behind
         raise
     return run
@@ -208,7 +208,7 @@ def _evolve(
                 seconds=time.perf_counter() - started,
             )
             if finished:  # first, since the line says that nothing is left to do
-                before.save(run.checkpoint_path(generation))
+                run.keep(before)
             run.append(stats, told)
             stopped = (on_generation is not None and on_generation(stats) is False) or time.monotonic() >= deadline
             measured = None if results is None else results.fitness.copy()
@@ -216,7 +216,7 @@ def _evolve(
             if display is not None:
                 display.show(stats)
             if not finished and (stopped or strategy.generation % config.checkpoint_every == 0):
-                search.checkpoint(run, pool).save(run.checkpoint_path(strategy.generation))
+                run.keep(search.checkpoint(run, pool))
             if finished or stopped:
                 return
 
@@ -228,7 +228,7 @@ def _repeatable(run: Run, before: Checkpoint) -> Iterator[None]:
         yield
     except BaseException as error:
         with suppress(OSError):  # the disk itself is in trouble: an older one has to do
-            before.save(run.checkpoint_path(before.generation))
+            run.keep(before)
         if isinstance(error, FloatingPointError):  # to resume would lead to the same end
             error.add_note(f"The last parameters that are finite: {run.checkpoint_path(before.generation)}")
         elif run.next_generation is not None and not run.finished:
@@ -299,7 +299,7 @@ def _failed(run: Run, before: Checkpoint, results: Results | None) -> list[dict[
     """Candidates that have failed, for the metrics; the checkpoint from which they can be played again is kept."""
     if results is None or not results.failures:
         return []
-    before.save(run.checkpoint_path(before.generation))
+    run.keep(before)
     failed = [
         {**asdict(failure), "command": _replay_command(run, before.generation, failure)} for failure in results.failures
     ]

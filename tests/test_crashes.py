@@ -330,12 +330,24 @@ def test_a_run_that_is_killed_at_any_operation_on_its_files_ends_as_if_nothing_h
 # ---- Ctrl-C and SIGTERM
 
 
+# es-envs, by which a signal is not ignored, even if these tests run under nohup.
+HEARING = """
+import signal, sys
+for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    signal.signal(number, signal.SIG_DFL)
+from es_core.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 @pytest.mark.parametrize(
-    ("number", "code", "word"), [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")]
+    ("number", "code", "word"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated"), (signal.SIGHUP, 129, "terminated")],
 )
 def test_a_signal_ends_a_run_in_order(number, code, word, undisturbed, tmp_path):
     folder = tmp_path / "run"
-    with started(train_command(folder, "--generations", 10**6, "--engine", "numpy")) as (process, marked):
+    words = train_command(folder, "--generations", 10**6, "--engine", "numpy", code=HEARING)
+    with started(words) as (process, marked):
         wait_for_generation(process)
         process.send_signal(number)
         _, said = process.communicate(timeout=30)
@@ -361,18 +373,23 @@ def test_a_signal_ends_a_run_whose_environments_hang(tmp_path):
         _, said = process.communicate(timeout=30)
         assert process.returncode == 130
         require_gone(marked)
-    assert said == f"interrupted\nNothing is lost: `es-envs resume {tmp_path / 'run'}` runs generation 0 again.\n"
+    words = f"es-envs resume {tmp_path / 'run'} --trust-names"
+    assert said == f"interrupted\nNothing is lost: `{words}` runs generation 0 again.\n"
 
 
-def test_signals_that_reach_the_workers_too_end_a_run_in_order(tmp_path):
-    with started(train_command(tmp_path / "run", "--generations", 10**6)) as (process, marked):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_signals_that_reach_the_workers_too_end_a_run_in_order(number, code, tmp_path):
+    with started(train_command(tmp_path / "run", "--generations", 10**6, code=HEARING)) as (process, marked):
         wait_for_generation(process)
-        for each in marked():
-            each.send_signal(signal.SIGTERM)
+        workers = psutil.Process(process.pid).children()
+        assert len(workers) == 2
+        for each in [*workers, process]:  # the workers first, who shall not care
+            each.send_signal(number)
         _, said = process.communicate(timeout=30)
-        assert process.returncode == 143
+        assert process.returncode == code
         require_gone(marked)
     assert said.splitlines()[-2] == "terminated"
+    assert "a worker is" not in said
 
 
 def test_a_second_signal_ends_a_run_at_once_and_without_damage(tmp_path):
@@ -545,6 +562,103 @@ def test_a_run_whose_folder_is_deleted_ends_with_a_sentence(tmp_path):
     ):
         train("CartPole-v1", run_dir=folder, workers=1, progress=False, on_generation=delete, **SETTINGS)
     assert not folder.exists()
+
+
+def test_a_disk_that_becomes_read_only_ends_a_run_with_a_sentence_and_it_goes_on_later(undisturbed, small_disk):
+    folder = small_disk / "run"
+    subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
+
+    def protect(stats):
+        if stats.generation == 9:  # its files are open: what is opened from now on is on a mount of its own
+            subprocess.run(["mount", "--bind", str(folder), str(folder)], check=True)
+            subprocess.run(["mount", "-o", "remount,bind,ro", str(folder)], check=True)
+
+    try:
+        with (
+            pytest.warns(RuntimeWarning, match="TensorBoard.*Read-only file system.*switched off"),
+            pytest.raises(OSError, match=rf"cannot write {folder}.*: Read-only file system; make that d") as caught,
+        ):
+            train("CartPole-v1", run_dir=folder, workers=1, progress=False, on_generation=protect, **SETTINGS)
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+    assert "The last checkpoint is intact" in caught.value.__notes__[0]
+    assert Run.open(folder).checkpoint_generations() == [0, 7]
+    assert resume(folder) == 0
+    require_equal(folder, undisturbed)
+
+
+def test_deleting_the_checkpoints_in_mid_run_costs_the_deleted_ones_alone(undisturbed, tmp_path):
+    folder = tmp_path / "run"
+
+    def delete(stats):
+        if stats.generation == 9:
+            shutil.rmtree(folder / "checkpoints")
+
+    train("CartPole-v1", run_dir=folder, workers=1, progress=False, on_generation=delete, **SETTINGS)
+    assert lines(Run.open(folder)) == lines(undisturbed)
+    assert Run.open(folder).checkpoint_generations() == undisturbed.checkpoint_generations()[2:]
+
+
+def test_a_run_that_can_write_no_checkpoint_any_more_keeps_its_history(undisturbed, tmp_path):
+    folder = tmp_path / "run"
+
+    def spoil(stats):
+        if stats.generation == 9:
+            shutil.rmtree(folder / "checkpoints")
+            (folder / "checkpoints").touch()
+
+    with pytest.raises(OSError, match=r"cannot write .*000014\.safetensors"):
+        train("CartPole-v1", run_dir=folder, workers=1, progress=False, on_generation=spoil, **SETTINGS)
+    (folder / "checkpoints").unlink()
+    assert lines(Run.open(folder)) == lines(undisturbed)[:14]
+    assert resume(folder) == 0
+    assert lines(Run.open(folder)) == lines(undisturbed)
+
+
+# ---- memory, and the clock
+
+
+# es-envs with so many bytes of address space more than it has when it begins; what it starts has no more in all.
+CONFINED = """
+import resource, sys
+from es_core.cli import main
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + {room}
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="ulimit -v is Linux's")
+@pytest.mark.parametrize("megabytes", [8, *(pytest.param(room, marks=pytest.mark.slow) for room in (1, 4))])
+def test_a_run_with_too_little_memory_ends_and_goes_on_where_there_is_more(megabytes, undisturbed, tmp_path):
+    folder = tmp_path / "run"
+    code, said = run_to_its_end(train_command(folder, "--quiet", code=CONFINED.format(room=megabytes * 2**20)))
+    assert code in {0, 1}
+    assert said or code == 0  # who notices first, and says so, differs
+    if not (folder / "config.json").exists():
+        assert not folder.exists() or not list(folder.iterdir())
+        return
+    assert resume(folder) == 0
+    require_equal(folder, undisturbed)
+
+
+# es-envs in a world whose clock goes backwards, a day at a time.
+BACKWARDS = """
+import itertools, sys, time
+days = itertools.count()
+time.time = lambda: 1.7e9 - 86_400 * next(days)
+time.time_ns = lambda: int(1e9 * time.time())
+from es_core.cli import main
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_clock_that_is_set_back_changes_nothing(undisturbed, tmp_path):
+    code, said = run_to_its_end(train_command(tmp_path / "run", "--max-seconds", 1000, code=BACKWARDS))
+    assert code == 0, said
+    require_equal(tmp_path / "run", undisturbed)
+    assert all(0 <= stats.seconds < 1000 for stats in Run.open(tmp_path / "run").history)
 
 
 @pytest.mark.long

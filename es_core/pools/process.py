@@ -223,8 +223,9 @@ def serve(handle: int, report_handle: int, target: str) -> None:
     faulthandler.enable(report, all_threads=False)
     os.dup2(2, 1)  # what an environment prints must not end up among the results on stdout
     # Batch systems send these to every process of a job; the main process then ends its children in order.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)  # which, other than SIG_IGN, processes started from here do not inherit
+    for name in {"SIGINT", "SIGTERM", "SIGHUP"} & {*dir(signal)}:
+        # Other than SIG_IGN, this is not inherited by processes that are started from here.
+        signal.signal(getattr(signal, name), lambda *_: None)
     if sys.platform != "win32":
         Thread(target=_live_with_main, args=(handle,), daemon=True).start()
     module, _, function = target.partition(":")
