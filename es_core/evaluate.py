@@ -90,7 +90,8 @@ def find_policy(
         trust = trust or source.trusted
         kept = source.best or source.checkpoint if generation is None else rebuild(source, generation, trust=trust)
         if kept is None:
-            raise FileNotFoundError(f"{source.directory} has no checkpoint yet")
+            hint = " any more: `es-envs resume` rebuilds it from the log" if source.history else " yet"
+            raise FileNotFoundError(f"{source.directory} has no checkpoint{hint}")
         checkpoint = kept
     elif generation is not None:
         raise ValueError("a generation can be chosen from a run, not from a single checkpoint")

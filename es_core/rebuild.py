@@ -1,10 +1,11 @@
 """Rebuild: any generation of a run from its log, without playing an episode."""
 
 import os
+import warnings
 
 from es_core.budget import largest_population
 from es_core.checkpoint import Checkpoint, parameter_hash
-from es_core.files import CheckpointError
+from es_core.files import CheckpointError, explained
 from es_core.normalizer import ObservationStatistics
 from es_core.pools.local import LocalPool
 from es_core.run import GenerationStats, Run
@@ -35,9 +36,10 @@ def rebuild(run: Run | str | os.PathLike[str], generation: int, *, trust: bool =
     kept = run.checkpoint_generations()
     if generation in kept:
         return run.checkpoint_at(generation)
-    come_to = sum(stats.next_hash is not None for stats in run.history)
-    if not 0 <= generation <= come_to:
-        raise FileNotFoundError(f"{run.directory} has no generation {generation}: it has come to generation {come_to}")
+    if not 0 <= generation <= run.come_to:
+        raise FileNotFoundError(
+            f"{run.directory} has no generation {generation}: it has come to generation {run.come_to}"
+        )
     start = max((earlier for earlier in kept if earlier < generation), default=0)
     if start in kept:
         checkpoint = run.checkpoint_at(start)
@@ -52,6 +54,32 @@ def rebuild(run: Run | str | os.PathLike[str], generation: int, *, trust: bool =
         _tell(run, search, stats, told)
         _require_hash(run, search, stats.generation + 1, stats.next_hash)
     return search.checkpoint(run, checkpoint)
+
+
+def restore(run: Run) -> None:
+    """Put back what a run needs to be resumed, and its best centre, where they are missing or not what the log says.
+
+    The caller holds the folder's lock, and has required that its names are trusted.
+
+    Raises:
+        CheckpointError: there is no checkpoint, and the log does not lead to one.
+        OSError: a file cannot be written.
+    """
+    for name in ("checkpoints", "videos"):
+        with explained(run.directory / name):
+            (run.directory / name).mkdir(exist_ok=True)
+    if run.history and run.next_generation is None:
+        rebuild(run, run.come_to, trust=True).save(run.checkpoint_path(run.come_to))
+    if run.best_score is not None and not run.holds_best:
+        generation, _ = run.best_score
+        try:
+            rebuild(run, generation, trust=True).save(run.best_path)
+        except CheckpointError as error:  # the run itself can go on
+            warnings.warn(
+                f"{run.best_path} is not the best centre, of generation {generation}, and cannot be put back: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
 
 def _tell(run: Run, search: Search, stats: GenerationStats, told: Told | None) -> None:

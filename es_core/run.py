@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
@@ -274,8 +275,43 @@ class Run:
 
     @property
     def best(self) -> Checkpoint | None:
-        """The best evaluated centre, or None if none was evaluated."""
-        return self._checkpoint(self.best_path) if self.best_path.exists() else None
+        """The best evaluated centre, or None if none was evaluated.
+
+        A file that is not there, or not what the log says, is rebuilt from the log, with a warning.
+
+        Raises:
+            CheckpointError: the file is damaged, or cannot be rebuilt.
+        """
+        score = self.best_score
+        if os.path.lexists(self.best_path):
+            checkpoint = self._checkpoint(self.best_path)
+            not_yet_in_log = checkpoint.generation >= len(self.history)
+            if score is None or not_yet_in_log or self._is_of(checkpoint, score[0]):
+                return checkpoint
+        if score is None:
+            return None
+        warnings.warn(
+            f"{self.best_path} is missing, or not the centre of generation {score[0]}, which is the best in "
+            "metrics.jsonl: it is rebuilt from there (resume puts the file back)",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        import es_core
+
+        return es_core.rebuild(self, score[0])
+
+    @property
+    def holds_best(self) -> bool:
+        """Whether best.safetensors is what the log says, or the log names none."""
+        score = self.best_score
+        try:
+            return score is None or self._is_of(self._checkpoint(self.best_path), score[0])
+        except (FileNotFoundError, CheckpointError):
+            return False
+
+    def _is_of(self, checkpoint: Checkpoint, generation: int) -> bool:
+        expected = generation, self.history[generation].parameter_hash
+        return (checkpoint.generation, checkpoint.parameter_hash) == expected
 
     @property
     def share_done(self) -> float:
@@ -304,6 +340,11 @@ class Run:
         """Generations that have a checkpoint, ascending."""
         files = (self.directory / "checkpoints").glob("*.safetensors")
         return sorted(int(file.stem) for file in files if re.fullmatch(r"\d{6,}", file.stem))
+
+    @property
+    def come_to(self) -> int:
+        """The last generation that the log leads to."""
+        return sum(stats.next_hash is not None for stats in self.history)
 
     @property
     def next_generation(self) -> int | None:

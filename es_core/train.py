@@ -19,9 +19,11 @@ from es_core.checks import require_seconds
 from es_core.commands import run_command
 from es_core.config import BOUNDS, TrainConfig, unknown_field
 from es_core.display import Display
+from es_core.files import CheckpointError
 from es_core.loggers import Lifecycle
 from es_core.policies.engines import require_device
 from es_core.pools import STEP_TIMEOUT, Results, RolloutPool, make_pool, require_pool
+from es_core.rebuild import restore
 from es_core.rollout import Failure, RolloutError
 from es_core.run import DIAGNOSTICS, GenerationStats, Run, lock
 from es_core.scoring import Evaluation, aggregated
@@ -123,6 +125,7 @@ def train(
             raise ValueError("resume=True needs run_dir, the folder of the run to continue")
         with lock(run_dir):
             run = _reopen(env, run_dir, config_fields)
+            restore(run)
             if run.finished:
                 run.write_config(run.config)  # a bound that has grown does not matter any more, but counts as set
             else:
@@ -287,8 +290,11 @@ def _look(run: Run, generation: int) -> int | None:
 
 
 def _final(run: Run, pool: RolloutPool) -> Evaluation | None:
-    """The best centre's score on starts that no decision has seen; None if no centre was evaluated."""
-    best = run.best
+    """The best centre's score on starts that no decision has seen; None if no centre was evaluated, or it is lost."""
+    try:
+        best = run.best
+    except CheckpointError:  # which cannot be rebuilt here, on another kind of processor, say: resume has warned
+        return None
     if best is None:
         return None
     seeds = _seeds(run.config, Purpose.FINAL, run.config.confirm_episodes, 0)

@@ -1,4 +1,5 @@
 import json
+import os
 import struct
 
 import numpy as np
@@ -198,3 +199,38 @@ def test_a_policy_is_refused_where_its_environment_has_changed(run, file):
         es_core.evaluate(file, episodes=1)
     with pytest.raises(ValueError, match="another observation_space"):
         es_core.record(file, file.with_suffix(".mp4"))
+
+
+def test_a_flipped_bit_in_any_array_is_noticed(file):
+    """The lowest bit of a number: no other check would find it."""
+    content = file.read_bytes()
+    header = 8 + int.from_bytes(content[:8], "little")
+    arrays = json.loads(content[8:header])
+    del arrays["__metadata__"]
+    assert {"mean", "statistics.total"} < set(arrays)
+    for array in arrays.values():
+        damaged = bytearray(content)
+        damaged[header + array["data_offsets"][0]] ^= 1
+        file.write_bytes(damaged)
+        with pytest.raises(CheckpointError, match=f"^{file}: damaged: the checksum of its arrays does not fit$"):
+            Checkpoint.load(file)
+
+
+@pytest.mark.skipif(not hasattr(os, "O_DIRECTORY"), reason="folders cannot be flushed")
+def test_a_file_is_flushed_then_renamed_then_its_folder_is_flushed(run, tmp_path, monkeypatch):
+    path, done = tmp_path / "best.safetensors", []
+    flush, rename = os.fsync, os.replace
+
+    def noted_flush(descriptor):
+        status = os.fstat(descriptor)
+        done.append("folder" if os.path.samestat(status, tmp_path.stat()) else ("file", status.st_size))
+        flush(descriptor)
+
+    def noted_rename(source, target):
+        done.append(("rename", source.name, target))
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", noted_flush)
+    monkeypatch.setattr(os, "replace", noted_rename)
+    run.checkpoint.save(path)
+    assert done == [("file", path.stat().st_size), ("rename", "best.safetensors.partial", path), "folder"]

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import json
+import os
 import random
 import shutil
 
@@ -81,6 +82,70 @@ def test_without_a_checkpoint_all_follows_from_the_config_and_the_log(run, bare,
     (bare / "checkpoints").mkdir()
     shutil.copy(tmp_path / "rebuilt.safetensors", Run.open(bare).checkpoint_path(6))
     assert Run.open(bare).next_generation == 6
+
+
+def halfway(run, folder):
+    """A copy of the run as it was when it was stopped in front of generation 4."""
+    shutil.copytree(run.directory, folder)
+    for generation in (5, 6):
+        Run.open(folder).checkpoint_path(generation).unlink()
+    lines = (folder / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "metrics.jsonl").write_bytes(b"".join(lines[:4]))
+    generation, _ = Run.open(folder).best_score
+    shutil.copy(run.checkpoint_path(generation), folder / "best.safetensors")
+    return folder
+
+
+LOST = {
+    "the best is deleted": lambda folder: (folder / "best.safetensors").unlink(),
+    "the best is another generation's": lambda folder: shutil.copy(
+        folder / "checkpoints" / f"{int(Run.open(folder).best_score[0] == 0):06d}.safetensors",
+        folder / "best.safetensors",
+    ),
+    "the best is cut off": lambda folder: os.truncate(folder / "best.safetensors", 100),
+    "checkpoints are deleted": lambda folder: [path.unlink() for path in folder.glob("checkpoints/*")],
+    "their folder is deleted": lambda folder: shutil.rmtree(folder / "checkpoints"),
+    "all is deleted": lambda folder: [shutil.rmtree(folder / "checkpoints"), (folder / "best.safetensors").unlink()],
+}
+
+
+@pytest.mark.parametrize("copied", [halfway, lambda run, folder: shutil.copytree(run.directory, folder)])
+@pytest.mark.parametrize("lost", LOST)
+def test_resume_puts_back_what_follows_from_the_log(lost, copied, run, tmp_path):
+    folder = copied(run, tmp_path / "run")
+    LOST[lost](folder)
+    again = Run.open(folder).resume(**HOW)
+    assert [stats.parameter_hash for stats in again.history] == [stats.parameter_hash for stats in run.history]
+    assert again.best_path.read_bytes() == run.best_path.read_bytes()
+    assert again.checkpoint_path(6).read_bytes() == run.checkpoint_path(6).read_bytes()
+
+
+@pytest.mark.parametrize("lost", ["the best is deleted", "the best is another generation's", "all is deleted"])
+def test_a_best_centre_that_is_not_what_the_log_says_is_rebuilt_with_a_warning(lost, run, tmp_path):
+    folder = shutil.copytree(run.directory, tmp_path / "run")
+    LOST[lost](folder)
+    with pytest.warns(
+        RuntimeWarning, match=r"best\.safetensors is missing, or not the centre of generation \d, which is"
+    ):
+        policy, _ = find_policy(folder, generation=None, trust=False)
+    assert policy.parameter_hash == run.best.parameter_hash
+
+
+def test_a_best_centre_that_cannot_be_put_back_is_named_and_the_run_goes_on(run, tmp_path):
+    folder = halfway(run, tmp_path / "run")
+    for path in (folder / "best.safetensors", *(folder / "checkpoints").glob("00000[0-3]*")):
+        path.unlink()
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_bytes().splitlines()]
+    generation, _ = Run.open(folder).best_score
+    first = {**lines[0], "log": None}
+    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, [first, *lines[1:]])) + "\n")
+    assert generation > 0
+    with (
+        pytest.warns(RuntimeWarning, match="is missing, or not the centre"),  # when the run ends
+        pytest.warns(RuntimeWarning, match=rf"best\.safetensors is not the best centre, of generation {generation}"),
+    ):
+        again = Run.open(folder).resume(**HOW)
+    assert again.history[-1].parameter_hash == run.history[-1].parameter_hash
 
 
 def test_a_beginning_from_another_policy_and_a_reference_batch_is_rebuilt(run, tmp_path):
