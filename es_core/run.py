@@ -76,7 +76,7 @@ class GenerationStats:
         episode_length: mean steps of the population's episodes.
         episode_cap: their step limit, where it was below that of whole episodes.
         capped_episodes: share of them that a step limit ended.
-        steps: environment steps of the population's episodes.
+        steps: environment steps of the population's episodes, with those that choose an elite.
         evaluation_steps: environment steps of the centre's.
         total_steps: of both, since the run began.
         total_episodes: of the populations, since the run began.

@@ -34,6 +34,7 @@ class Purpose(IntEnum):
     COMPARISON = 13
     PROBE = 14
     FINAL = 15
+    ELITE = 16
 
 
 # Disjoint ranges, so that a score is never taken on a start that shaped the policy or chose the checkpoint.
@@ -44,6 +45,7 @@ _RANGES = {
     Purpose.FINAL: (_EPISODE_SEEDS * 13 // 8, _EPISODE_SEEDS // 8),
     Purpose.TEST: (_EPISODE_SEEDS * 7 // 4, _EPISODE_SEEDS // 4),
     Purpose.REFERENCE_BATCH: (0, _EPISODE_SEEDS),  # a part of training
+    Purpose.ELITE: (0, _EPISODE_SEEDS),  # too
 }
 
 

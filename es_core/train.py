@@ -31,9 +31,10 @@ from es_core.search import Search
 from es_core.seeding import Purpose, episode_seeds
 from es_core.shaping import SIGN_SHAPINGS
 from es_core.significance import lower_bound
-from es_core.strategies import require_strategy
+from es_core.strategies import Population, require_strategy
 from es_core.trust import require_trusted
 from es_envs import names
+from es_envs.fitness import Episode
 
 _ERROR = 0.05  # probability at most that a run is called solved whose centre never reaches the goal
 _MOST_LOOKS = 10
@@ -181,20 +182,23 @@ def _evolve(
             episode_cap = None if last else search.episode_cap
             diagnostics: dict[str, Any] = dict.fromkeys(DIAGNOSTICS)
             fitness = None if results is None else _told(config, results)
-            told = None
+            told, matches = None, []
             if results is not None and fitness is not None and not solved:
+                matches = _choose_elite(config, search, pool, population, fitness)
                 told = search.told(config, fitness, results)
                 search.move_on(told)
                 diagnostics = {name: _finite(strategy.diagnostics.get(name)) for name in DIAGNOSTICS}
             finished = last or solved
             final = _final(run, pool) if finished else None
             evaluation_steps = sum(score.steps for score in (evaluation, confirmation, final) if score is not None)
-            search.total_steps += evaluation_steps + (results.steps if results is not None else 0)
-            search.total_episodes += results.lengths[results.valid].size if results is not None else 0
+            steps = sum(episode.length for episode in matches) + (results.steps if results is not None else 0)
+            search.total_steps += evaluation_steps + steps
+            search.total_episodes += len(matches) + (results.lengths[results.valid].size if results is not None else 0)
             stats = GenerationStats(
                 generation=generation,
                 **_population_stats(results, fitness if strategy.mirrored else None),
                 **diagnostics,
+                steps=steps,
                 episode_cap=episode_cap,
                 evaluation_steps=evaluation_steps,
                 total_steps=search.total_steps,
@@ -340,11 +344,29 @@ def _told(config: TrainConfig, results: Results) -> NDArray[np.float64]:
     return told
 
 
+def _choose_elite(
+    config: TrainConfig, search: Search, pool: RolloutPool, population: Population, fitness: NDArray[np.float64]
+) -> list[Episode]:
+    """Let additional episodes decide which of a strategy's contenders is told to be the best, and return them.
+
+    Such et al. 2017, algorithm 1. The winner's ``fitness`` is raised just above all others', and so is in the log.
+    """
+    contenders, episodes = search.strategy.contenders(fitness), search.strategy.elite_episodes
+    if not contenders:
+        return []
+    seeds = _seeds(config, Purpose.ELITE, episodes, population.generation)
+    matches = [pool.rollouts((population.candidate(index), search.statistics), seeds) for index in contenders]
+    scores = [[episode.fitness - config.survival_bonus * episode.length for episode in match] for match in matches]
+    winner = contenders[int(np.argmax(aggregated(np.array(scores), config.fitness_aggregation)))]
+    fitness[winner] = np.nextafter(np.nanmax(fitness), np.inf)
+    return [episode for match in matches for episode in match]
+
+
 def _population_stats(results: Results | None, told_pairs: NDArray[np.float64] | None) -> dict[str, Any]:
     if results is None:
         names = ("mean", "median", "max", "min", "std")
         unknown = ("population_size", "episode_length", "tied_pairs", "capped_episodes")
-        return {f"fitness_{name}": None for name in names} | dict.fromkeys(unknown) | {"fitnesses": {}, "steps": 0}
+        return {f"fitness_{name}": None for name in names} | dict.fromkeys(unknown) | {"fitnesses": {}}
     valid = results.valid
     fitness = results.fitness[valid]
     measures: dict[str, Callable[..., Any]] = {
@@ -361,7 +383,6 @@ def _population_stats(results: Results | None, told_pairs: NDArray[np.float64] |
         "episode_length": float(results.lengths[valid].mean()),
         "tied_pairs": _tied(told_pairs) if told_pairs is not None else None,
         "capped_episodes": float(results.capped[valid].mean()),
-        "steps": results.steps,
     }
 
 

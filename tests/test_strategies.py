@@ -361,6 +361,16 @@ def test_ga_keeps_its_elite_and_mutates_survivors_only():
     assert all(not np.array_equal(population.candidate(i), best[population.parent[i]]) for i in range(1, 32))
 
 
+def test_ga_lets_its_elite_and_the_best_others_contend_if_asked_to():
+    fitness = np.arange(32.0)
+    fitness[[0, 31]] = -9, np.nan
+    assert make("ga").contenders(fitness) == []
+    assert make("ga", elite_candidates=4).contenders(fitness) == [0, 30, 29, 28]
+    fitness[0] = np.nan
+    assert make("ga", elite_candidates=2).contenders(fitness) == [30, 29]
+    assert all(make(name).contenders(fitness) == [] for name in STRATEGIES)
+
+
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_dropped_candidate_counts_for_nothing(name):
     fitness = np.random.default_rng(1).normal(size=32)
@@ -717,7 +727,13 @@ def test_learning_rate_and_sigma_follow_their_schedules(schedule_generations):
         ("openai_es", {"learning_rate": None}, "needs a learning_rate"),
         ("pgpe", {"learning_rate_final": 0.01}, "needs a learning_rate"),
         ("pgpe", {"strategy_options": {"radius": -1}}, "radius must be a finite number above 0, got -1"),
-        ("ga", {"strategy_options": {"parent": 3}}, "no option 'parent'; its options are parents"),
+        (
+            "ga",
+            {"strategy_options": {"parent": 3}},
+            "no option 'parent'; its options are parents, elite",
+        ),
+        ("ga", {"strategy_options": {"elite_candidates": 0}}, "elite_candidates must be a whole number of at least 1"),
+        ("ga", {"strategy_options": {"elite_episodes": 1.5}}, "elite_episodes must be a whole number of at least 1"),
         ("cma_es", {"strategy_options": {"mu": 3}}, "no option 'mu'; it has no options"),
         ("ga", {"population_size": 8, "strategy_options": {"parents": 8}}, "from 1 to 7"),
         ("openai_es", {"population_size": 15}, "even"),

@@ -11,6 +11,9 @@ from threadpoolctl import threadpool_limits
 import es_core
 import es_envs
 from es_core import STRATEGIES, Run, TrainConfig, rebuild, train
+from es_core.pools.local import LocalPool
+from es_core.seeding import Purpose, episode_seeds
+from es_core.strategies import make_strategy
 from es_envs import hookimpl
 
 SMALL = {
@@ -115,6 +118,39 @@ def test_a_run_that_diverges_stops_there_and_keeps_its_last_finite_parameters(wa
         assert (run.next_generation, len(run.history)) == (1, 1)
         assert np.isfinite(run.checkpoint_at(1).mean).all()
         assert math.isfinite(es_core.evaluate(run.checkpoint_path(1), episodes=1, workers=1).mean)
+
+
+@pytest.mark.slow
+def test_an_elite_is_chosen_by_additional_episodes_whoever_plays_them_and_whenever(walk, tiny, tmp_path):
+    elite = {"elite_candidates": 3, "elite_episodes": 4}
+    settings = {**tiny, "strategy": "ga", "generations": 3, "population_size": 8, "checkpoint_every": 1, "sigma": 1.0}
+    settings |= {"policy": "linear", "strategy_options": elite}
+    whole = train(walk, run_dir=tmp_path / "whole", **settings)
+    other = train(walk, run_dir=tmp_path / "other", **{**settings, "workers": 2}, on_generation=lambda _: False)
+    other = train(walk, run_dir=tmp_path / "other", **settings, resume=True)
+    assert lines(other) == lines(whole)
+    for generation in range(1, 4):
+        other.checkpoint_path(generation).unlink()
+        rebuild(other, generation).save(tmp_path / "rebuilt")
+        assert (tmp_path / "rebuilt").read_bytes() == whole.checkpoint_path(generation).read_bytes()
+
+    assert [stats.steps for stats in whole.history] == [5 * (8 + 3 * 4)] * 3 + [0]
+    assert whole.history[-1].total_episodes == 3 * (8 + 3 * 4)
+    config, chosen = whole.config, []
+    with LocalPool(es_envs.definition(walk), config, workers=1, most=1) as pool:
+        for generation, told in enumerate(whole.told(0, 3)):
+            strategy = make_strategy(config, whole.checkpoint_at(generation).mean)
+            strategy.load_state_dict(whole.checkpoint_at(generation).strategy)
+            population, seeds = strategy.ask(), episode_seeds(config.seed, Purpose.ELITE, 4, generation)
+            means = [
+                np.mean([e.fitness for e in pool.rollouts((population.candidate(i), None), seeds)]) for i in range(8)
+            ]
+            fitness = told.fitness.copy()
+            chosen.append(int(np.argmax(fitness)))
+            np.testing.assert_array_equal(whole.checkpoint_at(generation + 1).mean, population.candidate(chosen[-1]))
+            measured = [0, *np.argsort(-fitness[1:]) + 1]
+            assert means[chosen[-1]] == max(means[index] for index in {chosen[-1], *measured[:3]})
+    assert any(chosen)
 
 
 def test_a_run_interrupted_by_ctrl_c_leaves_a_checkpoint_no_process_and_continues_alike(whole, tmp_path):

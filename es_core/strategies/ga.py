@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core import seeding
+from es_core.checks import require_positive
 from es_core.schedules import Schedule
 from es_core.strategies.population import Population
 from es_core.strategies.strategy import Diagnostics, Strategy
@@ -15,7 +16,8 @@ class GA(Strategy):
     """Mutates its best candidates; no crossover. The elite, the best of all, is in the next population unchanged.
 
     A candidate is its parent and the seed of its mutation, as in the paper. The elite is scored again in each
-    generation, on that generation's episodes: a lucky score does not last.
+    generation, on that generation's episodes: a lucky score does not last. With ``elite_candidates``,
+    ``train`` plays additional episodes with the best ones, and tells the strategy that the winner is the best of all.
 
     Args:
         mean: where the first generation is drawn around ``(d,)``.
@@ -23,6 +25,9 @@ class GA(Strategy):
         sigma: standard deviation of a mutation, or a function of the generation (paper: 0.002 for Atari).
         seed: root seed; mutations and parents of generation g are a function of the two.
         parents: how many candidates survive (paper: 20); None: an eighth of the population.
+        elite_candidates: among how many, the elite of before and the best of the others, additional episodes choose the
+            elite (paper: 10); 1: fitness chooses it.
+        elite_episodes: how many episodes each of them plays (paper: 30).
 
     Raises:
         ValueError: a number that cannot be.
@@ -38,11 +43,16 @@ class GA(Strategy):
         sigma: float | Schedule,
         seed: int = 0,
         parents: int | None = None,
+        elite_candidates: int = 1,
+        elite_episodes: int = 30,
     ) -> None:
         super().__init__(mean, population_size=population_size, sigma=sigma, seed=seed)
         count = max(1, population_size // 8) if parents is None else parents
         if not 1 <= count < population_size:
             raise ValueError(f"parents must be from 1 to {population_size - 1}, fewer than the population; got {count}")
+        require_positive("elite_candidates", elite_candidates)
+        require_positive("elite_episodes", elite_episodes)
+        self.elite_candidates, self.elite_episodes = elite_candidates, elite_episodes
         self.survivors = np.repeat(self.mean[np.newaxis], count, axis=0)  # ``(parents, d)``, the best first
 
     def draw(self) -> Population:
@@ -52,6 +62,13 @@ class GA(Strategy):
         parent, sign = chance.integers(len(self.survivors), size=count), np.ones(count, np.int8)
         parent[0] = sign[0] = 0
         return self.independent(self.sigma, base=self.survivors.copy(), parent=parent, sign=sign)
+
+    def contenders(self, fitness: NDArray[np.float64]) -> list[int]:
+        """The elite, candidate 0, before the best of the others: of equal ones the earlier stays."""
+        if self.elite_candidates == 1:
+            return []
+        order = [0, *(np.argsort(-fitness[1:], kind="stable") + 1).tolist()]
+        return [index for index in order if not np.isnan(fitness[index])][: self.elite_candidates]
 
     def learn(
         self, population: Population, fitness: NDArray[np.float64], valid: NDArray[np.bool_]

@@ -52,6 +52,9 @@ class Strategy(ABC):
     state: ClassVar[tuple[str, ...]] = ()
     """Names of further attributes, arrays and numbers, from which the next generation follows."""
 
+    elite_episodes: int = 0
+    """Episodes in which ``contenders`` are compared."""
+
     _STATE = ("mean", "generation", "population_size", "last_step")
 
     def __init__(
@@ -105,6 +108,14 @@ class Strategy(ABC):
         Returns:
             ``gradient_norm`` and ``half_agreement``, if there is a gradient.
         """
+
+    def contenders(self, fitness: NDArray[np.float64]) -> list[int]:  # noqa: ARG002
+        """Candidates, more than one, among whom additional episodes are to decide who is told to be the best.
+
+        Args:
+            fitness: ``(N,)``, of this generation's episodes; NaN for a candidate that is left out.
+        """
+        return []
 
     @_quiet
     def ask(self) -> Population:
