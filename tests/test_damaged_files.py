@@ -21,6 +21,7 @@ from small_envs import Walk
 
 from es_core import Checkpoint, CheckpointError, RolloutError, Run, evaluate, rebuild, record, train
 from es_core.cli import main
+from es_core.evaluate import find_policy, require_same_spaces
 from es_core.policies import make_policy
 from es_core.trust import require_trusted
 from es_envs import names
@@ -338,6 +339,30 @@ def test_nonsense_with_fitting_checksums_is_named(change, sentence, runs, tmp_pa
     change(document, arrays)
     with pytest.raises(CheckpointError, match=sentence):
         Checkpoint.load(write(tmp_path / "spoilt.safetensors", document, arrays))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "use"),
+    [
+        ("ga", set_config(weight_decay=0.5), lambda path: find_policy(path, generation=None, candidate=0, trust=False)),
+        (
+            "ga",
+            set_config(strategy="absent"),
+            lambda path: find_policy(path, generation=None, candidate=0, trust=False),
+        ),
+        (
+            "openai_es",
+            lambda document, arrays: document["observation_space"].update(low=-99.0),
+            lambda path: require_same_spaces(Checkpoint.load(path), Walk()),
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_checkpoint_is_said_with_its_name_by_those_that_use_it(name, change, use, runs, tmp_path):
+    document, arrays = read(runs[name].checkpoint_path(1))
+    change(document, arrays)
+    path = write(tmp_path / "spoilt.safetensors", document, arrays)
+    with pytest.raises((CheckpointError, ValueError), match=f"^{path}: "):
+        use(path)
 
 
 def test_a_checkpoint_from_before_a_setting_existed_has_its_default(runs, tmp_path):
