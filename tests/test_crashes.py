@@ -377,7 +377,9 @@ def test_a_signal_ends_a_run_whose_environments_hang(tmp_path):
     assert said == f"interrupted\nNothing is lost: `{words}` runs generation 0 again.\n"
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow)]
+)
 def test_signals_that_reach_the_workers_too_end_a_run_in_order(number, code, tmp_path):
     with started(train_command(tmp_path / "run", "--generations", 10**6, code=HEARING)) as (process, marked):
         wait_for_generation(process)
@@ -630,7 +632,8 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ulimit -v is Linux's")
-@pytest.mark.parametrize("megabytes", [8, *(pytest.param(room, marks=pytest.mark.slow) for room in (1, 4))])
+@pytest.mark.slow
+@pytest.mark.parametrize("megabytes", [1, 8])
 def test_a_run_with_too_little_memory_ends_and_goes_on_where_there_is_more(megabytes, undisturbed, tmp_path):
     folder = tmp_path / "run"
     code, said = run_to_its_end(train_command(folder, "--quiet", code=CONFINED.format(room=megabytes * 2**20)))
@@ -654,6 +657,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_set_back_changes_nothing(undisturbed, tmp_path):
     code, said = run_to_its_end(train_command(tmp_path / "run", "--max-seconds", 1000, code=BACKWARDS))
     assert code == 0, said

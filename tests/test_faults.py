@@ -163,8 +163,15 @@ def test_workers_stopped_between_generations_leave_no_trace(hidden, failing, tmp
 
 
 @pytest.mark.filterwarnings("ignore:.*a worker is replaced")
-@pytest.mark.parametrize("when", ["at the first start", "as a replacement"])
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize(
+    ("pool", "when"),
+    [
+        ("local", "at the first start"),
+        ("batched", "as a replacement"),
+        pytest.param("local", "as a replacement", marks=pytest.mark.slow),
+        pytest.param("batched", "at the first start", marks=pytest.mark.slow),
+    ],
+)
 def test_a_worker_that_dies_while_it_starts_is_started_again(pool, when, failing, undisturbed, tmp_path):
     once = tmp_path / "once"
     once.mkdir()
