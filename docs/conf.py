@@ -2,6 +2,7 @@
 
 import sys
 from importlib.metadata import version as version_of
+from importlib.util import find_spec
 from pathlib import Path
 
 from sphinx.application import Sphinx
@@ -22,6 +23,8 @@ myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
+# PyBullet has no wheels for every Python: the reference is whole without it.
+autodoc_mock_imports = [module for module in ("pybullet", "pybullet_data") if find_spec(module) is None]
 autodoc_class_signature = "separated"
 python_maximum_signature_line_length = 88
 napoleon_use_rtype = False

@@ -54,32 +54,26 @@ def write(folder: Path) -> None:
 
 
 def section(definition: EnvDefinition, folder: Path) -> str:
-    """An environment's part of the page."""
-    picture = f"{definition.id}.png"
-    with contextlib.closing(definition.build("rgb_array")) as env:
+    """An environment's part of the page; without picture, spaces and data sheet where its simulator is missing."""
+    rows = {
+        "fitness": ", ".join(f"`{name}`" for name in fitness_names(definition)),
+        "step limit": definition.max_episode_steps,
+        "solved at": definition.solved_at,
+        "recommended": ", ".join(f"`{name}={value}`" for name, value in definition.recommended.items()),
+        "evolved policy": f"`es-envs watch {definition.id} --pretrained`" if definition.pretrained else None,
+        "plugin": f"`{definition.plugin}`",
+    }
+    picture, sheet = "", ""
+    with contextlib.suppress(es_envs.PluginError), contextlib.closing(definition.build("rgb_array")) as env:
         env.reset(seed=SEED)
-        Image.fromarray(env.render()).quantize(64).save(folder / picture)
-        rows = {
-            "observations": f"`{space_text(env.observation_space)}`",
-            "actions": f"`{space_text(env.action_space)}`",
-            "fitness": ", ".join(f"`{name}`" for name in fitness_names(definition)),
-            "step limit": definition.max_episode_steps,
-            "solved at": definition.solved_at,
-            "recommended": ", ".join(f"`{name}={value}`" for name, value in definition.recommended.items()),
-            "evolved policy": f"`es-envs watch {definition.id} --pretrained`" if definition.pretrained else None,
-            "plugin": f"`{definition.plugin}`",
-        }
+        Image.fromarray(env.render()).quantize(64).save(folder / f"{definition.id}.png")
+        spaces = {"observations": env.observation_space, "actions": env.action_space}
+        rows = {name: f"`{space_text(space)}`" for name, space in spaces.items()} | rows
+        picture = f"![{definition.id} at the start of an episode]({definition.id}.png)\n"
+        sheet = data_sheet(env).partition("\n")[2].replace("\n## ", "\n### ").strip()
     table = "\n".join(f"| {name} | {value} |" for name, value in rows.items() if value is not None)
-    return "\n".join(
-        [
-            f"## {definition.id}\n",
-            f"{definition.summary}.\n",
-            f"![{definition.id} at the start of an episode]({picture})\n",
-            f"| | |\n|---|---|\n{table}\n",
-            data_sheet(env).partition("\n")[2].replace("\n## ", "\n### ").strip(),
-            "",
-        ]
-    )
+    head = [f"## {definition.id}\n", f"{definition.summary}.\n", picture, f"| | |\n|---|---|\n{table}\n", sheet, ""]
+    return "\n".join(head)
 
 
 def settings() -> str:

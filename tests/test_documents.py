@@ -5,9 +5,12 @@ for those of a page before it), trainings and searches shortened; the long one r
 """
 
 import contextlib
+import os
 import re
 import shlex
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -126,6 +129,39 @@ def test_a_command_of_readme_that_needs_more_says_what(command, need):
     found = re.findall(rf"^es-envs {command}\b.*", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert found
     assert all(need in line for line in found)
+
+
+# Of a process that cannot import what is blocked, as if it were not installed.
+SITECUSTOMIZE = """
+from importlib.machinery import PathFinder
+BLOCKED = {"pybullet", "pybullet_data", "torch", "ray", "optuna", "tensorboard", "wandb", "onnxruntime", "cv2"}
+find = PathFinder.find_spec
+PathFinder.find_spec = classmethod(
+    lambda _, name, *rest: None if name.partition(".")[0] in BLOCKED else find(name, *rest)
+)
+"""
+
+
+@pytest.mark.slow
+def test_the_documentation_is_whole_without_pybullet_and_other_extras(tmp_path):
+    for name in ("docs", "examples", "plugins"):
+        shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("generated", "*.egg-info", "build"))
+    for page in ROOT.glob("*.md"):
+        shutil.copy(page, tmp_path)
+    (tmp_path / "sitecustomize.py").write_text(SITECUSTOMIZE, encoding="utf-8")
+    words = [sys.executable, "-m", "sphinx", "--quiet", "--fail-on-warning", "--keep-going", "docs", "site"]
+    done = subprocess.run(
+        words,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    reference = (tmp_path / "site" / "reference.html").read_text(encoding="utf-8")
+    assert 'id="es_envs.bullet.BulletEnv"' in reference
 
 
 @pytest.fixture(scope="module")
