@@ -9,7 +9,6 @@ import contextlib
 import copy
 import faulthandler
 import functools
-import hashlib
 import inspect
 import itertools
 import json
@@ -380,7 +379,7 @@ def is_the_same_in_every_process(subject: Subject) -> None:
     if not life.depends_on_the_past:
         with subject.env() as env:
             _look(env, 5, subject.steps)
-            differences.append(_difference(life.again, _digests(env, 5, subject.steps)))
+            differences.append(_difference(life.again, trace(env, 5, subject.steps).digests))
     for difference in filter(None, differences):
         raise ConformanceError(
             f"the same seed and actions give another episode in a fresh process, {difference}: it depends on something "
@@ -666,17 +665,13 @@ def _rehearse(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> str:
     return "done"
 
 
-def _digests(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> list[str]:
-    return [hashlib.blake2b(moment, digest_size=8).hexdigest() for moment in trace(env, seed, steps).moments]
-
-
 def _look(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> list[str]:
-    return _digests(env, seed, min(steps, _LOOK))
+    return trace(env, seed, min(steps, _LOOK)).digests
 
 
 def _live(env: gymnasium.Env[Any, Any], seed: int, steps: int, life_steps: int, seconds: float) -> dict[str, Any]:
     """The same episode at various times: see ``Life``."""
-    episodes = {"first": _look(env, seed, steps), "again": _digests(env, seed, steps)}
+    episodes = {"first": _look(env, seed, steps), "again": trace(env, seed, steps).digests}
     episodes["third"] = _look(env, seed, steps)
     played, end = 0, time.monotonic() + seconds
     for other in itertools.count(seed + 1):
