@@ -93,8 +93,14 @@ class TrainConfig:
     )
     seed: int = _option(0, whole(0), "root of all randomness")
     generations: int = _option(300, whole(1), "generations at most")
-    max_steps: int | None = _option(None, maybe(whole(1)), "environment steps after which the run stops")
-    max_episodes: int | None = _option(None, maybe(whole(1)), "episodes of candidates after which the run stops")
+    max_steps: int | None = _option(
+        None,
+        maybe(whole(1)),
+        "environment steps; the generation that reaches them is the last, and goes a little beyond",
+    )
+    max_episodes: int | None = _option(
+        None, maybe(whole(1)), "episodes of candidates; the generation that reaches them is the last"
+    )
 
     strategy: str = _option("openai_es", text, "search strategy", "search")
     strategy_options: Mapping[str, Any] = _option({}, json_object, "further arguments of the strategy, as JSON")

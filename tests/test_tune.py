@@ -104,6 +104,17 @@ def test_all_trials_play_about_as_many_episodes(aim, tmp_path):
     assert config.eval_every == 1
 
 
+def test_max_steps_bound_each_run_by_the_generation_that_reaches_them(aim, tmp_path, capsys):
+    result = tune(aim, trials=2, directory=tmp_path, **{**TINY, "generations": 100, "seeds": 2}, max_steps=50)
+    for trial in result.trials:
+        assert all(run.solved or run.steps >= 50 for run in trial.runs)
+    stats = result.run.history
+    assert stats[-1].solved or stats[-3].total_steps < 50 <= stats[-1].total_steps
+    with pytest.raises(SystemExit):
+        main(["tune", "--help"])
+    assert "the generation that reaches them is the last" in " ".join(capsys.readouterr().out.split())
+
+
 def test_the_printed_command_makes_the_best_run_again(aim, tmp_path, capsys):
     options = ["--generations", "4", "--eval-episodes", "1", "--confirm-episodes", "1", "--seed", "3", "--quiet"]
     options += ["--solved-at=-1e-05", "--observation-clip", "none", "--action-bins", "[-1, 0, 1]"]
