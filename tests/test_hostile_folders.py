@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from conftest import TINY
 
-from es_core import Checkpoint, CheckpointError, Run, compare, rebuild, record, report, train, train_seeds
+from es_core import Checkpoint, CheckpointError, Run, compare, rebuild, record, report, train, train_seeds, tune
 from es_core.evaluate import find_policy
 from es_core.files import remove, write_whole
 from es_core.loggers import SessionLogger
@@ -225,6 +225,18 @@ def test_several_seeds_do_not_go_on_behind_a_link(name, finished, outside, tmp_p
     with pytest.raises(CheckpointError, match=f"{folder / name} is a link that leads out of {folder}"):
         train_seeds("CartPole-v1", [1, 2], run_dir=folder, progress=False)
     assert contents(outside) == before
+
+
+@pytest.mark.parametrize("name", ["trials", "trials/0003", "trials/0003/seed-0", "study.db-journal"])
+def test_a_search_does_not_clean_up_behind_a_link(name, outside, tmp_path):
+    pytest.importorskip("optuna")
+    link = tmp_path / "search" / name
+    link.parent.mkdir(parents=True)
+    (tmp_path / "search" / "study.db").touch()
+    link.symlink_to(outside)
+    with pytest.raises(CheckpointError, match=f"{link} is a link that leads out of"):
+        tune("CartPole-v1", directory=tmp_path / "search", trials=1, progress=False)
+    assert list(contents(outside).values()) == [b"precious"]
 
 
 def test_a_lock_that_holds_something_is_not_emptied(finished, outside, tmp_path):
