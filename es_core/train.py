@@ -158,9 +158,9 @@ def _evolve(
 ) -> None:
     """Run generations until the task is solved, a bound or the deadline reached, or ``on_generation`` says stop."""
     config, strategy = run.config, search.strategy
-    while True:
-        before = search.checkpoint(run, pool)
-        with _repeatable(run, before):
+    with _repeatable(run, search, pool) as begin:
+        while True:
+            before = begin()
             started = time.perf_counter()
             replaced, retried = pool.workers_replaced, pool.retried
             generation, centre = strategy.generation, strategy.mean
@@ -229,11 +229,24 @@ def _evolve(
 
 
 @contextmanager
-def _repeatable(run: Run, before: Checkpoint) -> Iterator[None]:
-    """A generation that is interrupted, or fails, can be run again: its checkpoint is kept, and the error says how."""
+def _repeatable(run: Run, search: Search, pool: RolloutPool) -> Iterator[Callable[[], Checkpoint]]:
+    """Whatever interrupts a generation, or fails in it: it can be run again, and the error says how.
+
+    Yields:
+        What begins a generation: a function that returns its checkpoint, which is kept if that generation does not end.
+    """
+    before = search.checkpoint(run, pool)
+
+    def begin() -> Checkpoint:
+        nonlocal before
+        before = search.checkpoint(run, pool)
+        return before
+
     try:
-        yield
+        yield begin
     except BaseException as error:
+        if before.generation < len(run.history) == search.strategy.generation:  # between two generations
+            begin()
         with suppress(OSError):  # the disk itself is in trouble: an older one has to do
             run.keep(before)
         if isinstance(error, FloatingPointError):  # to resume would lead to the same end

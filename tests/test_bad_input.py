@@ -450,7 +450,7 @@ def test_a_resumed_run_uses_a_module_only_if_the_caller_names_it_too(walk, tiny,
         lambda: Run.open(folder).resume(),
         lambda: evaluate(folder),
     ):
-        with pytest.raises(ValueError, match=r"fitness='small_envs:place_reached', a module outside .*--trust-names"):
+        with pytest.raises(ValueError, match=r"fitness='small_envs:place_reached', no function .*--trust-names"):
             resume()
     assert train(walk, run_dir=folder, resume=True, **settings).finished
     assert Run.open(folder, trust=True).evaluate(episodes=1, workers=1).episodes == 1
@@ -682,8 +682,8 @@ def test_the_command_line_shows_the_traceback_of_a_users_environment_and_how_to_
     assert err.startswith("error: Walk-v0: an episode of candidate 0 in generation 0 (episode seed ")
     assert err.count("Traceback") == 1  # the worker's
     assert "small_envs.py" in err
-    again = f"train('Walk-v0', run_dir={str(tmp_path / 'run')!r}, resume=True) in your script"
-    assert f"Nothing is lost: {again} runs generation 0 again.\n" in err
+    again = f"Run.open({str(tmp_path / 'run')!r}).resume()"
+    assert f"Nothing is lost: `{again}` runs generation 0 again.\n" in err
     assert f"\nTo see that episode fail: es_core.replay({str(tmp_path / 'run')!r}, generation=0, candidate=0, " in err
 
 

@@ -159,9 +159,11 @@ def test_a_run_interrupted_by_ctrl_c_leaves_a_checkpoint_no_process_and_continue
             raise KeyboardInterrupt
 
     before = len(psutil.Process().children(recursive=True))
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) as caught:
         small_run(tmp_path / "r", on_generation=interrupt, generations=6, observation_normalization=True)
     assert len(psutil.Process().children(recursive=True)) == before
+    assert Run.open(tmp_path / "r").next_generation == 4  # whose predecessor has its line: nothing is run again
+    assert "Nothing is lost" in caught.value.__notes__[0]
     resumed = train("CartPoleBullet-v0", run_dir=tmp_path / "r", resume=True, progress=False)
     assert lines(resumed) == lines(whole)
 
