@@ -73,6 +73,25 @@ TOLD_ONCE = {
     "HistoryDependent", "PaidByProcess", "ProcessDependent", "Raising", "Shared", "WarmingUp", "WarmingUpOnce",
     "Wearing", "WearingOutAll",
 }  # fmt: skip
+# One of each kind, for the fast round: with each of them the whole kit is run.
+FAST = {
+    "PaidByProcess",
+    "WarmingUp",
+    "Shared",
+    "NotANumber",
+    "Printing",
+    "Raising",
+    "Hanging",
+    "Crashing",
+    "Interrupting",
+}
+
+
+def in_rounds(cases):
+    """Parameters, of which the slow round takes most."""
+    return [
+        pytest.param(*case, marks=[] if case[0] in FAST else pytest.mark.slow, id=case[0]) for case in cases.items()
+    ]
 
 
 @pytest.fixture
@@ -123,7 +142,7 @@ def test_constructor_arguments_reach_the_environment(define):
     assert testing.check_env(define("Good"), size=0.0).distinct_starts == 1
 
 
-@pytest.mark.parametrize(("name", "sentence"), FAULTS.items())
+@pytest.mark.parametrize(("name", "sentence"), in_rounds(FAULTS))
 def test_a_broken_environment_is_caught_with_a_sentence(define, name, sentence):
     env_id = define(name)
 
@@ -135,7 +154,7 @@ def test_a_broken_environment_is_caught_with_a_sentence(define, name, sentence):
     assert all(line.startswith(f"{env_id}: ") for line in str(caught.value).splitlines() if "v0:" in line)
 
 
-@pytest.mark.parametrize(("name", "sentence"), HOPELESS.items())
+@pytest.mark.parametrize(("name", "sentence"), in_rounds(HOPELESS))
 def test_an_environment_that_hangs_or_crashes_does_so_in_a_process_of_its_own(define, name, sentence, monkeypatch):
     monkeypatch.setattr(testing, "TIME_LIMIT", 2)
     report = testing.examine(define(name))
@@ -222,6 +241,7 @@ sys.exit(main(["check", "PrintingInC-v0", "--json"]))
 """
 
 
+@pytest.mark.slow
 def test_the_report_card_can_be_read_by_a_program(define, capsys, python):
     def refuse(constant):
         raise AssertionError(constant)
@@ -257,6 +277,7 @@ def test_drifting(check_env):
 """
 
 
+@pytest.mark.slow
 def test_an_author_has_a_fixture_in_pytest_that_is_light_to_load(python, tmp_path):
     (tmp_path / "test_author.py").write_text(AUTHOR)
     done = python(arguments=["-m", "pytest", "-q", "-p", "es_envs_pytest", "--rootdir", tmp_path], cwd=tmp_path)

@@ -594,7 +594,13 @@ IMPORTED = {  # into a module of a plugin, from elsewhere, or no function or cla
 }
 
 
-@pytest.mark.parametrize("attribute", IMPORTED)
+@pytest.mark.parametrize(
+    "attribute",
+    [
+        name if name in {"np.show_config", "bounded"} else pytest.param(name, marks=pytest.mark.slow)
+        for name in IMPORTED
+    ],
+)
 def test_a_file_may_name_only_what_a_plugin_itself_defines(attribute, runs):
     config = runs["openai_es"].config
     values = {

@@ -130,7 +130,7 @@ SILENT = r"the process gave no sign of life for 6 seconds \(was it stopped\?\) a
 
 
 @POSIX
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", ["local", pytest.param("batched", marks=pytest.mark.slow)])
 def test_a_worker_that_is_stopped_leaves_no_trace(pool, failing, undisturbed, tmp_path):
     once = tmp_path / "once"
     once.mkdir()

@@ -67,6 +67,7 @@ def test_pools_lanes_and_workers_do_not_change_a_bit_of_the_numpy_engine(wander,
     require_equal([reference, *runs])
 
 
+@pytest.mark.slow
 def test_workers_slots_and_pools_do_not_change_a_bit_of_the_torch_engine(wander, tmp_path, monkeypatch):
     runs = [
         train(wander, run_dir=tmp_path / str(workers), workers=workers, **BATCHED_TORCH, **SETTINGS)

@@ -49,6 +49,7 @@ def test_the_python_example_runs(tmp_path):
     assert len(list((tmp_path / "runs" / "CartPoleBullet-v0").iterdir())) == 1
 
 
+@pytest.mark.slow
 def test_the_plugin_trains_better_than_it_started_and_is_filmed(tmp_path):
     """From the guide's two files alone; the slow tests install it from its wheel."""
     (tmp_path / "es_hover.py").write_text(block("plugin: es_hover.py"), encoding="utf-8")
