@@ -32,6 +32,7 @@ _REMEDIES = {
     errno.ENOENT: "its folder has been deleted or moved",
 }
 _MOST = 10_000_000  # bytes of a file, unless its reader says how many
+_FOREIGN = "wandb"  # a folder in whose folders nothing of ours opens a file
 _MOST_LINE = 16_000_000  # bytes: room for the log of a million candidates
 _KINDS = {
     stat.S_IFLNK: "a link",
@@ -69,6 +70,8 @@ def explained(path: Path) -> Iterator[None]:
 def require_plain(folder: Path) -> None:
     """Refuse a folder that holds links which lead out of it, named pipes, sockets or devices, at any level.
 
+    What is in the folders within ``wandb`` is left to Weights & Biases, who put links to their cache there.
+
     Raises:
         CheckpointError: it names the first one.
     """
@@ -87,6 +90,8 @@ def require_plain(folder: Path) -> None:
                 )
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
                 raise CheckpointError(f"{entry} is {_kind(mode)}, which nothing of a run can be: remove it")
+        if Path(parent).name == _FOREIGN:
+            folders.clear()
 
 
 def opened(path: Path, flags: int = os.O_RDONLY) -> IO[bytes]:

@@ -632,12 +632,12 @@ sys.exit(main(sys.argv[1:]))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ulimit -v is Linux's")
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("megabytes", [1, 8])
 def test_a_run_with_too_little_memory_ends_and_goes_on_where_there_is_more(megabytes, undisturbed, tmp_path):
     folder = tmp_path / "run"
     code, said = run_to_its_end(train_command(folder, "--quiet", code=CONFINED.format(room=megabytes * 2**20)))
-    assert code in {0, 1}
+    assert code in {0, 1, -signal.SIGABRT}  # the last is how compiled code gives up
     assert said or code == 0  # who notices first, and says so, differs
     if not (folder / "config.json").exists():
         assert not folder.exists() or not list(folder.iterdir())

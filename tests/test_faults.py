@@ -148,7 +148,13 @@ def test_a_worker_that_is_stopped_leaves_no_trace(pool, failing, undisturbed, tm
 @POSIX
 @pytest.mark.filterwarnings("ignore:.*a worker is")
 @pytest.mark.slow
-@pytest.mark.parametrize("hidden", [(8,), (400, 400)], ids=["a small policy", "one larger than a pipe"])
+@pytest.mark.parametrize(
+    "hidden",
+    [
+        pytest.param((8,), id="a small policy"),
+        pytest.param((400, 400), id="one larger than a pipe", marks=pytest.mark.long),
+    ],
+)
 def test_workers_stopped_between_generations_leave_no_trace(hidden, failing, tmp_path):
     settings = {**SETTINGS, "generations": 1, "population_size": 4, "eval_episodes": 1, "hidden_sizes": hidden}
 

@@ -158,8 +158,8 @@ def test_what_leads_out_of_a_run_or_makes_one_wait_is_refused_by_all(kind, finis
 @pytest.mark.parametrize(
     "kind",
     [
-        pytest.param(sparse, marks=pytest.mark.slow),
-        *(pytest.param(kind, marks=pytest.mark.long) for kind in (link_within, folder, file)),
+        pytest.param(kind, marks=pytest.mark.slow if kind is sparse else pytest.mark.long)
+        for kind in (sparse, link_within, folder, file)
     ],
 )
 def test_what_is_no_file_of_a_run_is_named_or_ignored(kind, finished, outside, tmp_path):

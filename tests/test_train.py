@@ -254,7 +254,7 @@ def test_a_centre_well_above_the_goal_is_solved_at_one_of_the_first_looks(walk, 
     assert len(run.history) < 5
 
 
-@pytest.mark.parametrize(("generations", "looks"), [(70, 7), pytest.param(1030, 10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("generations", "looks"), [(70, 7), pytest.param(1030, 10, marks=pytest.mark.long)])
 def test_looks_at_a_centre_that_seems_solved_are_further_and_further_apart(generations, looks, walk, tmp_path):
     fields = {**LUCK, "confirm_episodes": 2, "fitness": "small_envs:wild_when_confirmed", "solved_at": 1.0}
     run = small_run(tmp_path / "r", walk, generations=generations, **fields)
