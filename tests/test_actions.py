@@ -235,7 +235,11 @@ HOW = [("local", "numpy", 1), ("local", "numpy", 2), ("batched", "numpy", 2)]
 
 @pytest.mark.parametrize(
     "fields",
-    [{"sample_actions": True}, {"sample_actions": True, "action_squash": "tanh"}, {"action_bins": 5}],
+    [
+        {"action_bins": 5},
+        pytest.param({"sample_actions": True}, marks=pytest.mark.slow),
+        pytest.param({"sample_actions": True, "action_squash": "tanh"}, marks=pytest.mark.slow),
+    ],
     ids=str,
 )
 def test_pools_and_workers_do_not_change_a_bit_and_a_checkpoint_acts_as_it_was_scored(fields, register, tmp_path):

@@ -64,7 +64,7 @@ def require_equal(run, other):
         pytest.param({"episode_seeds": "independent"}, marks=pytest.mark.long),
         pytest.param({"shaping": "sign"}, marks=pytest.mark.long),
         pytest.param({"shaping": "centered_sign", "fitness_aggregation": "min"}, marks=pytest.mark.long),
-        {"episode_cap": "growing", "episode_cap_start": 2},
+        pytest.param({"episode_cap": "growing", "episode_cap_start": 2}, marks=pytest.mark.slow),
         ALL,
     ],
     ids=str,

@@ -169,7 +169,10 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
+@pytest.mark.parametrize(
+    "moment",
+    [pytest.param(moment, marks=pytest.mark.slow if "last" in moment else []) for moment in MOMENTS],
+)
 def test_a_run_that_was_killed_ends_as_if_nothing_had_happened(moment, undisturbed, tmp_path):
     where = MOMENTS[moment]
     event, name, count = where(undisturbed) if callable(where) else where

@@ -556,7 +556,9 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize("field", NAMES)
+@pytest.mark.parametrize(
+    "field", [pytest.param(name, marks=pytest.mark.slow if number % 3 else []) for number, name in enumerate(NAMES)]
+)
 def test_a_file_that_names_a_module_is_refused_by_all_that_would_use_it(field, runs, walk, marked, tmp_path):
     folder = shutil.copytree(runs["openai_es"].directory, tmp_path / "run")
     config = json.loads((folder / "config.json").read_text())

@@ -88,7 +88,7 @@ def test_the_number_of_workers_does_not_change_a_bit_of_the_torch_engine(played)
 @pytest.mark.parametrize(
     ("module", "pool"),
     [
-        ("Remembering", "local"),
+        pytest.param("Remembering", "local", marks=pytest.mark.slow),
         pytest.param("Net", "batched", marks=pytest.mark.slow),
         pytest.param("Net", "local", marks=pytest.mark.long),
         pytest.param("Remembering", "batched", marks=pytest.mark.long),

@@ -70,6 +70,7 @@ run.record("hover.mp4")
     assert (tmp_path / "hover.mp4").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_the_guides_fitness_class_hooks_and_tests_work(tmp_path):
     for name in ("es_hover.py", "es_gentle.py", "es_diary.py", "test_hover.py"):
         (tmp_path / name).write_text(block(f"plugin: {name}"), encoding="utf-8")

@@ -46,7 +46,12 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "env_id", ["CartPoleBullet-v0", "BalancingPlate-v0", pytest.param("RaceCar-v0", marks=pytest.mark.long)]
+    "env_id",
+    [
+        "CartPoleBullet-v0",
+        pytest.param("BalancingPlate-v0", marks=pytest.mark.slow),
+        pytest.param("RaceCar-v0", marks=pytest.mark.long),
+    ],
 )
 def test_the_number_of_workers_and_of_blas_threads_does_not_change_a_bit(env_id, tmp_path):
     runs = []
