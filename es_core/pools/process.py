@@ -6,6 +6,7 @@ it is unguarded, and cannot work from a notebook or stdin.
 
 import faulthandler
 import json
+import mmap
 import os
 import select
 import signal
@@ -21,7 +22,7 @@ from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from threading import Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 _BOOTSTRAP = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[4]); "
@@ -42,6 +43,23 @@ _STDERR = 2
 _GRACE = 2.0  # seconds in which a child may end by itself when the main process is gone
 BEAT_EVERY = 1.0  # seconds between two signs of life of a child, and two looks at them
 _KILLED_WITHIN = 5.0  # seconds; one that waits for a broken disk cannot be killed
+
+RECORD = struct.Struct("=qqd")
+
+
+class Record(NamedTuple):
+    """What a child is doing, at the head of its report.
+
+    Attributes:
+        task: number of the task that it plays, counted from 1; 0: none, or nobody knows.
+        seed: of the episode.
+        deadline: when its watchdog ends it unless it makes progress, by the monotonic clock; 0: never.
+    """
+
+    task: int = 0
+    seed: int = 0
+    deadline: float = 0.0
+
 
 # Set while this process is a child: importing the user's module here must not start children in turn.
 serving = False
@@ -89,6 +107,8 @@ class Child:
         handle = theirs.fileno()
         self._report = os.fdopen(memory_file(), "r+b")
         report = self._report.fileno()
+        os.ftruncate(report, RECORD.size)
+        os.lseek(report, 0, os.SEEK_END)  # of the child, too: what it appends comes after the record
         # A process group of its own: Ctrl-C is for the main process, which then ends its children in order.
         options: dict[str, Any] = {"pass_fds": [handle, report, *descriptors], "process_group": 0}
         if sys.platform == "win32":
@@ -143,6 +163,13 @@ class Child:
         except (EOFError, OSError) as error:  # the latter in the middle of a message
             raise self._death() from error
 
+    @property
+    def record(self) -> Record:
+        """What the child has said of itself last: that survives it."""
+        if sys.platform == "win32":
+            return Record()
+        return Record(*RECORD.unpack(os.pread(self._report.fileno(), RECORD.size, 0)))
+
     def look(self) -> bool:
         """Look for a sign of life, at most once a second; whether there has been none for so long that it is killed.
 
@@ -169,7 +196,7 @@ class Child:
             code = self.process.wait()
             signal = "; killed by a signal: a crash, or the system lacked memory" if code < 0 else ""
             how = f"the process died (exit code {code}{signal}); what it wrote to stderr stands above"
-        self._report.seek(0)
+        self._report.seek(RECORD.size)
         return ChildDiedError(how, self._report.read().decode(errors="replace"))
 
     def close(self) -> None:
@@ -214,6 +241,13 @@ def poll(connection: Any) -> Callable[[float], object]:
 def note(text: str) -> None:
     """In a child: add a line to its report."""
     os.write(report, f"{text}\n".encode())
+
+
+def open_record() -> memoryview:
+    """In a child: the bytes of its ``Record``, which the main process sees as soon as they are written."""
+    if sys.platform == "win32":  # whose children have no report
+        return memoryview(bytearray(RECORD.size))
+    return memoryview(mmap.mmap(report, RECORD.size))
 
 
 def serve(handle: int, report_handle: int, target: str) -> None:
