@@ -4,15 +4,9 @@ No generator lives longer than one use, so nothing about randomness has to be st
 uninterrupted one would have drawn, and it does not matter which worker draws it.
 """
 
-from collections.abc import Iterator
 from enum import IntEnum
 
 import numpy as np
-from numpy.typing import NDArray
-
-# Noise is made in blocks of this many numbers, each from a generator of its own: whoever needs one block of a long
-# vector makes that one alone, in the processor's cache. Changing it changes every result of a large policy.
-NOISE_BLOCK = 2**16
 
 _EPISODE_SEEDS = 2**30  # seeds available to training; Gymnasium takes any plain non-negative int
 
@@ -71,22 +65,3 @@ def episode_seeds(seed: int, purpose: Purpose, count: int, generation: int = 0) 
 def generator(seed: int) -> np.random.Generator:
     """A generator for one use. SFC64 is NumPy's fastest; its seeding hashes all 63 bits."""
     return np.random.Generator(np.random.SFC64(seed))
-
-
-def noise_blocks(size: int) -> Iterator[tuple[int, slice]]:
-    """The blocks of a noise vector of ``size`` numbers, each with its place in it."""
-    for block, start in enumerate(range(0, size, NOISE_BLOCK)):
-        yield block, slice(start, min(start + NOISE_BLOCK, size))
-
-
-def noise_block(seed: int, block: int, out: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Fill ``out`` with one block of ``noise(seed)``, from its beginning, and return it."""
-    bits = np.random.SFC64(np.random.SeedSequence(seed, spawn_key=(block,)))
-    return np.random.Generator(bits).standard_normal(dtype=np.float32, out=out)
-
-
-def noise(seed: int, out: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Fill ``out`` ``(d,)`` with the standard normal numbers that ``seed`` stands for, and return it."""
-    for block, place in noise_blocks(len(out)):
-        noise_block(seed, block, out[place])
-    return out

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 import es_envs
-from es_core import seeding
 from es_core.config import STRATEGY_DEFAULTS, TrainConfig
 from es_core.optimizers import OPTIMIZERS
 from es_core.policies import make_policy
+from es_core.policies.noise import noise
 from es_core.schedules import SHAPES, schedule
 from es_core.seeding import Purpose, derive, episode_seeds
 from es_core.shaping import SHAPINGS, SIGN_SHAPINGS
@@ -526,12 +526,12 @@ def test_weight_decay_has_the_scale_of_the_papers_code(optimizer, sigma):
     strategy = make(weight_decay=0.005, optimizer=optimizer, learning_rate=0.1, sigma=sigma)
     theta, m, v = START.astype(np.float64), np.zeros(10), np.zeros(10)
     for t in range(1, 21):
-        noise = [seeding.noise(seed, np.empty(10, np.float32)) for seed in strategy.noise_seeds(16)]
+        drawn = [noise(seed, np.empty(10, np.float32)) for seed in strategy.noise_seeds(16)]
         fitness = np.random.default_rng(t).normal(size=32)
         strategy.ask()
         strategy.tell(fitness)
         ranks = np.argsort(np.argsort(fitness)) / 31 - 0.5
-        g = (ranks[0::2] - ranks[1::2]) @ noise / 32
+        g = (ranks[0::2] - ranks[1::2]) @ drawn / 32
         globalg = -g + 0.005 * theta
         if optimizer == "sgd":
             theta = theta - 0.1 / sigma * globalg  # the gradient of the paper's equation 1 is that of its code / sigma

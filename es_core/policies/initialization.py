@@ -9,6 +9,7 @@ from es_core import seeding
 from es_core.machine import one_blas_thread
 from es_core.policies.layers import Cell, Layer, matrices, size_of
 from es_core.policies.network import Vector
+from es_core.policies.noise import noise
 
 
 def initialized(rule: str, layers: Sequence[Layer], seed: int, *, output_scale: float) -> Vector:
@@ -34,7 +35,7 @@ def initialized(rule: str, layers: Sequence[Layer], seed: int, *, output_scale: 
     if rule == "torch":
         _fill_as_torch(parameters, layers, seed)
     elif rule != "zeros":
-        seeding.noise(seed, parameters)
+        noise(seed, parameters)
         for layer, own in zip(layers, by_layer, strict=True):
             for matrix in own:
                 inputs = matrix.shape[1] - layer.bias

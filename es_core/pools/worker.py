@@ -30,7 +30,7 @@ from es_envs import EnvDefinition, Episode
 if TYPE_CHECKING:
     from es_core.pools.remote import RemoteWorker
 
-# Noise of more numbers than this takes milliseconds, and the two candidates of a pair share it.
+# Policies with more parameters than this hand out pairs together.
 DEAR_NOISE = 2**17
 
 _REPLY_EVERY = 0.001  # seconds: many short episodes make one message, a long one is reported at once
@@ -282,8 +282,6 @@ class LocalWorker(Worker):
         super().__init__(connection, rollouts, config)
         self._has_message = process.poll(connection)
         self._replied = 0.0
-        self._noise = np.empty(rollouts.policy.size if rollouts.policy.size > DEAR_NOISE else 0, np.float32)
-        self._noise_seed: int | None = None
 
     def serve(self) -> None:
         """Answer until the connection ends."""
@@ -311,13 +309,7 @@ class LocalWorker(Worker):
 
     def _write(self, population: Population, index: int, out: NDArray[np.float32]) -> None:
         """Write a candidate's parameters ``(d,)``."""
-        noise = None
-        if self._noise.size and index < len(population):
-            noise, seed = self._noise, int(population.noise_seed[index])
-            if seed != self._noise_seed:
-                self._noise_seed = seed
-                seeding.noise(seed, noise)
-        population.candidate(index, out, noise=noise)
+        population.candidate(index, out)
         self._rollouts.policy.settle(out, population.statistics)
 
 

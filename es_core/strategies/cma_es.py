@@ -7,8 +7,8 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core import seeding
 from es_core.machine import one_blas_thread
+from es_core.policies.noise import noise
 from es_core.schedules import Schedule
 from es_core.shaping import by_rank
 from es_core.strategies.covariance import CovarianceStrategy, Rates, Values
@@ -67,9 +67,9 @@ class CMAES(CovarianceStrategy):
         )
 
     def _moves(self, seeds: list[int]) -> Values:
-        noise = np.array([seeding.noise(seed, np.empty(self.mean.size, np.float32)) for seed in seeds], np.float64)
+        drawn = np.array([noise(seed, np.empty(self.mean.size, np.float32)) for seed in seeds], np.float64)
         with one_blas_thread():
-            return np.asarray((noise * self.lengths) @ self.axes.T)
+            return np.asarray((drawn * self.lengths) @ self.axes.T)
 
     def learn(
         self,

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core import seeding
 from es_core.machine import usable_cores
 from es_core.normalizer import Statistics
 from es_core.optimizers import cosine
+from es_core.policies.noise import NOISE_BLOCK, noise_block, noise_blocks
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,15 +44,12 @@ class Population:
     def __len__(self) -> int:
         return len(self.parent)
 
-    def candidate(
-        self, index: int, out: NDArray[np.float32] | None = None, *, noise: NDArray[np.float32] | None = None
-    ) -> NDArray[np.float32]:
+    def candidate(self, index: int, out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
         """Parameters ``(d,)`` of one candidate; ``len(self)`` stands for the centre.
 
         Args:
             index: which one.
             out: where to write them.
-            noise: the candidate's noise ``(d,)``, if it is at hand.
         """
         out = np.empty(self.base.shape[1], np.float32) if out is None else out
         parent, sign = (
@@ -62,14 +59,10 @@ class Population:
             out[:] = parent
             return out
         move = np.add if sign > 0 else np.subtract
-        for block, part in seeding.noise_blocks(len(out)):
-            if noise is None:
-                seeding.noise_block(int(self.noise_seed[index]), block, out[part])
-                drawn = out[part]
-            else:
-                drawn = noise[part]
-            np.multiply(drawn, self.scale if isinstance(self.scale, float) else self.scale[part], out=out[part])
-            move(parent[part], out[part], out=out[part])
+        for block, part in noise_blocks(len(out)):
+            drawn = noise_block(int(self.noise_seed[index]), block, out[part])
+            drawn *= self.scale if isinstance(self.scale, float) else self.scale[part]
+            move(parent[part], drawn, out=drawn)
         return out
 
 
@@ -110,15 +103,15 @@ def noise_moments(
         noise, target = np.empty(part.stop - part.start, np.float32), total[part]
         for seed, weight, square_weight in both:
             if weight != 0 or square_weight != 0:
-                seeding.noise_block(seed, block, noise)
+                noise_block(seed, block, noise)
                 if square_weight != 0:
                     squares[part] += square_weight * np.square(noise, dtype=np.float64)
                 noise *= weight
                 target += noise
 
-    if size <= seeding.NOISE_BLOCK:
+    if size <= NOISE_BLOCK:
         add_up(0, slice(0, size))
     else:  # NumPy draws without the interpreter's lock
         with ThreadPoolExecutor(usable_cores()) as threads:
-            list(threads.map(lambda place: add_up(*place), seeding.noise_blocks(size)))
+            list(threads.map(lambda place: add_up(*place), noise_blocks(size)))
     return total, squares

@@ -1,0 +1,75 @@
+"""Noise: random numbers that are a function of a seed and their place.
+
+They come in blocks: whoever needs one block of a long vector makes that one alone, in the processor's cache. The bits
+are the same on every processor, and with or without numba.
+"""
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+NOISE_BLOCK = 2**14
+"""Numbers in a block of ``noise``. Changing it changes every result of a large policy."""
+
+Distribution = Literal["normal", "gumbel", "logistic"]
+
+
+def require_numba() -> None:
+    """Refuse to go on without numba, which compiles policies.
+
+    Raises:
+        ValueError: it cannot be imported.
+    """
+    try:
+        import numba  # noqa: F401
+    except ImportError as error:
+        raise ValueError(
+            f"policies are compiled by numba, which cannot be imported ({error}): `pip install numba`, or let torch "
+            "compute with engine='torch' (on the command line: --engine torch)"
+        ) from error
+
+
+def fill(distribution: Distribution, seed: int, block: int, out: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Fill ``out`` ``(n,)`` with the first numbers of a block, and return it.
+
+    Args:
+        distribution: in its standard form.
+        seed: of 63 bits.
+        block: from 0 to 2**32 - 1.
+        out: where to write them.
+    """
+    from es_core.policies import kernels  # which loads numba
+
+    if not kernels.HAS_NUMBA:
+        pair = {"normal": kernels.normals, "gumbel": kernels.gumbels, "logistic": kernels.logistics}[distribution]
+        index = np.arange((len(out) + 1) // 2, dtype=np.uint32)
+        key = np.uint32(seed & 0xFFFFFFFF), np.uint32(seed >> 32)
+        first, second = pair(key, np.full(len(index), block, np.uint32), index)
+        out[0::2], out[1::2] = first, second[: len(out) // 2]
+    elif distribution == "normal":
+        kernels.fill_normals(seed, block, out)
+    elif distribution == "gumbel":
+        kernels.fill_gumbels(seed, block, out)
+    else:
+        kernels.fill_logistics(seed, block, out)
+    return out
+
+
+def noise_blocks(size: int) -> Iterator[tuple[int, slice]]:
+    """The blocks of a noise vector of ``size`` numbers, each with its place in it."""
+    for block, start in enumerate(range(0, size, NOISE_BLOCK)):
+        yield block, slice(start, min(start + NOISE_BLOCK, size))
+
+
+def noise_block(seed: int, block: int, out: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Fill ``out`` with one block of ``noise(seed)``, from its beginning, and return it."""
+    return fill("normal", seed, block, out)
+
+
+def noise(seed: int, out: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Fill ``out`` ``(d,)`` with the standard normal numbers that ``seed`` stands for, and return it."""
+    for block, place in noise_blocks(len(out)):
+        noise_block(seed, block, out[place])
+    return out
