@@ -28,7 +28,7 @@ def inlined(function: Any) -> Any:
     """Compile a function into those that call it: a loop with a call inside does not vectorise."""
     if not HAS_NUMBA:
         return function
-    return njit(function, error_model="numpy", forceinline=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+    return njit(function, error_model="numpy", forceinline=True)
 
 
 # ---- Noise ----
@@ -36,7 +36,7 @@ def inlined(function: Any) -> Any:
 # The functions that are inlined take numbers in the compiled loops, and arrays of them in NumPy, with the same bits.
 # Every constant and every result has its type written out: numba would compute in 64 bits, half as many at once.
 
-_u32, _i32, _f32 = np.uint32, np.int32, np.float32
+_u32, _i32, _f32, _f64 = np.uint32, np.int32, np.float32, np.float64
 
 
 @inlined
@@ -190,6 +190,21 @@ def fill_logistics(seed: int, block: int, out: Any) -> None:
     for index in range(len(out)):
         first, second = logistics(key, _u32(block), _u32(index // 2))
         out[index] = second if index % 2 else first
+
+
+@compiled
+def add_noise(seeds: Any, weights: Any, square_weights: Any, block: int, total: Any, squares: Any) -> None:
+    """Add ``weights[i] * z`` to ``total``, and ``square_weights[i] * z^2`` to ``squares`` if that is not empty.
+
+    z is the noise of ``seeds[i]`` in this block. All but it in float64.
+    """
+    noise = np.empty(len(total), _f32)
+    for i in range(len(seeds)):
+        fill_normals(seeds[i], block, noise)
+        for j in range(len(total)):
+            total[j] += weights[i] * noise[j]
+        for j in range(len(squares)):
+            squares[j] += square_weights[i] * (_f64(noise[j]) * noise[j])
 
 
 # ---- Policies ----

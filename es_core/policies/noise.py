@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 NOISE_BLOCK = 2**14
 """Numbers in a block of ``noise``. Changing it changes every result of a large policy."""
 
+Exact = NDArray[np.float64]
 Distribution = Literal["normal", "gumbel", "logistic"]
 
 
@@ -73,3 +74,29 @@ def noise(seed: int, out: NDArray[np.float32]) -> NDArray[np.float32]:
     for block, place in noise_blocks(len(out)):
         noise_block(seed, block, out[place])
     return out
+
+
+def add_noise(
+    seeds: NDArray[np.int64], weights: Exact, square_weights: Exact, block: int, total: Exact, squares: Exact
+) -> None:
+    """Add up weighted noise, in the order of the seeds, and its weighted squares.
+
+    Args:
+        seeds: ``(n,)``.
+        weights: ``(n,)``.
+        square_weights: ``(n,)``, or empty.
+        block: of the noise.
+        total: ``(m,)``, to which ``weights[i] * noise(seeds[i])`` is added.
+        squares: ``(m,)``, to which ``square_weights[i] * noise(seeds[i])**2`` is added, or empty.
+    """
+    from es_core.policies import kernels
+
+    if kernels.HAS_NUMBA:
+        kernels.add_noise(seeds, weights, square_weights, block, total, squares)
+        return
+    drawn = np.empty(len(total), np.float32)
+    for i, seed in enumerate(seeds.tolist()):
+        exact = noise_block(seed, block, drawn).astype(np.float64)
+        total += weights[i] * exact
+        if len(squares):
+            squares += square_weights[i] * (exact * exact)

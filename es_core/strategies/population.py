@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from es_core.machine import usable_cores
 from es_core.normalizer import Statistics
 from es_core.optimizers import cosine
-from es_core.policies.noise import NOISE_BLOCK, noise_block, noise_blocks
+from es_core.policies.noise import NOISE_BLOCK, add_noise, noise_block, noise_blocks
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -93,25 +93,16 @@ def noise_moments(
     Summed in the order of the seeds, block by block and without BLAS: the bits are the same for any number of threads,
     which share the blocks if there is more than one. Without ``square_weights`` the second sum is empty.
     """
-    total = np.zeros(size, np.float64)
-    squares = np.zeros(0 if square_weights is None else size, np.float64)
-    both = [(seed, np.float32(weight), 0.0) for seed, weight in zip(seeds, weights, strict=True)]
-    if square_weights is not None:
-        both = [(*each[:2], weight) for each, weight in zip(both, square_weights, strict=True)]
+    total, squares = np.zeros(size), np.zeros(0 if square_weights is None else size)
+    each = np.array(seeds, np.int64), np.array(weights, float), np.array(square_weights or (), float)
 
-    def add_up(block: int, part: slice) -> None:
-        noise, target = np.empty(part.stop - part.start, np.float32), total[part]
-        for seed, weight, square_weight in both:
-            if weight != 0 or square_weight != 0:
-                noise_block(seed, block, noise)
-                if square_weight != 0:
-                    squares[part] += square_weight * np.square(noise, dtype=np.float64)
-                noise *= weight
-                target += noise
+    def add_up(place: tuple[int, slice]) -> None:
+        block, part = place
+        add_noise(*each, block, total[part], squares[part])
 
     if size <= NOISE_BLOCK:
-        add_up(0, slice(0, size))
-    else:  # NumPy draws without the interpreter's lock
+        add_up((0, slice(0, size)))
+    else:  # noise is added up without the interpreter's lock
         with ThreadPoolExecutor(usable_cores()) as threads:
-            list(threads.map(lambda place: add_up(*place), noise_blocks(size)))
+            list(threads.map(add_up, noise_blocks(size)))
     return total, squares
