@@ -5,13 +5,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from es_core.callables import packed
 from es_core.drawing import FrameError, Setting, Shot, Studio, Take
 from es_core.layout import Frame
 from es_core.pools import STEP_TIMEOUT
 from es_core.pools.process import Child, ChildDiedError, end
 from es_core.pools.watchdog import patience
 from es_core.rollout import RolloutError
-from es_envs import EnvDefinition, Episode
+from es_envs import EnvDefinition, Episode, names
 
 
 class DisagreementError(RuntimeError):
@@ -63,7 +64,7 @@ class Artists:
         try:
             for k in range(number):
                 self._children.append(Child("es_core.artists:draw", patience=patience(STEP_TIMEOUT)))
-                self._send(k, (setting, (k, number)))
+                self._send(k, (setting, packed(setting.definition, setting.config), (k, number)))
         except BaseException:
             self.close()
             raise
@@ -125,8 +126,9 @@ class Artists:
 
 def draw(connection: Any) -> None:
     """What an artist runs: for each shot that it is sent, send its frames, then what was measured."""
-    setting, share = connection.recv()
+    setting, objects, share = connection.recv()
     label = setting.definition.label
+    names.receive(objects)
     try:
         studio = Studio(setting)
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)

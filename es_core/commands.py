@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import es_envs
+from es_core.callables import given_objects
 from es_core.config import TrainConfig, option_fields
 from es_core.trust import require_trusted
 
@@ -59,9 +60,12 @@ def train_command(config: TrainConfig, initial: Path | None = None) -> str:
         UnknownEnvError, ValueError, PluginError: as for ``usual_settings``.
     """
     settings = chosen_settings(config)
-    if only_in_script(config.env_id):
+    if only_in_script(config):
+        given = given_objects(config)
         arguments = {**settings, **({} if initial is None else {"initial": str(initial)})}
-        return f"train({', '.join([repr(config.env_id), *(f'{name}={value!r}' for name, value in arguments.items())])})"
+        written = {name: repr(value) for name, value in arguments.items()} | given
+        env = written.pop("env", repr(config.env_id))
+        return f"train({', '.join([env, *(f'{name}={value}' for name, value in written.items())])})"
     words = ["es-envs", "train", config.env_id, *as_arguments(settings)]
     if initial is not None:
         words += ["--initial", str(initial)]
@@ -86,12 +90,13 @@ def run_command(
     trust = trusted and not _names_plugins_only(config)
     if verb == "resume" and config.device != "cpu":  # on which no other pool computes
         options["pool"] = "batched"
-    if only_in_script(config.env_id):
+    if only_in_script(config):
         given = [f"{name}={value!r}" for name, value in options.items()]
+        objects = [] if verb == "report" else [f"{name}={value}" for name, value in given_objects(config).items()]
+        opened = ", ".join([repr(str(directory)), *(["trust=True"] if trust else []), *objects])
         if verb == "replay":
-            arguments = [repr(str(directory)), *given, *(["trust=True"] if trust else [])]
-            return f"es_core.replay({', '.join(arguments)})"
-        opened = ", ".join([repr(str(directory)), *(["trust=True"] if trust else [])])
+            run = f"Run.open({opened})" if objects else opened
+            return f"es_core.replay({', '.join([run, *given])})"
         film = ["'film.mp4'"] if verb == "record" else []
         return f"Run.open({opened}).{verb}({', '.join([*film, *given])})"
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
@@ -108,9 +113,11 @@ def _names_plugins_only(config: TrainConfig) -> bool:
     return True
 
 
-def only_in_script(env_id: str) -> bool:
-    """Whether no command knows the environment, since the script that runs has registered it."""
-    return env_id in es_envs.env_ids() and es_envs.definition(env_id).plugin is None
+def only_in_script(config: TrainConfig) -> bool:
+    """Whether no command can make the run, since a script has registered its environment, or given it an object."""
+    env_id = config.env_id
+    registered = env_id in es_envs.env_ids() and es_envs.definition(env_id).plugin is None
+    return registered or bool(given_objects(config))
 
 
 def as_arguments(settings: Mapping[str, Any]) -> list[str]:

@@ -44,6 +44,9 @@ MOST = 1_000_000
 # Fields that bound a run: the only ones that may change when it is resumed, and only grow (None: no bound).
 BOUNDS = ("generations", "max_steps", "max_episodes")
 
+# Fields that may be given as objects; the config has their names.
+OBJECTS = ("fitness", "policy")
+
 # What a strategy's paper uses, where that differs from the fields' defaults; below what an environment recommends.
 STRATEGY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "ars": {
@@ -255,8 +258,8 @@ class TrainConfig:
         Raises:
             UnknownEnvError: nobody knows the id.
             TypeError: there is no such field.
-            ValueError: a field has a value it cannot have (if a plugin recommends it, the plugin is named), or hidden
-                layers are asked for of a linear policy.
+            ValueError: a field has a value it cannot have (if a plugin recommends it, the plugin is named), hidden
+                layers are asked for of a linear policy, or an object cannot be copied to another process.
         """
         config = cls.unresolved(env_id, **overrides).resolved()
         if config.policy == "linear" and overrides.get("hidden_sizes"):
@@ -285,10 +288,8 @@ class TrainConfig:
         values |= of_strategy
         values |= {name: value for name, value in definition.recommended.items() if name not in others}
         values |= definition.recommended_for.get(strategy, {})
-        fitness = overrides.get("fitness")
-        if callable(fitness):
-            overrides["fitness"] = names.name_of(fitness)
-        if fitness is not None and "solved_at" not in overrides:
+        overrides |= {name: names.keep(overrides[name]) for name in OBJECTS if callable(overrides.get(name))}
+        if overrides.get("fitness") is not None and "solved_at" not in overrides:
             values["solved_at"] = None  # the definition's threshold speaks of its own fitness
         return cls(**{**values, **overrides})
 

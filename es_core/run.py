@@ -16,6 +16,7 @@ from typing import Any, Self
 from filelock import Timeout
 
 from es_core.budget import reached, share_done
+from es_core.callables import provide
 from es_core.checkpoint import Checkpoint
 from es_core.checks import require_fields
 from es_core.config import BOUNDS, TrainConfig
@@ -222,16 +223,20 @@ class Run:
         return run
 
     @classmethod
-    def open(cls, directory: str | os.PathLike[str], *, trust: bool = False) -> Self:
+    def open(cls, directory: str | os.PathLike[str], *, trust: bool = False, **objects: Any) -> Self:
         """Open the folder of a run.
 
         Args:
             directory: the folder.
             trust: its config may name modules outside the installed plugins.
+            **objects: ``env``, ``fitness`` and ``policy``, if objects were given to ``train``, which no file holds:
+                the same ones again, to evaluate, record or resume the run. ``changed_code=True``: their code may be
+                another.
 
         Raises:
             FileNotFoundError: it is no run folder.
             CheckpointError: its config.json or metrics.jsonl is damaged, or a link leads out of it.
+            ValueError: an object is not the one with which the run began.
         """
         path = _require_run_folder(directory)
         config_file = path / "config.json"
@@ -239,6 +244,7 @@ class Run:
             config = TrainConfig.from_json(json.loads(read_whole(config_file)))
         except (ValueError, RecursionError) as error:
             raise CheckpointError(f"{config_file} is damaged: {error}") from error
+        provide(config, **objects)
         return cls(path, config, trust, list(_read_metrics(path / "metrics.jsonl")))
 
     @property

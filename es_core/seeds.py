@@ -118,10 +118,11 @@ def _configs(env_id: str, seeds: list[int], fields: dict[str, Any]) -> list[Trai
     if len(seeds) < 2 or len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds must be at least two, all different, got {seeds}")
     configs = [TrainConfig.for_env(env_id, **fields, seed=seed) for seed in seeds]
-    if only_in_script(env_id):
+    if only_in_script(configs[0]):
         raise ValueError(
-            f"{env_id} is registered by your script, and each run is a process that does not know it: make it a plugin "
-            "(es-envs new), or call train() with one seed after the other"
+            f"your script has registered {env_id}, or defines its fitness or policy, and each run is a process that "
+            "does not know them: put them into a module or plugin (es-envs new), or call train() with one seed after "
+            "the other"
         )
     if configs[0].eval_every == 0:
         raise ValueError("runs are compared by the scores of their centres: eval_every must be at least 1, got 0")

@@ -9,15 +9,17 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict, replace
 from typing import Any
 
+import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
 import es_envs
 from es_core.budget import evaluation_episodes
+from es_core.callables import name_env
 from es_core.checkpoint import Checkpoint, parameter_hash
 from es_core.checks import require_seconds
 from es_core.commands import run_command
-from es_core.config import BOUNDS, TrainConfig, unknown_field
+from es_core.config import BOUNDS, OBJECTS, TrainConfig, unknown_field
 from es_core.display import Display
 from es_core.files import CheckpointError
 from es_core.loggers import Lifecycle
@@ -33,7 +35,6 @@ from es_core.shaping import SIGN_SHAPINGS
 from es_core.significance import lower_bound
 from es_core.strategies import Population, require_strategy
 from es_core.trust import require_trusted
-from es_envs import names
 from es_envs.fitness import Episode
 
 _ERROR = 0.05  # probability at most that a run is called solved whose centre never reaches the goal
@@ -41,7 +42,7 @@ _MOST_LOOKS = 10
 
 
 def train(
-    env: str | TrainConfig,
+    env: str | TrainConfig | Callable[..., gymnasium.Env[Any, Any]],
     *,
     run_dir: str | os.PathLike[str] | None = None,
     workers: int | None = None,
@@ -49,6 +50,7 @@ def train(
     ray_address: str | None = None,
     initial: str | os.PathLike[str] | Checkpoint | None = None,
     resume: bool = False,
+    changed_code: bool = False,
     max_seconds: float | None = None,
     step_timeout: float = STEP_TIMEOUT,
     recycle_after: int | None = None,
@@ -68,7 +70,8 @@ def train(
     it fail there, too, the config's ``on_candidate_error`` says what happens.
 
     Args:
-        env: id of an environment, whose recommended settings then apply; or a complete TrainConfig.
+        env: id of an environment, whose recommended settings then apply; or a complete TrainConfig; or a class or
+            function that makes an environment.
         run_dir: folder of the run; None: runs/ID/DATE-TIME-sSEED.
         workers: processes; None: the usable cores (of a cluster: its CPUs). The result does not depend on it.
         pool: who computes the policy while workers step environments: "local" (each worker its own candidates) or
@@ -77,6 +80,7 @@ def train(
         ray_address: of that cluster, "auto" or "HOST:PORT"; None: what RAY_ADDRESS names, or this machine alone.
         initial: a checkpoint whose parameters (and observation statistics) to start from.
         resume: continue the run in ``run_dir``.
+        changed_code: the code of environment, fitness or policy, given as objects, may be another than the run's.
         max_seconds: stop after the generation in which so much time has passed; ``resume`` continues.
         step_timeout: seconds that a step or reset of the environment may take (those of all its ``lanes`` together); a
             worker in which it takes longer is ended and replaced.
@@ -84,7 +88,9 @@ def train(
         progress: show a progress bar (plain lines where the output is no terminal).
         loggers: further implementations of the lifecycle hooks, or their names.
         on_generation: called after each generation's metrics are written; returning False stops the run.
-        **config_fields: fields of TrainConfig. ``fitness`` may also be an importable function or class.
+        **config_fields: fields of TrainConfig. ``fitness`` may also be a function or class, ``policy`` a class of
+            torch modules. What a script or notebook defines goes to local workers as a copy of what it is now, and the
+            config has its name and a hash of its code.
 
     Returns:
         The run: its folder, history, checkpoints.
@@ -101,6 +107,8 @@ def train(
         FloatingPointError: the parameters have grown beyond all numbers; the last finite ones are kept.
     """
     require_pool(pool, ray_address)
+    if changed_code and not resume:
+        raise ValueError("changed_code is for resume=True: a new run begins with the code that it is given")
     if max_seconds is not None:
         require_seconds("max_seconds", max_seconds)
     deadline = math.inf if max_seconds is None else time.monotonic() + max_seconds
@@ -125,7 +133,7 @@ def train(
         if run_dir is None:
             raise ValueError("resume=True needs run_dir, the folder of the run to continue")
         with lock(run_dir):
-            run = _reopen(env, run_dir, config_fields)
+            run = _reopen(env, run_dir, config_fields, changed_code=changed_code)
             restore(run)
             if run.finished:
                 run.write_config(run.config)  # a bound that has grown does not matter any more, but counts as set
@@ -431,14 +439,13 @@ def _training_seeds(config: TrainConfig, candidates: int, generation: int) -> ND
     return np.reshape(_seeds(config, Purpose.TRAINING, math.prod(shape), generation), shape)
 
 
-def _resolve(env: str | TrainConfig, config_fields: dict[str, Any]) -> TrainConfig:
+def _resolve(env: str | TrainConfig | Callable[..., Any], config_fields: dict[str, Any]) -> TrainConfig:
     if isinstance(env, TrainConfig):
         if config_fields:
             raise TypeError(f"a TrainConfig is complete: use dataclasses.replace for {', '.join(config_fields)}")
-        config = env.resolved()
-    else:
-        config = TrainConfig.for_env(env, **config_fields)
-    return config
+        return env.resolved()
+    env_id = env if isinstance(env, str) else name_env(env, config_fields)
+    return TrainConfig.for_env(env_id, **config_fields)
 
 
 def _settle(run: Run, pool: RolloutPool) -> None:
@@ -459,13 +466,23 @@ def _settle(run: Run, pool: RolloutPool) -> None:
         run.write_config(pool.config)
 
 
-def _reopen(env: str | TrainConfig, run_dir: str | os.PathLike[str], config_fields: dict[str, Any]) -> Run:
+def _reopen(
+    env: str | TrainConfig | Callable[..., Any],
+    run_dir: str | os.PathLike[str],
+    config_fields: dict[str, Any],
+    *,
+    changed_code: bool,
+) -> Run:
     """The run to resume; settings may be repeated, but none may differ, except that its bounds may grow."""
-    given = {**(env.to_json() if isinstance(env, TrainConfig) else {"env_id": env}), **config_fields}
-    run = Run.open(run_dir, trust=isinstance(env, TrainConfig))
+    given = {**(env.to_json() if isinstance(env, TrainConfig) else {}), **config_fields}
+    objects = {name: given.pop(name) for name in OBJECTS if callable(given.get(name))}
+    if callable(env):
+        objects["env"] = env
+    elif not isinstance(env, TrainConfig):
+        given["env_id"] = env
+    run = Run.open(run_dir, trust=isinstance(env, TrainConfig), changed_code=changed_code, **objects)
+    vouched = {*given, *("env_id" if name == "env" else name for name in objects)}
     stored = run.config.to_json()
-    if callable(given.get("fitness")):
-        given["fitness"] = names.name_of(given["fitness"])
     for name, left_open in (
         ("fitness", None),
         ("schedule_generations", None),
@@ -490,6 +507,6 @@ def _reopen(env: str | TrainConfig, run_dir: str | os.PathLike[str], config_fiel
         then = getattr(run.config, name)
         if now is not None and (then is None or now < then):
             raise ValueError(f"{name} can only grow in a resumed run: it was {then}, now {now}")
-    require_trusted(config, trust=run.trusted, vouched=given, where=run.directory / "config.json")
+    require_trusted(config, trust=run.trusted, vouched=vouched, where=run.directory / "config.json")
     run.config = config
     return run

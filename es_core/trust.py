@@ -16,7 +16,8 @@ def require_trusted(config: TrainConfig, *, trust: bool, where: object, vouched:
     """Refuse names from a file that would import a module nobody installed as a plugin.
 
     A file must not choose what code runs: it may name registered environments, fitness functions of theirs or of
-    ``es_envs.fitness``, and functions and classes that distributions define which register a plugin.
+    ``es_envs.fitness``, and functions and classes that distributions define which register a plugin. Objects that were
+    given to ``train`` imports nobody: who uses them must have given them to this process.
 
     Args:
         config: as read from the file.
@@ -58,7 +59,7 @@ def _require_of_plugins(config: TrainConfig, keys: Collection[str], where: objec
     for key in keys:
         for name in _texts(getattr(config, key)):
             try:
-                refused = ":" in name and not _of_a_plugin(name)
+                refused = ":" in name and not names.is_local(name) and not _of_a_plugin(name)
             except (ValueError, ImportError) as error:
                 raise ValueError(f"{where} names {key}={name!r}, which cannot be found: {error}") from error
             if refused:

@@ -13,6 +13,7 @@ from typing import Any
 
 import gymnasium
 
+from es_core.callables import packed
 from es_core.checkpoint import Checkpoint
 from es_core.checks import require_positive
 from es_core.evaluate import Source, find_policy, require_same_spaces
@@ -23,7 +24,7 @@ from es_core.pools.process import Child, ChildDiedError, end
 from es_core.rollout import RolloutError, Rollouts
 from es_core.run import Run
 from es_core.seeding import Purpose, episode_seeds
-from es_envs import EnvDefinition, Episode, PluginError
+from es_envs import EnvDefinition, Episode, PluginError, names
 
 _FILM = "film the policy instead (`es-envs record`)"
 _PAUSE = 0.7  # seconds in which the end of an episode is seen
@@ -103,7 +104,7 @@ def _window(definition: EnvDefinition, checkpoint: Checkpoint) -> Iterator[Child
     child = Child("es_core.watch:play_in_window")
     try:
         try:
-            child.send((definition, checkpoint))
+            child.send((definition, checkpoint, packed(definition, checkpoint.config)))
             _answer(child)
         except ChildDiedError as error:
             said = " ".join(error.report.split("\n")[-3:]).strip()
@@ -124,7 +125,8 @@ def play_in_window(connection: Any) -> None:
     """What the child runs; it ends when the user closes the window, or the main process the connection."""
     for descriptor in (1, 2):  # what simulators say about their graphics is of interest only if there is no window
         os.dup2(process.report, descriptor)
-    definition, checkpoint = connection.recv()
+    definition, checkpoint, objects = connection.recv()
+    names.receive(objects)
     try:
         rollouts = _rollouts(definition, checkpoint)
     except (ValueError, PluginError, CheckpointError) as error:

@@ -33,7 +33,8 @@ class EnvDefinition:
 
     Attributes:
         id: Gymnasium's form, ``Name-v0`` or ``namespace/Name-v0``.
-        entry_point: the environment's class or factory, as ``module:name`` (an importable callable is turned into it).
+        entry_point: the environment's class or factory, as ``module:name`` (an importable callable is turned into it;
+            one that is defined in a script or notebook goes to ``train`` itself).
         fitness: what evolution maximises: ``module:name`` of a function ``(Episode) -> float`` or of a per-step
             fitness class (``es_envs.fitness``), or a name from ``es_envs.fitness``.
         kwargs: keyword arguments for the entry point.
@@ -122,7 +123,7 @@ class EnvDefinition:
                 raise ValueError(f"{self.id}: {attribute}: {error}") from None
         if not isinstance(value, str) or not value or (colon and ":" not in value):
             raise ValueError(f"{self.id}: {attribute} must be a string 'module:name', got {value!r}")
-        if value.startswith("__main__:"):
+        if value.startswith("__main__:") and not names.is_local(value):
             raise ValueError(f"{self.id}: {attribute} {value!r}: workers do not import the running script; "
                              "put it into a module of its own")  # fmt: skip
         return value

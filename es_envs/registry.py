@@ -37,6 +37,9 @@ _SHIPPED = {
 }
 _OWNERS = {env_id: owner for owner, env_id in _SHIPPED.items()}
 
+LOCAL_ID = re.compile(r"local/([\w.]+)-[0-9a-f]{8}-v0", re.ASCII)
+"""The form of ids of environments that were given to ``train`` as classes or functions."""
+
 # Packages that register a namespace with Gymnasium, but only when somebody imports them, and our extra with each.
 _NAMESPACES = {"ALE": ("ale_py", "atari")}
 
@@ -264,6 +267,12 @@ class Registry:
         return f"{env_id!r} is registered by {rivals}, and nobody gets it: leave one out with {leave}"
 
     def _unknown(self, env_id: str, bare_id: str) -> str:
+        if is_local(env_id):
+            return (
+                f"{env_id!r} was given to train() as a class or function, and no file holds it: give the same one "
+                "again, to Run.open(folder, env=...) or train(..., resume=True). For commands and other machines, "
+                "register it from a plugin (`es-envs new`), and train anew with its id"
+            )
         message = f"No environment {env_id!r}."
         close = difflib.get_close_matches(bare_id, [*self._definitions, *gymnasium_registry], n=3)
         if close:
@@ -272,6 +281,11 @@ class Registry:
             if plugin.status != "active":
                 message += f" Plugin {plugin.name!r} ({plugin.distribution}) is not active: {plugin.error}."
         return message + " `es-envs list` shows what plugins registered."
+
+
+def is_local(env_id: str) -> bool:
+    """Whether an id is that of an environment which was given to ``train`` as a class or function."""
+    return LOCAL_ID.fullmatch(env_id) is not None
 
 
 def _definitions_of(plugin: object, entry_point: EntryPoint) -> dict[str, EnvDefinition]:

@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import threading
 from dataclasses import fields
 from pathlib import Path
 
@@ -178,7 +179,11 @@ def test_a_strategy_that_cannot_be_imported_is_named(refused, monkeypatch):
 
 def test_an_unknown_environment_gets_a_suggestion(refused):
     refused(UnknownEnvError, "No environment 'Wolk-v0'. Did you mean 'Walk-v0'", env="Wolk-v0")
-    refused(TypeError, "an environment id is a string, got <class 'small_envs.Walk'>", env=small_envs.Walk)
+    refused(
+        TypeError,
+        "the class or a function that makes an environment; got <small_envs.Walk object",
+        env=small_envs.Walk(),
+    )
 
 
 def test_an_environment_without_any_step_limit_is_refused_with_the_line_that_sets_one(register, refused):
@@ -187,9 +192,12 @@ def test_an_environment_without_any_step_limit_is_refused_with_the_line_that_set
         assert text in str(error)
 
 
-def local_fitness():
+def locked_fitness():
+    lock = threading.Lock()
+
     def inner(episode):
-        return 0.0
+        with lock:
+            return 0.0
 
     return inner
 
@@ -201,8 +209,7 @@ def local_fitness():
         ("small_envs:best", "module 'small_envs' has no 'best'"),
         ("best", "no fitness 'best': expected one of"),
         ("__main__:best", "'__main__:best' is in the running script, which no worker imports: put it into a module"),
-        (lambda episode: 0.0, "is a lambda, which no worker process can import: put it into a module of its own"),
-        (local_fitness(), "'local_fitness.<locals>.inner' is defined inside a function, which no worker process"),
+        (locked_fitness(), "'locked_fitness.<locals>.inner' uses 'lock', of <class '_thread.lock'>, which cannot be"),
         (small_envs.Walk, "a class needs on_step"),
         ("awry:best", r"fitness 'awry:best' cannot be used: RuntimeError\('no wind'\)"),
         (3, "fitness must be a non-empty string, or None, got 3"),

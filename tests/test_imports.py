@@ -14,7 +14,7 @@ LAYERS = [
     ["figures"],
     ["checks", "files", "layout", "pages", "machine", "preprocessing", "schedules", "seeding", "shaping", "sheet"],
     ["captions", "config", "film", "normalizer", "optimizers", "scaffold"],
-    ["trust", "budget", "domains", "significance", "told"],
+    ["trust", "callables", "budget", "domains", "significance", "told"],
     ["commands", "policies"],
     ["strategies", "rollout", "scoring"],
     ["pools", "checkpoint"],

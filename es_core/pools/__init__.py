@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core.budget import evaluation_episodes, largest_population
+from es_core.callables import require_importable
 from es_core.config import TrainConfig
 from es_core.normalizer import ObservationStatistics, ReferenceBatch, Statistics
 from es_core.rollout import Failure
@@ -132,10 +133,13 @@ def make_pool(
         ray_address: of the cluster, for the ray pool; None: what RAY_ADDRESS names, or this machine alone.
 
     Raises:
-        ValueError: there is no such pool, or the address is for another one; for others see the pools themselves.
+        ValueError: there is no such pool, the address is for another one, or objects cannot go to other machines; for
+            others see the pools themselves.
     """
     require_pool(name, ray_address)
     how: Any = {"workers": workers, "step_timeout": step_timeout, "recycle_after": recycle_after}
+    if name == "ray":
+        require_importable(definition, config)
     most = largest_population(config)
     if name == "local":
         from es_core.pools.local import LocalPool

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Generator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +25,7 @@ from es_core.pools.shared import Exchange
 from es_core.pools.watchdog import Watchdog
 from es_core.rollout import Lane, Rollouts, Script
 from es_core.strategies.population import Population
-from es_envs import EnvDefinition, Episode
+from es_envs import EnvDefinition, Episode, names
 
 if TYPE_CHECKING:
     from es_core.pools.remote import RemoteWorker
@@ -49,6 +49,7 @@ class Start:
         step_timeout: seconds that a step or reset may take.
         exchange: memory shared with the process that computes the policy; None: the worker computes it.
         probe: whether its greeting has a probe.
+        objects: ``packed`` ones that these name.
     """
 
     definition: EnvDefinition
@@ -56,6 +57,7 @@ class Start:
     step_timeout: float
     exchange: Exchange | None = None
     probe: bool = False
+    objects: Mapping[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -137,6 +139,7 @@ def serve(connection: Any) -> None:
 
 def _start(connection: Any, start: Start) -> "LocalWorker | RemoteWorker":
     definition, config = start.definition, start.config
+    names.receive(start.objects)
     if start.exchange is not None:
         from es_core.pools.remote import RemoteWorker
 

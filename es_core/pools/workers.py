@@ -8,6 +8,7 @@ from contextlib import suppress
 import numpy as np
 from numpy.typing import NDArray
 
+from es_core.callables import packed
 from es_core.config import TrainConfig
 from es_core.machine import usable_cores
 from es_core.pools import STEP_TIMEOUT, Results
@@ -74,7 +75,8 @@ class WorkerPool(TaskPool):
         self._use(self._first)
 
     def _start(self) -> Start:
-        return Start(self.definition, self.config, self._step_timeout, self._exchange)
+        objects = packed(self.definition, self.config)
+        return Start(self.definition, self.config, self._step_timeout, self._exchange, objects=objects)
 
     def _greeting(self, number: int) -> ReadyReply:
         """What a worker reports when it has made its environment."""

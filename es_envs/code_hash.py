@@ -1,0 +1,189 @@
+"""A hash of a function or class by what it computes, for those that no module holds."""
+
+import builtins
+import dis
+import hashlib
+from collections.abc import Iterable, Iterator
+from types import CellType, CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
+from typing import Any
+
+from es_envs import names
+
+LENGTH = 8
+"""Hexadecimal digits of a hash: enough to notice a change, which nobody has made on purpose to go unnoticed."""
+
+# Where a class was defined, and what Python itself derives from the rest of it.
+_PASSED_OVER = frozenset({
+    "__abstractmethods__", "__annotate_func__", "__annotations__", "__annotations_cache__", "__firstlineno__",
+    "__module__", "__orig_bases__", "__parameters__", "__static_attributes__", "_abc_impl",
+})  # fmt: skip
+_MADE_BY_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE; the interpreter's own types need not be where they say that they are
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
+
+
+def code_hash(target: Any) -> str:
+    """The hash of a function, class or other callable, the same in each process that runs the same source.
+
+    It follows from bytecode, constants, default values, and the closure variables and globals that are used, as they
+    are now; and so on through the functions and classes of the script among them. Comments, line numbers, annotations
+    and the file do not enter. What modules hold enters by its name only: a change in there goes unnoticed. Another
+    minor version of Python compiles other bytecode, and finds another hash.
+
+    Raises:
+        ValueError: it uses what cannot be copied to another process; the message names the variable.
+    """
+    walk = _Walk(getattr(target, "__qualname__", type(target).__qualname__))
+    walk.add(target, by_name=False)
+    return walk.digest()[:LENGTH]
+
+
+class _Walk:
+    """Feeds a hash with all that an object consists of.
+
+    Args:
+        name: of the object, for messages.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._hash = hashlib.sha256()
+        self._seen: dict[int, tuple[int, object]] = {}  # by identity: when, and the object, so that it stays alive
+        self._way = [name]  # variables, from the object to where the walk is
+
+    def digest(self) -> str:
+        return self._hash.hexdigest()
+
+    def add(self, value: Any, *, by_name: bool = True) -> None:
+        """Add an object: plain values as they are, what modules hold by its name, anything else by its parts."""
+        if isinstance(value, _PLAIN) and type(value) in _PLAIN:
+            self._tell(f"{type(value).__name__} {value!r}")
+        elif isinstance(value, CodeType):
+            self._add_code(value)
+        elif type(value) is tuple:
+            self._add_all("tuple", value)
+        elif type(value) in (set, frozenset):
+            self._add_all("set", sorted(self._digest_of(item) for item in value))
+        elif (name := _module_name(value) if by_name else None) is not None:
+            self._tell(f"name {name}")
+        elif id(value) in self._seen:
+            self._tell(f"seen {self._seen[id(value)][0]}")
+        else:
+            self._seen[id(value)] = len(self._seen), value
+            self._add_parts(value)
+
+    def _add_parts(self, value: Any) -> None:
+        if isinstance(value, FunctionType):
+            self._add_function(value)
+        elif isinstance(value, type):
+            self._add_all(f"class {value.__qualname__}", (type(value), *value.__bases__))
+            self._add_named(sorted(_own(value)))
+        elif type(value) is list:
+            self._add_all("list", value)
+        elif type(value) is dict:
+            self._tell("dict")
+            for key, item in value.items():
+                self.add(key)
+                self._add_named([(str(key), item)])
+        elif isinstance(value, CellType):
+            self._add_all("cell", _content(value))
+        elif hasattr(value, "__wrapped__"):  # such as a cached or compiled function
+            self._add_all("wrapped", (type(value), value.__wrapped__))
+        else:
+            self._add_reduced(value)
+
+    def _add_function(self, function: FunctionType) -> None:
+        self._add_all("function", (function.__code__, function.__defaults__, function.__kwdefaults__))
+        used = [(name, function.__globals__[name]) for name in _global_names(function.__code__, function.__globals__)]
+        free = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        self._add_named([*used, *free, *vars(function).items()])
+
+    def _add_code(self, code: CodeType) -> None:
+        arguments = code.co_argcount + code.co_kwonlyargcount
+        counts = (code.co_argcount, code.co_posonlyargcount, code.co_kwonlyargcount, code.co_flags)
+        named = (code.co_names, code.co_varnames[:arguments], code.co_freevars)
+        self._add_all("code", (code.co_code, code.co_exceptiontable, code.co_consts, counts, named))
+
+    def _add_reduced(self, value: Any) -> None:
+        """Add what pickle would make the object of."""
+        from cloudpickle import Pickler
+
+        reduce = Pickler.dispatch_table.get(type(value))
+        try:
+            reduced = value.__reduce_ex__(4) if reduce is None else reduce(value)
+        except Exception as error:
+            raise ValueError(
+                f"{', which uses '.join([f'{self._way[0]!r} uses {self._way[1]!r}', *map(repr, self._way[2:])])}, "
+                f"of {type(value)}, which cannot be copied to a worker process ({error}): make it where it is used, "
+                "in a function or method"
+                if len(self._way) > 1
+                else f"{self._way[0]!r}, of {type(value)}, cannot be copied to a worker process: {error}"
+            ) from error
+        if isinstance(reduced, str):
+            self._tell(f"object {reduced}")
+            return
+        make, arguments, *others = reduced
+        self._add_all("made", (make, arguments))
+        for other in others:
+            self.add(list(other) if isinstance(other, Iterator) else other)
+
+    def _add_named(self, items: Iterable[tuple[str, Any]]) -> None:
+        for name, item in items:
+            self._tell(f"variable {name}")
+            self._way.append(name)
+            self.add(item)
+            self._way.pop()
+
+    def _add_all(self, kind: str, items: Iterable[Any]) -> None:
+        items = list(items)
+        self._tell(f"{kind} {len(items)}")
+        for item in items:
+            self.add(item)
+
+    def _tell(self, text: str) -> None:
+        self._hash.update(f"{len(text)} {text}".encode(errors="surrogatepass"))
+
+    def _digest_of(self, item: Any) -> str:
+        walk = _Walk(self._way[0])
+        walk._way = [*self._way]
+        walk.add(item)
+        return walk.digest()
+
+
+def _module_name(value: Any) -> str | None:
+    """The name under which any process finds ``value``, or None."""
+    if isinstance(value, ModuleType):
+        return value.__name__
+    if isinstance(value, type) and not value.__flags__ & _MADE_BY_PYTHON:
+        return f"{value.__module__}:{value.__qualname__}"
+    if not callable(value) or not hasattr(value, "__qualname__"):
+        return None
+    try:
+        return names.name_of(value)
+    except (ValueError, ImportError):
+        return None
+
+
+def _own(kind: type) -> Iterator[tuple[str, Any]]:
+    """What is defined in a class itself."""
+    for name, value in vars(kind).items():
+        if name not in _PASSED_OVER and not isinstance(value, GetSetDescriptorType | MemberDescriptorType):
+            yield name, value
+
+
+def _global_names(code: CodeType, known: dict[str, Any]) -> list[str]:
+    """The globals that a function uses, those of functions within it included; builtins are not among them."""
+    found = {
+        instruction.argval
+        for instruction in dis.get_instructions(code)
+        if instruction.opname in {"LOAD_GLOBAL", "LOAD_NAME"}
+    }
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found |= {*_global_names(constant, known)}
+    return sorted(name for name in found if name in known and known[name] is not vars(builtins).get(name, known))
+
+
+def _content(cell: CellType) -> tuple[Any, ...]:
+    try:
+        return (cell.cell_contents,)
+    except ValueError:  # nothing has been assigned to the variable yet
+        return ()

@@ -1,0 +1,200 @@
+"""Environments, fitness functions and policies of a script or notebook: how they travel, what runs keep of them."""
+
+import json
+import textwrap
+
+import pytest
+
+import es_envs
+from es_core import Run, compare, evaluate, record, replay, report, train, train_seeds
+from es_core.cli import main
+from es_envs import UnknownEnvError, names, registry
+
+SOURCE = """
+    import gymnasium
+    import numpy as np
+    import small_envs
+
+    goal = 3.0
+
+    class Here(small_envs.Walk):
+        metadata = {"render_modes": ["rgb_array"], "render_fps": 30}
+
+        def __init__(self, render_mode=None):
+            super().__init__()
+            self.render_mode = render_mode
+
+        def render(self):
+            return np.zeros((64, 64, 3), np.uint8)
+
+    def limited():
+        return gymnasium.make("CartPole-v1", max_episode_steps=7)
+
+    def closeness(episode):
+        return -abs(goal - float(episode.final_info["position"][0]))
+
+    class Farthest:
+        def __init__(self):
+            self.farthest = 0.0
+
+        def on_step(self, observation, action, reward, info):
+            self.farthest = max(self.farthest, float(info["position"][0]))
+
+        def result(self, episode):
+            return self.farthest
+"""
+
+
+def defined(source=SOURCE):
+    """What a script defines."""
+    namespace = {"__name__": "__main__"}
+    exec(textwrap.dedent(source), namespace)
+    return namespace
+
+
+HERE = defined()
+CHANGED = defined(SOURCE.replace("goal = 3.0", "goal = 2.0"))
+
+
+@pytest.fixture
+def session(monkeypatch):
+    """``session()`` forgets all objects that were given, as another process would not have them."""
+
+    es_envs.env_ids()  # plugins are discovered before the table is patched
+
+    def begin():
+        monkeypatch.setattr(names, "_objects", {})
+        monkeypatch.setattr(names, "_packed", {})
+        known = {key: value for key, value in registry._registry._definitions.items() if not registry.is_local(key)}
+        monkeypatch.setattr(registry._registry, "_definitions", known)
+
+    begin()
+    return begin
+
+
+@pytest.fixture
+def run(session, tiny, tmp_path):
+    """A run in an environment with a fitness of the session's own, which goes on."""
+    return train(HERE["Here"], fitness=HERE["closeness"], max_episode_steps=5, **{**tiny, "run_dir": tmp_path / "run"})
+
+
+def metrics(run):
+    """What must not depend on workers."""
+    return [(stats.parameter_hash, stats.fitness_mean, stats.evaluation.mean) for stats in run.history]
+
+
+def test_a_run_with_objects_has_the_same_bits_for_any_number_of_workers(session, tiny, tmp_path):
+    how = {**tiny, "generations": 3, "population_size": 6, "observation_normalization": True, "max_episode_steps": 5}
+    runs = [
+        train(HERE["Here"], fitness=HERE["Farthest"], **{**how, "run_dir": tmp_path / f"{workers}", "workers": workers})
+        for workers in (1, 3)
+    ]
+    assert metrics(runs[0]) == metrics(runs[1])
+    assert len({line[0] for line in metrics(runs[0])}) == 4
+
+
+def test_config_json_has_names_and_hashes_and_nothing_of_the_code(run):
+    config = json.loads((run.directory / "config.json").read_text())
+    assert config["fitness"].startswith("__main__:closeness#")
+    assert registry.is_local(config["env_id"]), config["env_id"]
+    assert config["env_id"].startswith("local/Here-")
+    with pytest.raises(ValueError, match=r"given to train\(\) as an object"):
+        names.load("__main__:closeness#00000000")
+
+
+def test_the_step_limit_of_a_factory_is_that_of_what_it_makes_unless_it_is_given(session, tiny, tmp_path):
+    run = train(HERE["limited"], **{**tiny, "run_dir": tmp_path / "run", "episodes_per_candidate": 9})
+    assert run.history[0].capped_episodes > 0
+    assert run.history[0].episode_length <= 7
+    with pytest.raises(ValueError, match=r"Here-.* has no step limit"):
+        train(HERE["Here"], **{**tiny, "run_dir": tmp_path / "none"})
+
+
+def test_a_run_is_used_as_any_other_where_its_objects_are_known(run, session, tmp_path):
+    score = run.evaluate(episodes=3, workers=1)
+    assert evaluate(run.best_path, episodes=3, workers=1) == score
+    session()
+    with pytest.raises(UnknownEnvError, match=r"give the same one again, to Run\.open"):
+        Run.open(run.directory).evaluate(episodes=3, workers=1)
+    again = defined()
+    with pytest.raises(ValueError, match=r"'__main__:closeness#.*give the same one again, as fitness="):
+        Run.open(run.directory, env=again["Here"]).evaluate(episodes=3, workers=1)
+    there = Run.open(run.directory, env=again["Here"], fitness=again["closeness"])
+    assert there.evaluate(episodes=3, workers=1) == score
+    for workers in 1, 2:
+        (filmed,) = record(there, tmp_path / "film.gif", workers=workers)
+        assert filmed.length == 5
+    assert replay(there, generation=0, candidate=1, seed=1).length == 5
+
+
+def test_a_run_is_resumed_with_the_objects_it_began_with_and_no_others(run, session, tiny, tmp_path):
+    how = {"run_dir": run.directory, "resume": True, "generations": 3, "workers": 2, "progress": False}
+    session()
+    with pytest.raises(
+        ValueError, match=r"fitness: the run began with the code of '__main__:closeness#\w+', and that of"
+    ):
+        train(HERE["Here"], fitness=CHANGED["closeness"], **how)
+    other = defined(SOURCE.replace("64, 64", "65, 65"))
+    with pytest.raises(
+        ValueError, match=r"env: the run began with .*another; to use it nevertheless, pass changed_code"
+    ):
+        train(other["Here"], fitness=HERE["closeness"], **how)
+    with pytest.raises(ValueError, match=r"policy: the run has policy='mlp', got .*; leave it out"):
+        train(HERE["Here"], policy=HERE["Here"], **how)
+    assert len(Run.open(run.directory).history) == 2
+    again = defined()
+    resumed = train(again["Here"], fitness=again["closeness"], **how)
+    session()
+    fields = {**tiny, "generations": 3, "max_episode_steps": 5, "run_dir": tmp_path / "at once"}
+    assert metrics(resumed) == metrics(train(HERE["Here"], fitness=HERE["closeness"], **fields))
+
+
+def test_other_code_is_used_at_a_resume_if_that_is_said(run, session):
+    session()
+    how = {"resume": True, "changed_code": True, "generations": 2, "workers": 1, "progress": False}
+    with pytest.warns(RuntimeWarning, match="fitness: the run began with .* it is used nevertheless"):
+        resumed = train(CHANGED["Here"], fitness=CHANGED["closeness"], run_dir=run.directory, **how)
+    assert resumed.config.fitness == run.config.fitness
+    assert len(resumed.history) == 3
+    assert resumed.history[1].evaluation.mean == pytest.approx(run.history[1].evaluation.mean + 1, abs=0.5)
+
+
+def test_commands_say_what_to_do_with_a_run_whose_code_no_file_holds(run, session, capsys):
+    session()
+    for words in ["evaluate"], ["resume", "--generations", "3"], ["record"], ["export", "policy.onnx"]:
+        assert main([words[0], str(run.directory), *words[1:]]) == 2
+        said = capsys.readouterr().err
+        assert "was given to train() as a class or function, and no file holds it" in said
+        assert "register it from a plugin (`es-envs new`)" in said
+
+
+def test_pages_about_runs_need_none_of_their_objects(run, session, tiny, tmp_path):
+    other = train(
+        HERE["Here"], fitness=HERE["closeness"], max_episode_steps=5, seed=1, **{**tiny, "run_dir": tmp_path / "b"}
+    )
+    session()
+    page = report(run.directory).read_text()
+    assert "env=Here, fitness=closeness).evaluate()" in page
+    assert len(compare([run.directory, other.directory]).groups[0].runs) == 2
+
+
+def test_to_other_machines_and_other_programs_go_names_alone(session, tiny, tmp_path, walk):
+    fields = {**tiny, "run_dir": tmp_path / "run"}
+    with pytest.raises(ValueError, match=r"pool='ray': '__main__:closeness#.* to other machines .* go by name"):
+        train(walk, fitness=HERE["closeness"], pool="ray", **fields)
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ValueError, match="defines its fitness or policy, and each run is a process"):
+        train_seeds("CartPole-v1", [0, 1], fitness=HERE["closeness"])
+
+
+def test_a_worker_that_is_started_later_gets_the_objects_as_they_were(session, tiny, tmp_path):
+    here = defined()
+
+    def change(stats):
+        here["closeness"].__globals__["goal"] = 100.0
+
+    fields = {**tiny, "generations": 3, "max_episode_steps": 5, "recycle_after": 1}
+    run = train(
+        here["Here"], fitness=here["closeness"], on_generation=change, **{**fields, "run_dir": tmp_path / "run"}
+    )
+    assert run.history[-1].evaluation.mean > -10

@@ -1,0 +1,144 @@
+"""The hash of a function or class that no module holds: what changes it, and what does not."""
+
+import textwrap
+
+import pytest
+
+from es_envs.code_hash import code_hash
+
+SOURCE = """
+    import dataclasses
+    import functools
+    import math
+    import numpy as np
+
+    weight = 2.0
+    table = {"near": [1.0, 2.0], "far": np.arange(3)}
+    unused = 1
+
+    def helper(episode, scale=1.0):
+        return weight * scale * math.sqrt(abs(episode.total_reward))
+
+    @dataclasses.dataclass
+    class Goal:
+        x: float = 0.0
+
+        @property
+        def distance(self):
+            return abs(self.x)
+
+        @staticmethod
+        def names():
+            return {"a", "b", "c", "d"}
+
+    class Base:
+        def base(self):
+            return len(self.goals)
+
+    class Fitness(Base):
+        def __init__(self):
+            super().__init__()
+            self.goals = [Goal(1.0)]
+
+        def on_step(self, observation, action, reward, info):
+            self.last = [info.get(name) for name in ("a", "b") if name in {"a", "b", "c"}]
+
+        def result(self, episode):
+            return helper(episode) + self.base() + sum(table["near"])
+
+    def made(offset):
+        @functools.cache
+        def fitness(episode):
+            return fitness.cache_info().hits + helper(episode) + offset
+        return fitness
+
+    chosen = [Fitness, made(3), functools.partial(helper, scale=3.0), lambda episode: helper(episode) - weight]
+"""
+
+
+def hashes(source):
+    namespace = {"__name__": "__main__"}
+    exec(textwrap.dedent(source), namespace)
+    return [code_hash(each) for each in namespace["chosen"]]
+
+
+BEFORE = hashes(SOURCE)
+
+
+def test_equal_source_has_equal_hashes_in_every_process_and_wherever_it_stands(python):
+    moved = "# a comment\n\n\n" + textwrap.dedent(SOURCE).replace("(episode, scale", "(episode,  scale").replace(
+        "unused = 1", "unused = 2  # by what is chosen"
+    )
+    code = f"{moved}\nfrom es_envs.code_hash import code_hash\nprint([code_hash(each) for each in chosen])"
+    assert len(set(BEFORE)) == 4
+    for seed in "1", "2":
+        done = python(code, environment={"PYTHONHASHSEED": seed})
+        assert done.out.strip() == str(BEFORE), done.err
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "changed"),
+    [
+        ("weight = 2.0", "weight = 2.5", [0, 1, 2, 3]),
+        ("weight * scale", "weight + scale", [0, 1, 2, 3]),
+        ("scale=1.0", "scale=1.5", [0, 1, 2, 3]),
+        ("math.sqrt", "math.log", [0, 1, 2, 3]),
+        ("[1.0, 2.0]", "[1.0, 3.0]", [0]),
+        ("np.arange(3)", "np.arange(4)", [0]),
+        ("x: float = 0.0", "x: float = 1.0", [0]),
+        ("abs(self.x)", "self.x", [0]),
+        ('{"a", "b", "c", "d"}', '{"a", "b", "c", "e"}', [0]),
+        ("len(self.goals)", "len(self.goals) + 1", [0]),
+        ("made(3)", "made(4)", [1]),
+        (".hits", ".misses", [1]),
+        ("scale=3.0", "scale=4.0", [2]),
+        ("- weight", "+ weight", [3]),
+    ],
+)
+def test_a_change_of_what_is_computed_changes_the_hash(then, now, changed):
+    assert then in SOURCE
+    after = hashes(SOURCE.replace(then, now))
+    assert [number for number in range(4) if after[number] != BEFORE[number]] == changed
+
+
+def test_functions_that_call_each_other_have_a_hash():
+    source = """
+        def even(n): return n == 0 or odd(n - 1)
+        def odd(n): return n != 0 and even(n - 1)
+        chosen = [even]
+    """
+    assert hashes(source) == hashes(source) != hashes(source.replace("n != 0", "n > 0"))
+
+
+@pytest.mark.parametrize(
+    ("fitness", "message"),
+    [
+        ("def chosen(episode): return log.write('x')", "'chosen' uses 'log', of <class '_io.TextIOWrapper'>, which"),
+        (
+            "def chosen(episode): return helper()",
+            "'chosen' uses 'helper', which uses 'lock', of <class '_thread.lock'>",
+        ),
+        ("class chosen:\n    own = Holder()", "'chosen' uses 'own', which uses 'lock', of"),
+        ("chosen = Holder().method", "'Holder.method' uses 'lock', of"),
+        (
+            "chosen = lambda episode: (yield_ for yield_ in running)",
+            "'<lambda>' uses 'running', of <class 'generator'>",
+        ),
+    ],
+)
+def test_what_cannot_be_copied_is_refused_by_the_name_of_its_variable(tmp_path, fitness, message):
+    begin = f"""
+import threading
+log = open({str(tmp_path / "log")!r}, "w")
+lock = threading.Lock()
+running = (each for each in [1])
+class Holder:
+    def __init__(self): self.lock = threading.Lock()
+    def method(self, episode): return 0.0
+def helper():
+    with lock: return 0.0
+"""
+    namespace = {"__name__": "__main__"}
+    exec(begin + fitness, namespace)
+    with namespace["log"], pytest.raises(ValueError, match=message):
+        code_hash(namespace["chosen"])
