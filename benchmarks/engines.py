@@ -16,8 +16,8 @@ from report import Report, alternate, options
 from es_core.policies.engines import has_cuda
 
 CONTENDERS = {
-    "local": {"pool": "local", "engine": "numpy"},
-    "batched, numpy": {"pool": "batched", "engine": "numpy"},
+    "local": {"pool": "local", "engine": "compiled"},
+    "batched, numpy": {"pool": "batched", "engine": "compiled"},
     "batched, torch": {"pool": "batched", "engine": "torch"},
 }
 CUDA = {"batched, cuda": {"pool": "batched", "engine": "torch", "device": "cuda"}}

@@ -101,6 +101,5 @@ for _class in ("FixedHumanoid", "FixedImages"):
             entry_point=f"fixed_length:{_class}",
             fitness="episode_return",
             max_episode_steps=1000,
-            lanes=8,
         )
     )

@@ -1,32 +1,28 @@
 """Bench: how fast an environment steps, how fast it trains, and where the rest of the time goes."""
 
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from statistics import median
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 import es_envs
 from es_core.budget import step_limit
 from es_core.config import TrainConfig
 from es_core.display import search_progress
-from es_core.policies import Policy, make_policy
+from es_core.policies import make_policy
 from es_core.pools import Results, RolloutPool, make_pool
 from es_core.pools.process import Child, ChildDiedError, end
 from es_core.pools.worker import action_noise_seed
-from es_core.rollout import Lane, RolloutError, Rollouts
+from es_core.rollout import Rollout, RolloutError
 from es_core.search import first_statistics
 from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies import Population, make_strategy
 from es_envs import EnvDefinition
 
 _ROUNDS = 5  # of both measurements, one after the other, if there is time for so many: the median of them is quoted
-_LIGHT = 25.0  # [µs]: steps up to this long gain from lanes
-_LANES = 3
 _FIRST_CAP = 16  # steps of the first, shortest episodes
 _PARTS = 12  # of the time: one play of what is measured takes no more, since it is played a few times over
 
@@ -38,7 +34,6 @@ class Bench:
     Attributes:
         env_id: of the environment.
         workers: processes.
-        lanes: environments that each of them steps together.
         population_size: candidates of a generation.
         candidates: how many of them were played; fewer if there was no time for all.
         episode_cap: steps after which their episodes were cut off, since there was no time for whole ones; or None.
@@ -54,7 +49,6 @@ class Bench:
 
     env_id: str
     workers: int
-    lanes: int
     population_size: int
     candidates: int
     episode_cap: int | None
@@ -76,11 +70,6 @@ class Bench:
     def advice(self) -> str:
         """What would make it faster, or nothing."""
         total = self.workers * 1e6 / self.training
-        if self.lanes == 1 and self.environment < _LIGHT and self.policy > 0.1 * total:
-            return (
-                f"Steps of this environment are so short that the policy's calls count: lanes={_LANES} in its "
-                "EnvDefinition lets each worker step so many environments together."
-            )
         if self.candidates < self.population_size or self.episode_cap is not None:
             return ""  # which makes both of these too large
         if self.waiting > 0.2 * total:
@@ -159,7 +148,6 @@ class _Round:
     policy: float
     noise: float
     bare: float  # steps a second of all processes
-    lanes: int
 
 
 def _summary(training: "_Training", rounds: Sequence[_Round]) -> Bench:
@@ -173,7 +161,6 @@ def _summary(training: "_Training", rounds: Sequence[_Round]) -> Bench:
     return Bench(
         env_id=pool.config.env_id,
         workers=pool.workers,
-        lanes=rounds[0].lanes,
         population_size=pool.config.population_size,
         candidates=len(played),
         episode_cap=played.max_episode_steps,
@@ -293,11 +280,11 @@ class _Bare:
     def __exit__(self, *_: object) -> None:
         end(self._children)
 
-    def measure(self, seconds: float) -> tuple[float, float, float, float, int]:
-        """Medians of environment, policy and noise; steps a second of all environments at once; lanes."""
+    def measure(self, seconds: float) -> tuple[float, float, float, float]:
+        """Medians of environment, policy and noise; steps a second of all environments at once."""
         answers = self._ask([seconds] * len(self._children))
         environment, policy, noise = (median(answer[which] for answer in answers) for which in range(3))
-        return environment, policy, noise, sum(1e6 / answer[0] for answer in answers), answers[0][3]
+        return environment, policy, noise, sum(1e6 / answer[0] for answer in answers)
 
     def _ask(self, messages: Sequence[object]) -> list[Any]:
         try:
@@ -308,62 +295,48 @@ class _Bare:
             raise RolloutError(f"{self._label}: {error}") from None
 
 
-def _write(population: Population, policy: Policy, index: int, out: NDArray[np.float32]) -> None:
-    population.candidate(index, out)
-    policy.settle(out, population.statistics)
-
-
 def measure(connection: Any) -> None:
-    """In a process of its own: whenever it is asked, microseconds a step of environment, policy and noise; and lanes.
+    """In a process of its own: whenever it is asked, microseconds a step of environment, policy and noise.
 
     The first message says which episodes; it is answered when they have been played once. Each further one says how
     many seconds the measurement may take.
     """
     definition, config, population, work = connection.recv()
-    rollouts = Rollouts(definition, config, lanes=definition.lanes)
-    actors, policy = rollouts.actors, rollouts.policy
+    rollout = Rollout(definition, config)
     if config.observation_normalization:
-        actors.collect()
-    actors.normalize(population.statistics)
-    recorded: dict[int, dict[int, list[Any]]] = {index: {} for index, _ in work}  # actions by candidate and seed
+        rollout.actor.collect()
+    parameters = np.empty(rollout.policy.size, np.float32)
+    recorded: list[tuple[int, list[Any]]] = []  # the seed of each episode, and its actions
     loading = 0.0
 
-    def script(index: int, seeds: Sequence[int], lane: Lane) -> Generator[Any, Any, int]:
+    def play(*, record: bool = False) -> int:
         nonlocal loading
-        started = time.perf_counter()
-        actors.network.load(lane.row, partial(_write, population, policy, index))
-        loading += time.perf_counter() - started
         steps = 0
-        for seed in seeds:
-            actors.start(lane.row, noise_seed=action_noise_seed(policy, population, index, seed))
-            taken: list[Any] = []
-            observers = [] if seed in recorded[index] else [lambda _o, action, *_, taken=taken: taken.append(action)]
-            episode = yield from lane.episode(seed, observers, max_steps=population.max_episode_steps)
-            recorded[index].setdefault(seed, taken)
-            steps += episode.length
+        for index, seeds in work:
+            started = time.perf_counter()
+            rollout.use(population.candidate(index, parameters), population.statistics)
+            loading += time.perf_counter() - started
+            for seed in seeds:
+                noise_seed = action_noise_seed(rollout.policy, population, index, seed)
+                taken: list[Any] = []
+                observers = [lambda _o, action, *_, taken=taken: taken.append(action)] if record else []
+                episode = rollout.episode(
+                    seed, observers=observers, noise_seed=noise_seed, max_steps=population.max_episode_steps
+                )
+                steps += episode.length
+                if record:
+                    recorded.append((seed, taken))
         return steps
-
-    def play() -> int:
-        waiting = list(work)
-        lengths: list[int] = []
-
-        def next_script() -> Any:
-            item = waiting.pop() if waiting else None
-            return None if item is None else partial(script, *item)
-
-        rollouts.play(next_script, lengths.append)
-        return sum(lengths)
 
     def replay() -> None:
         """The same episodes, without a policy."""
-        step, reset = rollouts.env.step, rollouts.env.reset
-        for episodes in recorded.values():
-            for seed, taken in episodes.items():
-                reset(seed=seed)
-                for action in taken:
-                    step(action)
+        step, reset = rollout.env.step, rollout.env.reset
+        for seed, taken in recorded:
+            reset(seed=seed)
+            for action in taken:
+                step(action)
 
-    steps = play()  # which also records the actions, and makes all lanes
+    steps = play(record=True)
     connection.send(steps)
     while True:
         ends = time.perf_counter() + connection.recv()
@@ -378,4 +351,4 @@ def measure(connection: Any) -> None:
             noise += loading
             times += 1
         environment, played, loaded = (1e6 * total / (times * steps) for total in (bare, whole, noise))
-        connection.send((environment, max(0.0, played - environment), loaded, len(actors.rows)))
+        connection.send((environment, max(0.0, played - environment), loaded))

@@ -25,7 +25,7 @@ from es_core.checks import finite, shown, whole
 from es_core.config import TrainConfig
 from es_core.files import CheckpointError, read_whole, write_whole
 from es_core.normalizer import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch, Statistics
-from es_core.policies import Actor, Policy, make_policy
+from es_core.policies import Actor, Policy, make_actor, make_policy
 from es_core.policies.spaces import input_size, space_from_json, space_to_json
 from es_core.trust import require_trusted_policy
 
@@ -251,7 +251,7 @@ class Checkpoint:
         Raises:
             ValueError, CheckpointError: as ``policy`` says.
         """
-        return Actor(self.policy(), self.mean, self.statistics)
+        return make_actor(self.policy(), self.mean, self.statistics)
 
     def module(self) -> "torch.nn.Module":
         """As a torch module: flattened observations ``(batch, n)`` to the raw outputs that decide an action.

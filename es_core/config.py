@@ -226,14 +226,16 @@ class TrainConfig:
     checkpoint_every: int = _option(10, whole(1), "generations between checkpoints", "computing")
     engine: str = _option(
         "auto",
-        one_of("auto", "numpy", "torch"),
-        "what computes the policy: numpy, torch, or auto, settled at the start",
+        one_of("auto", "compiled", "torch"),
+        "what computes the policy: compiled, torch, or auto, settled at the start",
     )
     device: str = _option(
         "cpu", one_of("auto", "cpu", "cuda"), "where the policy is computed: cpu, cuda, or auto (settled at once)"
     )
 
     def __post_init__(self) -> None:
+        if self.engine == "numpy":  # its name up to version 0.1
+            object.__setattr__(self, "engine", "compiled")
         for option in fields(self):
             value = converted(getattr(self, option.name), option.type)
             expected = option.metadata["check"](value)

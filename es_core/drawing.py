@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from es_core.config import TrainConfig
 from es_core.layout import Frame, arranged, even
-from es_core.machine import one_blas_thread
 from es_core.normalizer import Statistics
-from es_core.rollout import RolloutError, Rollouts
+from es_core.rollout import Rollout, RolloutError
 from es_envs import EnvDefinition, Episode
 from es_envs.definition import KeywordError
 from es_envs.painting import Camera, Stage
@@ -115,34 +114,34 @@ class Studio:
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
-        self._rollouts = [self._make_rollouts()]
-        steps_a_second = float(self.rollouts.env.metadata.get("render_fps") or _USUAL_RATE)
+        self._rollouts = [self._make_rollout()]
+        steps_a_second = float(self.rollout.env.metadata.get("render_fps") or _USUAL_RATE)
         steps_a_second *= setting.speed / setting.config.preprocessing.get("skip", 1)
         self.every = max(1, math.ceil(steps_a_second / setting.fps - 1e-9))
         self.rate = steps_a_second / self.every
 
     @property
-    def rollouts(self) -> Rollouts:
+    def rollout(self) -> Rollout:
         """The first environment."""
         return self._rollouts[0]
 
     @property
     def stage(self) -> Stage | None:
         """The environment, if its pictures can be taken from anywhere."""
-        env = self.rollouts.env.unwrapped
+        env = self.rollout.env.unwrapped
         return env if isinstance(env, Stage) else None
 
-    def _make_rollouts(self) -> Rollouts:
+    def _make_rollout(self) -> Rollout:
         definition, config, (width, height) = self._setting.definition, self._setting.config, self._setting.size
         try:
-            rollouts = Rollouts(definition, config, render_mode="rgb_array", width=width, height=height)
+            rollout = Rollout(definition, config, render_mode="rgb_array", width=width, height=height)
         except KeywordError:  # it takes no width or height: its frames have a size of their own
-            rollouts = Rollouts(definition, config, render_mode="rgb_array")
-        modes = rollouts.env.metadata.get("render_modes", [])
+            rollout = Rollout(definition, config, render_mode="rgb_array")
+        modes = rollout.env.metadata.get("render_modes", [])
         if "rgb_array" not in modes:
-            rollouts.close()
+            rollout.close()
             raise ValueError(f"{definition.label} cannot be filmed: 'rgb_array' is not among its render modes {modes}")
-        return rollouts
+        return rollout
 
     def score(self, player: Player, seed: int, *, cameras: bool = False, poses: bool = False) -> Take:
         """Play an episode, unseen.
@@ -158,13 +157,12 @@ class Studio:
         """
         stood: list[Camera] = []
         moved: list[NDArray[np.float64]] = []
-        stage, performance = self.stage, _Performance(self.rollouts, player, seed, self._setting)
-        with one_blas_thread():
-            while performance.advance(self.every):
-                if stage is not None and cameras:
-                    stood.append(stage.camera())
-                if stage is not None and poses:
-                    moved.append(stage.pose())
+        stage, performance = self.stage, _Performance(self.rollout, player, seed, self._setting)
+        while performance.advance(self.every):
+            if stage is not None and cameras:
+                stood.append(stage.camera())
+            if stage is not None and poses:
+                moved.append(stage.pose())
         return Take(episode=performance.episode, cameras=tuple(stood), poses=np.array(moved) if moved else None)
 
     def frames(self, shot: Shot, share: tuple[int, int] = (0, 1)) -> Generator[Frame, None, list[Episode]]:
@@ -185,19 +183,18 @@ class Studio:
 
     def _played(self, shot: Shot, share: tuple[int, int]) -> Generator[Frame, None, list[Episode]]:
         while len(self._rollouts) < len(shot.players):
-            self._rollouts.append(self._make_rollouts())
+            self._rollouts.append(self._make_rollout())
         performances = [
-            _Performance(rollouts, player, shot.seed, self._setting)
-            for rollouts, player in zip(self._rollouts, shot.players, strict=False)
+            _Performance(rollout, player, shot.seed, self._setting)
+            for rollout, player in zip(self._rollouts, shot.players, strict=False)
         ]
         number, (first, stride) = 0, share
-        with one_blas_thread():
-            while sum(performance.advance(self.every) for performance in performances):  # each of them, to the last
-                if number % stride == first:
-                    cameras = [_at(of_player, number) for of_player in shot.cameras] or [None] * len(performances)
-                    frames = [each.frame(camera) for each, camera in zip(performances, cameras, strict=True)]
-                    yield arranged(frames, self._setting.layout, self._setting.size)
-                number += 1
+        while sum(performance.advance(self.every) for performance in performances):  # each of them, to the last
+            if number % stride == first:
+                cameras = [_at(of_player, number) for of_player in shot.cameras] or [None] * len(performances)
+                frames = [each.frame(camera) for each, camera in zip(performances, cameras, strict=True)]
+                yield arranged(frames, self._setting.layout, self._setting.size)
+            number += 1
         return [performance.episode for performance in performances]
 
     def _posed(self, shot: Shot, share: tuple[int, int]) -> Iterator[Frame]:
@@ -221,15 +218,15 @@ class Studio:
 
     def close(self) -> None:
         """Close the environments."""
-        for rollouts in self._rollouts:
-            rollouts.close()
+        for rollout in self._rollouts:
+            rollout.close()
 
 
 @dataclass
 class _Performance:
     """One player's episode, to be played bit by bit."""
 
-    rollouts: Rollouts
+    rollout: Rollout
     player: Player
     seed: int
     setting: Setting
@@ -248,8 +245,8 @@ class _Performance:
         """Play as many steps, up to the episode's end; whether there were any."""
         label, before = self.setting.definition.label, self.steps
         if self._played is None:
-            self.rollouts.use(self.player.parameters, self.player.statistics)
-            self._played = self.rollouts.steps(self.seed)
+            self.rollout.use(self.player.parameters, self.player.statistics)
+            self._played = self.rollout.steps(self.seed)
         try:
             while self._episode is None and self.steps < before + steps:
                 next(self._played)
@@ -267,7 +264,7 @@ class _Performance:
         """A picture of the present state, which is the last one if the episode has ended."""
         if self._drawn is not None and self._drawn[:2] == (self.steps, camera):
             return self._drawn[2]
-        env = self.rollouts.env
+        env = self.rollout.env
         where = f"{self.setting.definition.label}, episode seed {self.seed}, step {self.steps}"
         try:
             picture = env.render() if camera is None else env.unwrapped.picture(camera)  # type: ignore[attr-defined]

@@ -27,7 +27,7 @@ from es_core.checkpoint import Checkpoint
 from es_core.evaluate import Source, find_policy, require_same_spaces
 from es_core.files import write_whole
 from es_core.policies.spaces import parts
-from es_core.rollout import RolloutError, Rollouts
+from es_core.rollout import Rollout, RolloutError
 from es_core.run import Run
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import EnvDefinition
@@ -162,9 +162,9 @@ class _Played:
 
 def _play(checkpoint: Checkpoint, definition: EnvDefinition, seeds: Sequence[int]) -> list[_Played]:
     played = []
-    with closing(Rollouts(definition, checkpoint.config)) as rollouts:
-        require_same_spaces(checkpoint, rollouts.env)
-        rollouts.use(checkpoint.mean, checkpoint.statistics)
+    with closing(Rollout(definition, checkpoint.config)) as rollout:
+        require_same_spaces(checkpoint, rollout.env)
+        rollout.use(checkpoint.mean, checkpoint.statistics)
         for seed in seeds:
             seen: list[Any] = []
             actions: list[Any] = []
@@ -174,7 +174,7 @@ def _play(checkpoint: Checkpoint, definition: EnvDefinition, seeds: Sequence[int
                 actions.append(action)
 
             try:
-                episode = rollouts.episode(seed, observers=[note], max_steps=_STEPS)
+                episode = rollout.episode(seed, observers=[note], max_steps=_STEPS)
             except Exception as error:
                 raise RolloutError(
                     f"{definition.label}: the episode with seed {seed} failed: {type(error).__name__}: {error}"

@@ -126,7 +126,7 @@ def record(
         fps=fps,
     )
     with closing(Studio(setting)) as studio:
-        require_same_spaces(checkpoint, studio.rollouts.env)
+        require_same_spaces(checkpoint, studio.rollout.env)
         starts = episode_seeds(seed, Purpose.TEST, episodes) if seeds is None else tuple(seeds)
         scenes = scored(studio, cast, starts, setting, camera)
         production = _Production(path, studio.rate, scenes, progress=progress)

@@ -5,7 +5,7 @@ from contextlib import closing
 
 from es_core.evaluate import find_policy, require_candidate, require_same_spaces
 from es_core.pools.worker import action_noise_seed
-from es_core.rollout import RolloutError, Rollouts
+from es_core.rollout import Rollout, RolloutError
 from es_core.run import Run
 from es_core.search import Search
 from es_envs import Episode
@@ -46,13 +46,13 @@ def replay(
     population = Search.at(checkpoint, f"the checkpoint of generation {generation}").population()
     if candidate is not None:
         require_candidate(population, candidate)
-    with closing(Rollouts(definition, config)) as rollouts:
-        require_same_spaces(checkpoint, rollouts.env)
-        rollouts.use(population.candidate(len(population) if candidate is None else candidate), population.statistics)
-        explored = None if candidate is None else action_noise_seed(rollouts.policy, population, candidate, seed)
+    with closing(Rollout(definition, config)) as rollout:
+        require_same_spaces(checkpoint, rollout.env)
+        rollout.use(population.candidate(len(population) if candidate is None else candidate), population.statistics)
+        explored = None if candidate is None else action_noise_seed(rollout.policy, population, candidate, seed)
         limit = None if candidate is None else population.max_episode_steps
         try:
-            return rollouts.episode(seed, noise_seed=explored, max_steps=limit)
+            return rollout.episode(seed, noise_seed=explored, max_steps=limit)
         except (Exception, SystemExit) as error:
             who = "the centre" if candidate is None else f"candidate {candidate}"
             raise RolloutError(

@@ -2,28 +2,25 @@
 
 import inspect
 import math
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import count
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import gymnasium
 import numpy as np
+from numpy.typing import NDArray
 
 from es_core.budget import step_limit
 from es_core.config import TrainConfig
-from es_core.machine import one_blas_thread
 from es_core.normalizer import Statistics
-from es_core.policies import Actors, Network, NotFiniteError, Policy, make_network, make_policy
-from es_core.policies.engines import choices
+from es_core.policies import make_actor, make_policy, require_engine
 from es_core.preprocessing import preprocessed
 from es_core.shaping import SIGN_SHAPINGS
 from es_envs import EnvDefinition, Episode
 from es_envs.fitness import StepFitness, fitness_names, load_fitness
 from es_envs.returned import of_reset, of_step
 
-T = TypeVar("T")
 Observer = Callable[[Any, Any, float, Mapping[str, Any]], object]
 
 
@@ -60,23 +57,39 @@ class SpaceError(ValueError):
     """A policy cannot be made for the environment's spaces, or not be computed here; the message says it all."""
 
 
-class Lane:
-    """One environment for life, and the episodes that are played in it.
+STEP = 0  # place of the present step in a rollout's ``progress``
+
+
+class Rollout:
+    """One environment and one policy for life, and the loop in which they meet.
 
     Args:
         definition: of the environment.
         config: of the run, resolved.
-        **kwargs: for the environment, over the config's.
+        progress: where the number of each step is written, for whoever watches.
+        **kwargs: for the environment, over the config's; ``render_mode`` too.
 
     Attributes:
         env: the bare environment, in the wrappers of the config's ``preprocessing``; another one after ``close``.
-        row: of the policy's buffers, in which it is played at present.
+        policy: its kind.
+        engine: what computes it.
+        actor: the policy in use.
 
     Raises:
         PluginError: the environment cannot be made.
+        SpaceError: a space is not supported, or the config's engine cannot compute the policy.
     """
 
-    def __init__(self, definition: EnvDefinition, config: TrainConfig, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        definition: EnvDefinition,
+        config: TrainConfig,
+        *,
+        progress: MutableSequence[int] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.definition = definition
+        self._progress: MutableSequence[int] = [0] if progress is None else progress
         self._step_limit = step_limit(definition, config)
         fitnesses = fitness_names(definition, config.fitness)
         if config.shaping in SIGN_SHAPINGS:
@@ -85,7 +98,13 @@ class Lane:
         self._make_env = partial(_make_env, definition, config, **kwargs)
         self.env = self._make_env()
         self._is_open = True
-        self.row = 0
+        try:
+            self.policy = make_policy(config, self.env.observation_space, self.env.action_space)
+            self.engine = require_engine(config.engine, self.policy)
+            self.actor = make_actor(self.policy, engine=self.engine)
+        except ValueError as error:
+            self.close()
+            raise SpaceError(f"{definition.label}: {error}") from error
 
     def close(self) -> None:
         """Close the environment; a further episode is played in a new one. May be called twice."""
@@ -93,37 +112,79 @@ class Lane:
             self._is_open = False
             self.env.close()
 
+    def use(self, parameters: NDArray[np.float32], statistics: Statistics | None) -> None:
+        """Let these parameters ``(d,)`` act from now on, with this normalisation."""
+        self.actor.load(parameters, statistics)
+
     def episode(
-        self, seed: int, observers: Sequence[Observer] = (), *, max_steps: int | None = None
-    ) -> Generator[Any, Any, Episode]:
-        """Play one episode: yields each observation that needs an action, is sent the action, returns the episode.
+        self,
+        seed: int,
+        *,
+        observers: Sequence[Observer] = (),
+        noise_seed: int | None = None,
+        max_steps: int | None = None,
+    ) -> Episode:
+        """Play one episode of the policy in use.
 
         Args:
             seed: for ``env.reset``.
             observers: called after every step with observation, action, reward and info.
+            noise_seed: see ``Actor.reset``.
             max_steps: a step limit below that of the definition and the config, or None.
 
         Raises:
-            ValueError: the fitness or the sum of rewards is not finite, a reward is no number, or ``reset`` or ``step``
-                returns something else than it must.
+            ValueError: an observation, the fitness or the sum of rewards is not finite, a reward is no number, or
+                ``reset`` or ``step`` returns something else than it must.
             Exception: whatever the environment raises.
         """
+        self.actor.reset(noise_seed=noise_seed)
+        try:
+            next(self._play(seed, self.actor, observers, max_steps, pauses=False))
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        raise RuntimeError("an episode that does not pause has paused")
+
+    def steps(self, seed: int, act: Callable[[Any], Any] | None = None) -> Generator[None, None, Episode]:
+        """Play one episode step by step: yields after each, and returns the episode.
+
+        Several of these may take turns, each in a ``Rollout`` of its own.
+
+        Args:
+            seed: for ``env.reset``.
+            act: chooses an action for each observation; None: the policy in use.
+        """
+        if act is None:
+            act = self.actor
+            self.actor.reset()
+        return self._play(seed, act, (), None, pauses=True)
+
+    def _play(
+        self,
+        seed: int,
+        act: Callable[[Any], Any],
+        observers: Sequence[Observer],
+        max_steps: int | None,
+        *,
+        pauses: bool,
+    ) -> Generator[None, None, Episode]:
+        """The loop through which each episode passes; a generator for those who look on, step by step."""
         if not self._is_open:
             self.env, self._is_open = self._make_env(), True
         measured = [
             (name, _PerStep(fitness) if inspect.isclass(fitness) else fitness) for name, fitness in self._fitnesses
         ]
         observers = [*observers, *(fitness.on_step for _, fitness in measured if isinstance(fitness, _PerStep))]
-        step = self.env.step
+        env_step, progress = self.env.step, self._progress
         limit = self._step_limit if max_steps is None else min(max_steps, self._step_limit)
 
+        progress[STEP] = 0
         observation, start_info = of_reset(self.env, self.env.reset(seed=seed))
         first_observation, start_info = _kept(observation), _kept(start_info)
         total_reward, length, terminated, truncated = 0.0, 0, False, False
         info: Mapping[str, Any] = start_info
         for length in range(1, limit + 1):
-            action = yield observation
-            returned = step(action)
+            action = act(observation)
+            returned = env_step(action)
             try:
                 observation, reward, terminated, truncated, info = returned
             except (TypeError, ValueError):
@@ -133,8 +194,11 @@ class Lane:
                 total_reward += reward  # type: ignore[operator]  # Gymnasium says SupportsFloat
             except TypeError:
                 raise ValueError(f"the reward of step {length} is {reward!r}, expected a number") from None
+            progress[STEP] = length
             for observe in observers:
                 observe(observation, action, reward, info)  # type: ignore[arg-type]
+            if pauses:
+                yield
             if terminated or truncated:
                 break
 
@@ -162,236 +226,6 @@ def _make_env(definition: EnvDefinition, config: TrainConfig, **kwargs: Any) -> 
     except ValueError as error:
         env.close()
         raise SpaceError(f"{definition.label}: {error}") from error
-
-
-Script = Callable[[Lane], Generator[Any, Any, T]]
-
-# Parameters (1 MB of them) that the rows of a network may have together: beyond, they leave the processor's cache at
-# each step, and lockstep gains nothing.
-_TOGETHER_AT_MOST = 2**18
-
-
-class Rollouts:
-    """Lanes, and a policy that acts in all of them at once.
-
-    Lanes are stepped in lockstep, so that candidates share the calls of a forward pass: where a step of the environment
-    takes a few microseconds, those calls cost as much as the step. No episode depends on the number of lanes.
-
-    Args:
-        definition: of the environment.
-        config: of the run, resolved.
-        lanes: environments at most; the first is made at once, each other one when there is work for it.
-        network: makes what computes, from the policy and the number of lanes; None: the config's engine on
-            the CPU, with as many lanes as pay.
-        **kwargs: for the environment, over the config's; ``render_mode`` too.
-
-    Attributes:
-        policy: its kind.
-        engine: what computes it here; the config's, if ``network`` does.
-        actors: the policy in use.
-        progress: a number that grows with each step and each reset.
-
-    Raises:
-        PluginError: the environment cannot be made.
-        SpaceError: a space is not supported, or the config's engine cannot compute the policy.
-    """
-
-    def __init__(
-        self,
-        definition: EnvDefinition,
-        config: TrainConfig,
-        *,
-        lanes: int = 1,
-        network: Callable[[Policy, int], Network] | None = None,
-        **kwargs: Any,
-    ) -> None:
-        self.definition = definition
-        self._make_lane = partial(Lane, definition, config, **kwargs)
-        self._lanes = [self._make_lane()]
-        self.progress = 0
-        try:
-            self.policy = make_policy(config, self.env.observation_space, self.env.action_space)
-            self.engine = config.engine
-            if network is None:
-                self.engine, _ = choices(replace(config, device="cpu"), self.policy)[0]
-        except ValueError as error:
-            self.close()
-            raise SpaceError(f"{definition.label}: {error}") from error
-        if network is None:
-            rows = max(1, min(lanes, _TOGETHER_AT_MOST // self.policy.size))
-            computes = make_network(self.policy, rows, self.engine)
-        else:
-            computes = network(self.policy, lanes)
-        self.actors = Actors(self.policy, computes)
-
-    @property
-    def env(self) -> gymnasium.Env[Any, Any]:
-        """Of the first lane."""
-        return self._lanes[0].env
-
-    def use(self, parameters: np.ndarray[Any, np.dtype[np.float32]], statistics: Statistics | None) -> None:
-        """Play ``episode`` with these parameters ``(d,)`` and this normalisation from now on."""
-        self.actors.normalize(statistics)
-        self.actors.load(0, parameters)
-
-    def episode(
-        self,
-        seed: int,
-        *,
-        observers: Sequence[Observer] = (),
-        noise_seed: int | None = None,
-        max_steps: int | None = None,
-    ) -> Episode:
-        """Play one episode as ``use`` said; see ``Lane.episode``, and ``Actors.start`` for ``noise_seed``."""
-        episodes: list[Episode] = []
-        self.play(self._script(seed, observers, noise_seed, max_steps), episodes.append)
-        return episodes[0]
-
-    def steps(self, seed: int) -> Generator[None, None, Episode]:
-        """Play one episode as ``use`` said, step by step: yields after each step, and returns the episode.
-
-        Several of these may take turns, each in ``Rollouts`` of its own. The caller sees to it that products have one
-        thread.
-        """
-        episodes: list[Episode] = []
-        lockstep = _Lockstep(self, self._script(seed), episodes.append)
-        while lockstep.fill():
-            lockstep.step()
-            yield
-        return episodes[0]
-
-    def _script(
-        self,
-        seed: int,
-        observers: Sequence[Observer] = (),
-        noise_seed: int | None = None,
-        max_steps: int | None = None,
-    ) -> Callable[[], Script[Episode] | None]:
-        """What ``play`` takes for one episode: a function that gives its script, and then None."""
-
-        def script(lane: Lane) -> Generator[Any, Any, Episode]:
-            self.actors.start(lane.row, noise_seed=noise_seed)
-            return (yield from lane.episode(seed, observers, max_steps=max_steps))
-
-        waiting: list[Script[Episode]] = [script]
-        return lambda: waiting.pop() if waiting else None
-
-    def play(self, next_script: Callable[[], Script[T] | None], done: Callable[[T], object]) -> None:
-        """Play scripts, as many at once as there are lanes, until there are no more.
-
-        A script plays in the lane that it is given: it yields observations and is sent actions, as ``Lane.episode``
-        does. Its candidate is in row ``lane.row`` of the actors, which may change between two yields. Products have one
-        thread, in whatever process they are computed.
-
-        Args:
-            next_script: called whenever a lane is free; None: there is none at present.
-            done: called with what a script returns.
-
-        Raises:
-            Exception: what a script raises.
-        """
-        with one_blas_thread():
-            _Lockstep(self, next_script, done).run()
-
-    def idle_lane(self, busy: Sequence[Lane]) -> Lane:
-        """A lane that is not among ``busy``, a new one if need be."""
-        for lane in self._lanes:
-            if lane not in busy:
-                return lane
-        self._lanes.append(self._make_lane())
-        return self._lanes[-1]
-
-    def close(self) -> None:
-        """Close the environments."""
-        for lane in self._lanes:
-            lane.close()
-
-
-class _Lockstep(Generic[T]):
-    """Scripts in play, one in each row; ``vacant`` are the rows whose script has ended."""
-
-    def __init__(
-        self, rollouts: Rollouts, next_script: Callable[[], Script[T] | None], done: Callable[[T], object]
-    ) -> None:
-        self._rollouts, self._actors = rollouts, rollouts.actors
-        self._next_script, self._done = next_script, done
-        self._lanes: list[Lane] = []
-        self._scripts: list[Generator[Any, Any, T]] = []
-        self._sends: list[Callable[[Any], Any]] = []
-        self._vacant: list[int] = []
-
-    def run(self) -> None:
-        while self.fill():
-            self.step()
-
-    def fill(self) -> bool:
-        """Begin what there is to begin; whether anything is in play."""
-        if self._vacant or len(self._lanes) < len(self._actors.rows):
-            self._begin()
-            self._close_up()
-        return bool(self._lanes)
-
-    def step(self) -> None:
-        """One step of every lane."""
-        self._rollouts.progress += 1
-        try:
-            actions = self._actors.act(len(self._lanes))
-        except NotFiniteError as error:
-            self._advance(error.row, self._scripts[error.row].throw, error)
-            return
-        encode = self._actors.encode
-        # `_advance`, written out: these are the lines that every step of every environment passes through.
-        for row, send, action, out in zip(count(), self._sends, actions, self._actors.rows, strict=False):
-            try:
-                encode(send(action), out)
-            except StopIteration as stop:
-                self._end(row, stop)
-            except Exception as error:  # noqa: BLE001  (of the encoder; one of the script's own is raised again)
-                self._advance(row, self._scripts[row].throw, error)
-
-    def _advance(self, row: int, resume: Callable[[Any], Any], value: Any) -> None:
-        """Run a script up to its next observation, which goes into its row, or to its end."""
-        self._rollouts.progress += 1
-        try:
-            observation = resume(value)
-        except StopIteration as stop:
-            self._end(row, stop)
-            return
-        try:
-            self._actors.encode(observation, self._actors.rows[row])
-        except Exception as error:  # noqa: BLE001  (the script's to answer for)
-            self._advance(row, self._scripts[row].throw, error)
-
-    def _end(self, row: int, stop: StopIteration) -> None:
-        self._vacant.append(row)
-        self._done(stop.value)
-
-    def _begin(self) -> None:
-        """Begin scripts in vacant rows, and in new ones, as long as there are any."""
-        while self._vacant or len(self._lanes) < len(self._actors.rows):
-            script = self._next_script()
-            if script is None:
-                return
-            row = self._vacant.pop() if self._vacant else len(self._lanes)
-            if row == len(self._lanes):
-                self._lanes.append(self._rollouts.idle_lane(self._lanes))
-            self._lanes[row].row = row
-            generator = script(self._lanes[row])
-            self._scripts[row : row + 1], self._sends[row : row + 1] = [generator], [generator.send]
-            self._advance(row, generator.send, None)
-
-    def _close_up(self) -> None:
-        """Move the rows behind vacant ones up."""
-        if not self._vacant:
-            return
-        stay = [row for row in range(len(self._lanes)) if row not in self._vacant]
-        self._lanes = [self._lanes[row] for row in stay]
-        self._scripts = [self._scripts[row] for row in stay]
-        self._sends = [self._sends[row] for row in stay]
-        self._actors.keep(stay)
-        for row, lane in enumerate(self._lanes):
-            lane.row = row
-        self._vacant.clear()
 
 
 def _judge(episode: Episode, measured: Sequence[tuple[str, Any]]) -> dict[str, float | None]:

@@ -75,15 +75,14 @@ def train(
         run_dir: folder of the run; None: runs/ID/DATE-TIME-sSEED.
         workers: processes; None: the usable cores (of a cluster: its CPUs). The result does not depend on it.
         pool: who computes the policy while workers step environments: "local" (each worker its own candidates) or
-            "batched" (this process, for all of them at once, by ``engine`` on ``device``), or "ray" (as local, on the
-            nodes of a Ray cluster).
+            "ray" (as local, on the nodes of a Ray cluster).
         ray_address: of that cluster, "auto" or "HOST:PORT"; None: what RAY_ADDRESS names, or this machine alone.
         initial: a checkpoint whose parameters (and observation statistics) to start from.
         resume: continue the run in ``run_dir``.
         changed_code: the code of environment, fitness or policy, given as objects, may be another than the run's.
         max_seconds: stop after the generation in which so much time has passed; ``resume`` continues.
-        step_timeout: seconds that a step or reset of the environment may take (those of all its ``lanes`` together); a
-            worker in which it takes longer is ended and replaced.
+        step_timeout: seconds that a step or reset of the environment may take ; a worker in which it takes longer is
+            ended and replaced.
         recycle_after: episodes, after which a worker is replaced between two generations: for simulators that leak.
         progress: show a progress bar (plain lines where the output is no terminal).
         loggers: further implementations of the lifecycle hooks, or their names.
@@ -141,7 +140,7 @@ def train(
                 carry_out(run)
         return run
     config = _resolve(env, config_fields)
-    require_device(config, batched=pool == "batched")
+    require_device(config)
     require_strategy(config)
     source = initial if initial is None or isinstance(initial, Checkpoint) else Checkpoint.load(initial)
     run = Run.create(run_dir, config, source)

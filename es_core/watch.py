@@ -21,7 +21,7 @@ from es_core.files import CheckpointError
 from es_core.machine import has_display
 from es_core.pools import process
 from es_core.pools.process import Child, ChildDiedError, end
-from es_core.rollout import RolloutError, Rollouts
+from es_core.rollout import Rollout, RolloutError
 from es_core.run import Run
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import EnvDefinition, Episode, PluginError, names
@@ -128,44 +128,44 @@ def play_in_window(connection: Any) -> None:
     definition, checkpoint, objects = connection.recv()
     names.receive(objects)
     try:
-        rollouts = _rollouts(definition, checkpoint)
+        rollout = _rollout(definition, checkpoint)
     except (ValueError, PluginError, CheckpointError) as error:
         connection.send(error)
         return
     except Exception as error:  # noqa: BLE001  (the main process raises it)
         connection.send(RolloutError(f"{definition.label}: no window: {type(error).__name__}: {error}"))
         return
-    with closing(rollouts):
-        rate = rollouts.env.metadata.get("render_fps")
-        pace = _Pace(connection, rollouts.env, checkpoint.config.preprocessing.get("skip", 1) / rate if rate else 0.0)
+    with closing(rollout):
+        rate = rollout.env.metadata.get("render_fps")
+        pace = _Pace(connection, rollout.env, checkpoint.config.preprocessing.get("skip", 1) / rate if rate else 0.0)
         connection.send("open")
         while True:
             parameters, statistics, seed = connection.recv()
             try:
-                rollouts.use(parameters, statistics)
-                episode = rollouts.episode(seed, observers=[pace])
+                rollout.use(parameters, statistics)
+                episode = rollout.episode(seed, observers=[pace])
                 pace.wait(_PAUSE)
             except Exception as error:  # noqa: BLE001  (likewise)
-                if not _is_closed(rollouts.env):
+                if not _is_closed(rollout.env):
                     said = f"the episode with seed {seed} failed: {type(error).__name__}: {error}"
                     connection.send(RolloutError(f"{definition.label}: {said}"))
                 return
             connection.send(episode)
 
 
-def _rollouts(definition: EnvDefinition, checkpoint: Checkpoint) -> Rollouts:
-    rollouts = Rollouts(definition, checkpoint.config, render_mode="human")
+def _rollout(definition: EnvDefinition, checkpoint: Checkpoint) -> Rollout:
+    rollout = Rollout(definition, checkpoint.config, render_mode="human")
     try:
-        modes = rollouts.env.metadata.get("render_modes", [])
+        modes = rollout.env.metadata.get("render_modes", [])
         if "human" not in modes:
             raise ValueError(
                 f"{definition.label} has no window: 'human' is not among its render modes {modes}: {_FILM}"
             )
-        require_same_spaces(checkpoint, rollouts.env)
+        require_same_spaces(checkpoint, rollout.env)
     except BaseException:
-        rollouts.close()
+        rollout.close()
         raise
-    return rollouts
+    return rollout
 
 
 class _Pace:

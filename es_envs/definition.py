@@ -2,8 +2,9 @@
 
 import math
 import re
+import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from inspect import Parameter, signature
 from typing import Any
 
@@ -41,9 +42,6 @@ class EnvDefinition:
         fitnesses: further fitness functions by name; all are logged, any can be chosen with ``train(fitness=name)``.
         max_episode_steps: steps after which an episode is truncated, or None if the environment ends by itself.
         initializer: ``module:name`` of a function that each process calls once before it makes the environment.
-        lanes: environments that each training process steps in lockstep, so that their candidates share the calls of
-            the policy. 1 for most; 3 or more for one that steps in microseconds, has memory to spare (a Bullet world
-            takes 30 MB) and works beside its like in one process. Changes the speed, never the result.
         solved_at: fitness from which on the task counts as solved, or None.
         recommended: TrainConfig fields that suit this environment.
         recommended_for: further ones for a strategy, by its name.
@@ -60,7 +58,6 @@ class EnvDefinition:
     fitnesses: Mapping[str, str | Callable[..., Any]] = field(default_factory=dict)
     max_episode_steps: int | None = None
     initializer: str | Callable[[], None] | None = None
-    lanes: int = 1
     solved_at: float | None = None
     recommended: Mapping[str, Any] = field(default_factory=dict)
     recommended_for: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -68,8 +65,15 @@ class EnvDefinition:
     summary: str = ""
     override: bool = False
     plugin: str | None = None
+    lanes: InitVar[int | None] = None  # of plugins from before; nothing depends on it
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, lanes: int | None) -> None:
+        if lanes is not None:
+            warnings.warn(
+                f"{self.id}: lanes means nothing any more, since a worker plays one episode at a time; leave it out",
+                DeprecationWarning,
+                stacklevel=3,
+            )
         if not isinstance(self.id, str) or not ID_PATTERN.fullmatch(self.id):
             raise ValueError(f"{self.id!r} is no environment id: expected 'Name-v0' or 'namespace/Name-v0'")
         self._set("entry_point", self._named("entry_point", self.entry_point))
@@ -94,8 +98,6 @@ class EnvDefinition:
                 f"{self.id}: pretrained must name a file in a package, 'package:file.safetensors', or be None; "
                 f"got {self.pretrained!r}"
             )
-        if not _is_positive_integer(self.lanes):
-            raise ValueError(f"{self.id}: lanes must be a positive integer, got {self.lanes!r}")
         threshold = self.solved_at
         if threshold is not None:
             if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not _is_finite(threshold):

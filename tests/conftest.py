@@ -44,7 +44,7 @@ FAILING_RUN = {
     "observation_normalization": True,
     "action_noise": 0.1,
     "fitness": "final_info:score",
-    "engine": "numpy",
+    "engine": "compiled",
 }
 """Settings of a run in ``small_envs.Failing``: with all that differs from candidate to candidate."""
 

@@ -7,7 +7,8 @@ from gymnasium import spaces
 
 from es_core import Checkpoint, train
 from es_core.config import TrainConfig
-from es_core.policies import Actor, Actors, make_network, make_policy
+from es_core.policies import make_actor, make_policy
+from es_core.policies.deployed import action_of
 from es_core.policies.layers import matrices
 
 OBSERVATION = spaces.Box(-np.inf, np.inf, (3,), np.float32)
@@ -56,13 +57,12 @@ def outputs_are(policy, raw):
 
 
 def explored(policy, parameters, seeds):
-    """An action for each seed, as training draws it, in one lockstep."""
-    actors = Actors(policy, make_network(policy, len(seeds)))
-    for row, seed in enumerate(seeds):
-        actors.load(row, parameters)
-        actors.start(row, noise_seed=seed)
-        actors.rows[row][:] = 0.5
-    return actors.act(len(seeds))
+    """An action for each seed, the first of an episode as training draws it."""
+    actor, actions = make_actor(policy, parameters), []
+    for seed in seeds:
+        actor.reset(noise_seed=seed)
+        actions.append(actor(np.full(3, 0.5, np.float32)))
+    return actions
 
 
 @pytest.mark.parametrize("kind", ["linear", "mlp", "rnn", "lstm", "gru", "cnn_small", "cnn_nature"])
@@ -70,28 +70,24 @@ def explored(policy, parameters, seeds):
 def test_both_engines_and_the_module_agree_for_every_policy_and_every_kind_of_action(kind, action_space, fields):
     policy = make(action_space, kind=kind, **fields)
     parameters, generator = 0.2 * parameters_of(policy), np.random.default_rng(1)
-    networks = [make_network(policy, 4, engine=engine) for engine in ("numpy", "torch")]
-    for network in networks:
-        for row in range(4):
-            network.load(row, lambda out: np.copyto(out, parameters))
-            network.reset(row)
-    module, state, act = policy.module(parameters, None), None, Actor(policy, parameters)
+    actors = [make_actor(policy, parameters, engine=engine) for engine in ("compiled", "torch")]
+    module, state = policy.module(parameters, None), None
     for _ in range(5):
-        observations = generator.uniform(0, 255, (4, policy.inputs)).astype(np.uint8).astype(np.float32)
-        observations = observations if kind.startswith("cnn") else observations / 100
-        numpy, batched = [], []
-        for network, found in zip(networks, (numpy, batched), strict=True):
-            network.inputs[:, : policy.inputs] = observations
-            found.append(network.forward(4).copy())
-        np.testing.assert_allclose(batched[0], numpy[0], atol=1e-5, rtol=0)
+        flat = generator.uniform(0, 255, (1, policy.inputs)).astype(np.uint8).astype(np.float32)
+        flat = flat if kind.startswith("cnn") else flat / 100
+        observation = flat.reshape(policy.observation_space.shape).astype(policy.observation_space.dtype)
         with torch.no_grad():
-            outputs = module(torch.from_numpy(observations), *([state] if module.is_recurrent else []))
+            outputs = module(torch.from_numpy(flat), *([state] if module.is_recurrent else []))
         if module.is_recurrent:
             outputs, state = outputs
-        np.testing.assert_allclose(outputs, numpy[0][:, : policy.actions.decisive], atol=1e-5, rtol=0)
-        action = act(observations[0].reshape(policy.observation_space.shape).astype(policy.observation_space.dtype))
-        assert action_space.contains(action)
-        np.testing.assert_allclose(action, policy.decode(outputs.numpy())[0], atol=1e-5, rtol=1e-5)
+        expected = action_of(policy)(outputs)[0].numpy()
+        for actor in actors:
+            if not module.is_recurrent:
+                raw = actor.outputs(observation)
+                np.testing.assert_allclose(raw[: policy.actions.decisive], outputs[0], atol=1e-5, rtol=0)
+            action = actor(observation)
+            assert action_space.contains(action)
+            np.testing.assert_allclose(action, expected, atol=1e-5, rtol=1e-5)
 
 
 @every_setting
@@ -99,25 +95,32 @@ def test_what_training_plays_lies_in_the_space_too(action_space, fields):
     policy = make(action_space, **fields)
     actions = explored(policy, 0.5 * parameters_of(policy), range(50))
     assert all(action_space.contains(action) for action in actions)
-    assert len({str(action) for action in actions}) > 1 or policy.actions.explore is None
+    assert len({str(action) for action in actions}) > 1 or policy.actions.exploration is None
 
 
 @every_setting
-def test_an_explored_action_depends_on_its_seed_alone_whoever_is_in_the_other_rows(action_space, fields):
+def test_an_explored_episode_depends_on_its_seed_alone(action_space, fields):
     policy = make(action_space, **fields)
-    parameters = parameters_of(policy)
-    together = explored(policy, parameters, range(7))
-    for seed in range(7):
-        np.testing.assert_array_equal(explored(policy, parameters, [seed])[0], together[seed])
+    actor = make_actor(policy, parameters_of(policy))
+
+    def episode(seed):
+        actor.reset(noise_seed=seed)
+        return [actor(np.full(3, 0.5, np.float32)) for _ in range(6)]
+
+    first, *others, again = [episode(seed) for seed in (3, 4, 5, 3)]
+    np.testing.assert_array_equal(again, first)
+    if policy.actions.exploration is not None:
+        assert len({str(each) for each in (first, *others)}) > 1
+        assert len({str(action) for action in first}) > 1, "each step draws anew"
 
 
 def test_tanh_reaches_from_bound_to_bound_and_no_further():
     policy = make(BOX, action_squash="tanh")
     for raw, expected in ((-50.0, BOX.low), (0.0, (BOX.low + BOX.high) / 2), (50.0, BOX.high)):
-        action = Actor(policy, outputs_are(policy, raw))(np.zeros(3, np.float32))
+        action = make_actor(policy, outputs_are(policy, raw))(np.zeros(3, np.float32))
         np.testing.assert_allclose(action, expected, rtol=1e-6)
         assert BOX.contains(action)
-    assert Actor(policy, outputs_are(policy, 0.5))(np.zeros(3))[1] == pytest.approx(5 * (1 + np.tanh(0.5)))
+    assert make_actor(policy, outputs_are(policy, 0.5))(np.zeros(3))[1] == pytest.approx(5 * (1 + np.tanh(0.5)))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +138,7 @@ def test_the_largest_output_of_each_entry_chooses_its_bin(bins, outputs, best, e
     assert policy.outputs == outputs
     raw = np.full(outputs, -1.0)  # below the padding of shorter rows, if there were one
     raw[list(best)] = -0.5
-    np.testing.assert_allclose(Actor(policy, outputs_are(policy, raw))(np.zeros(3)), expected, rtol=1e-6)
+    np.testing.assert_allclose(make_actor(policy, outputs_are(policy, raw))(np.zeros(3)), expected, rtol=1e-6)
 
 
 def test_drawn_box_actions_have_the_mean_and_deviation_of_the_outputs_within_bounds():
@@ -145,7 +148,9 @@ def test_drawn_box_actions_have_the_mean_and_deviation_of_the_outputs_within_bou
         actions = np.array(explored(policy, outputs_are(policy, [0, 4, 0, log_std]), range(2000)))[:, 1]
         assert actions.mean() == pytest.approx(4, abs=0.1 * std)
         assert actions.std() == pytest.approx(std, rel=0.1)
-    assert Actor(policy, outputs_are(policy, [0.5, 4, 0, 0]))(np.zeros(3)).tolist() == [0.5, 4], "the mean, elsewhere"
+    assert make_actor(policy, outputs_are(policy, [0.5, 4, 0, 0]))(np.zeros(3)).tolist() == [0.5, 4], (
+        "the mean, elsewhere"
+    )
 
 
 @pytest.mark.parametrize(
@@ -163,7 +168,7 @@ def test_drawn_choices_have_the_probabilities_of_a_softmax(action_space, fields,
     actions = explored(policy, outputs_are(policy, raw), range(2000))
     share = np.mean([np.ravel(action)[0] == first for action in actions])
     assert share == pytest.approx(1 / (1 + np.exp(-1.5)), abs=0.03)
-    assert np.ravel(Actor(policy, outputs_are(policy, raw))(np.zeros(3)))[0] == first
+    assert np.ravel(make_actor(policy, outputs_are(policy, raw))(np.zeros(3)))[0] == first
 
 
 def test_drawn_bits_have_the_probability_of_a_sigmoid():
@@ -207,7 +212,7 @@ def test_the_size_of_a_policy_is_known_before_anything_of_that_size_is_made(acti
 
 def test_values_need_no_bounds():
     policy = make(UNBOUNDED, action_bins=((-1, 1), (-1e6, 0, 1e6)))
-    assert Actor(policy, outputs_are(policy, [0, 1, 0, 0, 1]))(np.zeros(3)).tolist() == [1, 1e6]
+    assert make_actor(policy, outputs_are(policy, [0, 1, 0, 0, 1]))(np.zeros(3)).tolist() == [1, 1e6]
 
 
 def test_a_module_of_the_users_is_told_how_many_outputs_the_settings_need():
@@ -227,10 +232,9 @@ def test_a_module_with_log_stds_acts_by_its_means_and_exports_them(kind):
     outputs = module(torch.from_numpy(observation[np.newaxis]))
     means = (outputs[0] if module.is_recurrent else outputs).detach().numpy()
     assert means.shape == (1, 2)
-    np.testing.assert_allclose(Actor(policy, parameters)(observation), np.clip(means[0], BOX.low, BOX.high), atol=1e-5)
-
-
-HOW = [("local", "numpy", 1), ("local", "numpy", 2), ("batched", "numpy", 2)]
+    np.testing.assert_allclose(
+        make_actor(policy, parameters)(observation), np.clip(means[0], BOX.low, BOX.high), atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(
@@ -242,23 +246,21 @@ HOW = [("local", "numpy", 1), ("local", "numpy", 2), ("batched", "numpy", 2)]
     ],
     ids=str,
 )
-def test_pools_and_workers_do_not_change_a_bit_and_a_checkpoint_acts_as_it_was_scored(fields, register, tmp_path):
-    env_id = register("Wander-v0", "small_envs:Wander", fitness="episode_return", max_episode_steps=30, lanes=3)
+def test_workers_do_not_change_a_bit_and_a_checkpoint_acts_as_it_was_scored(fields, register, tmp_path):
+    env_id = register("Wander-v0", "small_envs:Wander", fitness="episode_return", max_episode_steps=30)
     options = {"generations": 2, "population_size": 6, "eval_episodes": 2, "confirm_episodes": 2, "progress": False}
     runs = [
         train(
             env_id,
-            run_dir=tmp_path / f"{pool}{workers}",
+            run_dir=tmp_path / str(workers),
             workers=workers,
-            pool=pool,
-            engine=engine,
             sigma=0.3,
             hidden_sizes=(8,),
             episodes_per_candidate=2,
             **options,
             **fields,
         )
-        for pool, engine, workers in HOW
+        for workers in (1, 2)
     ]
     first, *others = [(run.directory / "checkpoints/000002.safetensors").read_bytes() for run in runs]
     assert all(other == first for other in others)
@@ -267,7 +269,7 @@ def test_pools_and_workers_do_not_change_a_bit_and_a_checkpoint_acts_as_it_was_s
     checkpoint = Checkpoint.load(runs[0].checkpoint_path(2))
     act, raw = checkpoint.actor(), checkpoint.module()
     observation = np.array([0.5, 3], np.float32)
-    decoded = checkpoint.policy().decode(raw(torch.from_numpy(observation[np.newaxis])).detach().numpy())
+    decoded = action_of(checkpoint.policy())(raw(torch.from_numpy(observation[np.newaxis]))).detach().numpy()
     np.testing.assert_allclose(act(observation), decoded[0], atol=1e-5)
     assert runs[0].evaluate(episodes=3, workers=1).mean == runs[0].evaluate(episodes=3, workers=2).mean
 
@@ -279,3 +281,14 @@ def test_a_resumed_run_may_repeat_bins_by_entry(walk, tmp_path, tiny):
     assert len(run.history) == 3
     with pytest.raises(ValueError, match="action_bins cannot change in a resumed run"):
         train(walk, run_dir=tmp_path / "r", resume=True, **{**fields, "action_bins": ((-1, 0),), "generations": 3})
+
+
+@every_setting
+def test_both_engines_explore_by_the_same_random_numbers(action_space, fields):
+    policy = make(action_space, **fields)
+    actors = [make_actor(policy, 0.3 * parameters_of(policy), engine=engine) for engine in ("compiled", "torch")]
+    for actor in actors:
+        actor.reset(noise_seed=7)
+    for _ in range(5):
+        compiled, batched = (actor(np.full(3, 0.5, np.float32)) for actor in actors)
+        np.testing.assert_allclose(batched, compiled, atol=1e-5, rtol=1e-5)

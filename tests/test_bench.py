@@ -11,21 +11,21 @@ QUICK = {"workers": 2, "seconds": 0.01, "population_size": 4, "max_episode_steps
 
 @pytest.fixture
 def wander(register):
-    return register("Wander-v0", "small_envs:Wander", max_episode_steps=30, lanes=3)
+    return register("Wander-v0", "small_envs:Wander", max_episode_steps=30)
 
 
 def of_parts(**values):
     """What was measured of an environment, if a step's parts take a worker so many microseconds."""
     parts = {"environment": 0.0, "policy": 0.1, "noise": 0.1, "update": 0.1, "waiting": 0.1}
     parts |= {name: value for name, value in values.items() if name in parts}
-    counts = {"env_id": "Walk-v0", "workers": 2, "lanes": 1, "population_size": 4, "candidates": 4, "episode_cap": None}
+    counts = {"env_id": "Walk-v0", "workers": 2, "population_size": 4, "candidates": 4, "episode_cap": None}
     speeds = {"bare": 2e6 / parts["environment"], "training": 2e6 / sum(parts.values()), "shares": (0.9, 1.0)}
     return Bench(**{**counts, **speeds, **parts, **values})
 
 
 def test_the_parts_of_a_step_add_up_to_what_a_step_of_training_takes(wander):
     result = bench(wander, **QUICK)
-    assert (result.env_id, result.workers, result.lanes) == (wander, 2, 3)
+    assert (result.env_id, result.workers) == (wander, 2)
     parts = [result.environment, result.policy, result.noise, result.update, result.waiting]
     assert min(parts) >= 0
     assert min(result.environment, result.policy, result.noise, result.update) > 0
@@ -76,8 +76,6 @@ def test_a_slow_environment_is_measured_in_the_time_that_was_given(register, cap
 @pytest.mark.parametrize(
     ("parts", "advice"),
     [
-        ({"environment": 7.0, "policy": 4.0}, "lanes=3"),
-        ({"environment": 7.0, "policy": 4.0, "lanes": 3}, ""),
         ({"environment": 150.0, "policy": 20.0}, ""),
         ({"environment": 150.0, "waiting": 60.0}, "population_size"),
         ({"environment": 150.0, "update": 60.0}, "episodes_per_candidate"),

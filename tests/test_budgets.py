@@ -34,7 +34,7 @@ ALL = {
 
 @pytest.fixture
 def wander(register):
-    return register("Wander-v0", "small_envs:Wander", fitness="episode_return", max_episode_steps=30, lanes=3)
+    return register("Wander-v0", "small_envs:Wander", fitness="episode_return", max_episode_steps=30)
 
 
 @pytest.fixture
@@ -69,18 +69,16 @@ def require_equal(run, other):
     ],
     ids=str,
 )
-def test_pools_workers_and_a_resume_do_not_change_a_bit(fields, wander, tmp_path):
+def test_workers_and_a_resume_do_not_change_a_bit(fields, wander, tmp_path):
     whole = run_of(wander, tmp_path / "whole", **fields)
     require_equal(whole, run_of(wander, tmp_path / "local", workers=2, **fields))
-    require_equal(whole, run_of(wander, tmp_path / "batched", workers=2, pool="batched", engine="numpy", **fields))
     stopped = run_of(wander, tmp_path / "stopped", on_generation=lambda stats: stats.generation < 1, **fields)
     assert len(stopped.history) == 2
     require_equal(whole, stopped.resume(workers=2, progress=False))
 
 
-@pytest.mark.parametrize("pool", ["local", "batched"])
-def test_candidates_start_alike_or_each_on_its_own(pool, wander, tmp_path):
-    fields = {"fitness": "small_envs:depends_on_seed", "generations": 1, "pool": pool, "engine": "numpy"}
+def test_candidates_start_alike_or_each_on_its_own(wander, tmp_path):
+    fields = {"fitness": "small_envs:depends_on_seed", "generations": 1}
     common = run_of(wander, tmp_path / "common", **fields)
     own = run_of(wander, tmp_path / "own", episode_seeds="independent", **fields)
     assert common.history[0].fitness_std == 0
@@ -140,9 +138,8 @@ def test_a_cap_of_twice_the_mean_follows_the_lengths_of_the_last_episodes(wander
     assert len({stats.episode_cap for stats in history[:-1]}) > 1
 
 
-@pytest.mark.parametrize("pool", ["local", "batched"])
-def test_a_growing_cap_doubles_while_half_of_the_episodes_reach_it(pool, endless, tmp_path):
-    fields = {"episode_cap": "growing", "episode_cap_start": 7, "pool": pool, "engine": "numpy"}
+def test_a_growing_cap_doubles_while_half_of_the_episodes_reach_it(endless, tmp_path):
+    fields = {"episode_cap": "growing", "episode_cap_start": 7}
     history = run_of(endless, tmp_path / "r", **fields).history
     assert [stats.episode_cap for stats in history] == [7, 14, 28, None, None]
     assert [stats.episode_length for stats in history] == [7, 14, 28, 40, None]

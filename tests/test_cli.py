@@ -157,7 +157,7 @@ EXAMPLES = {
     "confirm_episodes": ("4", 4),
     "solved_at": ("none", None),
     "checkpoint_every": ("1", 1),
-    "engine": ("numpy", "numpy"),
+    "engine": ("compiled", "compiled"),
     "device": ("cpu", "cpu"),
 }
 

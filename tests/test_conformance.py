@@ -12,7 +12,7 @@ import pytest
 import es_envs
 from es_core import TrainConfig
 from es_core.cli import main
-from es_core.rollout import Rollouts
+from es_core.rollout import Rollout
 from es_envs import testing
 
 OPTIONS = [
@@ -182,11 +182,11 @@ def test_a_fitness_that_is_no_finite_number_is_caught(define, fitness, fault):
 @pytest.mark.parametrize("name", NONSENSE)
 def test_training_says_the_same_of_what_reset_and_step_return(define, name, preprocessing):
     config = TrainConfig.for_env(define(name, max_episode_steps=20), hidden_sizes=(), preprocessing=preprocessing)
-    rollouts = Rollouts(es_envs.definition(config.env_id), config)
+    rollout = Rollout(es_envs.definition(config.env_id), config)
     reward = name == "StepReturnsNoReward" and not preprocessing
     sentence = "the reward of step 1 is None, expected a number" if reward else NONSENSE[name]
-    with contextlib.closing(rollouts), pytest.raises(ValueError, match=re.escape(sentence)):
-        rollouts.episode(seed=0)
+    with contextlib.closing(rollout), pytest.raises(ValueError, match=re.escape(sentence)):
+        rollout.episode(seed=0)
 
 
 def test_a_fitness_that_watches_every_step_is_understood(define):

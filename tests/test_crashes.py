@@ -185,13 +185,12 @@ def test_a_run_that_was_killed_ends_as_if_nothing_had_happened(moment, undisturb
     require_equal(tmp_path / "run", undisturbed)
 
 
-@pytest.mark.parametrize("pool", ["local", "batched"])
-def test_a_run_that_was_killed_anywhere_leaves_no_process_and_no_file_but_its_folder(pool, undisturbed, tmp_path):
+def test_a_run_that_was_killed_anywhere_leaves_no_process_and_no_file_but_its_folder(undisturbed, tmp_path):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     shared = {path for path in [Path("/dev/shm")] if path.is_dir()}
     before = {path: set(path.iterdir()) for path in shared}
-    words = train_command(tmp_path / "run", "--generations", 10**6, "--pool", pool, "--engine", "numpy")
+    words = train_command(tmp_path / "run", "--generations", 10**6)
     with started(words, environment={"TMPDIR": str(temporary)}) as (process, marked):
         wait_for_generation(process)
         assert len(marked()) == 3
@@ -200,7 +199,7 @@ def test_a_run_that_was_killed_anywhere_leaves_no_process_and_no_file_but_its_fo
         require_gone(marked)
     assert not list(temporary.iterdir())
     assert all(set(path.iterdir()) <= before[path] for path in shared)
-    assert resume(tmp_path / "run", "--pool", pool, "--max-seconds", 0.1) == 0
+    assert resume(tmp_path / "run", "--max-seconds", 0.1) == 0
     run = Run.open(tmp_path / "run")
     common = min(len(run.history), len(undisturbed.history)) - 1
     assert [stats.parameter_hash for stats in run.history[:common]] == [
@@ -349,7 +348,7 @@ sys.exit(main(sys.argv[1:]))
 )
 def test_a_signal_ends_a_run_in_order(number, code, word, undisturbed, tmp_path):
     folder = tmp_path / "run"
-    words = train_command(folder, "--generations", 10**6, "--engine", "numpy", code=HEARING)
+    words = train_command(folder, "--generations", 10**6, code=HEARING)
     with started(words) as (process, marked):
         wait_for_generation(process)
         process.send_signal(number)

@@ -48,19 +48,18 @@ HANGING = {
     "hang in reset": ("StepTimeout", "a step or reset took more than 0.8 seconds (step_timeout)"),
     "hang in its own code in step": ("StepTimeout", "a step or reset took more than 0.8 seconds (step_timeout)"),
 }
-POOLS = ["local", "batched"]
 POSIX = pytest.mark.skipif(sys.platform == "win32", reason="has no such signal")
 
 
 @pytest.fixture
 def failing(register):
-    return register("Failing-v0", "small_envs:Failing", max_episode_steps=30, lanes=2)
+    return register("Failing-v0", "small_envs:Failing", max_episode_steps=30)
 
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     """The lines of a run without a fault."""
-    with registered("Failing-v0", "small_envs:Failing", max_episode_steps=30, lanes=2) as env:
+    with registered("Failing-v0", "small_envs:Failing", max_episode_steps=30) as env:
         run = train(env.id, run_dir=tmp_path_factory.mktemp("runs") / "r", workers=1, progress=False, **SETTINGS)
     assert len({stats.episode_length for stats in run.history}) > 2, "the episodes should differ, or this shows little"
     return lines(run)
@@ -85,7 +84,7 @@ def spread(faults, generation):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", ["local"])
 def test_faults_that_show_only_once_leave_no_trace(pool, workers, failing, undisturbed, tmp_path):
     once = tmp_path / "once"
     once.mkdir()
@@ -109,8 +108,8 @@ def test_faults_that_show_only_once_leave_no_trace(pool, workers, failing, undis
 
 @pytest.mark.parametrize(
     ("pool", "hanging"),
-    [("local", ["hang in step", "hang in its own code in step"]), ("batched", ["hang in reset"])],
-    ids=POOLS,
+    [("local", ["hang in step", "hang in its own code in step", "hang in reset"])],
+    ids=["local"],
 )
 def test_a_worker_that_hangs_once_leaves_no_trace(pool, hanging, failing, undisturbed, tmp_path):
     once = tmp_path / "once"
@@ -130,7 +129,7 @@ SILENT = r"the process gave no sign of life for 6 seconds \(was it stopped\?\) a
 
 
 @POSIX
-@pytest.mark.parametrize("pool", ["local", pytest.param("batched", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("pool", ["local"])
 def test_a_worker_that_is_stopped_leaves_no_trace(pool, failing, undisturbed, tmp_path):
     once = tmp_path / "once"
     once.mkdir()
@@ -173,9 +172,7 @@ def test_workers_stopped_between_generations_leave_no_trace(hidden, failing, tmp
     ("pool", "when"),
     [
         ("local", "at the first start"),
-        ("batched", "as a replacement"),
-        pytest.param("local", "as a replacement", marks=pytest.mark.slow),
-        pytest.param("batched", "at the first start", marks=pytest.mark.slow),
+        ("local", "as a replacement"),
     ],
 )
 def test_a_worker_that_dies_while_it_starts_is_started_again(pool, when, failing, undisturbed, tmp_path):
@@ -247,9 +244,9 @@ def test_time_in_which_the_run_itself_was_stopped_is_not_held_against_its_worker
     ("pool", "fatal"),
     [
         ("local", ["kill in step", "crash in step", "hang in step", "hang in its own code in step"]),
-        ("batched", ["exit in reset", "hang in reset"]),
+        pytest.param("local", ["exit in reset", "hang in reset"], marks=pytest.mark.slow),
     ],
-    ids=POOLS,
+    ids=["in step", "in reset"],
 )
 def test_faults_that_persist_cost_their_candidates_and_no_others(pool, fatal, failing, tmp_path):
     expected = FAILING | {fault: (DEADLY | HANGING)[fault] for fault in fatal}
@@ -314,7 +311,7 @@ def test_a_run_that_loses_more_than_a_tenth_of_its_candidates_ends(failing, tmp_
     assert Run.open(tmp_path / "r").checkpoint_generations() == [0]
 
 
-@pytest.mark.parametrize(("pool", "workers"), [("local", 2), ("batched", 1)])
+@pytest.mark.parametrize(("pool", "workers"), [("local", 2), ("local", 1)])
 def test_workers_killed_from_outside_change_nothing(pool, workers, failing, undisturbed, tmp_path):
     def kill(stats):
         for worker in psutil.Process().children():
@@ -328,7 +325,7 @@ def test_workers_killed_from_outside_change_nothing(pool, workers, failing, undi
     assert [stats.workers_replaced for stats in run.history] == [0, workers, workers, workers]
 
 
-@pytest.mark.parametrize("pool", POOLS)
+@pytest.mark.parametrize("pool", ["local"])
 def test_workers_are_recycled_between_generations_without_changing_a_bit(pool, failing, undisturbed, tmp_path):
     processes = []
 

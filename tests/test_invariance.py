@@ -22,7 +22,7 @@ SETTINGS = {
     "sigma": 0.3,
     "observation_normalization": True,
     "checkpoint_every": 1,
-    "engine": "numpy",
+    "engine": "compiled",
 }
 
 
@@ -44,7 +44,7 @@ def played(tmp_path_factory):
     """A run of a strategy; each is played once."""
 
     @functools.cache
-    def play(strategy, workers, pool="local", engine="numpy", **fields):
+    def play(strategy, workers, pool="local", engine="compiled", **fields):
         folder = tmp_path_factory.mktemp("runs") / "run"
         settings = {**SETTINGS, "engine": engine, **fields}
         how = {"run_dir": folder, "workers": workers, "pool": pool, "progress": False}
@@ -61,9 +61,7 @@ def test_three_workers_come_to_what_one_comes_to(strategy, played):
     assert content(played(strategy, 3)) == (history, files)
 
 
-@pytest.mark.parametrize(
-    ("strategy", "workers", "pool"), [*((name, 1, "local") for name in STRATEGIES), ("openai_es", 1, "batched")]
-)
+@pytest.mark.parametrize(("strategy", "workers", "pool"), [(name, 1, "local") for name in STRATEGIES])
 def test_every_checkpoint_can_be_rebuilt_from_the_first_and_the_log(strategy, workers, pool, played, tmp_path):
     run = played(strategy, workers, pool)
     kept = shutil.ignore_patterns("000001*", "000002*", "000003*", "best*")
@@ -73,15 +71,13 @@ def test_every_checkpoint_can_be_rebuilt_from_the_first_and_the_log(strategy, wo
         assert (tmp_path / "rebuilt.safetensors").read_bytes() == run.checkpoint_path(generation).read_bytes()
 
 
-@pytest.mark.parametrize(
-    ("pool", "workers"), [("local", 2), ("local", 8), ("batched", 1), ("batched", 2), ("batched", 3)]
-)
+@pytest.mark.parametrize(("pool", "workers"), [("local", 2), ("local", 8)])
 def test_neither_the_number_of_workers_nor_the_pool_changes_a_bit(pool, workers, played):
     assert content(played("openai_es", workers, pool)) == content(played("openai_es", 1))
 
 
 def test_the_number_of_workers_does_not_change_a_bit_of_the_torch_engine(played):
-    one, three = (played("openai_es", workers, "batched", "torch") for workers in (1, 3))
+    one, three = (played("openai_es", workers, "local", "torch") for workers in (1, 3))
     assert content(one) == content(three)
 
 
@@ -89,9 +85,7 @@ def test_the_number_of_workers_does_not_change_a_bit_of_the_torch_engine(played)
     ("module", "pool"),
     [
         pytest.param("Remembering", "local", marks=pytest.mark.slow),
-        pytest.param("Net", "batched", marks=pytest.mark.slow),
         pytest.param("Net", "local", marks=pytest.mark.long),
-        pytest.param("Remembering", "batched", marks=pytest.mark.long),
     ],
 )
 def test_the_number_of_workers_does_not_change_a_bit_of_a_torch_module(module, pool, played):
@@ -106,13 +100,12 @@ def test_the_number_of_workers_does_not_change_a_bit_of_a_torch_module(module, p
 @pytest.mark.parametrize(
     ("strategy", "workers", "pool", "engine"),
     [
-        *((*case, "numpy") for case in itertools.product(STRATEGIES, (2, 8), ("local",))),
-        *((*case, "numpy") for case in itertools.product(STRATEGIES, (1, 2, 3, 8), ("batched",))),
-        ("openai_es", 2, "batched", "torch"),
+        *((*case, "compiled") for case in itertools.product(STRATEGIES, (2, 8), ("local",))),
+        ("openai_es", 2, "local", "torch"),
     ],
 )
 def test_all_strategies_workers_and_pools(strategy, workers, pool, engine, played):
-    reference = played(strategy, 1, "batched" if engine == "torch" else "local", engine)
+    reference = played(strategy, 1, "local", engine)
     assert content(played(strategy, workers, pool, engine)) == content(reference)
 
 

@@ -15,7 +15,7 @@ SETTINGS = {
     "observation_normalization": True,
     "solved_at": None,
     "checkpoint_every": 200,
-    "engine": "numpy",
+    "engine": "compiled",
 }
 MB = 1_000_000
 HISTORY = 1_500  # bytes of a generation that stay in memory: its line, but for its log
@@ -44,12 +44,8 @@ def held(process):
     ("pool", "generations", "recycle_after"),
     [
         pytest.param("local", 200, None, marks=pytest.mark.slow),
-        pytest.param("batched", 200, 500, marks=pytest.mark.slow),
-        *(
-            pytest.param(pool, 2000, often, marks=pytest.mark.long)
-            for pool in ("local", "batched")
-            for often in (None, 500)
-        ),
+        pytest.param("local", 200, 500, marks=pytest.mark.slow),
+        *(pytest.param("local", 2000, often, marks=pytest.mark.long) for often in (None, 500)),
     ],
 )
 def test_memory_files_and_threads_stay_what_they_were(

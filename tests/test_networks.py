@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 import es_envs
 from es_core import Checkpoint, CheckpointError, train
 from es_core.config import TrainConfig
-from es_core.policies import Actor, make_network, make_policy
+from es_core.policies import make_actor, make_policy
 from es_core.policies.layers import Cell, Dense, Eyes, matrices
 
 UNBOUNDED = spaces.Box(-np.inf, np.inf, (3,), np.float32)
@@ -44,16 +44,11 @@ def candidate(policy, seed):
     return parameters + np.random.default_rng(seed).normal(0, 0.05, policy.size).astype(np.float32)
 
 
-def load(network, candidates):
-    for row, parameters in enumerate(candidates):
-        network.load(row, lambda out, parameters=parameters: np.copyto(out, parameters))
-        network.reset(row)
-    return network
-
-
-def step(network, observations):
-    network.inputs[: len(observations), : observations.shape[1]] = observations
-    return network.forward(len(observations)).copy()
+def along(actor, observations):
+    """Raw outputs ``(time, m)`` of an episode's flattened observations."""
+    actor.reset()
+    space = actor.policy.observation_space
+    return np.array([actor.outputs(spaces.unflatten(space, now)) for now in observations])
 
 
 @pytest.fixture(scope="module")
@@ -81,81 +76,47 @@ def test_both_engines_and_the_exported_module_agree_along_ten_thousand_observati
     if kind in IMAGE_KINDS:
         observations = observations[: 20 * part, : 5 * part]
     parameters = candidate(policy, 0)
-    episodes = observations.shape[1]
-    networks = [
-        load(make_network(policy, episodes, engine=engine), [parameters] * episodes) for engine in ("numpy", "torch")
-    ]
-    numpy, batched = (np.array([step(network, now) for now in observations]) for network in networks)
-    module, state, exported = policy.module(parameters, None), None, np.empty_like(numpy)
+    compiled, batched = (
+        np.stack([along(actor, observations[:, row]) for row in range(observations.shape[1])], 1)
+        for actor in (make_actor(policy, parameters, engine=engine) for engine in ("compiled", "torch"))
+    )
+    module, state, exported = policy.module(parameters, None), None, np.empty_like(compiled)
     with torch.no_grad():
         for now, out in zip(torch.from_numpy(observations).float(), exported, strict=True):
             outputs = module(now, *([state] if kind in RECURRENT else []))
             if kind in RECURRENT:
                 outputs, state = outputs
             out[:] = outputs
-    np.testing.assert_allclose(batched, numpy, atol=1e-5, rtol=0)
-    np.testing.assert_allclose(exported, numpy, atol=1e-5, rtol=0)
-    assert numpy.std() > 0.01
+    np.testing.assert_allclose(batched, compiled, atol=1e-5, rtol=0)
+    np.testing.assert_allclose(exported, compiled, atol=1e-5, rtol=0)
+    assert compiled.std() > 0.01
 
 
-def in_company(policy, engine, candidates, observations, leaving=()):
-    """Outputs ``(time, row, m)`` of candidates in one network; NaN once a candidate has left, and others moved up."""
-    network, rows = load(make_network(policy, len(candidates), engine=engine), candidates), [*range(len(candidates))]
-    outputs = np.full((len(observations), len(candidates), policy.outputs), np.nan, np.float32)
-    for time, now in enumerate(observations):
-        if time in leaving:
-            gone = time % len(rows)
-            network.keep([row for row in range(len(rows)) if row != gone])
-            del rows[gone]
-        outputs[time, rows] = step(network, now[rows])
-    return outputs
+EVERY_ENGINE = [
+    (kind, engine) for kind in KINDS for engine in ("compiled", "torch") if ":" not in kind or engine == "torch"
+]
 
 
-@pytest.mark.parametrize("engine", ["numpy", "torch"])
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_candidate_acts_alike_alone_and_in_any_company(kind, engine, recorded):
-    policy, observations = policy_of(kind), recorded(kind)[:12, :7]
-    candidates = [candidate(policy, seed) for seed in range(7)]
-    alone = [in_company(policy, engine, [each], observations[:, [row]]) for row, each in enumerate(candidates)]
-    together = in_company(policy, engine, candidates, observations, {2, 3, 5, 7, 10})
-    expected = np.where(np.isnan(together), np.nan, np.concatenate(alone, 1))
-    # In torch, which instructions a row's product takes may depend on the others: rounding, on some processors.
-    np.testing.assert_allclose(together, expected, rtol=0, atol=1e-5 if engine == "torch" else 0)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_torch_gives_the_same_bits_in_the_same_company_whatever_was_there_before(kind, recorded):
-    policy, observations = policy_of(kind), recorded(kind)[:12, :7]
-    candidates = [candidate(policy, seed) for seed in range(7)]
-    outputs, before = [], torch.get_num_threads()
-    for threads in (1, 2):  # of the process; a network is not to care
-        torch.set_num_threads(threads)
-        outputs.append(in_company(policy, "torch", candidates, observations, {2, 3, 5, 7, 10}))
-    torch.set_num_threads(before)
-    np.testing.assert_array_equal(*outputs)
-    network = load(make_network(policy, 7, engine="torch"), candidates[::-1])
-    step(network, observations[0])
-    np.testing.assert_array_equal(step(load(network, candidates), observations[0]), outputs[0][0])
-
-
-@pytest.mark.parametrize("kind", BUILT_IN)
-def test_torchs_candidates_all_begin_where_a_vector_of_the_processor_does(kind):
-    """From elsewhere a product adds in another order, so that a candidate's bits would depend on its row."""
-    network = make_network(policy_of(kind), 3, engine="torch")
-    assert [row.ctypes.data % 64 for row in network.parameters] == [0, 0, 0]
-
-
-@pytest.mark.parametrize("engine", ["numpy", "torch"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("kind", "engine"), EVERY_ENGINE)
 def test_an_episode_is_forgotten_at_reset_and_not_before(kind, engine, recorded):
-    policy, observations = policy_of(kind), recorded(kind)[:, :2]
-    network = load(make_network(policy, 2, engine=engine), [candidate(policy, 1)] * 2)
-    first, second = step(network, observations[5]), step(network, observations[5])
+    policy = policy_of(kind)
+    actor = make_actor(policy, candidate(policy, 1), engine=engine)
+    observation = spaces.unflatten(policy.observation_space, recorded(kind)[5, 0])
+    first, second = actor.outputs(observation), actor.outputs(observation)
     assert np.array_equal(first, second) == (kind not in RECURRENT)
-    network.reset(1)
-    third = step(network, observations[5])
-    np.testing.assert_array_equal(third[1], first[1])
-    assert np.array_equal(third[0], second[0]) == (kind not in RECURRENT)
+    actor.reset()
+    np.testing.assert_array_equal(actor.outputs(observation), first)
+
+
+@pytest.mark.parametrize(("kind", "engine"), EVERY_ENGINE)
+def test_what_an_actor_has_played_before_changes_no_bit(kind, engine, recorded):
+    policy, observations = policy_of(kind), recorded(kind)[:12, 0]
+    new, used = (make_actor(policy, engine=engine) for _ in range(2))
+    used.load(candidate(policy, 1))
+    along(used, observations)
+    for actor in (new, used):
+        actor.load(candidate(policy, 0))
+    np.testing.assert_array_equal(along(used, observations), along(new, observations))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -189,7 +150,7 @@ def test_a_recurrent_layer_has_the_equations_of_torchs_cell(kind):
     (of_inputs, of_state), (out,) = matrices(torch.from_numpy(parameters), policy.layers)
     given = {"weight_ih": of_inputs[:, :-1], "bias_ih": of_inputs[:, -1], "weight_hh": of_state[:, :-1]}
     cell.load_state_dict({**given, "bias_hh": of_state[:, -1]})
-    act, state = Actor(policy, parameters), None
+    act, state = make_actor(policy, parameters), None
     for observation in torch.randn(20, 5, generator=torch.Generator().manual_seed(0)):
         with torch.no_grad():
             state = cell(observation[None], state)
@@ -227,10 +188,10 @@ def test_channels_are_where_the_image_is_smaller(shape):
     parameters, image = candidate(policy, 0), policy.observation_space.sample()
     with torch.no_grad():
         expected = policy.module(parameters, None)(torch.from_numpy(image.reshape(1, -1)).float())
-    np.testing.assert_allclose(Actor(policy, parameters)(image), expected.numpy()[0], atol=1e-5)
+    np.testing.assert_allclose(make_actor(policy, parameters)(image), expected.numpy()[0], atol=1e-5)
 
 
-@pytest.mark.parametrize("engine", ["numpy", "torch"])
+@pytest.mark.parametrize("engine", ["compiled", "torch"])
 def test_images_among_other_observations_are_seen_and_the_others_enter_beside_them(engine):
     space = spaces.Dict(
         {
@@ -250,11 +211,10 @@ def test_images_among_other_observations_are_seen_and_the_others_enter_beside_th
     parameters = candidate(policy, 0)
     with torch.no_grad():
         expected = policy.module(parameters, None)(torch.from_numpy(flat)).numpy()
-    network = load(make_network(policy, 5, engine=engine), [parameters] * 5)
-    np.testing.assert_allclose(step(network, flat), expected, atol=1e-5)
-    changed = flat.copy()
-    changed[:, 0] += 1
-    assert (step(network, changed) != step(network, flat)).any(), "what is no image matters, too"
+    actor = make_actor(policy, parameters, engine=engine)
+    np.testing.assert_allclose([actor.outputs(each) for each in observations], expected, atol=1e-5)
+    changed = {**observations[0], "arm": observations[0]["arm"] + np.float32(0.1)}
+    assert (actor.outputs(changed) != actor.outputs(observations[0])).any(), "what is no image matters, too"
 
 
 @pytest.mark.parametrize(
@@ -292,7 +252,7 @@ def test_options_are_for_modules_alone_and_an_unknown_policy_is_told_which_there
 def test_an_actor_has_the_bits_of_a_worker_whatever_the_number_of_threads_here():
     policy = make("cnn_nature", spaces.Box(0, 255, (84, 84, 4), np.uint8))
     policy.observation_space.seed(0)
-    image, act = policy.observation_space.sample(), Actor(policy, candidate(policy, 0))
+    image, act = policy.observation_space.sample(), make_actor(policy, candidate(policy, 0))
     actions = []
     for threads in (1, 2):
         with threadpool_limits(threads):
@@ -305,11 +265,11 @@ def test_built_in_policies_load_no_torch():
 import sys, numpy as np
 from gymnasium import spaces
 from es_core.config import TrainConfig
-from es_core.policies import Actor, make_policy
+from es_core.policies import make_actor, make_policy
 for kind, shape, dtype in (("lstm", (3,), np.float32), ("cnn_small", (20, 20, 3), np.uint8)):
     space = spaces.Box(0, 255, shape, dtype)
     policy = make_policy(TrainConfig(env_id="Walk-v0", policy=kind), space, spaces.Discrete(2))
-    Actor(policy, policy.initial(0))(space.sample())
+    make_actor(policy, policy.initial(0))(space.sample())
 sys.exit("torch" in sys.modules)
 """
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -359,24 +319,3 @@ def test_a_checkpoint_of_another_size_is_refused_before_anything_is_built(kind, 
     checkpoint.save(tmp_path / "huge.safetensors")
     with pytest.raises(CheckpointError, match=r"mean has shape .*, its policy needs \(\d{8,},\)"):
         Checkpoint.load(tmp_path / "huge.safetensors")
-
-
-@pytest.mark.cuda
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_cuda_device_computes_what_the_cpu_does_whoever_is_in_the_other_rows(kind, recorded):
-    policy, observations = policy_of(kind), recorded(kind)[:30, :7]
-    candidates = [candidate(policy, seed) for seed in range(7)]
-    cpu = load(make_network(policy, 7), candidates)
-    cuda = load(make_network(policy, 7, engine="torch", device="cuda"), candidates)
-    again = load(make_network(policy, 7, engine="torch", device="cuda"), candidates[:3] + candidates[:4])
-    rows = list(range(7))
-    for time, now in enumerate(observations):
-        if time in {10, 20}:
-            kept = [row for row in range(len(rows)) if row != 4]
-            rows = [rows[row] for row in kept]
-            cpu.keep(kept)
-            cuda.keep(kept)
-        outputs = step(cuda, now[rows])
-        np.testing.assert_allclose(outputs, step(cpu, now[rows]), atol=1e-5)
-        np.testing.assert_array_equal(outputs[:3], step(again, now[:3])[:3])

@@ -6,7 +6,7 @@ from gymnasium import spaces
 
 from es_core.config import TrainConfig
 from es_core.normalizer import ObservationStatistics
-from es_core.policies import Actor, Actors, make_policy
+from es_core.policies import make_actor, make_policy
 from es_core.policies.spaces import space_from_json, space_to_json
 
 NESTED = spaces.Dict(
@@ -51,12 +51,12 @@ def parameters_of(policy, seed=0):
 
 def randomised(observation_space, action_space, *, statistics=None, **options):
     policy = mlp(observation_space, action_space, **options)
-    return Actor(policy, parameters_of(policy), statistics)
+    return make_actor(policy, parameters_of(policy), statistics)
 
 
 def outputs(policy, parameters, observations, statistics=None):
     """Of one candidate whose actions have no bounds, observation by observation."""
-    act = Actor(policy, parameters, statistics)
+    act = make_actor(policy, parameters, statistics)
     return np.array([act(observation) for observation in observations])
 
 
@@ -167,22 +167,21 @@ def test_json_that_describes_no_space_is_refused(described):
 def test_statistics_merge_to_the_mean_and_deviation_of_all_observations():
     observations = np.random.default_rng(0).normal([3, -1], [2, 0.001], (3000, 2)).astype(np.float32)
     policy = mlp(spaces.Box(-np.inf, np.inf, (2,), np.float32), spaces.Discrete(2))
-    actors = Actors(policy, policy.network(3))
-    actors.collect()
-    for row in range(3):
-        actors.start(row)
-    for step in observations.reshape(1000, 3, 2):
-        for row, observation in enumerate(step):
-            actors.encode(observation, actors.rows[row])
-        actors.act(3)
-    statistics = ObservationStatistics.empty(2).merged([actors.statistics(row, 1000) for row in range(3)])
+    actor, increments = make_actor(policy, policy.initial(0)), []
+    actor.collect()
+    for episode in observations.reshape(3, 1000, 2):
+        actor.reset()
+        for observation in episode:
+            actor(observation)
+        increments.append(actor.statistics(1000))
+    statistics = ObservationStatistics.empty(2).merged(increments)
     normalization = policy.normalization(statistics)
     scale = normalization.scale
     np.testing.assert_allclose(normalization.center, observations.mean(0), rtol=1e-3)
     assert scale[0] == pytest.approx(1 / observations[:, 0].std(), rel=1e-3)
     assert scale[1] == pytest.approx(10)  # the floor of 0.1 on the deviation
-    actors.start(1)
-    assert not actors.statistics(1, 0).total.any()
+    actor.reset()
+    assert not actor.statistics(0).total.any()
 
 
 @pytest.mark.parametrize("bound", [5.0, 2.0, None])
@@ -210,25 +209,6 @@ def test_an_input_that_hardly_moves_is_divided_by_the_floor_at_least(fields, flo
         outputs(plain, parameters, [observation / np.float32(floor)]),
         rtol=1e-4,
     )
-
-
-@pytest.mark.parametrize("sizes", [(), (64, 64), (3,), (256, 256)], ids=str)
-@pytest.mark.parametrize("activation", ["tanh", "relu"])
-def test_a_candidate_acts_alike_to_the_last_bit_alone_and_in_any_company(sizes, activation):
-    policy = mlp(spaces.Box(-np.inf, np.inf, (17,), np.float32), UNBOUNDED, hidden_sizes=sizes, activation=activation)
-    candidates = [parameters_of(policy, seed) for seed in range(7)]
-    observations = np.random.default_rng(1).normal(size=(20, 7, 17)).astype(np.float32)
-    alone = np.array([outputs(policy, candidates[row], observations[:, row]) for row in range(7)])
-    network = policy.network(7)
-    for row, candidate in enumerate(candidates):
-        network.load(row, lambda out, candidate=candidate: np.copyto(out, candidate))
-    rows = list(range(7))
-    for step, observation in enumerate(observations):
-        if step in {5, 9, 12}:  # one leaves, and the others move up
-            del rows[step % len(rows)]
-            network.keep([row for row in range(len(rows) + 1) if row != step % (len(rows) + 1)])
-        network.inputs[: len(rows), :17] = observation[rows]
-        np.testing.assert_array_equal(network.forward(len(rows)), alone[rows, step])
 
 
 def test_a_policy_acts_in_a_real_environment():

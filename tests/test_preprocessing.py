@@ -13,7 +13,7 @@ import es_envs
 from es_core import TrainConfig, train
 from es_core.pools import make_pool
 from es_core.preprocessing import preprocessed
-from es_core.rollout import Rollouts
+from es_core.rollout import Rollout
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import definition
 
@@ -95,11 +95,10 @@ def test_settings_that_cannot_be_are_refused_by_the_config(settings, message):
 
 
 @pytest.mark.parametrize("settings", [{"grey": True}, {"resize": 84}], ids=str)
-@pytest.mark.parametrize("pool", ["local", "batched"])
-def test_a_wrapper_for_images_is_refused_where_there_are_none(settings, pool, walk, tiny, tmp_path):
+def test_a_wrapper_for_images_is_refused_where_there_are_none(settings, walk, tiny, tmp_path):
     (name,) = settings
     with pytest.raises(ValueError, match=rf"Walk-v0 .*: preprocessing '{name}' is not for observations Box.*, \(2,\)"):
-        train(walk, run_dir=tmp_path / "r", pool=pool, preprocessing=settings, **tiny)
+        train(walk, run_dir=tmp_path / "r", preprocessing=settings, **tiny)
     assert not (tmp_path / "r").exists()
 
 
@@ -120,7 +119,7 @@ def test_skip_and_stack_are_for_other_observations_too(register, tmp_path, tiny)
 @pytest.fixture
 def seen(register):
     # Long enough for a step limit of its own, in steps of the environment.
-    return register("Seen-v0", "small_envs:Seen", fitness="episode_return", max_episode_steps=4, lanes=2)
+    return register("Seen-v0", "small_envs:Seen", fitness="episode_return", max_episode_steps=4)
 
 
 FIELDS = {
@@ -136,12 +135,8 @@ FIELDS = {
 }
 
 
-@pytest.mark.parametrize("pool", ["local", "batched"])
-def test_workers_do_not_change_a_bit_of_a_run_with_wrappers(pool, seen, tmp_path):
-    runs = [
-        train(seen, run_dir=tmp_path / str(workers), workers=workers, pool=pool, engine="numpy", **FIELDS)
-        for workers in (1, 2)
-    ]
+def test_workers_do_not_change_a_bit_of_a_run_with_wrappers(seen, tmp_path):
+    runs = [train(seen, run_dir=tmp_path / str(workers), workers=workers, **FIELDS) for workers in (1, 2)]
     one, two = [(run.directory / "checkpoints/000002.safetensors").read_bytes() for run in runs]
     assert one == two
     assert runs[0].history[0].episode_length == 2, "4 steps of the environment"
@@ -166,13 +161,13 @@ def test_an_actor_plays_the_episode_that_was_scored_behind_the_same_wrappers(see
 def test_an_episode_does_not_depend_on_the_one_before(register):
     seen = register("Seen-v0", "small_envs:Seen", fitness="episode_return", max_episode_steps=6)
     config = TrainConfig.for_env(seen, policy="cnn_small", preprocessing={**ALL, "skip": 3})
-    with closing(Rollouts(definition(seen), config)) as rollouts:
-        rollouts.use(10 * rollouts.policy.initial(0), None)
-        episodes = [rollouts.episode(seed) for seed in (1, 2, 1)]
+    with closing(Rollout(definition(seen), config)) as rollout:
+        rollout.use(10 * rollout.policy.initial(0), None)
+        episodes = [rollout.episode(seed) for seed in (1, 2, 1)]
     np.testing.assert_array_equal(episodes[0].last_observation, episodes[2].last_observation)
     assert not np.array_equal(episodes[0].last_observation, episodes[1].last_observation)
     with make_pool("local", definition(seen), config, workers=2) as pool:
-        there = pool.rollouts((10 * rollouts.policy.initial(0), None), [2, 1])
+        there = pool.rollouts((10 * rollout.policy.initial(0), None), [2, 1])
     np.testing.assert_array_equal(there[1].last_observation, episodes[0].last_observation)
 
 

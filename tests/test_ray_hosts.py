@@ -38,7 +38,7 @@ SETTINGS = {
     "sigma": 0.3,
     "observation_normalization": True,
     "fitness": "final_info:score",
-    "engine": "numpy",
+    "engine": "compiled",
     "progress": False,
 }
 PORT = 6399

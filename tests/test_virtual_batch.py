@@ -1,4 +1,4 @@
-"""Virtual batch normalisation: what it computes, that rows are strangers, and that the batch is kept with a run."""
+"""Virtual batch normalisation: what it computes, and that the batch is kept with a run."""
 
 import json
 
@@ -13,7 +13,7 @@ from es_core import Checkpoint, CheckpointError, RolloutError, Run, train
 from es_core.checkpoint import _digest, _json_digest
 from es_core.config import TrainConfig
 from es_core.normalizer import ReferenceBatch
-from es_core.policies import Actor, Actors, make_network, make_policy
+from es_core.policies import make_actor, make_policy
 from es_core.pools import make_pool
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import definition
@@ -107,40 +107,15 @@ def test_both_engines_the_module_and_an_actor_agree_and_the_parameters_stay_what
     policy = make(kind, space)
     batch, observations, parameters = ReferenceBatch(sampled(policy, 128, 0)), sampled(policy, 6, 1), candidate(policy)
     before, found = parameters.copy(), []
-    for engine in ("numpy", "torch"):
-        actors = Actors(policy, make_network(policy, 6, engine))
-        actors.normalize(batch)
-        for row in range(6):
-            actors.load(row, parameters)
-            actors.start(row)
-            actors.rows[row][:] = observations[row]
-        found.append(np.array(actors.act(6)))
+    for engine in ("compiled", "torch"):
+        actor = make_actor(policy, parameters, batch, engine=engine)
+        found.append(
+            np.array([actor.outputs(spaces.unflatten(policy.observation_space, each)) for each in observations])
+        )
     np.testing.assert_allclose(found[1], found[0], atol=1e-5, rtol=0)
     exported = policy.module(parameters, batch)(torch.from_numpy(observations)).detach().numpy()
     np.testing.assert_allclose(exported, found[0], atol=1e-5, rtol=0)
-    if isinstance(space, spaces.Box):
-        observation = observations[0].astype(space.dtype).reshape(space.shape)
-        np.testing.assert_array_equal(Actor(policy, parameters, batch)(observation), found[0][0])
     np.testing.assert_array_equal(parameters, before)
-
-
-@every_case
-def test_a_candidate_acts_alike_to_the_last_bit_alone_and_in_any_company(kind, space):
-    policy = make(kind, space)
-    batch, observations = ReferenceBatch(sampled(policy, 128, 0)), sampled(policy, 5, 1)
-
-    def actions(rows):
-        actors = Actors(policy, make_network(policy, len(rows)))
-        actors.normalize(batch)
-        for place, row in enumerate(rows):
-            actors.load(place, candidate(policy, row))
-            actors.start(place)
-            actors.rows[place][:] = observations[row]
-        return actors.act(len(rows))
-
-    together = actions(range(5))
-    for row in range(5):
-        np.testing.assert_array_equal(actions([row])[0], together[row])
 
 
 def test_units_that_never_move_do_no_harm():
@@ -174,7 +149,6 @@ FIELDS = {
     "sigma": 0.3,
     "progress": False,
 }
-WAYS = [("local", "numpy", 1), ("local", "numpy", 2), ("batched", "numpy", 1), ("batched", "numpy", 2)]
 
 
 @pytest.fixture
@@ -184,20 +158,15 @@ def small(tiny):
 
 @pytest.fixture
 def wander(register):
-    return register("Wander-v0", "small_envs:Wander", fitness="episode_return", max_episode_steps=30, lanes=3)
+    return register("Wander-v0", "small_envs:Wander", fitness="episode_return", max_episode_steps=30)
 
 
 def files(run):
     return [(run.directory / f"checkpoints/00000{number}.safetensors").read_bytes() for number in (0, 2)]
 
 
-def test_pools_and_workers_do_not_change_a_bit_and_a_resumed_run_equals_one_that_never_stopped(wander, tmp_path):
-    runs = [
-        train(
-            wander, run_dir=tmp_path / f"{pool}{workers}", workers=workers, pool=pool, engine=engine, **FIELDS
-        )
-        for pool, engine, workers in WAYS
-    ]  # fmt: skip
+def test_workers_do_not_change_a_bit_and_a_resumed_run_equals_one_that_never_stopped(wander, tmp_path):
+    runs = [train(wander, run_dir=tmp_path / str(workers), workers=workers, **FIELDS) for workers in (1, 2)]
     assert all(files(run) == files(runs[0]) for run in runs[1:])
     stopped = train(wander, run_dir=tmp_path / "stopped", workers=1, **FIELDS, on_generation=lambda stats: False)
     assert files(stopped.resume(workers=2, progress=False)) == files(runs[0])
@@ -207,8 +176,7 @@ def test_pools_and_workers_do_not_change_a_bit_and_a_resumed_run_equals_one_that
 
 def test_the_torch_engine_has_its_own_bits_whatever_the_number_of_workers(wander, tmp_path):
     runs = [
-        train(wander, run_dir=tmp_path / str(workers), workers=workers, pool="batched", engine="torch", **FIELDS)
-        for workers in (1, 2)
+        train(wander, run_dir=tmp_path / str(workers), workers=workers, engine="torch", **FIELDS) for workers in (1, 2)
     ]
     assert files(runs[0]) == files(runs[1])
 
@@ -232,26 +200,24 @@ def test_a_checkpoint_acts_as_it_was_scored_without_the_environment(kind, regist
 
 
 def test_the_batch_is_what_random_actions_of_the_runs_seed_come_across_whoever_plays_them(wander):
-    def batch(pool, workers, **fields):
-        config = TrainConfig.for_env(wander, engine="numpy", **fields)
-        with make_pool(pool, definition(wander), config, workers=workers) as rollout_pool:
+    def batch(workers, **fields):
+        config = TrainConfig.for_env(wander, **fields)
+        with make_pool("local", definition(wander), config, workers=workers) as rollout_pool:
             return rollout_pool.reference_batch().observations
 
-    first = batch("local", 1)
+    first = batch(1)
     assert (first.shape, first.dtype) == ((128, 2), np.float32)
     assert len(np.unique(first[:, 1])) > 5, "steps of an episode"
     assert (first[:, 1] == 0).sum() > 3, "several episodes"
-    for pool, workers in (("local", 2), ("batched", 1), ("batched", 2)):
-        np.testing.assert_array_equal(batch(pool, workers), first)
-    assert not np.array_equal(batch("local", 1, seed=1), first)
+    np.testing.assert_array_equal(batch(2), first)
+    assert not np.array_equal(batch(1, seed=1), first)
 
 
-@pytest.mark.parametrize("pool", ["local", "batched"])
 @pytest.mark.parametrize(("fault", "message"), [("step", "the motor is on fire"), ("nan", "not finite")])
-def test_an_environment_that_fails_while_the_batch_is_made_is_reported(pool, fault, message, register, tmp_path, small):
+def test_an_environment_that_fails_while_the_batch_is_made_is_reported(fault, message, register, tmp_path, small):
     env_id = register("Faulty-v0", "small_envs:Walk", kwargs={"fault": fault})
     with pytest.raises(RolloutError, match=rf"Faulty-v0 .*{message}"):
-        train(env_id, run_dir=tmp_path / "r", pool=pool, **small)
+        train(env_id, run_dir=tmp_path / "r", **small)
     assert not (tmp_path / "r").exists()
 
 

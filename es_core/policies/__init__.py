@@ -7,12 +7,12 @@ from typing import Any
 import gymnasium
 
 from es_core.config import TrainConfig
-from es_core.policies.actor import Actor, Actors, NotFiniteError
+from es_core.policies.actor import Actor, NotFiniteError, make_actor, require_engine
 from es_core.policies.layered import convolutional, linear, mlp, recurrent
-from es_core.policies.network import Network, Policy
+from es_core.policies.network import Policy
 from es_core.policies.spaces import is_image, leaves
 
-__all__ = ["POLICIES", "Actor", "Actors", "Network", "NotFiniteError", "Policy", "make_network", "make_policy"]
+__all__ = ["POLICIES", "Actor", "NotFiniteError", "Policy", "make_actor", "make_policy", "require_engine"]
 
 POLICIES: Mapping[str, Callable[..., Policy]] = {
     "linear": linear,
@@ -55,19 +55,3 @@ def make_policy(
     if config.policy_options:
         raise ValueError(f"policy_options are for a torch module, policy='module:Class'; {config.policy!r} has none")
     return POLICIES[config.policy](config, observation_space, action_space)
-
-
-def make_network(policy: Policy, rows: int, engine: str = "numpy", device: str = "cpu") -> Network:
-    """The network of ``rows`` candidates.
-
-    Args:
-        policy: its kind.
-        rows: candidates at once.
-        engine: "numpy" or "torch", which computes modules of the user's in any case.
-        device: "cpu" or, for torch, "cuda".
-    """
-    if engine == "numpy":
-        return policy.network(rows)
-    from es_core.policies.torch_network import TorchNetwork
-
-    return TorchNetwork(policy, rows, device)

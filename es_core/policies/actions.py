@@ -1,10 +1,12 @@
-"""From a policy's raw outputs to actions, and how training draws actions instead of taking the best."""
+"""What raw outputs mean: how they become an action, and how training draws actions instead of taking the best.
+
+Each engine computes it for itself: the compiled one in ``kernels.decide``, torch in ``deployed``.
+"""
 
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium
 import numpy as np
@@ -13,13 +15,11 @@ from numpy.typing import NDArray
 
 from es_core.config import TrainConfig
 
-Raw = NDArray[np.float32]
-Decoder = Callable[[Raw], list[Any]]
-Explorer = Callable[[Raw, np.random.Generator], None]
+Decoding = Literal["choice", "choices", "bits", "clip", "tanh"]
+Exploration = Literal["add_noise", "draw_normal", "draw_choice", "draw_bits"]
 
 # What chooses among values has a row for each entry, all as long as the longest: a file must not choose its size.
 _LARGEST_TABLE = 1_000_000
-_LOG_STD = np.float32(-5), np.float32(2)  # bounds as in common implementations of SAC (pytorch_sac, CleanRL)
 
 
 @dataclass(frozen=True)
@@ -29,18 +29,26 @@ class Actions:
     Attributes:
         outputs: number ``m`` of raw outputs.
         decisive: how many of them, the first, say what the action is; the others how it varies while training.
-        decoder: makes a function from raw outputs ``(rows, m)``, or from the decisive ones, to a list of actions, each
-            a new object, which the environment may keep. Not before it is asked to: a file may describe a huge space.
-        explore: changes the raw outputs ``(m,)`` of one row at random, before they are decoded while training; None:
-            training takes them as they are.
+        decoding: "choice": the largest output wins, and its index is the action (from the space's start). "choices":
+            the largest of each group wins, and each output stands for a value. "bits": 1 where an output is positive.
+            "clip" and "tanh": an output for each entry, brought between the bounds.
+        exploration: how the raw outputs of an episode are changed before they are decoded while training. "add_noise":
+            by normal noise of the config's ``action_noise``. "draw_normal": means, each followed by a draw from
+            N(0, std), where the other outputs are log-stds, between -5 and 2 (as in common implementations of SAC:
+            pytorch_sac, CleanRL). "draw_choice": logits; with Gumbel noise the largest is a draw from their softmax
+            (Gumbel 1954). "draw_bits": logits; with logistic noise one is positive with the probability that its
+            sigmoid is. None: training takes them as they are.
+        values: of "choices": makes an array of values for each group. Not before it is asked to: a file may describe a
+            huge space.
         meaning: of the outputs, for people.
     """
 
     outputs: int
     decisive: int
-    decoder: Callable[[], Decoder]
-    explore: Explorer | None
+    decoding: Decoding
+    exploration: Exploration | None
     meaning: str
+    values: Callable[[], list[NDArray[Any]]] = list
 
 
 def make_actions(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
@@ -57,33 +65,33 @@ def make_actions(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
     """
     _require_fitting(config, space)
     sampled = config.sample_actions
+    choice: Exploration | None = "draw_choice" if sampled else None
     match space:
         case spaces.Box() if config.action_bins is not None:
             size, values = bins(space, config.action_bins)
-            explore = _draw_choice if sampled else None
             meaning = f"an output for each of the values that action_bins gives the entries of {space}"
-            return Actions(size, size, lambda: _values_decoder(space, values()), explore, meaning)
+            return Actions(size, size, "choices", choice, meaning, values)
         case spaces.Box():
             size = math.prod(space.shape)
-            decoder = partial(_tanh_decoder if config.action_squash == "tanh" else _clip_decoder, space)
+            decoding: Decoding = "tanh" if config.action_squash == "tanh" else "clip"
             if sampled:
                 meaning = f"with sample_actions the means of the entries of {space}, then their log-stds"
-                return Actions(2 * size, size, partial(_first, size, decoder), partial(_draw_normal, size), meaning)
-            noise = partial(_add_noise, np.float32(config.action_noise)) if config.action_noise else None
-            return Actions(size, size, decoder, noise, f"an output for each entry of {space}")
+                return Actions(2 * size, size, decoding, "draw_normal", meaning)
+            noise: Exploration | None = "add_noise" if config.action_noise else None
+            return Actions(size, size, decoding, noise, f"an output for each entry of {space}")
         case spaces.Discrete():
-            size, explore = int(space.n), _draw_choice if sampled else None
-            return Actions(
-                size, size, partial(_choice_decoder, space), explore, f"an output for each choice of {space}"
-            )
+            size = int(space.n)
+            return Actions(size, size, "choice", choice, f"an output for each choice of {space}")
         case spaces.MultiDiscrete() if space.nvec.ndim == 1:
             _require_modest(space.nvec.tolist())
-            size, explore = int(space.nvec.sum()), _draw_choice if sampled else None
-            meaning = f"an output for each choice of each entry of {space}"
-            return Actions(size, size, partial(_choices_decoder, space), explore, meaning)
+            size, meaning = int(space.nvec.sum()), f"an output for each choice of each entry of {space}"
+            starts = list(zip(space.start.tolist(), space.nvec.tolist(), strict=True))
+            return Actions(
+                size, size, "choices", choice, meaning, lambda: [np.arange(low, low + count) for low, count in starts]
+            )
         case spaces.MultiBinary():
-            size, explore = math.prod(space.shape), _draw_bits if sampled else None
-            return Actions(size, size, partial(_bits_decoder, space), explore, f"an output for each bit of {space}")
+            size = math.prod(space.shape)
+            return Actions(size, size, "bits", "draw_bits" if sampled else None, f"an output for each bit of {space}")
         case _:
             raise ValueError(
                 f"action space {space} is not supported: expected Box, Discrete, MultiDiscrete or MultiBinary"
@@ -128,32 +136,6 @@ def _is_bounded(space: Any) -> bool:
         return bool(np.isfinite(space.high - space.low).all())
 
 
-def _clip_decoder(space: spaces.Box) -> Decoder:
-    shape, dtype = space.shape, space.dtype
-    low, high = space.low.reshape(1, -1), space.high.reshape(1, -1)
-
-    def clip(raw: Raw) -> list[Any]:
-        actions = np.minimum(np.maximum(raw, low), high)
-        if len(shape) != 1 or actions.dtype != dtype:
-            actions = _shaped(actions, shape, dtype)
-        return [actions[row] for row in range(len(actions))]  # NumPy's own iterator takes ten times as long
-
-    return clip
-
-
-def _tanh_decoder(space: spaces.Box) -> Decoder:
-    clip = _clip_decoder(space)  # rounding may take an action a bit beyond its bound
-    low = space.low.reshape(1, -1)
-    half = (space.high.reshape(1, -1) - low) * np.float32(0.5)
-    return lambda raw: clip(low + (np.tanh(raw) + 1) * half)
-
-
-def _first(size: int, decoder: Callable[[], Decoder]) -> Decoder:
-    """Decode the first outputs alone."""
-    decode = decoder()
-    return lambda raw: decode(raw[:, :size])
-
-
 def bins(space: spaces.Box, given: int | tuple[Any, ...]) -> tuple[int, Callable[[], list[NDArray[Any]]]]:
     """Number of values of all entries, and a function that makes them, an array for each entry.
 
@@ -188,12 +170,6 @@ def bins(space: spaces.Box, given: int | tuple[Any, ...]) -> tuple[int, Callable
     return sum(map(len, rows)), lambda: [np.array(row, float) for row in rows]
 
 
-def _values_decoder(space: spaces.Box, values: Sequence[NDArray[Any]]) -> Decoder:
-    table, entries, shape = value_table(values).astype(space.dtype), np.arange(len(values)), space.shape
-    choose = _chooser([len(row) for row in values])
-    return lambda raw: list(table[entries, choose(raw)].reshape(len(raw), *shape))
-
-
 def value_table(values: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """``(groups, most)``: a row for each group of ``values``, as long as the longest."""
     most = max(map(len, values))
@@ -209,49 +185,3 @@ def group_columns(sizes: Sequence[int]) -> NDArray[np.intp]:
     starts = np.cumsum(sizes_column, axis=0) - sizes_column
     columns: NDArray[np.intp] = starts + np.where(order < sizes_column, order, 0)
     return columns
-
-
-def _chooser(sizes: Sequence[int]) -> Callable[[Raw], NDArray[np.intp]]:
-    """A function from raw outputs ``(rows, sum of sizes)`` to the largest in each group ``(rows, groups)``."""
-    columns = group_columns(sizes)
-    return lambda raw: raw[:, columns].argmax(2)
-
-
-def _choice_decoder(space: spaces.Discrete) -> Decoder:
-    start = int(space.start)
-    if start == 0:
-        return lambda raw: raw.argmax(1).tolist()
-    return lambda raw: [start + choice for choice in raw.argmax(1).tolist()]
-
-
-def _choices_decoder(space: spaces.MultiDiscrete) -> Decoder:
-    choose, starts, dtype = _chooser(space.nvec.tolist()), space.start, space.dtype
-    return lambda raw: list(choose(raw).astype(dtype) + starts)
-
-
-def _bits_decoder(space: spaces.MultiBinary) -> Decoder:
-    return lambda raw: list(_shaped(raw > 0, space.shape, np.dtype(np.int8)))
-
-
-def _shaped(rows: NDArray[Any], shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    return rows.reshape(len(rows), *shape).astype(dtype)
-
-
-def _add_noise(std: np.float32, raw: Raw, generator: np.random.Generator) -> None:
-    raw += std * generator.standard_normal(len(raw), np.float32)
-
-
-def _draw_normal(size: int, raw: Raw, generator: np.random.Generator) -> None:
-    """Means and log-stds: the means become a draw."""
-    std = np.exp(np.clip(raw[size:], *_LOG_STD))
-    raw[:size] += std * generator.standard_normal(size, np.float32)
-
-
-def _draw_choice(raw: Raw, generator: np.random.Generator) -> None:
-    """The largest of logits with Gumbel noise is a draw from their softmax (Gumbel 1954)."""
-    raw += generator.gumbel(size=len(raw))
-
-
-def _draw_bits(raw: Raw, generator: np.random.Generator) -> None:
-    """A logit with logistic noise is positive with the probability that its sigmoid is."""
-    raw += generator.logistic(size=len(raw))

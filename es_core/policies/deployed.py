@@ -47,7 +47,7 @@ class Deployed(nn.Module):
         self.observations = nn.ModuleList(_observation(space) for _, _, space in parts)
         self.module = module.requires_grad_(requires_grad=False).eval()
         self.memory = _Memory(module) if module.is_recurrent else None
-        self.action = _action(policy)
+        self.action = action_of(policy)
         states = self.memory.names if self.memory else []
         self.inputs = [*_identifiers([name for name, _, _ in parts]), *states]
         self.outputs = ["action", *(f"next_{name}" for name in states)]
@@ -151,7 +151,7 @@ def _differing(one: Sequence[int], two: Sequence[int]) -> int:
     )
 
 
-def _action(policy: Policy) -> nn.Module:
+def action_of(policy: Policy) -> nn.Module:
     """From raw outputs ``(batch, m)`` to actions ``(batch, *shape)``, as ``make_actions`` says."""
     space, config = policy.action_space, policy.config
     match space:

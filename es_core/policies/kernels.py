@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 try:
-    from numba import njit
+    from numba import float32, float64, int64, njit
 except ImportError:  # noise.py does without, and refuses what cannot
     njit = None
 
@@ -29,6 +29,14 @@ def inlined(function: Any) -> Any:
     if not HAS_NUMBA:
         return function
     return njit(function, error_model="numpy", forceinline=True)
+
+
+def ready(kernel: Any) -> Any:
+    """A kernel for a step of a policy, compiled; it takes C-contiguous float32 observations, and refuses all others."""
+    if not kernel.signatures:
+        kernel.compile((float32[::1], float32[::1], float64[::1], int64[:, ::1]))
+        kernel.disable_compile()
+    return kernel
 
 
 # ---- Noise ----
@@ -208,3 +216,370 @@ def add_noise(seeds: Any, weights: Any, square_weights: Any, block: int, total: 
 
 
 # ---- Policies ----
+
+
+# A policy in use is three arrays. ``numbers`` (float32) holds all that its network computes with: parameters, with
+# transposed matrices, inputs, what each operation puts out, memory. ``exact`` (float64) holds sums of observations, the
+# action, and what actions are made of. ``table`` (int64) says where everything is: its first row is about the step as a
+# whole, each further one about an operation of the network, in the columns named here. Nothing in it has to be
+# compiled anew for another network.
+
+# Columns of the first row.
+STEP_INPUTS, STEP_OUTPUTS, STEP_SOURCE, STEP_RAW = 0, 1, 2, 3  # numbers of inputs and raw outputs; where they are
+COLLECTS, SUMS = 4, 5  # whether observations are added up; where
+NORMALIZES, CENTER, SCALE, CLIP = 6, 7, 8, 9  # whether inputs are normalised; where by which numbers
+EXPLORES, SEED, STEPS, NOISE = 10, 11, 12, 13  # how an episode is explored, its seed, steps so far; where the std is
+DECODES, ACTION, ACTIONS, LOW, HIGH, GROUPS = 14, 15, 16, 17, 18, 19  # how raw outputs become an action
+
+# Columns of an operation's row.
+KIND, SOURCE, INPUTS, TARGET, OUTPUTS, WEIGHTS, ACTIVATION = 0, 1, 2, 3, 4, 5, 6
+FROM_STATE, GATES, CELL = 7, 8, 9  # of a recurrent layer: weights of its state, room for gates, an LSTM's cell state
+HEIGHT, WIDTH, CHANNELS, SIZE, STRIDE, CHANNELS_FIRST = 7, 8, 9, 10, 11, 12  # of an image
+COLUMNS = 20
+
+DENSE, RNN, LSTM, GRU, CONVOLUTION, IMAGE, COPY = 0, 1, 2, 3, 4, 5, 6  # kinds
+LINEAR, TANH, RELU = 0, 1, 2  # activations
+AS_IT_IS, ADD_NOISE, DRAW_NORMAL, DRAW_CHOICE, DRAW_BITS = 0, 1, 2, 3, 4  # explorations
+CHOICE, CHOICES, BITS, CLIPPED, SQUASHED = 0, 1, 2, 3, 4  # decodings
+BAD_OBSERVATION, BAD_OUTPUT, BAD_SHAPE = -1, -2, -3  # what a step returns instead of a choice
+
+_ZERO, _PER_PIXEL = _f32(0), _f32(1 / 255)
+
+# tanh(x) as x P(x^2) / Q(x^2) on [-8, 8], of least error (4e-7), fitted by iterated weighted least squares; beyond 8
+# it is 1 for float32. A comparison that NaN fails leaves NaN as it is.
+_LIMIT = _f32(8)
+_P = tuple(map(_f32, (0.99999997, 0.134381883, 0.00356415278, 2.17731914e-05, 1.50617352e-08)))
+_Q = tuple(map(_f32, (1.0, 0.467715091, 0.0261360029, 0.000339917395, 8.45363116e-07)))
+
+
+@inlined
+def tanh(x: Any) -> Any:
+    """tanh, within 4e-7."""
+    x = max(x, -_LIMIT)
+    x = min(x, _LIMIT)
+    s = x * x
+    p = _P[0] + s * (_P[1] + s * (_P[2] + s * (_P[3] + s * _P[4])))
+    q = _Q[0] + s * (_Q[1] + s * (_Q[2] + s * (_Q[3] + s * _Q[4])))
+    y = x * p / q
+    y = -_ONE if x == -_LIMIT else y
+    return _ONE if x == _LIMIT else y
+
+
+@inlined
+def sigmoid(x: Any) -> Any:
+    """1 / (1 + exp(-x)), within 2e-7."""
+    return tanh(x * _HALF) * _HALF + _HALF
+
+
+@inlined
+def add_up(weights: Any, values: Any, out: Any) -> None:
+    """Add ``values`` ``(n,)`` times ``weights`` ``(at least n, m)`` to ``out`` ``(m,)``, one value after the other."""
+    inputs, outputs = len(values), len(out)
+    for four in range(inputs // 4):  # at a time, in order: it saves reading and writing ``out``
+        c = 4 * four
+        x0, x1, x2, x3 = values[c], values[c + 1], values[c + 2], values[c + 3]
+        for r in range(outputs):
+            two = (out[r] + weights[c, r] * x0) + weights[c + 1, r] * x1
+            out[r] = (two + weights[c + 2, r] * x2) + weights[c + 3, r] * x3
+    for c in range(inputs // 4 * 4, inputs):
+        x0 = values[c]
+        for r in range(outputs):
+            out[r] += weights[c, r] * x0
+
+
+@inlined
+def product(weights: Any, values: Any, out: Any) -> None:
+    """``values`` ``(n,)`` times ``weights`` ``(n + 1, m)``, whose last row is the bias, into ``out`` ``(m,)``."""
+    for r in range(len(out)):
+        out[r] = weights[len(values), r]
+    add_up(weights, values, out)
+
+
+@compiled
+def activate(kind: Any, values: Any) -> None:
+    """Apply an activation in place; NaN stays NaN."""
+    if kind == TANH:
+        for r in range(len(values)):
+            values[r] = tanh(values[r])
+    elif kind == RELU:
+        for r in range(len(values)):
+            values[r] = max(values[r], _ZERO)
+
+
+@inlined
+def forward(numbers: Any, table: Any) -> None:
+    """Dense and recurrent operations, one after the other; those of images are ``look``'s."""
+    for row in range(1, len(table)):
+        op = table[row]
+        kind, inputs, outputs = op[KIND], op[INPUTS], op[OUTPUTS]
+        if kind > GRU:
+            continue
+        source = numbers[op[SOURCE] : op[SOURCE] + inputs]
+        target = numbers[op[TARGET] : op[TARGET] + outputs]
+        if kind == DENSE:
+            weights = numbers[op[WEIGHTS] : op[WEIGHTS] + (inputs + 1) * outputs].reshape(inputs + 1, outputs)
+            product(weights, source, target)
+            activate(op[ACTIVATION], target)
+            continue
+        width = outputs * (1 if kind == RNN else (4 if kind == LSTM else 3))
+        weights = numbers[op[WEIGHTS] : op[WEIGHTS] + (inputs + 1) * width].reshape(inputs + 1, width)
+        recurrent = numbers[op[FROM_STATE] : op[FROM_STATE] + (outputs + 1) * width].reshape(outputs + 1, width)
+        gates = numbers[op[GATES] : op[GATES] + width]
+        from_state = numbers[op[GATES] + width : op[GATES] + 2 * width]
+        product(weights, source, gates)
+        product(recurrent, target, from_state)
+        if kind == RNN:  # Elman 1990
+            for r in range(outputs):
+                target[r] = tanh(gates[r] + from_state[r])
+        elif kind == LSTM:  # Hochreiter and Schmidhuber 1997, with forget gate: c' = f c + i g; h' = o tanh(c')
+            cell = numbers[op[CELL] : op[CELL] + outputs]
+            for r in range(width):
+                gates[r] += from_state[r]
+            for r in range(outputs):
+                i, f, o = sigmoid(gates[r]), sigmoid(gates[outputs + r]), sigmoid(gates[3 * outputs + r])
+                cell[r] = f * cell[r] + i * tanh(gates[2 * outputs + r])
+                target[r] = o * tanh(cell[r])
+        else:  # Cho et al. 2014, as cuDNN has it: n = tanh(x-part + r (h-part)); h' = n + z (h - n)
+            for r in range(outputs):
+                reset, update = sigmoid(gates[r] + from_state[r]), sigmoid(gates[outputs + r] + from_state[outputs + r])
+                new = tanh(gates[2 * outputs + r] + reset * from_state[2 * outputs + r])
+                target[r] = new + update * (target[r] - new)
+
+
+@inlined
+def convolve(image: Any, width: Any, channels: Any, size: Any, stride: Any, weights: Any, out: Any) -> None:
+    """A convolution without padding, channels last.
+
+    Args:
+        image: ``(height * width * channels,)``.
+        width: of the image.
+        channels: of it.
+        size: of the square filters.
+        stride: from patch to patch.
+        weights: ``(size * size * channels + 1, filters)``, the last row being the bias.
+        out: ``(patches, filters)``. A sum goes over a patch's rows, columns and channels, in this order.
+    """
+    patch, filters = weights.shape[0] - 1, weights.shape[1]
+    across = 1 + (width - size) // stride
+    for place in range(len(out)):
+        y, x = place // across * stride, place % across * stride
+        target = out[place]
+        for f in range(filters):
+            target[f] = weights[patch, f]
+        for dy in range(size):
+            start = ((y + dy) * width + x) * channels
+            part = weights[dy * size * channels : (dy + 1) * size * channels]
+            add_up(part, image[start : start + size * channels], target)
+
+
+@compiled
+def look(numbers: Any, table: Any) -> None:
+    """Operations on the images among the inputs, one after the other: what a network that sees begins with."""
+    for row in range(1, len(table)):
+        op = table[row]
+        kind = op[KIND]
+        if kind == IMAGE:
+            height, width, channels = op[HEIGHT], op[WIDTH], op[CHANNELS]
+            pixels = numbers[op[SOURCE] : op[SOURCE] + op[INPUTS]]
+            image = numbers[op[TARGET] : op[TARGET] + op[INPUTS]]
+            if op[CHANNELS_FIRST]:
+                for c in range(channels):
+                    for place in range(height * width):
+                        image[place * channels + c] = pixels[c * height * width + place] * _PER_PIXEL
+            else:
+                for place in range(op[INPUTS]):
+                    image[place] = pixels[place] * _PER_PIXEL
+        elif kind == CONVOLUTION:
+            size, stride, patch, filters = op[SIZE], op[STRIDE], op[INPUTS], op[OUTPUTS]
+            patches = (1 + (op[HEIGHT] - size) // stride) * (1 + (op[WIDTH] - size) // stride)
+            image = numbers[op[SOURCE] : op[SOURCE] + op[HEIGHT] * op[WIDTH] * op[CHANNELS]]
+            weights = numbers[op[WEIGHTS] : op[WEIGHTS] + (patch + 1) * filters].reshape(patch + 1, filters)
+            features = numbers[op[TARGET] : op[TARGET] + patches * filters]
+            convolve(image, op[WIDTH], op[CHANNELS], size, stride, weights, features.reshape(patches, filters))
+            activate(RELU, features)
+        elif kind == COPY:
+            for c in range(op[INPUTS]):
+                numbers[op[TARGET] + c] = numbers[op[SOURCE] + c]
+
+
+@inlined
+def prepare(observation: Any, numbers: Any, exact: Any, step: Any) -> Any:
+    """Take an observation ``(n,)``, add it up, normalise it; returns whether it is finite."""
+    count = step[STEP_INPUTS]
+    inputs = numbers[step[STEP_SOURCE] : step[STEP_SOURCE] + count]
+    for c in range(count):
+        inputs[c] = observation[c]
+    if not is_finite(inputs):
+        return False
+    if step[COLLECTS]:
+        total = exact[step[SUMS] : step[SUMS] + count]
+        squares = exact[step[SUMS] + count : step[SUMS] + 2 * count]
+        for c in range(count):
+            value = np.float64(inputs[c])
+            total[c] += value
+            squares[c] += value * value
+    if step[NORMALIZES]:
+        center, scale = (
+            numbers[step[CENTER] : step[CENTER] + count],
+            numbers[step[SCALE] : step[SCALE] + count],
+        )
+        clip = numbers[step[CLIP]]
+        for c in range(count):
+            value = (inputs[c] - center[c]) * scale[c]
+            value = max(value, -clip)
+            inputs[c] = min(value, clip)
+    return True
+
+
+@inlined
+def is_finite(values: Any) -> Any:
+    """Whether there is neither NaN nor infinity among float32 numbers."""
+    bad = 0
+    for c in range(len(values)):
+        bad |= values[c] - values[c] != _ZERO
+    return bad == 0
+
+
+@inlined
+def decide(numbers: Any, exact: Any, step: Any) -> Any:
+    """Make an action of the raw outputs; returns the choice, if it is one, or what is wrong."""
+    kind = step[DECODES]
+    raw = numbers[step[STEP_RAW] : step[STEP_RAW] + step[STEP_OUTPUTS]]
+    if not is_finite(raw):
+        return BAD_OUTPUT
+    if kind == CHOICE:
+        return largest(raw, 0, len(raw))
+    action = exact[step[ACTION] : step[ACTION] + step[ACTIONS]]
+    low = exact[step[LOW] :]
+    for r in range(len(action)):
+        if kind == CHOICES:
+            first, end = exact[step[GROUPS] + r], exact[step[GROUPS] + r + 1]
+            action[r] = low[largest(raw, int(first), int(end))]
+        elif kind == BITS:
+            action[r] = raw[r] > _ZERO
+        else:
+            high, value = exact[step[HIGH] + r], np.float64(raw[r])
+            if kind == SQUASHED:
+                value = low[r] + (np.float64(tanh(raw[r])) + 1.0) * ((high - low[r]) * 0.5)
+            action[r] = min(max(value, low[r]), high)
+    return 0
+
+
+@inlined
+def largest(values: Any, first: Any, end: Any) -> Any:
+    """Where the largest of ``values[first:end]`` is, the first of equal ones."""
+    best = first
+    for r in range(first + 1, end):
+        if values[r] > values[best]:
+            best = r
+    return best
+
+
+@inlined
+def exp(x: Any) -> Any:
+    """The exponential function, float64, from -5 to 2: the sixteenth power of a Taylor polynomial."""
+    y, term, total = x / 16.0, 1.0, 1.0
+    for k in range(1, 14):
+        term *= y / k
+        total += term
+    for _ in range(4):
+        total *= total
+    return total
+
+
+@compiled
+def act(observation: Any, numbers: Any, exact: Any, table: Any) -> Any:
+    """A step of a policy, from a flattened observation ``(n,)`` to an action; returns a choice, or what is wrong."""
+    if len(observation) != table[0, STEP_INPUTS]:
+        return BAD_SHAPE
+    if not prepare(observation, numbers, exact, table[0]):
+        return BAD_OBSERVATION
+    forward(numbers, table)
+    return decide(numbers, exact, table[0])
+
+
+@compiled
+def act_exploring(observation: Any, numbers: Any, exact: Any, table: Any) -> Any:
+    """``act``, with raw outputs that are changed at random before they become an action.
+
+    The random numbers follow from the episode's seed and the number of the step.
+    """
+    if len(observation) != table[0, STEP_INPUTS]:
+        return BAD_SHAPE
+    step = table[0]
+    if not prepare(observation, numbers, exact, step):
+        return BAD_OBSERVATION
+    forward(numbers, table)
+    kind, outputs = step[EXPLORES], step[STEP_OUTPUTS]
+    raw = numbers[step[STEP_RAW] : step[STEP_RAW] + outputs]
+    size = step[ACTIONS] if kind == DRAW_NORMAL else outputs
+    drawn = numbers[step[STEP_RAW] + outputs : step[STEP_RAW] + outputs + size]
+    if kind == DRAW_CHOICE:
+        fill_gumbels(step[SEED], step[STEPS], drawn)
+    elif kind == DRAW_BITS:
+        fill_logistics(step[SEED], step[STEPS], drawn)
+    else:
+        fill_normals(step[SEED], step[STEPS], drawn)
+    step[STEPS] += 1
+    for r in range(size):
+        if kind == ADD_NOISE:
+            drawn[r] *= numbers[step[NOISE]]
+        elif kind == DRAW_NORMAL:  # means, then log-stds
+            drawn[r] *= _f32(exp(min(max(np.float64(raw[size + r]), -5.0), 2.0)))
+        raw[r] += drawn[r]
+    return decide(numbers, exact, step)
+
+
+@compiled
+def transpose(matrix: Any, out: Any) -> None:
+    """Write the columns of ``matrix`` ``(m, n)`` into the rows of ``out`` ``(at least n, m)``, tile by tile."""
+    rows, columns = matrix.shape
+    for first_row in range(0, rows, 32):
+        for first_column in range(0, columns, 32):
+            for c in range(first_column, min(first_column + 32, columns)):
+                for r in range(first_row, min(first_row + 32, rows)):
+                    out[c, r] = matrix[r, c]
+
+
+@compiled
+def products(weights: Any, values: Any, out: Any) -> None:
+    """``product`` for each row of a batch."""
+    for b in range(len(values)):
+        product(weights, values[b], out[b])
+
+
+@compiled
+def convolutions(images: Any, width: Any, channels: Any, size: Any, stride: Any, weights: Any, out: Any) -> None:
+    """``convolve`` for each image of a batch."""
+    for b in range(len(images)):
+        convolve(images[b], width, channels, size, stride, weights, out[b])
+
+
+@compiled
+def normalize(weights: Any, units: Any, epsilon: Any) -> None:
+    """Change ``weights`` ``(n + 1, m)`` so that units have mean 0 and variance 1 before their bias is added.
+
+    Args:
+        weights: the last row is the bias.
+        units: what they are on a batch without their bias, ``(batch, m)``; with the new weights afterwards.
+        epsilon: added to variances.
+    """
+    count, outputs = units.shape
+    mean, variance = np.zeros(outputs), np.zeros(outputs)
+    for b in range(count):
+        for r in range(outputs):
+            mean[r] += units[b, r]
+    for r in range(outputs):
+        mean[r] /= count
+    for b in range(count):
+        for r in range(outputs):
+            away = np.float64(units[b, r]) - mean[r]
+            variance[r] += away * away
+    inputs = len(weights) - 1
+    for r in range(outputs):
+        center, scale = _f32(mean[r]), _f32(1.0 / np.sqrt(variance[r] / count + epsilon))
+        for b in range(count):
+            units[b, r] = (units[b, r] - center) * scale + weights[inputs, r]
+        for c in range(inputs):
+            weights[c, r] *= scale
+        weights[inputs, r] -= center * scale

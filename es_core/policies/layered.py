@@ -21,8 +21,7 @@ from es_core.policies.layers import (
     dense_layers,
     size_of,
 )
-from es_core.policies.network import Network, Policy, Vector
-from es_core.policies.numpy_network import NumPyNetwork
+from es_core.policies.network import Policy, Vector
 from es_core.policies.spaces import input_size, is_image, leaves
 
 if TYPE_CHECKING:
@@ -68,28 +67,25 @@ class Layered(Policy):
         """The initial mean ``(d,)``, by the config's ``initialization`` and ``output_scale``."""
         return initialized(self.config.initialization, self.layers, seed, output_scale=self.config.output_scale)
 
-    def network(self, rows: int) -> Network:
-        """A network of ``rows`` candidates in NumPy."""
-        return NumPyNetwork(self.layers, rows)
-
     def torch_rows(self, parameters: "torch.Tensor") -> "Rows":
         """The layers of all rows in torch."""
         from es_core.policies.torch_rows import LayeredRows
 
         return LayeredRows(self.layers, parameters)
 
-    def settle(self, parameters: Vector, statistics: Statistics | None) -> None:
-        """Change ``parameters`` ``(d,)`` in place into those that compute: by a reference batch, if there is one."""
-        if isinstance(statistics, ReferenceBatch):
-            virtual_batch.fold_in(self.layers, parameters, statistics.observations)
+    def settled(self, parameters: Vector, statistics: Statistics | None) -> Vector:
+        """The parameters ``(d,)`` that compute: changed by a reference batch, if there is one."""
+        if not isinstance(statistics, ReferenceBatch):
+            return parameters
+        parameters = parameters.copy()
+        virtual_batch.fold_in(self.layers, parameters, statistics.observations)
+        return parameters
 
     def module(self, parameters: Vector, statistics: Statistics | None) -> "torch.nn.Module":
         """One candidate as a torch module of torch's own layers."""
         from es_core.policies.torch_module import LayeredModule
 
-        parameters = parameters.copy()
-        self.settle(parameters, statistics)
-        return LayeredModule(self, parameters, self.normalization(statistics))
+        return LayeredModule(self, self.settled(parameters, statistics), self.normalization(statistics))
 
 
 def linear(config: TrainConfig, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> Layered:

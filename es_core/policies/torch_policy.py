@@ -15,8 +15,7 @@ from es_core import seeding
 from es_core.config import TrainConfig
 from es_core.normalizer import Statistics
 from es_core.policies.module_rows import Flattened, ModuleRows, described, has_state, parts_of
-from es_core.policies.network import Network, Policy, Vector
-from es_core.policies.torch_network import TorchNetwork
+from es_core.policies.network import Policy, Vector
 from es_core.policies.torch_rows import Rows
 from es_envs import names
 
@@ -82,10 +81,6 @@ class TorchPolicy(Policy):
         """The initial mean ``(d,)``: what the module itself chooses."""
         module = self.build(seeding.derive(seed, seeding.Purpose.INITIAL_MEAN))
         return np.concatenate([parameter.numpy().ravel() for parameter in module.parameters()])
-
-    def network(self, rows: int) -> Network:
-        """A network of ``rows`` candidates in torch, on the CPU."""
-        return TorchNetwork(self, rows)
 
     def torch_rows(self, parameters: Tensor) -> Rows:
         """The modules of all rows."""

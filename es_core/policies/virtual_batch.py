@@ -6,17 +6,15 @@ folded into its parameters when it is loaded, and a forward pass is that of any 
 shift that follows the normalisation; there is no gain, which the next layer's weights can express.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.lib.stride_tricks import sliding_window_view
 
 from es_core.config import TrainConfig
-from es_core.machine import one_blas_thread
 from es_core.policies.layers import Cell, Convolution, Dense, Eyes, Layer, matrices
 from es_core.policies.network import Vector
 
-_EPSILON = np.float32(1e-5)  # beside variances of about 1; a unit that never moves is not blown up without bounds
+_EPSILON = 1e-5  # beside variances of about 1; a unit that never moves is not blown up without bounds
 
 
 def require_fitting(config: TrainConfig, layers: Sequence[Layer]) -> None:
@@ -47,45 +45,43 @@ def fold_in(layers: Sequence[Layer], parameters: Vector, observations: Vector) -
         parameters: ``(d,)``, changed in place.
         observations: ``(batch, n)``.
     """
-    values = observations
-    with one_blas_thread():
-        for layer, own in zip(layers[:-1], matrices(parameters, layers), strict=False):
-            if isinstance(layer, Eyes):
-                values = _see(layer, own, values)
-            elif isinstance(layer, Dense):
-                values = _normalize(own[0], values @ own[0][:, :-1].T)
-                np.maximum(values, 0, out=values) if layer.activation == "relu" else np.tanh(values, out=values)
+    from es_core.policies import kernels
 
+    def normalized(matrix: Vector, units: tuple[int, ...], compute: Callable[[Vector, Vector], object]) -> Vector:
+        """What a matrix's units ``(batch, ..., m)`` are once it is changed, before their activation."""
+        weights, values = np.ascontiguousarray(matrix.T), np.empty((len(observations), *units), np.float32)
+        bias, weights[-1] = weights[-1].copy(), 0
+        compute(weights, values)
+        weights[-1] = bias
+        kernels.normalize(weights, values.reshape(-1, units[-1]), _EPSILON)
+        matrix[:] = weights.T
+        return values
 
-def _normalize(matrix: Vector, products: Vector) -> Vector:
-    """``products`` ``(..., outputs)`` of weights and inputs, normalised; outputs of ``matrix`` are, from now on."""
-    weights, bias = matrix[:, :-1], matrix[:, -1]
-    units = products.reshape(-1, len(matrix))
-    mean = units.mean(0, dtype=float).astype(np.float32)
-    scale = 1 / np.sqrt(units.var(0, dtype=float).astype(np.float32) + _EPSILON)
-    normalized: Vector = (products - mean) * scale + bias
-    weights *= scale[:, np.newaxis]
-    bias -= mean * scale
-    return normalized
+    def dense(layer: Dense, matrix: Vector, inputs: Vector) -> Vector:
+        values = normalized(matrix, (layer.outputs,), lambda weights, out: kernels.products(weights, inputs, out))
+        kernels.activate(kernels.TANH if layer.activation == "tanh" else kernels.RELU, values.reshape(-1))
+        return values
 
+    def convolution(layer: Convolution, matrix: Vector, images: Vector) -> Vector:
+        (_, width, channels), (rows, columns, filters) = layer.image, layer.output
+        how = images.reshape(len(images), -1), width, channels, layer.size, layer.stride
+        values = normalized(matrix, (rows * columns, filters), lambda *arrays: kernels.convolutions(*how, *arrays))
+        kernels.activate(kernels.RELU, values.reshape(-1))
+        return values
 
-def _see(layer: Eyes, own: Sequence[Vector], inputs: Vector) -> Vector:
-    filters, batch = iter(own), len(inputs)
-    features = []
-    for eye in layer.eyes:
-        pixels = inputs[:, eye.place].reshape(batch, *eye.shape)
-        images = (np.moveaxis(pixels, 1, -1) if eye.channels_first else pixels) * np.float32(1 / 255)
-        for convolution in eye.convolutions:
-            matrix = next(filters)
-            # Image by image: the patches of all would take a hundred megabytes.
-            products = np.stack([_patches(convolution, image) @ matrix[:, :-1].T for image in images])
-            images = np.maximum(_normalize(matrix, products), 0).reshape(batch, *convolution.output)
-        features.append(images.reshape(batch, -1))
-    return np.concatenate([*features, *(inputs[:, part] for part in layer.others)], 1)
+    def eyes(layer: Eyes, own: Sequence[Vector], inputs: Vector) -> Vector:
+        filters, features = iter(own), []
+        for eye in layer.eyes:
+            pixels = inputs[:, eye.place].reshape(-1, *eye.shape)
+            images = (np.moveaxis(pixels, 1, -1) if eye.channels_first else pixels) * np.float32(1 / 255)
+            for each in eye.convolutions:
+                images = convolution(each, next(filters), images)
+            features.append(images.reshape(len(inputs), -1))
+        return np.concatenate([*features, *(inputs[:, part] for part in layer.others)], 1)
 
-
-def _patches(convolution: Convolution, image: Vector) -> Vector:
-    """``(height * width, size * size * channels)``."""
-    size, stride = convolution.size, convolution.stride
-    windows = sliding_window_view(image, (size, size), axis=(0, 1))[::stride, ::stride]
-    return windows.transpose(0, 1, 3, 4, 2).reshape(windows.shape[0] * windows.shape[1], -1)
+    values = np.ascontiguousarray(observations)
+    for layer, own in zip(layers[:-1], matrices(parameters, layers), strict=False):
+        if isinstance(layer, Eyes):
+            values = eyes(layer, own, values)
+        elif isinstance(layer, Dense):
+            values = dense(layer, own[0], values)

@@ -95,7 +95,7 @@ class RolloutPool(Protocol):
     ) -> None: ...
 
 
-POOLS = ("local", "batched", "ray")
+POOLS = ("local", "ray")
 STEP_TIMEOUT = 300.0  # seconds
 
 
@@ -145,11 +145,7 @@ def make_pool(
         from es_core.pools.local import LocalPool
 
         return LocalPool(definition, config, most=most, **how)
+    from es_core.pools.cluster import RayPool
+
     together = most + (evaluation_episodes(config, most) if config.eval_every else 0)
-    if name == "ray":
-        from es_core.pools.cluster import RayPool
-
-        return RayPool(definition, config, most=together, ray_address=ray_address, **how)
-    from es_core.pools.batched import BatchedPool
-
-    return BatchedPool(definition, config, most=together, **how)
+    return RayPool(definition, config, most=together, ray_address=ray_address, **how)

@@ -393,7 +393,7 @@ class RayPool(TaskPool):
         """Tasks of the next call: enough of them, and near the end no more than others could do."""
         left, workers = len(work.queue), len(self._workers)
         share = max(left // (_AHEAD * workers), min(self.enough // 4, left // workers))
-        return math.ceil(max(self._lanes, min(_PLENTY * self.enough, share)) / together) * together
+        return math.ceil(max(1, min(_PLENTY * self.enough, share)) / together) * together
 
     def _take(self, population: Population, work: Work, call: Any) -> None:
         """Take the answer to a call.

@@ -27,13 +27,13 @@ class LocalPool(WorkerPool):
         answered = [1] * self.workers  # tasks in the last message of each worker
 
         def hand_out(number: int) -> None:
-            """Fill a worker's lanes, and give it as much again, or as it answers at once: it never waits for more.
+            """Give a worker a task and one more, or as many as it answers at once: it never waits for more.
 
             Near the end no worker gets more than its share, so that none is left with work that others could do.
             """
             held = self._held[number]
             share = work.left // self.workers
-            wanted = max(together, min(self._lanes + max(self._lanes, answered[number], together), share))
+            wanted = max(together, min(1 + max(answered[number], together), share))
             if len(held) <= wanted - together:
                 given = work.take(held, wanted - len(held))
                 if given:

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,8 +10,7 @@ import numpy as np
 
 from es_core import seeding
 from es_core.config import TrainConfig
-from es_core.machine import one_blas_thread
-from es_core.rollout import Rollouts
+from es_core.rollout import Rollout
 from es_core.strategies.population import Population
 
 _OBSERVATIONS, _STEPS = 100, 200
@@ -32,14 +32,14 @@ class Probe:
     episode: str
 
 
-def take_probe(rollouts: Rollouts, config: TrainConfig) -> Probe:
+def take_probe(rollout: Rollout, config: TrainConfig) -> Probe:
     """The probe of this process, the same wherever arithmetic, environment and seeds are.
 
     Args:
-        rollouts: where it is played.
+        rollout: where it is played.
         config: of the run.
     """
-    policy, seed = rollouts.policy, config.seed
+    policy, seed = rollout.policy, config.seed
     drawn = seeding.derive(seed, seeding.Purpose.PROBE)
     population = Population(
         generation=0,
@@ -50,15 +50,12 @@ def take_probe(rollouts: Rollouts, config: TrainConfig) -> Probe:
         sign=np.ones(1, np.int8),
     )
     parameters = population.candidate(0)
-    rollouts.use(parameters, None)
-    network, row = rollouts.actors.network, rollouts.actors.rows[0]
-    observations = seeding.generator(drawn).standard_normal((_OBSERVATIONS, policy.inputs), np.float32)
+    rollout.use(parameters, None)
+    space = deepcopy(policy.observation_space)
+    space.seed(drawn % 2**32)
     outputs = hashlib.sha256()
-    network.reset(0)
-    with one_blas_thread():
-        for observation in observations:
-            row[:] = observation
-            outputs.update(network.forward(1).tobytes())
+    for _ in range(_OBSERVATIONS):
+        outputs.update(rollout.actor.outputs(space.sample()).tobytes())
     episode, flat = hashlib.sha256(), np.empty(policy.inputs, np.float32)
 
     def observe(observation: Any, action: Any, reward: float, info: Mapping[str, Any]) -> None:  # noqa: ARG001
@@ -67,10 +64,10 @@ def take_probe(rollouts: Rollouts, config: TrainConfig) -> Probe:
 
     start = seeding.episode_seeds(seed, seeding.Purpose.TRAINING, 1)[0]
     try:
-        rollouts.episode(start, observers=[observe], max_steps=_STEPS)
+        rollout.episode(start, observers=[observe], max_steps=_STEPS)
     except Exception as error:  # noqa: BLE001  (which training may bear: a result like any other)
         episode.update(type(error).__name__.encode())
-        rollouts.close()  # it is broken: the next episode is played in another environment
+        rollout.close()  # it is broken: the next episode is played in another environment
     return Probe(_sha256(parameters), outputs.hexdigest(), episode.hexdigest())
 
 

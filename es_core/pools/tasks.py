@@ -203,10 +203,9 @@ class TaskPool(ABC):
         raise RolloutError(f"{self.definition.label}: a worker could not start: {_cause(reply)}")
 
     def _use(self, ready: ReadyReply) -> None:
-        """Take spaces, engine and lanes from what a worker has reported."""
+        """Take spaces and engine from what a worker has reported."""
         self.observation_space, self.action_space = ready.observation_space, ready.action_space
         self.config = replace(self.config, engine=ready.engine)
-        self._lanes = ready.lanes
 
     @abstractmethod
     def close(self) -> None:

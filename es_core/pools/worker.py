@@ -3,16 +3,13 @@
 import time
 import traceback
 import weakref
-from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from es_core import seeding
 from es_core.config import TrainConfig
@@ -21,14 +18,10 @@ from es_core.policies import Policy
 from es_core.pools import process
 from es_core.pools.probe import Probe, take_probe
 from es_core.pools.reference import play_reference
-from es_core.pools.shared import Exchange
 from es_core.pools.watchdog import Watchdog
-from es_core.rollout import Lane, Rollouts, Script
+from es_core.rollout import Rollout
 from es_core.strategies.population import Population
 from es_envs import EnvDefinition, Episode, names
-
-if TYPE_CHECKING:
-    from es_core.pools.remote import RemoteWorker
 
 # Policies with more parameters than this hand out pairs together.
 DEAR_NOISE = 2**17
@@ -47,7 +40,6 @@ class Start:
         definition: of the environment.
         config: of the run, resolved.
         step_timeout: seconds that a step or reset may take.
-        exchange: memory shared with the process that computes the policy; None: the worker computes it.
         probe: whether its greeting has a probe.
         objects: ``packed`` ones that these name.
     """
@@ -55,7 +47,6 @@ class Start:
     definition: EnvDefinition
     config: TrainConfig
     step_timeout: float
-    exchange: Exchange | None = None
     probe: bool = False
     objects: Mapping[str, bytes] = field(default_factory=dict)
 
@@ -110,15 +101,13 @@ class ReadyReply:
     Attributes:
         observation_space: of the environment.
         action_space: likewise.
-        engine: what computes the policy; the config's, if that is not for the worker to say.
-        lanes: candidates that it plays at once; 0: as many as it is given slots.
+        engine: what computes the policy.
         probe: of its arithmetic, if the start asked for one.
     """
 
     observation_space: Any
     action_space: Any
     engine: str
-    lanes: int
     probe: Probe | None = None
 
 
@@ -137,29 +126,23 @@ def serve(connection: Any) -> None:
         worker.serve()
 
 
-def _start(connection: Any, start: Start) -> "LocalWorker | RemoteWorker":
-    definition, config = start.definition, start.config
+def _start(connection: Any, start: Start) -> "Worker":
     names.receive(start.objects)
-    if start.exchange is not None:
-        from es_core.pools.remote import RemoteWorker
-
-        remote = RemoteWorker.start(connection, definition, config, start.exchange)
-        remote.watch(start.step_timeout)
-        return remote
-    rollouts = Rollouts(definition, config, lanes=definition.lanes)
-    env, lanes = rollouts.env, len(rollouts.actors.rows)
-    worker = LocalWorker(connection, rollouts, config)
-    worker.watch(start.step_timeout)
-    probe = take_probe(rollouts, config) if start.probe else None
-    connection.send([ReadyReply(env.observation_space, env.action_space, rollouts.engine, lanes, probe)])
+    worker = Worker(connection, start)
+    rollout = worker.rollout
+    probe = take_probe(rollout, start.config) if start.probe else None
+    connection.send([ReadyReply(rollout.env.observation_space, rollout.env.action_space, rollout.engine, probe)])
     return worker
 
 
-class Worker(ABC):
-    """Plays tasks of the population that was sent last, in the lanes of its ``Rollouts``."""
+class Worker:
+    """Plays tasks of the population that was sent last, and replies whenever it has something to say."""
 
-    def __init__(self, connection: Any, rollouts: Rollouts, config: TrainConfig) -> None:
-        self._connection, self._rollouts, self._actors = connection, rollouts, rollouts.actors
+    def __init__(self, connection: Any, start: Start) -> None:
+        config = start.config
+        self._connection = connection
+        self._progress = [0, 0]  # the step of an episode, and a count of what else goes on
+        self.rollout = Rollout(start.definition, config, progress=self._progress)
         self._tasks: deque[Task] = deque()
         self._replies: list[Reply] = []
         self._population: Population | None = None
@@ -167,66 +150,73 @@ class Worker(ABC):
         self._seed, self._fraction = config.seed, config.statistics_fraction
         self._collect = config.observation_normalization
         if self._collect:
-            self._actors.collect()
+            self.rollout.actor.collect()
+        self._has_message = process.poll(connection)
+        self._replied = 0.0
+        self._parameters = np.empty(self.rollout.policy.size, np.float32)
+        self._watch(start.step_timeout)
 
-    def watch(self, step_timeout: float) -> None:
+    def _watch(self, step_timeout: float) -> None:
         """End this process when a step or reset has taken ``step_timeout`` seconds."""
-        weak = weakref.ref(self)  # its thread never ends, and would keep the environments beyond their interpreter
+        weak = weakref.ref(self)  # its thread never ends, and would keep the environment beyond its interpreter
 
         def progress() -> int | None:
             worker = weak()
-            return None if worker is None or worker._is_waiting else worker._rollouts.progress  # noqa: SLF001
+            if worker is None or worker._is_waiting:  # noqa: SLF001
+                return None
+            return hash(tuple(worker._progress))  # noqa: SLF001
 
         Watchdog(step_timeout, progress)
 
-    @abstractmethod
     def serve(self) -> None:
         """Answer until the connection ends."""
+        while True:
+            self._take(self._receive())
+            while self._has_task():
+                self._replies.append(self._play(self._tasks.popleft()))
+            self._send()
+
+    def _has_task(self) -> bool:
+        if not self._tasks or time.monotonic() - self._replied > _REPLY_EVERY:
+            self._send()
+        if not self._tasks:
+            while self._has_message(0):
+                self._take(self._receive())
+        return bool(self._tasks)
 
     def _receive(self) -> Any:
         self._is_waiting = True
         message = self._connection.recv()
-        self._rollouts.progress += 1  # before it waits no longer: what is to come has all its time
+        self._progress[1] += 1  # before it waits no longer: what is to come has all its time
         self._is_waiting = False
         return message
 
-    @abstractmethod
-    def _load(self, population: Population, task: Task, lane: Lane) -> None:
-        """Let the candidate of ``task`` act in the lane's row."""
+    def _send(self) -> None:
+        if self._replies:
+            self._connection.send(self._replies)
+            self._replies, self._replied = [], time.monotonic()
 
     def _take(self, message: Population | list[Task]) -> None:
         if isinstance(message, Population):
             self._population = message
-            self._actors.normalize(message.statistics)
         else:
             self._tasks.extend(message)
 
-    def _play(self) -> None:
-        try:
-            self._rollouts.play(self._next_script, self._reply)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  (another lane cannot be made; main raises it)
-            self._replies.append(_failed(None, None, error))
-
-    def _next_script(self) -> Script[Reply] | None:
-        return partial(self._script, self._tasks.popleft()) if self._tasks else None
-
-    def _reply(self, reply: Reply) -> None:
-        self._replies.append(reply)
-
-    def _script(self, task: Task, lane: Lane) -> Generator[Any, Any, Reply]:
+    def _play(self, task: Task) -> Reply:
         """Play a task; should it fail, then once more from its beginning, in an environment made anew."""
         for attempt in range(_ATTEMPTS):
-            reply = self._find_reference(task, lane) if task.reference else (yield from self._attempt(task, lane))
+            reply = self._find_reference(task) if task.reference else self._attempt(task)
             if isinstance(reply, PlayedReply):
                 return replace(reply, retried=True) if attempt > 0 else reply
             with suppress(Exception, SystemExit):  # it is broken: what counts is what it has raised before
-                lane.close()
+                self.rollout.close()
         return reply
 
-    def _attempt(self, task: Task, lane: Lane) -> Generator[Any, Any, Reply]:
-        population, actors = self._present(), self._actors
+    def _attempt(self, task: Task) -> Reply:
+        population, rollout = self._present(), self.rollout
         is_centre = task.index >= len(population)
-        self._load(population, task, lane)
+        index = min(task.index, len(population))
+        rollout.use(population.candidate(index, self._parameters), population.statistics)
         episodes: list[Episode] = []
         observed: list[ObservationStatistics] = []
         max_steps = None if is_centre else population.max_episode_steps
@@ -234,17 +224,17 @@ class Worker(ABC):
             noise_seed = None
             if task.explore:
                 who = None if is_centre else task.index
-                noise_seed = action_noise_seed(self._rollouts.policy, population, who, seed)
+                noise_seed = action_noise_seed(rollout.policy, population, who, seed)
             if task.alone:
                 process.note(f"{EPISODE} {seed}")
-            actors.start(lane.row, noise_seed=noise_seed)
+            self._progress[1] += 1
             try:
-                episode = yield from lane.episode(seed, max_steps=max_steps)
+                episode = rollout.episode(seed, noise_seed=noise_seed, max_steps=max_steps)
             except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
                 return _failed(task.index, seed, error)
             episodes.append(episode)
             if self._collect and not is_centre and self._enters_statistics(task, number):
-                observed.append(actors.statistics(lane.row, episode.length))
+                observed.append(rollout.actor.statistics(episode.length))
         return PlayedReply(
             task.index,
             [episode.fitnesses for episode in episodes],
@@ -262,58 +252,18 @@ class Worker(ABC):
         drawn = seeding.derive(self._seed, seeding.Purpose.STATISTICS, self._present().generation, index)
         return drawn < self._fraction * 2**63
 
-    def _find_reference(self, task: Task, lane: Lane) -> Reply:
+    def _find_reference(self, task: Task) -> Reply:
+        self._progress[1] += 1
         try:
-            batch = play_reference(lane, self._rollouts.policy, task.seeds, self._count)
+            batch = play_reference(self.rollout, task.seeds)
         except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
             return _failed(None, None, error)
         return PlayedReply(task.index, [], [], [], batch, [])
-
-    def _count(self, *_: object) -> None:
-        self._rollouts.progress += 1
 
     def _present(self) -> Population:
         if self._population is None:
             raise RuntimeError("a task came before its population")
         return self._population
-
-
-class LocalWorker(Worker):
-    """Computes its candidates itself, and replies whenever it has something to say."""
-
-    def __init__(self, connection: Any, rollouts: Rollouts, config: TrainConfig) -> None:
-        super().__init__(connection, rollouts, config)
-        self._has_message = process.poll(connection)
-        self._replied = 0.0
-
-    def serve(self) -> None:
-        """Answer until the connection ends."""
-        while True:
-            self._take(self._receive())
-            self._play()
-            self._send()
-
-    def _next_script(self) -> Script[Reply] | None:
-        if not self._tasks or time.monotonic() - self._replied > _REPLY_EVERY:
-            self._send()
-        if not self._tasks:
-            while self._has_message(0):
-                self._take(self._receive())
-        return super()._next_script()
-
-    def _send(self) -> None:
-        if self._replies:
-            self._connection.send(self._replies)
-            self._replies, self._replied = [], time.monotonic()
-
-    def _load(self, population: Population, task: Task, lane: Lane) -> None:
-        index = min(task.index, len(population))
-        self._actors.network.load(lane.row, partial(self._write, population, index))
-
-    def _write(self, population: Population, index: int, out: NDArray[np.float32]) -> None:
-        """Write a candidate's parameters ``(d,)``."""
-        population.candidate(index, out)
-        self._rollouts.policy.settle(out, population.statistics)
 
 
 def action_noise_seed(policy: Policy, population: Population, candidate: int | None, seed: int) -> int | None:
@@ -325,7 +275,7 @@ def action_noise_seed(policy: Policy, population: Population, candidate: int | N
         candidate: who plays it; None: the centre.
         seed: of the episode.
     """
-    if policy.actions.explore is None:
+    if policy.actions.exploration is None:
         return None
     who = 0 if candidate is None else candidate + 1
     return seeding.derive(seed, seeding.Purpose.ACTION_NOISE, population.generation, who)

@@ -13,7 +13,6 @@ from es_core.config import TrainConfig
 from es_core.machine import usable_cores
 from es_core.pools import STEP_TIMEOUT, Results
 from es_core.pools.process import Child, ChildDiedError, end
-from es_core.pools.shared import Exchange
 from es_core.pools.tasks import TaskPool, require_workers, trace_of
 from es_core.pools.watchdog import patience
 from es_core.pools.work import Work
@@ -34,7 +33,6 @@ class WorkerPool(TaskPool):
         config: of the run.
         workers: processes; None: the usable cores.
         most: start no more than this, since there is no work for more.
-        exchange: memory that is shared with the workers, or None.
         step_timeout: of a worker.
         recycle_after: of a worker.
 
@@ -51,13 +49,11 @@ class WorkerPool(TaskPool):
         *,
         workers: int | None = None,
         most: int,
-        exchange: Exchange | None = None,
         step_timeout: float = STEP_TIMEOUT,
         recycle_after: int | None = None,
     ) -> None:
         super().__init__(definition, config, step_timeout=step_timeout, recycle_after=recycle_after)
         require_workers(workers)
-        self._exchange = exchange
         self.workers = min(usable_cores() if workers is None else workers, most)
         self._children: list[Child] = []
         self._held: list[dict[int, Task]] = [{} for _ in range(self.workers)]  # by index: given, and not answered
@@ -76,7 +72,7 @@ class WorkerPool(TaskPool):
 
     def _start(self) -> Start:
         objects = packed(self.definition, self.config)
-        return Start(self.definition, self.config, self._step_timeout, self._exchange, objects=objects)
+        return Start(self.definition, self.config, self._step_timeout, objects=objects)
 
     def _greeting(self, number: int) -> ReadyReply:
         """What a worker reports when it has made its environment."""
@@ -128,15 +124,11 @@ class WorkerPool(TaskPool):
         """End the workers: politely, then by force. May be called twice."""
         end(self._children)
         self._children = []
-        if self._exchange is not None:
-            self._exchange.close()
-            self._exchange = None
 
 
 def start_worker(start: Start) -> Child:
     """A worker process, which is to be ``greeted``."""
-    descriptors = start.exchange.descriptors if start.exchange is not None else ()
-    child = Child("es_core.pools.worker:serve", descriptors, patience=patience(start.step_timeout))
+    child = Child("es_core.pools.worker:serve", patience=patience(start.step_timeout))
     with suppress(ChildDiedError):  # why, is said when its greeting does not come
         child.send(start)
     return child

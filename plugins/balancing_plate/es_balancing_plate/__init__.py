@@ -14,7 +14,6 @@ def register_envs() -> list[EnvDefinition]:
             entry_point="es_balancing_plate.env:BalancingPlateEnv",
             fitness="episode_length",
             max_episode_steps=2000,
-            lanes=3,
             solved_at=1950.0,
             pretrained="es_balancing_plate:BalancingPlate-v0.safetensors",
             summary="Keep a ball on a tilting plate",

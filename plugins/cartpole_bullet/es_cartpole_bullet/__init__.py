@@ -14,7 +14,6 @@ def register_envs() -> list[EnvDefinition]:
             entry_point="es_cartpole_bullet.env:CartPoleBulletEnv",
             fitness="episode_length",
             max_episode_steps=500,
-            lanes=3,
             solved_at=500.0,
             pretrained="es_cartpole_bullet:CartPoleBullet-v0.safetensors",
             summary="Balance a pole on a cart (Bullet physics)",

@@ -1,0 +1,278 @@
+"""The compiled engine: how a policy made of layers is laid out for the kernels, and one candidate that they compute."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from es_core.normalizer import ObservationStatistics, Statistics
+from es_core.policies import kernels
+from es_core.policies.actor import Actor, NotFiniteError
+from es_core.policies.layered import Layered
+from es_core.policies.layers import GATES, Cell, Dense, Eyes, Layer, matrices
+from es_core.policies.network import Policy, Vector
+
+_ALIGNED = 16  # numbers: 64 bytes, a line of the cache
+_KINDS: Mapping[str, int] = {"rnn": kernels.RNN, "lstm": kernels.LSTM, "gru": kernels.GRU}
+_ACTIVATIONS: Mapping[str | None, int] = {None: kernels.LINEAR, "tanh": kernels.TANH, "relu": kernels.RELU}
+_EXPLORATIONS: Mapping[str | None, int] = {
+    None: kernels.AS_IT_IS,
+    "add_noise": kernels.ADD_NOISE,
+    "draw_normal": kernels.DRAW_NORMAL,
+    "draw_choice": kernels.DRAW_CHOICE,
+    "draw_bits": kernels.DRAW_BITS,
+}
+_DECODINGS: Mapping[str, int] = {
+    "choice": kernels.CHOICE,
+    "choices": kernels.CHOICES,
+    "bits": kernels.BITS,
+    "clip": kernels.CLIPPED,
+    "tanh": kernels.SQUASHED,
+}
+
+
+class CompiledActor(Actor):
+    """One candidate, whose every step is one call of a kernel.
+
+    Args:
+        policy: its kind: made of layers.
+
+    Raises:
+        TypeError: it is not made of layers.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        super().__init__(policy)
+        if not isinstance(policy, Layered):
+            raise TypeError(f"only policies made of layers are compiled, not {policy.config.policy!r}")
+        plan = _Plan(policy)
+        self._numbers = np.zeros(plan.size, np.float32)
+        self._exact, self._table = plan.exact, np.array(plan.rows, np.int64)
+        self._step = self._table[0]
+        self._layers = policy.layers
+        self._weights = [self._numbers[start : start + rows * columns].reshape(rows, columns)
+                         for start, (rows, columns) in plan.weights]  # fmt: skip
+        self._memory = [self._numbers[place] for place in plan.memory]
+        first = plan.rows[0]
+        self._inputs = self._part(first[kernels.STEP_SOURCE], policy.inputs)
+        self._raw = self._part(first[kernels.STEP_RAW], policy.outputs)
+        self._normalization = [self._part(first[at], policy.inputs) for at in (kernels.CENTER, kernels.SCALE)]
+        self._sums = self._exact[: 2 * policy.inputs].reshape(2, policy.inputs)
+        self._numbers[first[kernels.NOISE]] = policy.config.action_noise
+        self._act = self._kernel = kernels.ready(kernels.act)
+        self._sees = isinstance(policy.layers[0], Eyes)
+        space = policy.observation_space  # what it holds goes to the kernel as it is, or else through `encode`
+        self._is_direct = isinstance(space, spaces.Box) and len(space.shape) == 1 and space.dtype == np.float32
+        self._finish = _finisher(policy, self._exact[first[kernels.ACTION] :][: first[kernels.ACTIONS]])
+
+    def _part(self, start: int, size: int) -> Vector:
+        return self._numbers[start : start + size]
+
+    def load(self, parameters: Vector, statistics: Statistics | None = None) -> None:
+        """Let ``parameters`` ``(d,)`` act from now on, and begin an episode; see ``Actor.load``."""
+        parameters = self.policy.settled(parameters, statistics)
+        own = (matrix for layer in matrices(parameters, self._layers) for matrix in layer)
+        for weights, matrix in zip(self._weights, own, strict=True):
+            kernels.transpose(matrix, weights)
+        normalization = self.policy.normalization(statistics)
+        self._step[kernels.NORMALIZES] = normalization is not None
+        if normalization is not None:
+            self._normalization[0][:], self._normalization[1][:] = normalization.center, normalization.scale
+            clip = math.inf if normalization.clip is None else normalization.clip
+            self._numbers[self._step[kernels.CLIP]] = clip
+        self.reset()
+
+    def reset(self, *, noise_seed: int | None = None) -> None:
+        """Begin an episode; see ``Actor.reset``."""
+        for memory in self._memory:
+            memory[:] = 0
+        self._sums[:] = 0
+        self._kernel = self._act
+        if noise_seed is not None and self.policy.actions.exploration is not None:
+            self._kernel = kernels.ready(kernels.act_exploring)
+            self._step[kernels.SEED], self._step[kernels.STEPS] = noise_seed, 0
+
+    def __call__(self, observation: Any) -> Any:
+        """The action for one observation; see ``Actor``."""
+        choice = kernels.BAD_SHAPE
+        if self._is_direct:
+            try:
+                choice = self._kernel(observation, self._numbers, self._exact, self._table)
+            except TypeError:  # it is no such array as its space says
+                self._is_direct = False
+        if choice == kernels.BAD_SHAPE:
+            self.policy.encode(observation, self._inputs)
+            if self._sees:
+                kernels.look(self._numbers, self._table)
+            choice = self._kernel(self._inputs, self._numbers, self._exact, self._table)
+        if choice < 0:
+            raise self._not_finite(choice)
+        return self._finish(choice)
+
+    def outputs(self, observation: Any) -> Vector:
+        """The raw outputs ``(m,)`` for one observation; see ``Actor``."""
+        kernel, self._kernel = self._kernel, self._act
+        self(observation)
+        self._kernel = kernel
+        return self._raw.copy()
+
+    def _not_finite(self, what: int) -> NotFiniteError:
+        if what == kernels.BAD_OBSERVATION:
+            return NotFiniteError(f"the observation is not finite: {self._inputs!r}")
+        return NotFiniteError(f"the policy's outputs are not finite: {self._raw!r}")
+
+    def collect(self) -> None:
+        """Add up the observations of each episode from now on."""
+        self._step[kernels.COLLECTS] = 1
+
+    def statistics(self, count: int) -> ObservationStatistics:
+        """Of the ``count`` observations since ``reset``; see ``Actor``."""
+        if not self._step[kernels.COLLECTS]:
+            raise RuntimeError("statistics() was called without collect()")
+        return ObservationStatistics(count, self._sums[0].copy(), self._sums[1].copy())
+
+
+class _Plan:
+    """Where everything of a policy is: what the kernels' tables say.
+
+    Attributes:
+        size: of ``numbers``.
+        exact: the array, with all that does not change in it.
+        rows: of the table.
+        weights: where each matrix of the layers begins, transposed, and its shape there.
+        memory: what lasts from step to step.
+    """
+
+    def __init__(self, policy: Layered) -> None:
+        self.size = 0
+        self.rows: list[list[int]] = [[0] * kernels.COLUMNS]
+        self.weights: list[tuple[int, tuple[int, int]]] = []
+        self.memory: list[slice] = []
+        source = begin = self._place(policy.inputs)
+        for layer in policy.layers:
+            source = self._layer(layer, source)
+        center, scale, clip, noise = (self._place(size) for size in (policy.inputs, policy.inputs, 1, 1))
+        raw = self._place(2 * policy.outputs)  # and room for the numbers that explore
+        self.rows[-1][kernels.TARGET] = raw
+        self.exact, decoding = _decoding(policy)
+        self._say(self.rows[0], {
+            kernels.STEP_INPUTS: policy.inputs, kernels.STEP_SOURCE: begin,
+            kernels.STEP_OUTPUTS: policy.outputs, kernels.STEP_RAW: raw,
+            kernels.EXPLORES: _EXPLORATIONS[policy.actions.exploration],
+            kernels.CENTER: center, kernels.SCALE: scale, kernels.CLIP: clip, kernels.NOISE: noise,
+            **decoding,
+        })  # fmt: skip
+
+    def _place(self, size: int) -> int:
+        start = self.size
+        self.size += -(-size // _ALIGNED) * _ALIGNED
+        return start
+
+    @staticmethod
+    def _say(row: list[int], columns: Mapping[int, int]) -> None:
+        for column, value in columns.items():
+            row[column] = value
+
+    def _operation(
+        self, kind: int, source: int, inputs: int, target: int, outputs: int, more: Mapping[int, int]
+    ) -> None:
+        row = [kind, source, inputs, target, outputs] + [0] * (kernels.COLUMNS - 5)
+        self._say(row, more)
+        self.rows.append(row)
+
+    def _matrix(self, inputs: int, outputs: int) -> int:
+        """Room for a matrix and its bias, transposed."""
+        self.weights.append((self._place((inputs + 1) * outputs), (inputs + 1, outputs)))
+        return self.weights[-1][0]
+
+    def _layer(self, layer: Layer, source: int) -> int:
+        """The operations of a layer; where its outputs are."""
+        match layer:
+            case Dense():
+                target = self._place(layer.outputs)
+                weights = self._matrix(layer.inputs, layer.outputs)
+                more = {kernels.WEIGHTS: weights, kernels.ACTIVATION: _ACTIVATIONS[layer.activation]}
+                self._operation(kernels.DENSE, source, layer.inputs, target, layer.outputs, more)
+            case Cell():
+                target, cell = self._place(layer.outputs), self._place(layer.outputs)
+                self.memory += [slice(start, start + layer.outputs) for start in (target, cell)]
+                width = GATES[layer.kind] * layer.outputs
+                more = {
+                    kernels.WEIGHTS: self._matrix(layer.inputs, width),
+                    kernels.FROM_STATE: self._matrix(layer.outputs, width),
+                    kernels.GATES: self._place(2 * width),
+                    kernels.CELL: cell,
+                }
+                self._operation(_KINDS[layer.kind], source, layer.inputs, target, layer.outputs, more)
+            case Eyes():
+                target = self._place(layer.outputs)
+                self._eyes(layer, source, target)
+        return target
+
+    def _eyes(self, layer: Eyes, source: int, features: int) -> None:
+        for eye in layer.eyes:
+            image, pixels = eye.convolutions[0].image, math.prod(eye.shape)
+            place = self._place(pixels)
+            more = {**_image(image), kernels.CHANNELS_FIRST: int(eye.channels_first)}
+            self._operation(kernels.IMAGE, source + eye.place.start, pixels, place, pixels, more)
+            for convolution in eye.convolutions:
+                size = math.prod(convolution.output)
+                target = features if convolution is eye.convolutions[-1] else self._place(size)
+                patch = convolution.shape[1] - 1
+                more = _image(convolution.image) | {
+                    kernels.WEIGHTS: self._matrix(patch, convolution.filters),
+                    kernels.SIZE: convolution.size,
+                    kernels.STRIDE: convolution.stride,
+                }
+                self._operation(kernels.CONVOLUTION, place, patch, target, convolution.filters, more)
+                place = target
+            features += size
+        for part in layer.others:
+            count = part.stop - part.start
+            self._operation(kernels.COPY, source + part.start, count, features, count, {})
+            features += count
+
+
+def _image(shape: tuple[int, int, int]) -> dict[int, int]:
+    return dict(zip((kernels.HEIGHT, kernels.WIDTH, kernels.CHANNELS), shape, strict=True))
+
+
+def _decoding(policy: Policy) -> tuple[NDArray[np.float64], dict[int, int]]:
+    """``exact``, with all that actions are made of, and what the table's first row says about it."""
+    actions, space = policy.actions, cast("Any", policy.action_space)
+    low: NDArray[Any] = np.zeros(0)
+    high: NDArray[Any] = np.zeros(0)
+    groups: NDArray[Any] = np.zeros(0)
+    size = actions.decisive
+    match actions.decoding:
+        case "choice":
+            size = 0
+        case "choices":
+            values = actions.values()
+            size, low = len(values), np.concatenate(values)
+            groups = np.cumsum([0, *map(len, values)])
+        case "clip" | "tanh":
+            low, high = space.low.ravel(), space.high.ravel()
+    sums = np.zeros(2 * policy.inputs)
+    parts: list[NDArray[Any]] = [sums, np.zeros(size), low, high, groups]
+    _, action, low_at, high_at, groups_at = np.cumsum([0, *map(len, parts[:-1])]).tolist()
+    columns = {
+        kernels.DECODES: _DECODINGS[actions.decoding], kernels.ACTION: action, kernels.ACTIONS: size,
+        kernels.LOW: low_at, kernels.HIGH: high_at, kernels.GROUPS: groups_at,
+    }  # fmt: skip
+    return np.concatenate(parts).astype(np.float64), columns
+
+
+def _finisher(policy: Policy, action: NDArray[np.float64]) -> Any:
+    """A function from a kernel's choice to the action that the environment takes."""
+    space = policy.action_space
+    if isinstance(space, spaces.Discrete):
+        start = int(space.start)
+        return (lambda choice: choice) if start == 0 else (lambda choice: start + choice)
+    shape, dtype = space.shape or (), space.dtype
+    if len(shape) == 1:
+        return lambda _: action.astype(dtype)
+    return lambda _: action.reshape(shape).astype(dtype)
