@@ -31,7 +31,7 @@ def changed_settings(config: TrainConfig) -> dict[str, Any]:
         UnknownEnvError, ValueError, PluginError: as for ``usual_settings``.
     """
     here, usual = config.to_json(), usual_settings(config).to_json()
-    changed = {name: value for name, value in here.items() if value != usual[name]}
+    changed = {field.name: here[field.name] for field in option_fields() if here[field.name] != usual[field.name]}
     settled = [name for name in ("engine", "device") if usual[name] == "auto"]
     if config.schedule_generations == config.generations:
         settled.append("schedule_generations")

@@ -24,6 +24,7 @@ from es_core.checks import (
     whole,
     wrappers,
 )
+from es_core.files import CheckpointError
 from es_core.schedules import SHAPES
 from es_core.shaping import SIGN_SHAPINGS
 from es_envs import EnvDefinition, names
@@ -37,6 +38,14 @@ def _option(default: Any, check: Check, help_text: str, group: str | None = None
         return field(default_factory=dict, metadata=metadata)
     return field(default=default, metadata=metadata)
 
+
+BITS = 1
+"""Which bits results have: runs of equal config and equal ``bits`` are equal to the last bit, on any x86-64 processor.
+
+0: everything up to commit 9c9a60a: noise from NumPy's SFC64, policies computed by NumPy. 1: noise and policies are
+compiled. Whoever changes a bit of any run's result adds one, and names what wrote the last one in ``_WRITTEN_BY``.
+"""
+_WRITTEN_BY = ("es-envs 0.1.0 (commit 9c9a60a)",)
 
 MOST = 1_000_000
 """Candidates of a generation and episodes of one of them, at most: a config must not ask for more than memory holds."""
@@ -233,6 +242,9 @@ class TrainConfig:
         "cpu", one_of("auto", "cpu", "cuda"), "where the policy is computed: cpu, cuda, or auto (settled at once)"
     )
 
+    bits: int = field(default=BITS, metadata={"check": whole(0)})
+    """Of the version that made it: see ``BITS``. No setting."""
+
     def __post_init__(self) -> None:
         if self.engine == "numpy":  # its name up to version 0.1
             object.__setattr__(self, "engine", "compiled")
@@ -275,7 +287,7 @@ class TrainConfig:
     def unresolved(cls, env_id: str, **overrides: Any) -> Self:
         """The config of ``for_env`` before it is ``resolved``: nothing that it names has been imported."""
         definition = es_envs.definition(env_id)
-        known = {option.name for option in fields(cls)}
+        known = _settings(cls)
         for name in overrides:
             if name not in known:
                 raise TypeError(unknown_field(name, known))
@@ -297,10 +309,10 @@ class TrainConfig:
 
     @classmethod
     def _require_valid(cls, definition: EnvDefinition, values: Mapping[str, Any], strategy: str) -> None:
-        known = {option.name for option in fields(cls)}
+        known = _settings(cls)
         try:
             for name in {**definition.recommended, **definition.recommended_for.get(strategy, {})}:
-                if name not in known - {"env_id"}:
+                if name not in known:
                     raise TypeError(unknown_field(name, known))
             cls(**values)
         except (TypeError, ValueError) as error:
@@ -348,7 +360,7 @@ class TrainConfig:
         """The config that ``to_json`` described, in this version or an earlier one.
 
         A field that is not there is younger than the config. It has its default, which must therefore mean what was
-        done before there was such a field.
+        done before there was such a field; but for ``bits``, which is 0 then.
 
         Raises:
             ValueError: a field is unknown, or has a value it cannot have.
@@ -360,12 +372,39 @@ class TrainConfig:
             raise ValueError(f"this version has no such settings (a newer one may have): {shown(sorted(unknown))}")
         if "env_id" not in values:
             raise ValueError("a config must have an env_id")
-        return cls(**values)
+        return cls(**{"bits": 0, **values})
+
+
+def require_bits(config: TrainConfig, where: object) -> None:
+    """Refuse to compute again what another version has computed: it would have other bits.
+
+    Args:
+        config: from a file.
+        where: that file, or its run.
+
+    Raises:
+        CheckpointError: it says which version has those bits.
+    """
+    if config.bits > BITS:
+        raise CheckpointError(
+            f"{where}: a newer version of es-envs wrote it, whose noise and policies have other bits: upgrade with "
+            "`pip install --upgrade es-envs` to go on with it, rebuild or replay it"
+        )
+    if config.bits < BITS:
+        raise CheckpointError(
+            f"{where}: {_WRITTEN_BY[config.bits]} wrote it, whose noise and policies have other bits: install that "
+            "version to go on with it, rebuild or replay it; here its policies can be evaluated, recorded, exported "
+            "and compared, and a new run can begin with one (initial=..., on the command line --initial)"
+        )
 
 
 def option_fields() -> list[Field[Any]]:
     """The fields of TrainConfig that a user sets, for the command line."""
-    return [option for option in fields(TrainConfig) if option.name != "env_id"]
+    return [option for option in fields(TrainConfig) if option.name in _settings(TrainConfig)]
+
+
+def _settings(config: type[TrainConfig]) -> set[str]:
+    return {option.name for option in fields(config)} - {"env_id", "bits"}
 
 
 def unknown_field(name: str, known: set[str]) -> str:

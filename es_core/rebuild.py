@@ -5,6 +5,7 @@ import warnings
 
 from es_core.budget import largest_population
 from es_core.checkpoint import Checkpoint, parameter_hash
+from es_core.config import require_bits
 from es_core.files import CheckpointError, explained
 from es_core.normalizer import ObservationStatistics
 from es_core.pools.local import LocalPool
@@ -29,7 +30,8 @@ def rebuild(run: Run | str | os.PathLike[str], generation: int, *, trust: bool =
 
     Raises:
         FileNotFoundError: the run has not come so far.
-        CheckpointError: a file is damaged, or the log leads elsewhere than the run went; it names the generation.
+        CheckpointError: a file is damaged, the log leads elsewhere than the run went (it names the generation), or
+            another version wrote it.
         ValueError: an untrusted name.
     """
     run = run if isinstance(run, Run) else Run.open(run, trust=trust)
@@ -40,6 +42,7 @@ def rebuild(run: Run | str | os.PathLike[str], generation: int, *, trust: bool =
         raise FileNotFoundError(
             f"{run.directory} has no generation {generation}: it has come to generation {run.come_to}"
         )
+    require_bits(run.config, run.directory)
     start = max((earlier for earlier in kept if earlier < generation), default=0)
     if start in kept:
         checkpoint = run.checkpoint_at(start)

@@ -14,7 +14,7 @@ from urllib.parse import quote
 import es_envs
 from es_core.advice import advice
 from es_core.commands import changed_settings, run_command, train_command, usual_settings
-from es_core.config import TrainConfig, option_fields
+from es_core.config import BITS, TrainConfig, option_fields
 from es_core.figures import figures
 from es_core.files import CheckpointError, read_whole, write_whole
 from es_core.pages import Chart, Column, Mark, data_url, render, require_page
@@ -361,7 +361,7 @@ def _commands(run: Run) -> Iterator[tuple[str, str]]:
             "The same run once more: the same numbers, to the last bit, with the same versions",
             train_command(run.config, initial),
         )
-    if not run.finished:
+    if not run.finished and run.config.bits == BITS:
         yield "Go on where it stopped", command("resume")
     yield (
         "Score its best policy on 100 unseen starts",

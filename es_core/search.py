@@ -10,7 +10,7 @@ import es_envs
 from es_core.budget import first_cap, largest_population, next_cap, next_population_size, reached, step_limit
 from es_core.checkpoint import Checkpoint
 from es_core.checks import maybe, shown, whole
-from es_core.config import TrainConfig
+from es_core.config import TrainConfig, require_bits
 from es_core.files import CheckpointError
 from es_core.normalizer import ObservationStatistics, Statistics
 from es_core.policies import Policy, make_policy
@@ -104,8 +104,9 @@ class Search:
             where: its file, for the message.
 
         Raises:
-            CheckpointError: the state does not fit the config.
+            CheckpointError: the state does not fit the config, or another version's bits would have to go on.
         """
+        require_bits(checkpoint.config, where)
         try:
             strategy = make_strategy(checkpoint.config, checkpoint.mean)
             strategy.load_state_dict(checkpoint.strategy)

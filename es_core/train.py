@@ -19,7 +19,7 @@ from es_core.callables import name_env
 from es_core.checkpoint import Checkpoint, parameter_hash
 from es_core.checks import require_seconds
 from es_core.commands import run_command
-from es_core.config import BOUNDS, OBJECTS, TrainConfig, unknown_field
+from es_core.config import BITS, BOUNDS, OBJECTS, TrainConfig, require_bits, unknown_field
 from es_core.display import Display
 from es_core.files import CheckpointError
 from es_core.loggers import Lifecycle
@@ -442,7 +442,7 @@ def _resolve(env: str | TrainConfig | Callable[..., Any], config_fields: dict[st
     if isinstance(env, TrainConfig):
         if config_fields:
             raise TypeError(f"a TrainConfig is complete: use dataclasses.replace for {', '.join(config_fields)}")
-        return env.resolved()
+        return replace(env.resolved(), bits=BITS)  # an older run's config is a new run's, too
     env_id = env if isinstance(env, str) else name_env(env, config_fields)
     return TrainConfig.for_env(env_id, **config_fields)
 
@@ -482,6 +482,7 @@ def _reopen(
     run = Run.open(run_dir, trust=isinstance(env, TrainConfig), changed_code=changed_code, **objects)
     vouched = {*given, *("env_id" if name == "env" else name for name in objects)}
     stored = run.config.to_json()
+    given.pop("bits", None)
     for name, left_open in (
         ("fitness", None),
         ("schedule_generations", None),
@@ -508,4 +509,6 @@ def _reopen(
             raise ValueError(f"{name} can only grow in a resumed run: it was {then}, now {now}")
     require_trusted(config, trust=run.trusted, vouched=vouched, where=run.directory / "config.json")
     run.config = config
+    if not run.finished:
+        require_bits(config, run.directory)
     return run

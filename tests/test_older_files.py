@@ -4,14 +4,17 @@
 ``es-envs train CartPoleBullet-v0 --seed 3 --population-size 8`` with few generations.
 """
 
+import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from es_core import Checkpoint, Run, compare, evaluate, train
+from es_core import Checkpoint, CheckpointError, Run, compare, evaluate, rebuild, replay, train
+from es_core.config import BITS
 
 WRITTEN = Path(__file__).parent / "written_by_9c9a60a"
 RUNS = {"dense": 31.2, "memory": 21.8}
@@ -39,14 +42,52 @@ def test_old_runs_are_compared():
     assert len(compare([WRITTEN / name for name in RUNS]).groups) == 2
 
 
-def test_an_old_run_goes_on_and_is_where_a_new_one_starts(old, tmp_path, tiny):
-    generations = Run.open(old).config.generations
-    assert len(Run.open(old).resume(generations=generations + 1, workers=1, progress=False).history) == generations + 2
+OTHER_BITS = r"es-envs 0\.1\.0 \(commit 9c9a60a\) wrote it.*install that version"
+
+
+def test_what_would_compute_an_old_runs_bits_again_says_which_version_does(old):
+    (old / "checkpoints" / "000001.safetensors").unlink(missing_ok=True)
+    run, files = Run.open(old), {file: file.read_bytes() for file in old.rglob("*") if file.is_file()}
+    refused = (
+        lambda: run.resume(generations=run.config.generations + 1, workers=1, progress=False),
+        lambda: rebuild(run, 1),
+        lambda: replay(run, generation=0, seed=1),
+        lambda: evaluate(run, generation=0, candidate=1, episodes=1, workers=1),
+        lambda: run.record(old / "film.mp4", generation=0, population=2),
+    )
+    for attempt in refused:
+        with pytest.raises(CheckpointError, match=OTHER_BITS):
+            attempt()
+    assert {file: file.read_bytes() for file in old.rglob("*") if file.is_file() and file.name != ".lock"} == files
+
+
+def test_an_old_run_that_is_finished_may_be_resumed_and_stays_what_it_is(old):
+    run = Run.open(old).resume(workers=1, progress=False)
+    assert run.finished
+    assert len(run.history) == run.config.generations + 1
+    assert json.loads((old / "config.json").read_text())["bits"] == 0
+
+
+def test_a_new_run_starts_from_an_old_one_or_with_its_settings(old, tmp_path):
     best = Run.open(old).best
-    policy = {"policy": best.config.policy, "hidden_sizes": best.config.hidden_sizes}
-    settings = tiny | policy | {"observation_normalization": best.config.observation_normalization}
-    run = train("CartPoleBullet-v0", run_dir=tmp_path / "new", initial=old / "best.safetensors", **settings)
+    settings = replace(best.config, generations=1, population_size=2, eval_every=0)
+    run = train(settings, run_dir=tmp_path / "new", initial=old / "best.safetensors", workers=1, progress=False)
     assert (run.checkpoint_at(0).mean == best.mean).all()
+    assert json.loads((run.directory / "config.json").read_text())["bits"] == BITS
+    assert Run.open(run.directory).resume(generations=2, workers=1, progress=False).finished
+
+
+def test_a_run_of_a_newer_version_says_to_upgrade(old):
+    (old / "checkpoints" / "000001.safetensors").unlink(missing_ok=True)
+    config = json.loads((old / "config.json").read_text()) | {"bits": BITS + 1}
+    (old / "config.json").write_text(json.dumps(config))
+    with pytest.raises(CheckpointError, match=r"newer version of es-envs wrote it.*pip install --upgrade es-envs"):
+        rebuild(Run.open(old), 1)
+
+
+def test_which_bits_a_run_has_is_no_setting():
+    with pytest.raises(TypeError, match="no setting is called 'bits'"):
+        train("CartPoleBullet-v0", bits=0)
 
 
 @pytest.mark.parametrize("file", sorted((WRITTEN / "pretrained").glob("*")), ids=lambda file: file.stem)
