@@ -55,8 +55,8 @@ class Page(HTMLParser):
 def run(tmp_path_factory):
     """A run of a few generations, with films of all kinds, one of them too large for the page."""
     folder = tmp_path_factory.mktemp("runs") / "a run"
-    few = {"generations": 4, "population_size": 8, "max_episode_steps": 60, "eval_episodes": 6, "confirm_episodes": 4}
-    how = {"seed": 3, "sigma": 0.02, "eval_every": 2, "workers": 1, "progress": False}
+    few = {"generations": 4, "population_size": 8, "max_episode_steps": 60, "eval_episodes": 4, "confirm_episodes": 4}
+    how = {"seed": 5, "sigma": 0.02, "eval_every": 2, "workers": 1, "progress": False}
     run = train("CartPoleBullet-v0", run_dir=folder, **few, **how)
     (folder / "videos" / "film-1.mp4").write_bytes(b"no film")  # a real one is where a browser plays it
     frames = [np.full((24, 32, 3), shade, np.uint8) for shade in (0, 128, 255)]
