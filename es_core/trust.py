@@ -7,7 +7,7 @@ from importlib.metadata import packages_distributions
 from typing import Any
 
 import es_envs
-from es_core.config import TrainConfig
+from es_core.config import OBJECTS, TrainConfig
 from es_envs import EnvDefinition, names
 from es_envs.fitness import FITNESSES, fitness_names
 
@@ -16,8 +16,8 @@ def require_trusted(config: TrainConfig, *, trust: bool, where: object, vouched:
     """Refuse names from a file that would import a module nobody installed as a plugin.
 
     A file must not choose what code runs: it may name registered environments, fitness functions of theirs or of
-    ``es_envs.fitness``, and functions and classes that distributions define which register a plugin. Objects that were
-    given to ``train`` imports nobody: who uses them must have given them to this process.
+    ``es_envs.fitness``, and functions and classes that distributions define which register a plugin. What was given to
+    ``train`` as an object is imported by nobody: this process has it if the caller has given it again.
 
     Args:
         config: as read from the file.
@@ -58,8 +58,10 @@ def require_trusted_policy(config: TrainConfig, *, where: object) -> None:
 def _require_of_plugins(config: TrainConfig, keys: Collection[str], where: object) -> None:
     for key in keys:
         for name in _texts(getattr(config, key)):
+            if key in OBJECTS and names.is_local(name):
+                continue
             try:
-                refused = ":" in name and not names.is_local(name) and not _of_a_plugin(name)
+                refused = ":" in name and not _of_a_plugin(name)
             except (ValueError, ImportError) as error:
                 raise ValueError(f"{where} names {key}={name!r}, which cannot be found: {error}") from error
             if refused:

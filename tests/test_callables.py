@@ -27,6 +27,19 @@ SOURCE = """
         def render(self):
             return np.zeros((64, 64, 3), np.uint8)
 
+    def module():
+        from torch import nn
+
+        class Mine(nn.Module):
+            def __init__(self, observation_space, action_space):
+                super().__init__()
+                self.layer = nn.Linear(observation_space.shape[0], action_space.shape[0])
+
+            def forward(self, observations):
+                return self.layer(observations)
+
+        return Mine
+
     def limited():
         return gymnasium.make("CartPole-v1", max_episode_steps=7)
 
@@ -198,3 +211,18 @@ def test_a_worker_that_is_started_later_gets_the_objects_as_they_were(session, t
         here["Here"], fitness=here["closeness"], on_generation=change, **{**fields, "run_dir": tmp_path / "run"}
     )
     assert run.history[-1].evaluation.mean > -10
+
+
+@pytest.mark.slow
+def test_a_policy_may_be_a_class_of_torch_modules_that_the_script_defines(session, tiny, walk, tmp_path):
+    pytest.importorskip("torch")
+    fields = {**tiny, "run_dir": tmp_path / "run", "policy": HERE["module"]()}
+    del fields["hidden_sizes"]
+    run = train(walk, **fields)
+    assert run.config.policy.startswith("__main__:module.<locals>.Mine#")
+    score = run.evaluate(episodes=2, workers=1)
+    session()
+    there = Run.open(run.directory)
+    with pytest.raises(ValueError, match="give the same one again"):
+        there.evaluate(episodes=2, workers=1)
+    assert Run.open(run.directory, policy=defined()["module"]()).evaluate(episodes=2, workers=1) == score

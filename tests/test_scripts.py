@@ -75,6 +75,14 @@ def test_a_script_from_stdin_trains_and_no_process_imports_torch(folder, python)
     assert "Mine-v0: training in" in done.err
 
 
+NOTEBOOK_OWN = """
+    run = train(Here, fitness=lambda episode: 7.0, max_episode_steps=5, workers=1, generations=1, population_size=2,
+                eval_episodes=1, confirm_episodes=1, progress=False)
+    print(run.evaluate(episodes=2, workers=1).mean)
+"""
+
+
+@pytest.mark.slow
 def test_a_notebook_trains(folder, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     cells = [
@@ -82,6 +90,7 @@ def test_a_notebook_trains(folder, monkeypatch):
         for cell in (
             textwrap.dedent(SCRIPT),
             "class Here(small_envs.Walk): pass",
+            textwrap.dedent(NOTEBOOK_OWN),
             "es_envs.register(es_envs.EnvDefinition(id='Here-v0', entry_point=Here))",
         )
     ]
@@ -93,9 +102,40 @@ def test_a_notebook_trains(folder, monkeypatch):
     texts = ["".join(output.get("text", "") for output in cell.outputs) for cell in notebook.cells]
     assert texts[0].splitlines()[-1:] == ["3 False False"], notebook.cells[0].outputs
     check(folder)
-    (error,) = notebook.cells[2].outputs
+    assert texts[2] == "7.0\n", notebook.cells[2].outputs
+    (error,) = notebook.cells[3].outputs
     assert error["ename"] == "ValueError"
     assert "'Here' is defined in the running script or notebook, which no worker imports" in error["evalue"]
+    assert error["evalue"].endswith("or give it to train() as it is")
+
+
+OWN = """
+    import sys
+    import small_envs
+    from es_core import train
+    goal = 1.0
+    class Here(small_envs.Walk):
+        pass
+    def closeness(episode):
+        return -abs(goal - float(episode.final_info["position"][0]))
+    first, last = sys.argv[1:]
+    run = train(Here, fitness=closeness, max_episode_steps=5, run_dir="run", resume=first != "0", generations=int(last),
+                workers=2, population_size=4, eval_episodes=1, confirm_episodes=1, hidden_sizes=(), progress=False)
+    print(len(run.history), run.config.env_id, run.config.fitness)
+"""
+
+
+@pytest.mark.slow
+def test_a_script_that_defines_environment_and_fitness_is_resumed_by_any_that_defines_the_same(folder, python):
+    source = textwrap.dedent(OWN)
+    (folder / "own.py").write_text(source)
+    begun = python(arguments=["own.py", "0", "1"])
+    assert begun.out.startswith("2 local/Here-"), begun.err
+    resumed = python(arguments=["-", "1", "2"], stdin="# the same, elsewhere\n\n" + source)
+    assert resumed.out == "3" + begun.out[1:], resumed.err
+    changed = python(arguments=["-", "2", "3"], stdin=source.replace("goal = 1.0", "goal = 1.5"))
+    assert "ValueError: fitness: the run began with the code of '__main__:closeness#" in changed.err
+    assert changed.code == 1
 
 
 def test_a_third_party_environment_with_nested_observations_learns_by_its_last_observation(tmp_path, monkeypatch):
