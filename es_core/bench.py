@@ -10,6 +10,7 @@ import numpy as np
 
 import es_envs
 from es_core.budget import step_limit
+from es_core.callables import packed
 from es_core.config import TrainConfig
 from es_core.display import search_progress
 from es_core.policies import make_policy
@@ -20,7 +21,7 @@ from es_core.rollout import Rollout, RolloutError
 from es_core.search import first_statistics
 from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies import Population, make_strategy
-from es_envs import EnvDefinition
+from es_envs import EnvDefinition, names
 
 _ROUNDS = 5  # of both measurements, one after the other, if there is time for so many: the median of them is quoted
 _FIRST_CAP = 16  # steps of the first, shortest episodes
@@ -269,7 +270,7 @@ class _Bare:
         try:
             for _ in parts:  # one by one, so that those that were started are ended if one cannot be
                 self._children.append(Child("es_core.bench:measure"))
-            self._ask([(definition, config, *part) for part in parts])
+            self._ask([(definition, config, packed(definition, config), *part) for part in parts])
         except BaseException:
             end(self._children)
             raise
@@ -301,7 +302,8 @@ def measure(connection: Any) -> None:
     The first message says which episodes; it is answered when they have been played once. Each further one says how
     many seconds the measurement may take.
     """
-    definition, config, population, work = connection.recv()
+    definition, config, objects, population, work = connection.recv()
+    names.receive(objects)
     rollout = Rollout(definition, config)
     if config.observation_normalization:
         rollout.actor.collect()

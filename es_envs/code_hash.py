@@ -87,7 +87,7 @@ class _Walk:
             self._add_all("cell", _content(value))
         elif hasattr(value, "__wrapped__"):  # such as a cached or compiled function
             self._add_all("wrapped", (type(value), value.__wrapped__))
-        elif hasattr(value, "detach"):  # a tensor of torch, whose pickle is another one each time
+        elif hasattr(value, "detach") and hasattr(value, "dtype"):  # a tensor, whose pickle is another one each time
             self._add_all("tensor", (type(value), str(value.dtype), value.detach().cpu().double().numpy()))
         else:
             self._add_reduced(value)

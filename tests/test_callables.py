@@ -1,12 +1,14 @@
 """Environments, fitness functions and policies of a script or notebook: how they travel, what runs keep of them."""
 
 import json
+import shutil
 import textwrap
+from dataclasses import replace
 
 import pytest
 
 import es_envs
-from es_core import Run, compare, evaluate, record, replay, report, train, train_seeds
+from es_core import Run, bench, compare, evaluate, record, replay, report, train, train_seeds
 from es_core.cli import main
 from es_envs import UnknownEnvError, names, registry
 
@@ -43,6 +45,9 @@ SOURCE = """
     def limited():
         return gymnasium.make("CartPole-v1", max_episode_steps=7)
 
+    def unmoved(episode):
+        return 0.0
+
     def closeness(episode):
         return -abs(goal - float(episode.final_info["position"][0]))
 
@@ -69,26 +74,35 @@ HERE = defined()
 CHANGED = defined(SOURCE.replace("goal = 3.0", "goal = 2.0"))
 
 
+def forget(patch):
+    """Forget all objects that were given, as another process would not have them."""
+    es_envs.env_ids()  # plugins are discovered before the table is patched
+    patch.setattr(names, "_objects", {})
+    patch.setattr(names, "_packed", {})
+    known = {key: value for key, value in registry._registry._definitions.items() if not registry.is_local(key)}
+    patch.setattr(registry._registry, "_definitions", known)
+
+
 @pytest.fixture
 def session(monkeypatch):
-    """``session()`` forgets all objects that were given, as another process would not have them."""
+    """``session()``: another process begins, so to speak."""
+    forget(monkeypatch)
+    return lambda: forget(monkeypatch)
 
-    es_envs.env_ids()  # plugins are discovered before the table is patched
 
-    def begin():
-        monkeypatch.setattr(names, "_objects", {})
-        monkeypatch.setattr(names, "_packed", {})
-        known = {key: value for key, value in registry._registry._definitions.items() if not registry.is_local(key)}
-        monkeypatch.setattr(registry._registry, "_definitions", known)
-
-    begin()
-    return begin
+@pytest.fixture(scope="module")
+def finished(tiny, tmp_path_factory):
+    """A run in an environment and with a fitness that a script defines."""
+    with pytest.MonkeyPatch.context() as patch:
+        forget(patch)
+        folder = tmp_path_factory.mktemp("runs") / "run"
+        return train(HERE["Here"], fitness=HERE["closeness"], max_episode_steps=5, **{**tiny, "run_dir": folder})
 
 
 @pytest.fixture
-def run(session, tiny, tmp_path):
-    """A run in an environment with a fitness of the session's own, which goes on."""
-    return train(HERE["Here"], fitness=HERE["closeness"], max_episode_steps=5, **{**tiny, "run_dir": tmp_path / "run"})
+def run(finished, session, tmp_path):
+    """A copy of it, in a session that does not have its objects."""
+    return Run.open(shutil.copytree(finished.directory, tmp_path / "run"))
 
 
 def metrics(run):
@@ -96,6 +110,7 @@ def metrics(run):
     return [(stats.parameter_hash, stats.fitness_mean, stats.evaluation.mean) for stats in run.history]
 
 
+@pytest.mark.slow
 def test_a_run_with_objects_has_the_same_bits_for_any_number_of_workers(session, tiny, tmp_path):
     how = {**tiny, "generations": 3, "population_size": 6, "observation_normalization": True, "max_episode_steps": 5}
     runs = [
@@ -123,26 +138,27 @@ def test_the_step_limit_of_a_factory_is_that_of_what_it_makes_unless_it_is_given
         train(HERE["Here"], **{**tiny, "run_dir": tmp_path / "none"})
 
 
-def test_a_run_is_used_as_any_other_where_its_objects_are_known(run, session, tmp_path):
-    score = run.evaluate(episodes=3, workers=1)
-    assert evaluate(run.best_path, episodes=3, workers=1) == score
-    session()
+def test_a_run_is_used_as_any_other_where_its_objects_are_given_again(finished, run, tmp_path):
     with pytest.raises(UnknownEnvError, match=r"give the same one again, to Run\.open"):
-        Run.open(run.directory).evaluate(episodes=3, workers=1)
+        run.evaluate(episodes=3, workers=1)
     again = defined()
     with pytest.raises(ValueError, match=r"'__main__:closeness#.*give the same one again, as fitness="):
         Run.open(run.directory, env=again["Here"]).evaluate(episodes=3, workers=1)
     there = Run.open(run.directory, env=again["Here"], fitness=again["closeness"])
-    assert there.evaluate(episodes=3, workers=1) == score
-    for workers in 1, 2:
-        (filmed,) = record(there, tmp_path / "film.gif", workers=workers)
-        assert filmed.length == 5
+    assert there.evaluate(episodes=3, workers=1) == evaluate(run.best_path, episodes=3, workers=1)  # known by now
     assert replay(there, generation=0, candidate=1, seed=1).length == 5
 
 
-def test_a_run_is_resumed_with_the_objects_it_began_with_and_no_others(run, session, tiny, tmp_path):
-    how = {"run_dir": run.directory, "resume": True, "generations": 3, "workers": 2, "progress": False}
-    session()
+@pytest.mark.slow
+def test_processes_that_draw_or_measure_get_the_objects_too(run, session, tmp_path):
+    there = Run.open(run.directory, env=HERE["Here"], fitness=HERE["closeness"])
+    (filmed,) = record(there, tmp_path / "film.gif", workers=2)
+    assert filmed.length == 5
+    assert bench("CartPole-v1", fitness=HERE["unmoved"], seconds=0.5, workers=1).steps_per_second > 0
+
+
+def test_a_run_is_resumed_with_the_objects_it_began_with_and_no_others(run, tiny, tmp_path):
+    how = {"run_dir": run.directory, "resume": True, "generations": 2, "workers": 2, "progress": False}
     with pytest.raises(
         ValueError, match=r"fitness: the run began with the code of '__main__:closeness#\w+', and that of"
     ):
@@ -157,13 +173,11 @@ def test_a_run_is_resumed_with_the_objects_it_began_with_and_no_others(run, sess
     assert len(Run.open(run.directory).history) == 2
     again = defined()
     resumed = train(again["Here"], fitness=again["closeness"], **how)
-    session()
-    fields = {**tiny, "generations": 3, "max_episode_steps": 5, "run_dir": tmp_path / "at once"}
+    fields = {**tiny, "generations": 2, "max_episode_steps": 5, "run_dir": tmp_path / "at once"}
     assert metrics(resumed) == metrics(train(HERE["Here"], fitness=HERE["closeness"], **fields))
 
 
-def test_other_code_is_used_at_a_resume_if_that_is_said(run, session):
-    session()
+def test_other_code_is_used_at_a_resume_if_that_is_said(run):
     how = {"resume": True, "changed_code": True, "generations": 2, "workers": 1, "progress": False}
     with pytest.warns(RuntimeWarning, match="fitness: the run began with .* it is used nevertheless"):
         resumed = train(CHANGED["Here"], fitness=CHANGED["closeness"], run_dir=run.directory, **how)
@@ -172,8 +186,7 @@ def test_other_code_is_used_at_a_resume_if_that_is_said(run, session):
     assert resumed.history[1].evaluation.mean == pytest.approx(run.history[1].evaluation.mean + 1, abs=0.5)
 
 
-def test_commands_say_what_to_do_with_a_run_whose_code_no_file_holds(run, session, capsys):
-    session()
+def test_commands_say_what_to_do_with_a_run_whose_code_no_file_holds(run, capsys):
     for words in ["evaluate"], ["resume", "--generations", "3"], ["record"], ["export", "policy.onnx"]:
         assert main([words[0], str(run.directory), *words[1:]]) == 2
         said = capsys.readouterr().err
@@ -181,11 +194,9 @@ def test_commands_say_what_to_do_with_a_run_whose_code_no_file_holds(run, sessio
         assert "register it from a plugin (`es-envs new`)" in said
 
 
-def test_pages_about_runs_need_none_of_their_objects(run, session, tiny, tmp_path):
-    other = train(
-        HERE["Here"], fitness=HERE["closeness"], max_episode_steps=5, seed=1, **{**tiny, "run_dir": tmp_path / "b"}
-    )
-    session()
+def test_pages_about_runs_need_none_of_their_objects(run, tmp_path):
+    other = Run.open(shutil.copytree(run.directory, tmp_path / "other"))
+    other.write_config(replace(run.config, seed=1))
     page = report(run.directory).read_text()
     assert "env=Here, fitness=closeness).evaluate()" in page
     assert len(compare([run.directory, other.directory]).groups[0].runs) == 2
@@ -200,6 +211,7 @@ def test_to_other_machines_and_other_programs_go_names_alone(session, tiny, tmp_
         train_seeds("CartPole-v1", [0, 1], fitness=HERE["closeness"])
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_started_later_gets_the_objects_as_they_were(session, tiny, tmp_path):
     here = defined()
 

@@ -93,6 +93,13 @@ def test_the_plugin_in_short_is_the_guides(tmp_path):
     assert printed.startswith("{'height': ")
 
 
+def test_the_notebook_trains_with_what_it_defines(tmp_path):
+    few = "generations=1, population_size=2, eval_episodes=1, confirm_episodes=1)"
+    example = block("notebook").replace("generations=20)", few).replace("evaluate()", "evaluate(episodes=2)")
+    assert few in example
+    assert run_python(example, tmp_path).endswith("over 2 episodes\n")
+
+
 def test_the_torch_module_is_trained_and_acts(tmp_path):
     (tmp_path / "my_net.py").write_text(block("policy: my_net.py"), encoding="utf-8")
     training = block("policy: training").replace("train(", "run = train(", 1)
