@@ -23,7 +23,7 @@ from es_core.policies import make_policy
 from es_core.pools import make_pool
 from es_core.pools.cluster import connection
 from es_core.pools.host import Host, Played
-from es_core.pools.worker import PlayedReply, Task
+from es_core.pools.messages import Reply, Scores, Work
 from es_core.strategies import Population, make_strategy
 
 WORKERS = 2
@@ -75,7 +75,7 @@ def played(env_id: str, steps: int | None) -> dict[str, float]:
         mean = make_policy(config, pool.observation_space, pool.action_space).initial(0)
         for _ in range(3):
             pool.evaluate(make_strategy(config, mean).ask(), np.array([0]))
-        return {name: getattr(pool, name) for name in ("call_seconds", "task_seconds", "enough")}
+        return {name: getattr(pool.scheduler, name) for name in ("call_seconds", "task_seconds", "enough")}
 
 
 def measured_costs(calls: int) -> dict[str, float]:
@@ -108,15 +108,18 @@ def measured_costs(calls: int) -> dict[str, float]:
     puts = []
     for _ in range(5):
         started = time.perf_counter()
-        ray.put(population)
+        ray.put(Work(population=population, seeds=np.zeros((64, 1), np.int64)))
         puts.append(time.perf_counter() - started)
 
-    def tasks(count: int) -> list[Task]:
-        return [Task(index, (2**30 - index,)) for index in range(count)]
+    def tasks(count: int) -> list[int]:
+        return list(range(count))
 
     def answer(count: int) -> Played:
-        replies = [PlayedReply(k, [{"distance": 0.1 * k}], [300], [True], None, []) for k in range(count)]
-        return Played(list(replies), 0.1)
+        numbers = np.arange(count)
+        column = numbers[:, np.newaxis]
+        scores = Scores(numbers, {"distance": 0.1 * column}, 300 + 0 * column, column >= 0)
+        reply = Reply(numbers=numbers.tolist(), episodes=count, seconds=0.1, scores=scores)
+        return Played([reply], [], 0)
 
     def size(value: object) -> int:
         return len(ray.cloudpickle.dumps(value))

@@ -276,7 +276,7 @@ def test_an_environment_that_cannot_be_imported_is_named_with_its_plugin(registe
 @pytest.mark.filterwarnings("ignore:.*a worker is started again")
 def test_a_module_that_ends_the_process_is_reported_with_its_exit_code(register, refused, capfd, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setattr("es_core.pools.workers._PAUSES", ())
+    monkeypatch.setattr("es_core.pools.scheduler.PAUSES", ())
     (tmp_path / "leaving.py").write_text("import os; os.write(2, b'no licence'); os._exit(7)")
     env_id = register("Walk-v0", "leaving:Env")
     refused(

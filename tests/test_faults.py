@@ -12,7 +12,7 @@ import pytest
 from conftest import FAILING_RUN as SETTINGS
 from conftest import generations, registered, running, wait_until
 
-import es_core.pools.workers
+import es_core.pools.scheduler
 from es_core import RolloutError, Run, TrainConfig, replay, train
 from es_core.checkpoint import parameter_hash
 from es_core.cli import main
@@ -199,7 +199,7 @@ def test_a_worker_that_is_stopped_while_it_starts_is_started_again(failing, undi
 
 
 def test_workers_that_always_die_while_they_start_end_the_run_with_the_reason(failing, tmp_path, monkeypatch):
-    monkeypatch.setattr(es_core.pools.workers, "_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(es_core.pools.scheduler, "PAUSES", (0.0, 0.0))
     kwargs = {"once": str(tmp_path), "stillborn": 1000}
     with (
         pytest.warns(RuntimeWarning, match="a worker is started again"),

@@ -9,11 +9,15 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 try:
     import ray
@@ -25,20 +29,17 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from es_core.config import TrainConfig
 from es_core.machine import requirements, usable_cores, versions
+from es_core.normalizer import ReferenceBatch
+from es_core.pools import PolicyState, Results, judging
 from es_core.pools.host import Host, Played
-from es_core.pools.process import end
-from es_core.pools.tasks import TaskPool, require_workers
-from es_core.pools.work import Work
-from es_core.pools.worker import DEAR_NOISE, FailedReply, ReadyReply, Start, Task
-from es_core.pools.workers import greeted, start_worker
+from es_core.pools.local import LocalPool
+from es_core.pools.messages import WORKER_DIED, CannotStart, Failed, Ready, Reply, Start, Work
+from es_core.pools.scheduler import Scheduler
 from es_core.strategies.population import Population
-from es_envs import EnvDefinition
+from es_envs import EnvDefinition, Episode
 
 __all__ = ["RayPool", "connection", "require_cpus"]
 
-_OVERHEAD = 0.02  # of a call, at most, as a share of what it plays
-_PLENTY = 4  # times as many tasks has a call, while there are enough for all
-_AHEAD = 2  # calls of an actor at once: it never waits for the next one
 _PINGS = 20
 _LOOK_EVERY = 1.0  # seconds between two looks for nodes
 _PATIENCE = 120.0  # seconds without any worker, after which a run ends
@@ -137,26 +138,21 @@ class _Worker:
         node: id of its node.
         since: when it was asked for.
         facts: what it said of itself: ``Host.meet``.
-        calls: that it has not answered: their tasks, by index.
+        calls: that it has not answered, in order, and the numbers of their tasks.
     """
 
     actor: Any
     node: str
     since: float
     facts: Mapping[str, Any] = field(default_factory=dict)
-    calls: dict[Any, dict[int, Task]] = field(default_factory=dict)
-
-    @property
-    def held(self) -> dict[int, Task]:
-        """All tasks that it has not answered."""
-        return {index: task for tasks in self.calls.values() for index, task in tasks.items()}
+    calls: dict[Any, list[int]] = field(default_factory=dict)
 
 
-class RayPool(TaskPool):
+class RayPool:
     """Actors on the nodes of a Ray cluster, each with a worker process of its own for life.
 
-    The population goes to every node once, through Ray's object store. A call has as many tasks as it takes to make
-    the cost of a call small. Nodes may come and go: who comes gets work from the next generation on, and what those
+    The work of a generation goes to every node once, through Ray's object store; a call names tasks by number, as many
+    as the ``Scheduler`` says. Nodes may come and go: who comes gets work from the next generation on, and what those
     had that are gone is played again.
 
     A node takes part if it has the same versions of this package and the plugin, and its probe is this machine's.
@@ -170,8 +166,7 @@ class RayPool(TaskPool):
         step_timeout: see ``make_pool``; recycle_after, too.
 
     Attributes:
-        call_seconds: until a call that does nothing is answered.
-        task_seconds: that a task has taken lately.
+        scheduler: says who gets what, and knows how long calls and tasks take.
 
     Raises:
         ValueError: workers is not positive.
@@ -191,10 +186,11 @@ class RayPool(TaskPool):
         step_timeout: float,
         recycle_after: int | None = None,
     ) -> None:
-        super().__init__(
-            definition, replace(config, device="cpu"), step_timeout=step_timeout, recycle_after=recycle_after
-        )
-        require_workers(workers)
+        judging.require_care(workers, step_timeout, recycle_after)
+        self.definition, self.config = definition, replace(config, device="cpu")
+        self.workers_replaced = self.retried = 0
+        self._recycle_after = recycle_after
+        self.scheduler = Scheduler[_Worker](call_seconds=0.0)
         self._asked, self._most = workers, most
         self._workers: list[_Worker] = []
         self._joining: dict[Any, _Worker] = {}  # by the call that is to be answered next
@@ -202,7 +198,6 @@ class RayPool(TaskPool):
         self._barred: dict[str, str] = {}  # ids of nodes that get no work, and why
         self._failed = Counter[str]()  # actors that could not join, by node
         self._number, self._looked, self._unmet = 0, -math.inf, _UNMET
-        self.call_seconds = self.task_seconds = 0.0
         self._distributions, self._same = requirements(definition)
         self._own_versions = versions(*self._distributions)
         self._start = Start(definition, self.config, step_timeout, probe=True)
@@ -210,10 +205,9 @@ class RayPool(TaskPool):
         self._address = self._open.enter_context(connection(ray_address, cores=workers))
         try:
             require_cpus(workers)
-            child, reply = greeted(start_worker(self._start), self._start)
-            end([child])
-            self._ready = self._require_ready(reply)
-            self._use(self._ready)
+            with LocalPool(definition, self.config, workers=1, most=1, step_timeout=step_timeout, probe=True) as here:
+                self._ready, self.config = here.greeting, here.config
+            self.observation_space, self.action_space = here.observation_space, here.action_space
             self._gather()
         except BaseException:
             self.close()
@@ -240,7 +234,7 @@ class RayPool(TaskPool):
                 came = time.monotonic()
         self._require_workers()
         with suppress(RayError):  # it may have been lost a moment ago
-            self.call_seconds = median(_round_trip(self._workers[0]) for _ in range(_PINGS))
+            self.scheduler.call_seconds = median(_round_trip(self._workers[0]) for _ in range(_PINGS))
         nodes = len({worker.node for worker in self._workers})
         self.choice = f"{self.workers} workers on {nodes} nodes of the Ray cluster at {self._address}"
 
@@ -306,14 +300,15 @@ class RayPool(TaskPool):
                 self._bar(worker, unlike)
             else:
                 self._joining[worker.actor.begin.remote(self._start, self._recycle_after)] = worker
-        elif isinstance(answer, FailedReply) and answer.kind == "WorkerDied":
+        elif isinstance(answer, CannotStart) and answer.kind == WORKER_DIED:
             self._refuse(worker, answer.message)
-        elif isinstance(answer, FailedReply):
+        elif isinstance(answer, CannotStart):
             self._bar(worker, f"{answer.kind}: {answer.message}")
         elif unlike := self._other_arithmetic(answer, worker.facts):
             self._bar(worker, unlike)
         else:
             self._workers.append(worker)
+            self.scheduler.join(worker)
             self.workers = len(self._workers)
 
     def _refuse(self, worker: _Worker, why: str) -> None:
@@ -340,7 +335,7 @@ class RayPool(TaskPool):
                 return f"{name} is {found[name]} there and {self._own_versions.get(name)} here"
         return ""
 
-    def _other_arithmetic(self, ready: ReadyReply, facts: Mapping[str, Any]) -> str:
+    def _other_arithmetic(self, ready: Ready, facts: Mapping[str, Any]) -> str:
         """What a node computes otherwise; empty if nothing."""
         if ready == self._ready:
             return ""
@@ -351,23 +346,42 @@ class RayPool(TaskPool):
         here = ", ".join(f"{name} {version}" for name, version in self._own_versions.items())
         return f"{what} differ from those here; there: {facts['processor']}, {there}; here: {here}"
 
-    def _play(self, population: Population, work: Work) -> None:
+    def evaluate(
+        self, population: Population, episode_seeds: NDArray[np.int64], *, centre_seeds: Sequence[int] = ()
+    ) -> Results:
+        """See ``RolloutPool.evaluate``."""
+        return judging.evaluate(self, population, episode_seeds, centre_seeds)
+
+    def rollouts(self, policy_state: PolicyState, seeds: Sequence[int], *, explore: bool = False) -> list[Episode]:
+        """See ``RolloutPool.rollouts``."""
+        return judging.rollouts(self, policy_state, seeds, explore=explore)
+
+    def reference_batch(self) -> ReferenceBatch:
+        """See ``RolloutPool.reference_batch``."""
+        return judging.reference_batch(self)
+
+    def play(self, work: Work) -> Iterator[Reply]:
+        """What comes of the tasks of ``work``, as it comes in.
+
+        Raises:
+            ConnectionError: no node plays any more.
+        """
         self._number += 1
-        sent = ray.put(population)
-        together = 2 if population.base.shape[1] > DEAR_NOISE else 1  # as in the local pool
+        sent = ray.put(work)
         self._recruit()
+        self.scheduler.begin(range(len(work)))
         deadline = math.inf
-        while work.left:
-            for ahead in range(_AHEAD):  # one call for everyone before anyone has two
-                for worker in self._workers:
-                    if len(worker.calls) == ahead:
-                        self._hand_out(worker, work, sent, together)
+        while not self.scheduler.done:
+            for worker in self._workers:
+                if (portion := self.scheduler.order(worker)) is not None:
+                    call = worker.actor.play.remote(self._number, sent, portion.numbers)
+                    worker.calls[call], self._calls[call] = portion.numbers, worker
             waiting = [*self._calls, *self._joining]
             for call in _answered(waiting, _LOOK_EVERY):
                 if call in self._joining:
                     self._welcome(call)
                 elif call in self._calls:  # its worker may have been lost a moment ago
-                    self._take(population, work, call)
+                    yield from self._take(work, call)
             if self._workers:
                 deadline = math.inf
                 continue
@@ -377,58 +391,47 @@ class RayPool(TaskPool):
                 self._require_workers()
             time.sleep(0 if waiting else _LOOK_EVERY)
 
-    def _hand_out(self, worker: _Worker, work: Work, sent: Any, together: int) -> None:
-        tasks = work.take(worker.held, self._portion(work, together))
-        if tasks:
-            call = worker.actor.play.remote(self._number, sent, tasks)
-            worker.calls[call] = {task.index: task for task in tasks}
-            self._calls[call] = worker
-
-    @property
-    def enough(self) -> int:
-        """Tasks that a call must have for its cost to be small beside what it plays."""
-        return math.ceil(self.call_seconds / (_OVERHEAD * self.task_seconds)) if self.task_seconds else 1
-
-    def _portion(self, work: Work, together: int) -> int:
-        """Tasks of the next call: enough of them, and near the end no more than others could do."""
-        left, workers = len(work.queue), len(self._workers)
-        share = max(left // (_AHEAD * workers), min(self.enough // 4, left // workers))
-        return math.ceil(max(1, min(_PLENTY * self.enough, share)) / together) * together
-
-    def _take(self, population: Population, work: Work, call: Any) -> None:
-        """Take the answer to a call.
-
-        Raises:
-            RolloutError: see ``RolloutPool.evaluate``.
-        """
+    def _take(self, work: Work, call: Any) -> Iterator[Reply]:
+        """Take the answer to a call."""
         worker = self._calls.pop(call)
         try:
             played: Played = ray.get(call)
         except RayError as error:
-            self._lose(population, work, worker, error)
+            yield self._lose(work, worker, error)
             return
-        held = worker.calls.pop(call)
-        seconds = played.seconds / max(1, len(played.replies))
-        self.task_seconds = (0.8 * self.task_seconds + 0.2 * seconds) if self.task_seconds else seconds
+        del worker.calls[call]
+        for words in played.warnings:
+            warnings.warn(f"{words} (on node {_name(worker.node)})", RuntimeWarning, stacklevel=2)
+        self.workers_replaced += played.replaced
         for reply in played.replies:
-            self._keep(population, work, held, reply)
-        if played.death is not None:
-            self._bury(population, work, held, f"on node {_name(worker.node)} {played.death}", played.report)
+            self.scheduler.answer(worker, reply.numbers, seconds=reply.seconds, episodes=reply.episodes)
+            self.retried += reply.retried
+            yield reply
 
-    def _lose(self, population: Population, work: Work, worker: _Worker, error: Exception) -> None:
-        """Do without a worker whose actor is gone; what it had is played again."""
+    def _lose(self, work: Work, worker: _Worker, error: Exception) -> Reply:
+        """Do without a worker whose actor is gone; what it had is played again, or given up."""
         for call in worker.calls:
             self._calls.pop(call, None)
         self._workers.remove(worker)
         self.workers = len(self._workers)
         _kill(worker)
-        playing, *waiting = worker.calls.values()
-        if not _is_alive(worker.node) or "node" in _cause(error).lower():  # which no candidate is suspected of
-            playing, waiting = {}, list(worker.calls.values())
-        for held in waiting:
-            work.queue.extendleft(reversed(held.values()))
-        self._bury(population, work, playing, f"that of node {_name(worker.node)} is gone: {_cause(error)}", "")
+        why = f"that of node {_name(worker.node)} is gone: {_cause(error)}"
+        warnings.warn(f"{self.definition.label}: a worker is replaced: {why}", RuntimeWarning, stacklevel=2)
+        self.workers_replaced += 1
+        # No candidate is suspected of what happens to a node.
+        is_nodes = not _is_alive(worker.node) or "node" in _cause(error).lower()
+        given_up = self.scheduler.die(worker, [] if is_nodes else next(iter(worker.calls.values()), []))
         self._recruit(now=True)
+        failures = [Failed(number, work.task(number).seeds[0], WORKER_DIED, why, "") for number in given_up]
+        return Reply(numbers=given_up, failures=failures)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
 
     def close(self) -> None:
         """End the actors. May be called twice."""

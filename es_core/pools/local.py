@@ -1,59 +1,242 @@
-"""The local pool: workers compute their own candidates, and are handed work as they become free."""
+"""The local pool: worker processes on this machine, which live for the whole run."""
 
+import time
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.connection import wait
-from typing import Any
+from types import TracebackType
+from typing import Self
 
+import numpy as np
+from numpy.typing import NDArray
+
+from es_core.callables import packed
 from es_core.config import TrainConfig
-from es_core.pools.process import BEAT_EVERY, ChildDiedError
-from es_core.pools.work import Work
-from es_core.pools.worker import DEAR_NOISE
-from es_core.pools.workers import WorkerPool
+from es_core.machine import usable_cores
+from es_core.normalizer import ReferenceBatch
+from es_core.pools import STEP_TIMEOUT, PolicyState, Results, judging
+from es_core.pools.messages import (
+    TIMED_OUT,
+    WORKER_DIED,
+    CannotStart,
+    Failed,
+    Order,
+    Ready,
+    Reply,
+    Start,
+    Work,
+)
+from es_core.pools.process import BEAT_EVERY, Child, ChildDiedError, end
+from es_core.pools.scheduler import Scheduler
+from es_core.pools.watchdog import patience
+from es_core.rollout import RolloutError
 from es_core.strategies.population import Population
-from es_envs import EnvDefinition
+from es_envs import EnvDefinition, Episode
 
 __all__ = ["LocalPool"]
 
+_CALL_SECONDS = 0.0002  # that an order and its answer take
+_SOON = 0.05  # seconds between two looks for a worker that is to be started again
 
-class LocalPool(WorkerPool):
-    """Worker processes that each compute the policy for the environments they step; see ``WorkerPool``."""
 
-    def __init__(self, definition: EnvDefinition, config: TrainConfig, *, most: int, **how: Any) -> None:
-        super().__init__(definition, replace(config, device="cpu"), most=most, **how)
+class LocalPool:
+    """Worker processes that are handed out work by a ``Scheduler``; see ``RolloutPool``.
 
-    def _play(self, population: Population, work: Work) -> None:
-        """Hand out tasks as workers become free."""
-        together = 2 if population.base.shape[1] > DEAR_NOISE else 1  # a pair whose noise is dear is not torn apart
-        answered = [1] * self.workers  # tasks in the last message of each worker
+    Args:
+        definition: of the environment.
+        config: of the run, resolved.
+        workers: processes; None: the usable cores.
+        most: start no more than this, since there is no work for more.
+        step_timeout: see ``make_pool``; recycle_after, too.
+        probe: whether greetings have a probe.
 
-        def hand_out(number: int) -> None:
-            """Give a worker a task and one more, or as many as it answers at once: it never waits for more.
+    Attributes:
+        greeting: of its workers.
 
-            Near the end no worker gets more than its share, so that none is left with work that others could do.
-            """
-            held = self._held[number]
-            share = work.left // self.workers
-            wanted = max(together, min(1 + max(answered[number], together), share))
-            if len(held) <= wanted - together:
-                given = work.take(held, wanted - len(held))
-                if given:
-                    held.update((task.index, task) for task in given)
-                    self._send(number, given)
+    Raises:
+        ValueError: workers, step_timeout or recycle_after is not positive, or a space is not supported.
+        PluginError: the environment cannot be made.
+        RolloutError: a worker could not start, or differs from the others in its spaces.
+    """
 
-        for number in range(self.workers):
-            self._send(number, population)
-            hand_out(number)
-        while work.left:
-            ready = set(wait([child.connection for child in self._children], BEAT_EVERY))
-            for number, child in enumerate(self._children):
-                if not child.look() and child.connection not in ready:
-                    continue
-                try:
-                    replies = child.receive()
-                except ChildDiedError as death:
-                    self._replace(population, work, number, death)
-                else:
-                    for reply in replies:
-                        self._answered(population, work, number, reply)
-                    answered[number] = len(replies)
-                hand_out(number)
+    choice = ""
+    greeting: Ready
+
+    def __init__(
+        self,
+        definition: EnvDefinition,
+        config: TrainConfig,
+        *,
+        workers: int | None = None,
+        most: int,
+        step_timeout: float = STEP_TIMEOUT,
+        recycle_after: int | None = None,
+        probe: bool = False,
+    ) -> None:
+        judging.require_care(workers, step_timeout, recycle_after)
+        self.definition, self.config = definition, replace(config, device="cpu")
+        self.workers = min(usable_cores() if workers is None else workers, most)
+        self.workers_replaced = self.retried = 0
+        self._step_timeout = step_timeout
+        self._start = Start(definition, self.config, step_timeout, probe, packed(definition, self.config))
+        self._scheduler = Scheduler[int](call_seconds=_CALL_SECONDS, recycle_after=recycle_after)
+        self._children: dict[int, Child] = {}
+        self._starting: set[int] = set()
+        self._told: dict[int, Work] = {}  # what each worker plays tasks of
+        try:
+            for number in range(self.workers):  # those that were started are ended if one cannot be
+                self._launch(number)
+            while len(self._scheduler.workers) < self.workers:
+                list(self._messages())
+        except BaseException:
+            self.close()
+            raise
+        self.observation_space, self.action_space = self.greeting.observation_space, self.greeting.action_space
+        self.config = replace(self.config, engine=self.greeting.engine)
+
+    def evaluate(
+        self, population: Population, episode_seeds: NDArray[np.int64], *, centre_seeds: Sequence[int] = ()
+    ) -> Results:
+        """See ``RolloutPool.evaluate``."""
+        self.recycle()
+        return judging.evaluate(self, population, episode_seeds, centre_seeds)
+
+    def rollouts(self, policy_state: PolicyState, seeds: Sequence[int], *, explore: bool = False) -> list[Episode]:
+        """See ``RolloutPool.rollouts``."""
+        return judging.rollouts(self, policy_state, seeds, explore=explore)
+
+    def reference_batch(self) -> ReferenceBatch:
+        """See ``RolloutPool.reference_batch``."""
+        return judging.reference_batch(self)
+
+    def play(self, work: Work, numbers: Iterable[int] | None = None) -> Iterator[Reply]:
+        """What comes of tasks, as it comes in; all workers are ready at its end.
+
+        Args:
+            work: what they are of.
+            numbers: of the tasks; None: all.
+
+        Raises:
+            RolloutError: a worker cannot be replaced.
+        """
+        self._scheduler.begin(range(len(work)) if numbers is None else numbers)
+        while True:
+            for worker in self._scheduler.workers:
+                self._hand_out(worker, work)
+            if self._scheduler.done and not self._starting:
+                return
+            for worker, message in self._messages():
+                yield self._bury(worker, message, work) if isinstance(message, ChildDiedError) else message
+
+    def _hand_out(self, worker: int, work: Work) -> None:
+        portion = self._scheduler.order(worker)
+        if portion is not None:
+            order = Order(portion.numbers, portion.answer_at, None if self._told.get(worker) is work else work)
+            self._told[worker] = work
+            with suppress(ChildDiedError):  # which shows when it is to be answered
+                self._children[worker].send(order)
+
+    def _messages(self) -> Iterator[tuple[int, Reply | ChildDiedError]]:
+        """What workers have answered by now, or that they have died; waits for a second at most."""
+        for worker in self._scheduler.due(time.monotonic()):
+            self._launch(worker)
+        connections = [child.connection for child in self._children.values()]
+        ready = set(wait(connections, BEAT_EVERY if len(connections) == self.workers else _SOON))
+        for worker, child in list(self._children.items()):
+            if not child.look() and child.connection not in ready:
+                continue
+            try:
+                message = child.receive()
+            except ChildDiedError as death:
+                message = death
+            if worker in self._starting:
+                self._greet(worker, message)
+                continue
+            if isinstance(message, Reply):
+                self._scheduler.answer(worker, message.numbers, seconds=message.seconds, episodes=message.episodes)
+                self.retried += message.retried
+            yield worker, message
+
+    def _launch(self, worker: int) -> None:
+        """Start a worker process, which will greet."""
+        self._end([worker])
+        self._starting.add(worker)
+        child = Child("es_core.pools.worker:serve", patience=patience(self._step_timeout))
+        self._children[worker] = child
+        with suppress(ChildDiedError):  # why, is said when its greeting does not come
+            child.send(self._start)
+
+    def _end(self, workers: Sequence[int]) -> None:
+        end([self._children.pop(worker) for worker in workers if worker in self._children])
+        for worker in workers:
+            self._told.pop(worker, None)
+
+    def _greet(self, worker: int, greeting: Ready | CannotStart | ChildDiedError) -> None:
+        """Take in a worker that has made its environment; one that has died before is started again, a few times.
+
+        The system may have lacked memory for a moment.
+        """
+        label = self.definition.label
+        if isinstance(greeting, ChildDiedError):
+            pause = self._scheduler.fail_to_start(worker, time.monotonic())
+            if pause is not None:
+                what = f"{label}: a worker is started again in {pause:g} seconds, since it died at its start"
+                warnings.warn(f"{what}: {greeting}", RuntimeWarning, stacklevel=2)
+                self._end([worker])
+                return
+            greeting = CannotStart(WORKER_DIED, str(greeting), trace_of(greeting.report))
+        ready = judging.require_ready(label, greeting)
+        if not hasattr(self, "greeting"):
+            self.greeting = ready
+        if ready != self.greeting:
+            raise RolloutError(
+                f"{label}: two workers see different spaces: {self.greeting.observation_space}, "
+                f"{self.greeting.action_space} in one and {ready.observation_space}, {ready.action_space} in "
+                "the other; an environment's spaces must not depend on the process"
+            )
+        self._starting.remove(worker)
+        self._scheduler.join(worker)
+
+    def _bury(self, worker: int, death: ChildDiedError, work: Work) -> Reply:
+        """Say that a worker has died, and start another one; what it had is played again, or given up."""
+        slow = f"a step or reset took more than {self._step_timeout:g} seconds (step_timeout)"
+        why = slow if death.hung else str(death)
+        warnings.warn(f"{self.definition.label}: a worker is replaced: {why}", RuntimeWarning, stacklevel=2)
+        self.workers_replaced += 1
+        record = death.record
+        suspects = self._scheduler.held(worker) if record is None else [record.task - 1]
+        given_up = self._scheduler.die(worker, suspects, hung=death.hung)
+        self._launch(worker)
+        kind, trace = TIMED_OUT if death.hung else WORKER_DIED, trace_of(death.report)
+        seeds = [work.task(number).seeds[0] if record is None else record.seed for number in given_up]
+        failures = [Failed(number, seed, kind, why, trace) for number, seed in zip(given_up, seeds, strict=True)]
+        return Reply(numbers=given_up, failures=failures)
+
+    def recycle(self) -> None:
+        """Put new workers in the places of those that have played long enough."""
+        worn = self._scheduler.worn()
+        for worker in worn:
+            self._scheduler.leave(worker)
+        self._end(worn)
+        for worker in worn:
+            self._launch(worker)
+
+    def close(self) -> None:
+        """End the workers: politely, then by force. May be called twice."""
+        self._end(list(self._children))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def trace_of(report: str) -> str:
+    """Where a process was when it crashed, or hung, by the report of faulthandler; the main thread stands last."""
+    start = max(report.rfind(words) for words in ("Fatal Python error", "Thread 0x"))
+    return report[start:].partition("\n\nExtension modules")[0] if start >= 0 else ""

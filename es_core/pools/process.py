@@ -16,13 +16,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, MutableSequence
 from contextlib import suppress
 from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from threading import Thread
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 _BOOTSTRAP = (
     "import json, sys; sys.path[:] = json.loads(sys.argv[4]); "
@@ -44,27 +44,30 @@ _GRACE = 2.0  # seconds in which a child may end by itself when the main process
 BEAT_EVERY = 1.0  # seconds between two signs of life of a child, and two looks at them
 _KILLED_WITHIN = 5.0  # seconds; one that waits for a broken disk cannot be killed
 
-RECORD = struct.Struct("=qqd")
+# Set while this process is a child: importing the user's module here must not start children in turn.
+serving = False
+# In a child: the open file that outlives it, for the traceback of a crash and what else is known of its end.
+report = _STDERR
+
+
+RECORD = struct.Struct("=qqqq")
+STEP, TASK, SEED, DEADLINE = range(4)  # places in a record
 
 
 class Record(NamedTuple):
     """What a child is doing, at the head of its report.
 
     Attributes:
-        task: number of the task that it plays, counted from 1; 0: none, or nobody knows.
+        step: of the episode.
+        task: number of the task that it plays, counted from 1; 0: none.
         seed: of the episode.
-        deadline: when its watchdog ends it unless it makes progress, by the monotonic clock; 0: never.
+        deadline: when its watchdog ends it unless it makes progress, in nanoseconds of the monotonic clock.
     """
 
-    task: int = 0
-    seed: int = 0
-    deadline: float = 0.0
-
-
-# Set while this process is a child: importing the user's module here must not start children in turn.
-serving = False
-# In a child: the open file that outlives it, for the traceback of a crash and what else is known of its end.
-report = _STDERR
+    step: int
+    task: int
+    seed: int
+    deadline: int
 
 
 class ChildDiedError(RuntimeError):
@@ -72,11 +75,13 @@ class ChildDiedError(RuntimeError):
 
     Attributes:
         report: what it left in its report: the traceback of a crash, say.
+        record: what it was doing; None: nobody knows.
+        hung: whether its watchdog has ended it.
     """
 
-    def __init__(self, message: str, report: str) -> None:
+    def __init__(self, message: str, report: str, record: Record | None, *, hung: bool) -> None:
         super().__init__(message)
-        self.report = report
+        self.report, self.record, self.hung = report, record, hung
 
 
 class Child:
@@ -164,10 +169,10 @@ class Child:
             raise self._death() from error
 
     @property
-    def record(self) -> Record:
-        """What the child has said of itself last: that survives it."""
+    def record(self) -> Record | None:
+        """What the child has said of itself last, which survives it; None: it has no such file."""
         if sys.platform == "win32":
-            return Record()
+            return None
         return Record(*RECORD.unpack(os.pread(self._report.fileno(), RECORD.size, 0)))
 
     def look(self) -> bool:
@@ -190,14 +195,16 @@ class Child:
         self.process.kill()  # which ends a process that is stopped, too
 
     def _death(self) -> ChildDiedError:
+        record, hung = self.record, False
         if self._is_silent:
             how = f"the process gave no sign of life for {self._patience:g} seconds (was it stopped?) and was killed"
         else:
             code = self.process.wait()
+            hung = code == 1 and record is not None and record.task != 0 and record.deadline <= time.monotonic_ns()
             signal = "; killed by a signal: a crash, or the system lacked memory" if code < 0 else ""
             how = f"the process died (exit code {code}{signal}); what it wrote to stderr stands above"
         self._report.seek(RECORD.size)
-        return ChildDiedError(how, self._report.read().decode(errors="replace"))
+        return ChildDiedError(how, self._report.read().decode(errors="replace"), record, hung=hung)
 
     def close(self) -> None:
         """Let go of it, upon which it ends. May be called twice."""
@@ -238,16 +245,10 @@ def poll(connection: Any) -> Callable[[float], object]:
     return lambda seconds: poller.poll(1000 * seconds)
 
 
-def note(text: str) -> None:
-    """In a child: add a line to its report."""
-    os.write(report, f"{text}\n".encode())
-
-
-def open_record() -> memoryview:
-    """In a child: the bytes of its ``Record``, which the main process sees as soon as they are written."""
-    if sys.platform == "win32":  # whose children have no report
-        return memoryview(bytearray(RECORD.size))
-    return memoryview(mmap.mmap(report, RECORD.size))
+def open_record() -> MutableSequence[int]:
+    """In a child: the numbers of its ``Record``, which the main process sees as soon as they are written."""
+    memory = bytearray(RECORD.size) if sys.platform == "win32" else mmap.mmap(report, RECORD.size)
+    return cast("MutableSequence[int]", memoryview(memory).cast("q"))
 
 
 def serve(handle: int, report_handle: int, target: str) -> None:

@@ -1,269 +1,240 @@
-"""A worker process: it keeps its environments and one policy for life, and answers tasks with numbers."""
+"""A worker process: it keeps its environment and its policy for life, and answers orders with numbers."""
 
+import math
 import time
 import traceback
-import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from es_core import seeding
 from es_core.config import TrainConfig
-from es_core.normalizer import ObservationStatistics, Statistics
+from es_core.normalizer import ObservationStatistics, ReferenceBatch
 from es_core.policies import Policy
 from es_core.pools import process
-from es_core.pools.probe import Probe, take_probe
+from es_core.pools.messages import (
+    CandidateTask,
+    CannotStart,
+    CentreTask,
+    Failed,
+    Order,
+    Ready,
+    ReferenceTask,
+    Reply,
+    Scores,
+    Start,
+    Task,
+    Work,
+)
+from es_core.pools.probe import take_probe
 from es_core.pools.reference import play_reference
 from es_core.pools.watchdog import Watchdog
 from es_core.rollout import Rollout
 from es_core.strategies.population import Population
-from es_envs import EnvDefinition, Episode, names
+from es_envs import Episode, names
 
-# Policies with more parameters than this hand out pairs together.
-DEAR_NOISE = 2**17
-
-_REPLY_EVERY = 0.001  # seconds: many short episodes make one message, a long one is reported at once
-
+_REPLY_EVERY = 0.02  # seconds: many short episodes make one message, a long one is reported at once
 _ATTEMPTS = 2  # at a task whose episodes fail
-EPISODE = "episode"  # in the report of a worker: the word before the seed of an episode that begins
-
-
-@dataclass(frozen=True)
-class Start:
-    """What a worker is sent at first.
-
-    Attributes:
-        definition: of the environment.
-        config: of the run, resolved.
-        step_timeout: seconds that a step or reset may take.
-        probe: whether its greeting has a probe.
-        objects: ``packed`` ones that these name.
-    """
-
-    definition: EnvDefinition
-    config: TrainConfig
-    step_timeout: float
-    probe: bool = False
-    objects: Mapping[str, bytes] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Task:
-    """Play a candidate of the population, or the centre, on these episode seeds.
-
-    ``index`` counts the candidates, and on from them the centre's tasks. ``reference``: play at random instead, for a
-    reference batch. ``alone``: a worker that had it has died; say in the report which episode begins.
-    """
-
-    index: int
-    seeds: tuple[int, ...]
-    explore: bool = True
-    reference: bool = False
-    alone: bool = False
-
-
-@dataclass(frozen=True)
-class PlayedReply:
-    """What the episodes of a task measured; the centre's own are sent as a whole.
-
-    ``statistics`` are those of the observations, or the batch that the task was to find. ``retried``: the first attempt
-    has failed; nothing else in here is of it.
-    """
-
-    index: int
-    fitnesses: list[Mapping[str, float | None]]
-    lengths: list[int]
-    capped: list[bool]
-    statistics: Statistics | None
-    episodes: list[Episode]
-    retried: bool = False
-
-
-@dataclass(frozen=True)
-class FailedReply:
-    """A task, or the start (index None), failed; the seed is that of the episode."""
-
-    index: int | None
-    seed: int | None
-    kind: str
-    message: str
-    traceback: str
-
-
-@dataclass(frozen=True)
-class ReadyReply:
-    """The worker has made its environment.
-
-    Attributes:
-        observation_space: of the environment.
-        action_space: likewise.
-        engine: what computes the policy.
-        probe: of its arithmetic, if the start asked for one.
-    """
-
-    observation_space: Any
-    action_space: Any
-    engine: str
-    probe: Probe | None = None
-
-
-Reply = PlayedReply | FailedReply
+_STARTING = -1  # in the record: what is played belongs to no task
 
 
 def serve(connection: Any) -> None:
     """What a worker process runs: serve until the other end of the connection is closed."""
     start: Start = connection.recv()
     try:
-        worker = _start(connection, start)
+        names.receive(start.objects)
+        worker = Worker(connection, start)
+        ready = worker.greeting(start)
     # SystemExit too: a simulator that calls sys.exit must not take the reason with it.
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
-        connection.send([_failed(None, None, error)])
+        connection.send(CannotStart(*_described(error)))
     else:
+        connection.send(ready)
         worker.serve()
 
 
-def _start(connection: Any, start: Start) -> "Worker":
-    names.receive(start.objects)
-    worker = Worker(connection, start)
-    rollout = worker.rollout
-    probe = take_probe(rollout, start.config) if start.probe else None
-    connection.send([ReadyReply(rollout.env.observation_space, rollout.env.action_space, rollout.engine, probe)])
-    return worker
+@dataclass(frozen=True)
+class _Played:
+    """What a task's episodes were, and what was observed in them; ``found``: a reference batch."""
+
+    episodes: Sequence[Episode] = ()
+    observed: ObservationStatistics | None = None
+    found: ReferenceBatch | None = None
 
 
 class Worker:
-    """Plays tasks of the population that was sent last, and replies whenever it has something to say."""
+    """Plays the tasks of its orders, one after the other.
+
+    Args:
+        connection: to the main process.
+        start: what it said at first.
+
+    Raises:
+        PluginError: the environment cannot be made.
+        SpaceError: a space is not supported, or the config's engine cannot compute the policy.
+    """
 
     def __init__(self, connection: Any, start: Start) -> None:
-        config = start.config
-        self._connection = connection
-        self._progress = [0, 0]  # the step of an episode, and a count of what else goes on
-        self.rollout = Rollout(start.definition, config, progress=self._progress)
-        self._tasks: deque[Task] = deque()
-        self._replies: list[Reply] = []
-        self._population: Population | None = None
-        self._is_waiting = False
-        self._seed, self._fraction = config.seed, config.statistics_fraction
-        self._collect = config.observation_normalization
-        if self._collect:
-            self.rollout.actor.collect()
+        self._connection, self._config = connection, start.config
+        self._record = process.open_record()
+        self._rollout = Rollout(start.definition, start.config, progress=self._record)
+        if start.config.observation_normalization:
+            self._rollout.actor.collect()
+        self._parameters = np.empty(self._rollout.policy.size, np.float32)
         self._has_message = process.poll(connection)
-        self._replied = 0.0
-        self._parameters = np.empty(self.rollout.policy.size, np.float32)
-        self._watch(start.step_timeout)
+        self._queue = deque[int]()
+        self._answer_at = 0
+        self._work: Work | None = None
+        self._watchdog = Watchdog(start.step_timeout, self._record)
 
-    def _watch(self, step_timeout: float) -> None:
-        """End this process when a step or reset has taken ``step_timeout`` seconds."""
-        weak = weakref.ref(self)  # its thread never ends, and would keep the environment beyond its interpreter
-
-        def progress() -> int | None:
-            worker = weak()
-            if worker is None or worker._is_waiting:  # noqa: SLF001
-                return None
-            return hash(tuple(worker._progress))  # noqa: SLF001
-
-        Watchdog(step_timeout, progress)
+    def greeting(self, start: Start) -> Ready:
+        """What it is like here."""
+        rollout = self._rollout
+        self._record[process.TASK] = _STARTING
+        probe = take_probe(rollout, start.config) if start.probe else None
+        self._record[process.TASK] = 0
+        return Ready(rollout.env.observation_space, rollout.env.action_space, rollout.engine, probe)
 
     def serve(self) -> None:
         """Answer until the connection ends."""
         while True:
-            self._take(self._receive())
-            while self._has_task():
-                self._replies.append(self._play(self._tasks.popleft()))
-            self._send()
+            self._take(self._connection.recv())
+            self._play_all()
 
-    def _has_task(self) -> bool:
-        if not self._tasks or time.monotonic() - self._replied > _REPLY_EVERY:
-            self._send()
-        if not self._tasks:
+    def _take(self, order: Order) -> None:
+        if order.work is not None:
+            self._work = order.work
+        self._queue.extend(order.numbers)
+        self._answer_at = order.answer_at
+
+    def _play_all(self) -> None:
+        """Play what there is; answer when it is all done or others are to come, and not too late."""
+        answer, began = _Answer(), time.perf_counter()
+        while self._queue:
+            number = self._queue.popleft()
+            self._record[process.TASK] = number + 1
+            self._play(number, answer)
+            self._record[process.TASK] = 0
+            seconds = time.perf_counter() - began
             while self._has_message(0):
-                self._take(self._receive())
-        return bool(self._tasks)
+                self._take(self._connection.recv())
+            if len(self._queue) <= self._answer_at or seconds > _REPLY_EVERY:
+                self._answer_at = 0  # more is on its way, or there is no more
+                self._connection.send(answer.reply(seconds))
+                answer, began = _Answer(), time.perf_counter()
 
-    def _receive(self) -> Any:
-        self._is_waiting = True
-        message = self._connection.recv()
-        self._progress[1] += 1  # before it waits no longer: what is to come has all its time
-        self._is_waiting = False
-        return message
-
-    def _send(self) -> None:
-        if self._replies:
-            self._connection.send(self._replies)
-            self._replies, self._replied = [], time.monotonic()
-
-    def _take(self, message: Population | list[Task]) -> None:
-        if isinstance(message, Population):
-            self._population = message
-        else:
-            self._tasks.extend(message)
-
-    def _play(self, task: Task) -> Reply:
+    def _play(self, number: int, answer: "_Answer") -> None:
         """Play a task; should it fail, then once more from its beginning, in an environment made anew."""
+        if self._work is None:
+            raise RuntimeError("a task came before its work")
+        task = self._work.task(number)
         for attempt in range(_ATTEMPTS):
-            reply = self._find_reference(task) if task.reference else self._attempt(task)
-            if isinstance(reply, PlayedReply):
-                return replace(reply, retried=True) if attempt > 0 else reply
+            played = self._attempt(number, task, self._work.population)
+            if isinstance(played, _Played):
+                answer.add(number, task, played, retried=attempt > 0)
+                return
+            failed = played
             with suppress(Exception, SystemExit):  # it is broken: what counts is what it has raised before
-                self.rollout.close()
-        return reply
+                self._rollout.close()
+        answer.fail(failed)
 
-    def _attempt(self, task: Task) -> Reply:
-        population, rollout = self._present(), self.rollout
-        is_centre = task.index >= len(population)
-        index = min(task.index, len(population))
-        rollout.use(population.candidate(index, self._parameters), population.statistics)
+    def _attempt(self, number: int, task: Task, population: Population) -> _Played | Failed:
+        rollout, seed = self._rollout, None
         episodes: list[Episode] = []
         observed: list[ObservationStatistics] = []
-        max_steps = None if is_centre else population.max_episode_steps
-        for number, seed in enumerate(task.seeds):
-            noise_seed = None
-            if task.explore:
-                who = None if is_centre else task.index
-                noise_seed = action_noise_seed(rollout.policy, population, who, seed)
-            if task.alone:
-                process.note(f"{EPISODE} {seed}")
-            self._progress[1] += 1
-            try:
-                episode = rollout.episode(seed, noise_seed=noise_seed, max_steps=max_steps)
-            except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
-                return _failed(task.index, seed, error)
-            episodes.append(episode)
-            if self._collect and not is_centre and self._enters_statistics(task, number):
-                observed.append(rollout.actor.statistics(episode.length))
-        return PlayedReply(
-            task.index,
-            [episode.fitnesses for episode in episodes],
-            [episode.length for episode in episodes],
-            [episode.truncated for episode in episodes],
-            observed[0].merged(observed[1:]) if observed else None,
-            [_portable(episode) for episode in episodes] if is_centre else [],
+        try:
+            if isinstance(task, ReferenceTask):
+                return _Played(found=play_reference(rollout, task.seeds))
+            if isinstance(task, CentreTask):
+                self._record[process.SEED] = seed = task.seed
+                rollout.use(population.base[0], population.statistics)
+                noise = action_noise_seed(rollout.policy, population, None, seed) if task.explore else None
+                return _Played([_portable(rollout.episode(seed, noise_seed=noise))])
+            rollout.use(population.candidate(task.candidate, self._parameters), population.statistics)
+            for place, seed in enumerate(task.seeds):
+                self._record[process.SEED] = seed
+                noise = action_noise_seed(rollout.policy, population, task.candidate, seed)
+                episodes.append(rollout.episode(seed, noise_seed=noise, max_steps=population.max_episode_steps))
+                if enters_statistics(self._config, population, task.candidate * len(task.seeds) + place):
+                    observed.append(rollout.actor.statistics(episodes[-1].length))
+        except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
+            return Failed(number, seed, *_described(error))
+        empty = ObservationStatistics.empty(rollout.policy.inputs)
+        return _Played(episodes, empty.merged(observed) if self._config.observation_normalization else None)
+
+
+class _Answer:
+    """What the tasks since the last reply have come to."""
+
+    def __init__(self) -> None:
+        self._numbers: list[int] = []
+        self._candidates: list[int] = []
+        self._played: list[_Played] = []
+        self._centre: dict[int, Episode] = {}
+        self._reference: ReferenceBatch | None = None
+        self._failures: list[Failed] = []
+        self._episodes = self._retried = 0
+
+    def add(self, number: int, task: Task, played: _Played, *, retried: bool) -> None:
+        self._numbers.append(number)
+        self._episodes += len(task.seeds)
+        self._retried += retried
+        if isinstance(task, CandidateTask):
+            self._candidates.append(task.candidate)
+            self._played.append(played)
+        elif isinstance(task, CentreTask):
+            self._centre[number] = played.episodes[0]
+        else:
+            self._reference = played.found
+
+    def fail(self, failed: Failed) -> None:
+        self._numbers.append(failed.number)
+        self._failures.append(failed)
+
+    def reply(self, seconds: float) -> Reply:
+        return Reply(
+            numbers=self._numbers,
+            episodes=self._episodes,
+            seconds=seconds,
+            retried=self._retried,
+            scores=self._scores() if self._candidates else None,
+            centre=self._centre,
+            reference=self._reference,
+            failures=self._failures,
         )
 
-    def _enters_statistics(self, task: Task, number: int) -> bool:
-        """Whether the observations of a candidate's episode ``number`` enter the statistics."""
-        if self._fraction == 1:
-            return True
-        index = task.index * len(task.seeds) + number
-        drawn = seeding.derive(self._seed, seeding.Purpose.STATISTICS, self._present().generation, index)
-        return drawn < self._fraction * 2**63
+    def _scores(self) -> Scores:
+        episodes = [played.episodes for played in self._played]
+        observed = [played.observed for played in self._played if played.observed is not None]
+        return Scores(
+            np.array(self._candidates),
+            {
+                name: np.array([[_or_nan(episode.fitnesses[name]) for episode in each] for each in episodes])
+                for name in episodes[0][0].fitnesses
+            },
+            np.array([[episode.length for episode in each] for each in episodes]),
+            np.array([[episode.truncated for episode in each] for each in episodes]),
+            np.array([each.count for each in observed]) if observed else None,
+            np.array([(each.total, each.squares) for each in observed]) if observed else None,
+        )
 
-    def _find_reference(self, task: Task) -> Reply:
-        self._progress[1] += 1
-        try:
-            batch = play_reference(self.rollout, task.seeds)
-        except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
-            return _failed(None, None, error)
-        return PlayedReply(task.index, [], [], [], batch, [])
 
-    def _present(self) -> Population:
-        if self._population is None:
-            raise RuntimeError("a task came before its population")
-        return self._population
+def enters_statistics(config: TrainConfig, population: Population, index: int) -> bool:
+    """Whether the observations of an episode enter the statistics.
+
+    Args:
+        config: of the run.
+        population: of the generation.
+        index: of the episode, among those of all candidates.
+    """
+    if not config.observation_normalization or config.statistics_fraction == 1:
+        return config.observation_normalization
+    drawn = seeding.derive(config.seed, seeding.Purpose.STATISTICS, population.generation, index)
+    return drawn < config.statistics_fraction * 2**63
 
 
 def action_noise_seed(policy: Policy, population: Population, candidate: int | None, seed: int) -> int | None:
@@ -281,9 +252,12 @@ def action_noise_seed(policy: Policy, population: Population, candidate: int | N
     return seeding.derive(seed, seeding.Purpose.ACTION_NOISE, population.generation, who)
 
 
-def _failed(index: int | None, seed: int | None, error: BaseException) -> FailedReply:
-    lines = traceback.format_exception(error)
-    return FailedReply(index, seed, type(error).__name__, str(error), "".join(lines))
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def _described(error: BaseException) -> tuple[str, str, str]:
+    return type(error).__name__, str(error), "".join(traceback.format_exception(error))
 
 
 def _portable(episode: Episode) -> Episode:

@@ -1,0 +1,210 @@
+"""What all pools have in common: populations become work, and replies become results, or a failure that is borne."""
+
+import math
+from collections.abc import Iterator, Sequence
+from operator import attrgetter
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from es_core import checks
+from es_core.config import TrainConfig
+from es_core.normalizer import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch, Statistics
+from es_core.pools import PolicyState, Results
+from es_core.pools.messages import CandidateTask, CannotStart, CentreTask, Failed, Ready, ReferenceTask, Reply, Work
+from es_core.rollout import Failure, RolloutError
+from es_core.scoring import aggregated
+from es_core.seeding import Purpose, episode_seeds
+from es_core.strategies.population import Population
+from es_envs import EnvDefinition, Episode, PluginError
+
+# Raised by our own checks at the start; their message says it all, and a traceback would bury it.
+_FOR_PEOPLE = {"PluginError": PluginError, "SpaceError": ValueError, "KeywordError": ValueError}
+_SHOWN = 200  # characters of a failure's message
+
+
+class Player(Protocol):
+    """Has work played, wherever; each task is answered once, in any order."""
+
+    definition: EnvDefinition
+    config: TrainConfig
+
+    def play(self, work: Work) -> Iterator[Reply]:
+        """What comes of the tasks of ``work``, as it comes in."""
+
+
+def evaluate(
+    player: Player, population: Population, episode_seeds: NDArray[np.int64], centre_seeds: Sequence[int]
+) -> Results:
+    """See ``RolloutPool.evaluate``."""
+    count, shape = len(population), (len(population), np.shape(episode_seeds)[-1])
+    # The centre's episodes are the smallest tasks: at the end of the queue they fill the gaps.
+    work = Work(
+        population=population,
+        seeds=np.broadcast_to(episode_seeds, shape),
+        others=tuple(CentreTask(int(seed), explore=False) for seed in centre_seeds),
+    )
+    valid = np.zeros(count, np.bool_)
+    fitnesses: dict[str, NDArray[np.float64]] = {}
+    lengths, capped = np.zeros(shape, np.int64), np.zeros(shape, np.bool_)
+    observed: dict[int, ObservationStatistics] = {}
+    centre: dict[int, Episode] = {}
+    failed: list[Failed] = []
+    for reply in player.play(work):
+        for failure in reply.failures:
+            failed.append(failure)
+            _require_bearable(player, work, failure, len(failed))
+        centre |= reply.centre
+        if (scores := reply.scores) is None:
+            continue
+        rows = scores.candidates
+        valid[rows], lengths[rows], capped[rows] = True, scores.lengths, scores.capped
+        for name, values in scores.fitnesses.items():
+            fitnesses.setdefault(name, np.full(shape, math.nan))[rows] = values
+        if scores.counts is not None and scores.sums is not None:
+            for candidate, number, (total, squares) in zip(
+                rows.tolist(), scores.counts.tolist(), scores.sums, strict=True
+            ):
+                observed[candidate] = ObservationStatistics(number, total, squares)
+    fitness = np.full(count, math.nan)
+    fitness[valid] = aggregated(next(iter(fitnesses.values()))[valid], player.config.fitness_aggregation)
+    return Results(
+        valid=valid,
+        fitness=fitness,
+        fitnesses=fitnesses,
+        lengths=lengths,
+        capped=capped,
+        statistics=[observed[each] for each in sorted(observed)] if player.config.observation_normalization else None,
+        centre=[centre[number] for number in sorted(centre)],
+        failures=[_failure(work, each) for each in sorted(failed, key=attrgetter("number"))],
+    )
+
+
+def rollouts(player: Player, policy_state: PolicyState, seeds: Sequence[int], *, explore: bool) -> list[Episode]:
+    """See ``RolloutPool.rollouts``."""
+    work = _centre_work(*policy_state, tuple(CentreTask(int(seed), explore) for seed in seeds))
+    episodes: dict[int, Episode] = {}
+    for reply in player.play(work):
+        _require_no_failure(player, work, reply)
+        episodes |= reply.centre
+    return [episodes[number] for number in range(len(work))]
+
+
+def reference_batch(player: Player) -> ReferenceBatch:
+    """See ``RolloutPool.reference_batch``.
+
+    Raises:
+        RolloutError: an episode has failed.
+    """
+    seeds = episode_seeds(player.config.seed, Purpose.REFERENCE_BATCH, REFERENCE_SIZE)
+    work = _centre_work(np.zeros(0), None, (ReferenceTask(tuple(seeds)),))
+    found: list[ReferenceBatch] = []
+    for reply in player.play(work):
+        _require_no_failure(player, work, reply)
+        found += [] if reply.reference is None else [reply.reference]
+    return found[0]
+
+
+def require_ready(label: str, greeting: Ready | CannotStart) -> Ready:
+    """Take a worker's greeting.
+
+    Raises:
+        PluginError, ValueError, RolloutError: it could not start.
+    """
+    if isinstance(greeting, Ready):
+        return greeting
+    if greeting.kind in _FOR_PEOPLE:
+        raise _FOR_PEOPLE[greeting.kind](greeting.message)
+    raise RolloutError(f"{label}: a worker could not start: {_cause(greeting)}")
+
+
+def require_care(workers: int | None, step_timeout: float, recycle_after: int | None) -> None:
+    """Refuse what no pool can do.
+
+    Raises:
+        ValueError: one of them is not positive.
+    """
+    require_workers(workers)
+    checks.require_seconds("step_timeout", step_timeout)
+    if recycle_after is not None:
+        checks.require_positive("recycle_after", recycle_after)
+
+
+def require_workers(workers: int | None) -> None:
+    """Refuse a number of workers that cannot be.
+
+    Raises:
+        ValueError: it is not positive.
+    """
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+        raise ValueError(f"workers must be a whole number of at least 1, or None for all usable cores; got {workers!r}")
+
+
+def _centre_work(
+    parameters: NDArray[Any], statistics: Statistics | None, others: tuple[CentreTask | ReferenceTask, ...]
+) -> Work:
+    """Tasks of a centre around which there is no population."""
+    nobody = np.zeros(0, np.int64)
+    population = Population(
+        generation=0,
+        base=np.asarray(parameters, np.float32)[np.newaxis],
+        parent=nobody,
+        scale=0.0,
+        noise_seed=nobody,
+        sign=nobody.astype(np.int8),
+        statistics=statistics,
+    )
+    return Work(population=population, seeds=np.zeros((0, 0), np.int64), others=others)
+
+
+def _require_no_failure(player: Player, work: Work, reply: Reply) -> None:
+    for failure in reply.failures:
+        _require_bearable(player, work, failure, 1)
+
+
+def _require_bearable(player: Player, work: Work, failed: Failed, lost: int) -> None:
+    """Refuse a failure with which the run must end.
+
+    Args:
+        player: whose it is.
+        work: that was played.
+        failed: the failure.
+        lost: failures of this generation, with this one.
+
+    Raises:
+        RolloutError: it is the centre's, the config says so, or too many have failed.
+    """
+    failure, label = _failure(work, failed), player.definition.label
+    if failed.seed is None:
+        raise RolloutError(f"{label}: no reference batch could be found: {_cause(failed)}")
+    who = "the centre" if failure.candidate is None else f"candidate {failure.candidate}"
+    candidates = len(work.population)
+    when = f" in generation {work.population.generation}" if candidates else ""  # `rollouts` knows of none
+    seeds = f"(episode seed {failed.seed}, run seed {player.config.seed})"
+    message = f"an episode of {who}{when} {seeds} failed: {_cause(failed)}"
+    if failure.candidate is None or player.config.on_candidate_error == "raise":
+        raise RolloutError(f"{label}: {message}", failure)
+    if 10 * lost > candidates:
+        raise RolloutError(
+            f"{label}: {lost} of {candidates} candidates have failed{when}, which is more than a tenth: that is no "
+            f"accident. The last of them: {message}",
+            failure,
+        )
+
+
+def _failure(work: Work, failed: Failed) -> Failure:
+    task = work.task(failed.number)
+    line = (failed.message.splitlines() or [""])[0]
+    return Failure(
+        task.candidate if isinstance(task, CandidateTask) else None,
+        failed.seed or 0,
+        failed.kind,
+        line if len(line) <= _SHOWN else f"{line[:_SHOWN]}...",
+    )
+
+
+def _cause(failed: Failed | CannotStart) -> str:
+    if not failed.traceback:
+        return failed.message
+    return f"{failed.kind}: {failed.message}\nThe worker's traceback:\n{failed.traceback}"

@@ -1,0 +1,211 @@
+"""The scheduler: which worker plays which task next, and what follows when something goes wrong.
+
+It knows no process, no connection and no clock: it is told what happens, and says what is to be done. A worker is
+whatever plays tasks: a process on this machine, or a node of a cluster with many CPUs.
+"""
+
+import math
+from collections import Counter, deque
+from collections.abc import Collection, Hashable, Iterable
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+W = TypeVar("W", bound=Hashable)
+
+PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds in front of another start, each time that a worker has died while it started
+
+# A task is given up when so many workers have died that were playing it. It hangs by itself; but a worker may have been
+# killed from outside, while it played the task by chance, and once more.
+_HANGS, _DEATHS = 2, 3
+
+_OVERHEAD = 0.02  # of an order and its answer, as a share of what is played
+_PLENTY = 4  # times as many tasks as keep the overhead down has a worker at most
+_RECENT = 0.2  # weight of the latest answer in the seconds that a task takes
+
+
+@dataclass(frozen=True)
+class Portion:
+    """Tasks that a worker is to be given now.
+
+    Attributes:
+        numbers: of the tasks.
+        answer_at: it gets others as soon as it has no more tasks left than this.
+    """
+
+    numbers: list[int]
+    answer_at: int
+
+
+@dataclass
+class _Worker:
+    """What is known of a worker: ``held`` are the tasks that it has been given and has not answered, in order."""
+
+    cpus: int
+    held: dict[int, None] = field(default_factory=dict)
+    is_alone: bool = False  # with a suspect
+    episodes: int = 0
+
+
+class Scheduler(Generic[W]):
+    """Hands out tasks once, or again if the worker that had them is gone.
+
+    All of a generation is handed out in large portions at first, and in smaller ones toward its end, so that few
+    messages are needed and no worker is left with work that others could do. A task that was being played when its
+    worker died is a suspect: it is repeated alone, so that it takes no other task with it, and given up after a few
+    deaths.
+
+    Args:
+        call_seconds: that an order and its answer take beside what is played.
+        recycle_after: episodes, after which a worker is to be replaced between two generations; None: never.
+
+    Attributes:
+        task_seconds: that a task has taken lately, on one CPU; 0: none has been played yet.
+    """
+
+    def __init__(self, *, call_seconds: float, recycle_after: int | None = None) -> None:
+        self.call_seconds, self.task_seconds = call_seconds, 0.0
+        self._recycle_after = recycle_after
+        self._workers: dict[W, _Worker] = {}
+        self._starts: dict[W, int] = {}  # that have failed, one after the other
+        self._due: dict[W, float] = {}
+        self._queue, self._suspects = deque[int](), deque[int]()
+        self._deaths = Counter[int]()
+        self._left: set[int] = set()
+
+    # ---- workers come and go
+
+    def join(self, worker: W, cpus: int = 1) -> None:
+        """A worker is ready, with nothing to do."""
+        self._workers[worker] = _Worker(cpus)
+        self._starts.pop(worker, None)
+
+    def leave(self, worker: W) -> None:
+        """A worker is gone, through no fault of its tasks: they are the next ones."""
+        state = self._workers.pop(worker)
+        self._queue.extendleft(reversed(state.held))
+
+    def die(self, worker: W, suspects: Collection[int], *, hung: bool = False) -> list[int]:
+        """A worker has died while it played.
+
+        Args:
+            worker: which.
+            suspects: tasks of which one may have killed it; those that it has answered do not count.
+            hung: whether it has died since a step took too long.
+
+        Returns:
+            The tasks that are given up.
+        """
+        state = self._workers[worker]
+        given_up = []
+        for number in [number for number in suspects if number in state.held]:
+            del state.held[number]
+            self._deaths[number] += 1
+            if self._deaths[number] < (_HANGS if hung else _DEATHS):
+                self._suspects.append(number)
+            else:
+                given_up.append(number)
+                self._left.discard(number)
+        self.leave(worker)
+        return given_up
+
+    def fail_to_start(self, worker: W, now: float) -> float | None:
+        """A worker has died while it started: the seconds until it is ``due`` again; None: it is given up."""
+        failed = self._starts.get(worker, 0)
+        if failed == len(PAUSES):
+            return None
+        self._starts[worker] = failed + 1
+        self._due[worker] = now + PAUSES[failed]
+        return PAUSES[failed]
+
+    def due(self, now: float) -> list[W]:
+        """Workers that are to be started again now; each is named once."""
+        due = [worker for worker, when in self._due.items() if when <= now]
+        for worker in due:
+            del self._due[worker]
+        return due
+
+    def worn(self) -> list[W]:
+        """Workers without a task that have played so many episodes that they are to be replaced."""
+        most = math.inf if self._recycle_after is None else self._recycle_after
+        return [worker for worker, state in self._workers.items() if state.episodes >= most and not state.held]
+
+    # ---- tasks are handed out and answered
+
+    def begin(self, tasks: Iterable[int]) -> None:
+        """Take up these tasks, in their order.
+
+        Raises:
+            RuntimeError: others are not done yet.
+        """
+        if self._left:
+            raise RuntimeError(f"{len(self._left)} tasks are not done yet")
+        self._queue = deque(tasks)
+        self._left = set(self._queue)
+        self._deaths.clear()
+
+    @property
+    def done(self) -> bool:
+        """Whether every task is answered or given up."""
+        return not self._left
+
+    @property
+    def workers(self) -> list[W]:
+        """Those that are ready or play."""
+        return list(self._workers)
+
+    def held(self, worker: W) -> list[int]:
+        """Tasks that a worker has been given and has not answered, in order."""
+        return list(self._workers[worker].held)
+
+    def order(self, worker: W) -> Portion | None:
+        """What a worker is to be given now; None: nothing."""
+        state = self._workers[worker]
+        if self._suspects and not state.held:
+            state.is_alone = True
+            return self._give(state, [self._suspects.popleft()], 0)
+        most = self._portion(state)
+        if state.is_alone or not self._queue or len(state.held) > most // 2:
+            return None
+        numbers = [self._queue.popleft() for _ in range(min(most - len(state.held), len(self._queue)))]
+        return self._give(state, numbers, most // 2 if self._queue else 0)
+
+    def answer(self, worker: W, numbers: Collection[int], *, seconds: float, episodes: int) -> None:
+        """A worker has played tasks, or they have failed for good.
+
+        Args:
+            worker: which.
+            numbers: of the tasks.
+            seconds: that they took in all, on one CPU.
+            episodes: that were played.
+        """
+        state = self._workers[worker]
+        for number in numbers:
+            del state.held[number]
+            self._left.discard(number)
+        state.episodes += episodes
+        state.is_alone = state.is_alone and bool(state.held)
+        if numbers:
+            weight = _RECENT if self.task_seconds else 1.0
+            self.task_seconds += weight * (seconds / len(numbers) - self.task_seconds)
+
+    @staticmethod
+    def _give(state: _Worker, numbers: list[int], answer_at: int) -> Portion:
+        state.held.update(dict.fromkeys(numbers))
+        return Portion(numbers, answer_at)
+
+    def _portion(self, state: _Worker) -> int:
+        """Tasks that a worker should have now: half of what it could get if all was shared out at once.
+
+        No fewer than take as long as an order does, so that it never waits; and where tasks are long, no more than it
+        takes to make the overhead small, so that little is lost with it.
+        """
+        share = len(self._queue) * state.cpus / sum(each.cpus for each in self._workers.values())
+        if not self.task_seconds:
+            return math.ceil(share / 2)
+        least = min(math.ceil(self.call_seconds / self.task_seconds) * state.cpus, share)
+        return math.ceil(max(least, 1, min(share / 2, _PLENTY * self.enough * state.cpus)))
+
+    @property
+    def enough(self) -> int:
+        """Tasks whose order costs little beside what they take."""
+        return math.ceil(self.call_seconds / (_OVERHEAD * self.task_seconds)) if self.task_seconds else 1
