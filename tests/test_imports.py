@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+OLD = ROOT / "tests" / "written_by_9c9a60a" / "dense"
 
 # From the ground up; a module imports from lower lines only.
 LAYERS = [
@@ -100,11 +101,19 @@ def test_nothing_is_called_utils_or_asserts_or_prints_outside_the_command_line(f
 
 @pytest.mark.parametrize(
     "statement",
-    ["import es_core", "import es_envs; es_envs.env_ids()", "from es_core.cli import main; main(['list'])"],
+    [
+        "import es_core",
+        "import es_envs; es_envs.env_ids()",
+        "from es_core.cli import main; main(['list'])",
+        f"from es_core.cli import main; main(['report', {str(OLD)!r}, '--output', sys.argv[1]])",
+        f"from es_core.cli import main; main(['compare', {str(OLD)!r}])",
+    ],
 )
-def test_listing_environments_loads_neither_torch_nor_pybullet(statement):
-    code = f"import sys; {statement}; print(sorted({{'torch', 'pybullet'}} & set(sys.modules)), file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+def test_who_plays_nothing_loads_neither_torch_nor_pybullet_nor_numba(statement, tmp_path):
+    heavy = "{'torch', 'pybullet', 'numba'}"
+    code = f"import sys; {statement}; print(sorted({heavy} & set(sys.modules)), file=sys.stderr)"
+    words = [sys.executable, "-c", code, str(tmp_path / "report.html")]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
     assert done.stderr.strip().endswith("[]")
 
 
