@@ -12,7 +12,7 @@ import es_envs
 from es_core.budget import step_limit
 from es_core.callables import packed
 from es_core.config import TrainConfig
-from es_core.display import search_progress
+from es_core.display import prepare_policy, search_progress
 from es_core.policies import make_policy
 from es_core.pools import Results, RolloutPool, make_pool
 from es_core.pools.process import Child, ChildDiedError, end
@@ -113,6 +113,7 @@ def bench(
         raise ValueError(f"seconds must be positive, got {seconds!r}")
     config = env.resolved() if isinstance(env, TrainConfig) else TrainConfig.for_env(env, **config_fields)
     definition = es_envs.definition(config.env_id)
+    prepare_policy(config, shown=progress)
     started = time.perf_counter()
     with (
         make_pool("local", definition, config, workers=workers) as pool,

@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from importlib.util import find_spec
 from types import TracebackType
 from typing import Self
@@ -23,6 +24,8 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from es_core.advice import Adviser
+from es_core.config import TrainConfig
+from es_core.policies.compilation import prepare
 from es_core.run import GenerationStats, Run
 from es_core.scoring import Evaluation
 from es_envs.printable import printable
@@ -47,6 +50,11 @@ def search_progress(*, shown: bool) -> Progress:
     console = Console(stderr=True, quiet=not shown)
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TaskProgressColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, disable=not (shown and _is_live(console)))
+
+
+def prepare_policy(config: TrainConfig, *, shown: bool) -> None:
+    """Compile the policy before workers are started, and say so."""
+    prepare(config, partial(print_line, Console(stderr=True, quiet=not shown)))
 
 
 def print_line(console: Console, text: str) -> None:

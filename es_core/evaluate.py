@@ -6,7 +6,7 @@ from pathlib import Path
 
 from es_core.checkpoint import Checkpoint
 from es_core.checks import require_positive
-from es_core.display import count_progress
+from es_core.display import count_progress, prepare_policy
 from es_core.pools.local import LocalPool
 from es_core.rebuild import rebuild
 from es_core.run import Run
@@ -54,6 +54,7 @@ def evaluate(
     """
     require_positive("episodes", episodes)
     checkpoint, definition = find_policy(source, generation=generation, candidate=candidate, trust=trust)
+    prepare_policy(checkpoint.config, shown=progress)
     with (
         LocalPool(definition, checkpoint.config, workers=workers, most=episodes) as pool,
         count_progress(shown=progress) as bar,

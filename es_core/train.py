@@ -20,7 +20,7 @@ from es_core.checkpoint import Checkpoint, parameter_hash
 from es_core.checks import require_seconds
 from es_core.commands import run_command
 from es_core.config import BITS, BOUNDS, OBJECTS, TrainConfig, require_bits, unknown_field
-from es_core.display import Display
+from es_core.display import Display, prepare_policy
 from es_core.files import CheckpointError
 from es_core.loggers import Lifecycle
 from es_core.policies.engines import require_device
@@ -117,6 +117,7 @@ def train(
 
     def carry_out(run: Run) -> None:
         definition = es_envs.definition(run.config.env_id)
+        prepare_policy(run.config, shown=progress)
         how: Any = {"workers": workers, "step_timeout": step_timeout, "recycle_after": recycle_after}
         with make_pool(pool, definition, run.config, ray_address=ray_address, **how) as rollout_pool:
             _settle(run, rollout_pool)

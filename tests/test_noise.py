@@ -13,7 +13,7 @@ import pytest
 from scipy import stats
 
 from es_core.policies import kernels
-from es_core.policies.noise import NOISE_BLOCK, fill, noise, noise_block, noise_blocks, require_numba
+from es_core.policies.noise import NOISE_BLOCK, fill, noise, noise_block, noise_blocks
 
 SEEDS = (0, 1, 2**32, 2**63 - 1)
 DISTRIBUTIONS = {"normal": stats.norm, "gumbel": stats.gumbel_r, "logistic": stats.logistic}
@@ -167,9 +167,3 @@ def test_noise_has_the_same_bits_on_every_processor(tmp_path):
             own = {"NUMBA_CPU_NAME": name, "NUMBA_CPU_FEATURES": ",".join(f"+{part}" for part in parts)}
             found[name] = digest(NUMBA_CACHE_DIR=str(tmp_path), **own)
     assert set(found.values()) == {digest()}, found
-
-
-def test_without_numba_a_sentence_says_what_to_do(monkeypatch):
-    monkeypatch.setitem(sys.modules, "numba", None)
-    with pytest.raises(ValueError, match=r"cannot be imported .*`pip install numba`, or .* engine='torch'"):
-        require_numba()

@@ -5,8 +5,8 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from es_core.normalizer import ObservationStatistics, Statistics
+from es_core.policies.compilation import require_numba
 from es_core.policies.network import Policy, Vector
-from es_core.policies.noise import require_numba
 
 
 class NotFiniteError(ValueError):

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from es_core.policies.compilation import kept_in_cache
+
 try:
     from numba import float32, float64, int64, njit
 except ImportError:  # noise.py does without, and refuses what cannot
@@ -21,7 +23,10 @@ HAS_NUMBA = njit is not None
 
 def compiled(function: Any) -> Any:
     """Compile a function when it is first called; the machine code is kept on disk for the next process."""
-    return njit(function, cache=True, nogil=True, error_model="numpy") if HAS_NUMBA else function
+    if not HAS_NUMBA:
+        return function
+    with kept_in_cache():
+        return njit(function, cache=True, nogil=True, error_model="numpy")
 
 
 def inlined(function: Any) -> Any:

@@ -17,21 +17,6 @@ Exact = NDArray[np.float64]
 Distribution = Literal["normal", "gumbel", "logistic"]
 
 
-def require_numba() -> None:
-    """Refuse to go on without numba, which compiles policies.
-
-    Raises:
-        ValueError: it cannot be imported.
-    """
-    try:
-        import numba  # noqa: F401
-    except ImportError as error:
-        raise ValueError(
-            f"policies are compiled by numba, which cannot be imported ({error}): `pip install numba`, or let torch "
-            "compute with engine='torch' (on the command line: --engine torch)"
-        ) from error
-
-
 def fill(distribution: Distribution, seed: int, block: int, out: NDArray[np.float32]) -> NDArray[np.float32]:
     """Fill ``out`` ``(n,)`` with the first numbers of a block, and return it.
 

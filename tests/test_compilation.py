@@ -1,0 +1,120 @@
+"""Kernels are compiled once, and kept where the next process finds them."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from es_core import TrainConfig
+from es_core.policies import compilation
+from es_core.policies.compilation import cache_folder, prepare, require_numba
+
+SENTENCE = "compiling the policy for this processor: once, it takes a few seconds"
+PREPARE = """
+from es_core import TrainConfig
+from es_core.policies.compilation import prepare
+prepare(TrainConfig(env_id="CartPoleBullet-v0"{more}), print)
+"""
+
+
+@pytest.fixture
+def places(monkeypatch, tmp_path):
+    """Nowhere to write; a test names the places that there are."""
+    nowhere = tmp_path / "a file"
+    nowhere.touch()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", "")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(nowhere))
+    monkeypatch.setattr(compilation, "_SOURCE", nowhere / "kernels.py")
+    return monkeypatch
+
+
+def folder():
+    """Where kernels would be kept, asked anew."""
+    return cache_folder.__wrapped__()
+
+
+def test_kernels_are_kept_beside_their_source_where_that_can_be_written(places, tmp_path):
+    places.setattr(compilation, "_SOURCE", tmp_path / "kernels.py")
+    assert folder().parent == tmp_path / "__pycache__"
+
+
+def test_else_kernels_are_kept_in_the_users_cache(places, tmp_path):
+    places.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert folder().parent == tmp_path / "es-envs"
+
+
+def test_else_kernels_are_kept_in_a_folder_that_started_processes_share(places):
+    kept = folder()
+    assert kept.is_dir()
+    assert os.environ["NUMBA_CACHE_DIR"] == str(kept)
+    assert folder().parent == kept
+
+
+def test_every_kind_of_processor_has_kernels_of_its_own(places, tmp_path):
+    places.setattr(compilation, "_SOURCE", tmp_path / "kernels.py")
+    here = folder()
+    places.setattr("numba.config.CPU_NAME", "generic")
+    places.setattr("numba.config.CPU_FEATURES", "")
+    assert folder() != here
+    assert folder().parent == here.parent
+
+
+def test_numbas_own_place_for_other_functions_stays():
+    import numba
+
+    before = numba.config.CACHE_DIR
+    with compilation.kept_in_cache():
+        assert str(cache_folder()) == numba.config.CACHE_DIR
+    assert before == numba.config.CACHE_DIR
+
+
+def test_without_numba_a_sentence_says_what_to_do(monkeypatch):
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with pytest.raises(ValueError, match=r"cannot be imported .*`pip install numba`, or .* engine='torch'"):
+        require_numba()
+    prepare(TrainConfig(env_id="CartPoleBullet-v0"), pytest.fail)
+
+
+def preparing(tmp_path, more=""):
+    """A process that compiles, in a cache of the test's own."""
+    environment = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path)}
+    words = [sys.executable, "-c", PREPARE.format(more=more)]
+    return subprocess.Popen(words, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def finished(process):
+    """What it said."""
+    with process:
+        out, err = process.communicate(timeout=300)
+    assert process.returncode == 0, err
+    return out.strip()
+
+
+@pytest.mark.slow
+def test_a_policy_is_compiled_once_by_whoever_is_first_and_two_at_once_do_no_harm(tmp_path):
+    first, second = preparing(tmp_path), preparing(tmp_path)
+    assert [finished(first), finished(second)] == [SENTENCE, SENTENCE]
+    made = {file: file.stat().st_mtime_ns for file in Path(tmp_path).rglob("*.nbc")}
+    assert made
+    assert finished(preparing(tmp_path)) == ""
+    assert finished(preparing(tmp_path, ', hidden_sizes=(7, 8), policy="lstm", seed=3')) == ""
+    assert finished(preparing(tmp_path, ', policy="mlp", sample_actions=True')) == SENTENCE
+    assert {file: made_at for file, made_at in made.items() if file.stat().st_mtime_ns != made_at} == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "more",
+    [
+        ', policy="cnn_small"',
+        ', policy="cnn_small", virtual_batch_normalization=True, action_noise=0.1',
+        ", virtual_batch_normalization=True",
+        ', policy="linear", action_bins=((-1, 1),), sample_actions=True',
+        ', policy="gru", action_squash="tanh"',
+        ', engine="torch"',
+    ],
+)
+def test_every_kind_of_policy_can_be_compiled_beforehand(tmp_path, more):
+    assert finished(preparing(tmp_path, more)) == SENTENCE
