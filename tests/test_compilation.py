@@ -108,11 +108,8 @@ def test_a_policy_is_compiled_once_by_whoever_is_first_and_two_at_once_do_no_har
 @pytest.mark.parametrize(
     "more",
     [
-        ', policy="cnn_small"',
         ', policy="cnn_small", virtual_batch_normalization=True, action_noise=0.1',
-        ", virtual_batch_normalization=True",
         ', policy="linear", action_bins=((-1, 1),), sample_actions=True',
-        ', policy="gru", action_squash="tanh"',
         ', engine="torch"',
     ],
 )
