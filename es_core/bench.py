@@ -15,13 +15,14 @@ from es_core.config import TrainConfig
 from es_core.display import prepare_policy, search_progress
 from es_core.policies import make_policy
 from es_core.pools import Results, RolloutPool, make_pool
+from es_core.pools.forker import Forker
 from es_core.pools.process import Child, ChildDiedError, end
 from es_core.pools.worker import action_noise_seed
 from es_core.rollout import Rollout, RolloutError
 from es_core.search import first_statistics
 from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies import Population, make_strategy
-from es_envs import EnvDefinition, names
+from es_envs import EnvDefinition, names, registry
 
 _ROUNDS = 5  # of both measurements, one after the other, if there is time for so many: the median of them is quoted
 _FIRST_CAP = 16  # steps of the first, shortest episodes
@@ -46,6 +47,7 @@ class Bench:
         noise: likewise for the candidates' parameters.
         update: likewise that workers wait while the main process updates the mean.
         waiting: likewise for all the rest: messages, and waiting for the last candidate of a generation.
+        not_forked: why each worker is a process of its own, instead of forked from one; or None.
     """
 
     env_id: str
@@ -61,6 +63,7 @@ class Bench:
     noise: float
     update: float
     waiting: float
+    not_forked: str | None
 
     @property
     def share(self) -> float:
@@ -128,7 +131,10 @@ def bench(
 
         training = _Training(pool)
         training.grow(definition, seconds / _PARTS, left)
-        with _Bare(definition, pool.config, training.share_out()) as bare:
+        with (
+            Forker(["es_core.bench", *registry.modules(definition)]) as forker,
+            _Bare(forker, definition, pool.config, training.share_out()) as bare,
+        ):
             rounds: list[_Round] = []
             longest = 0.0
             while not rounds or (len(rounds) < 10 * _ROUNDS and left() > longest):
@@ -137,7 +143,8 @@ def bench(
                 wall, update = training.measure(turn)
                 rounds.append(_Round(wall, update, *bare.measure(turn)))
                 longest = max(longest, time.perf_counter() - began)
-        return _summary(training, rounds)
+            not_forked = forker.reason
+        return _summary(training, rounds, not_forked)
 
 
 @dataclass(frozen=True)
@@ -152,7 +159,7 @@ class _Round:
     bare: float  # steps a second of all processes
 
 
-def _summary(training: "_Training", rounds: Sequence[_Round]) -> Bench:
+def _summary(training: "_Training", rounds: Sequence[_Round], not_forked: str | None) -> Bench:
     def middle(name: str) -> float:
         return float(median(getattr(each, name) for each in rounds))
 
@@ -174,6 +181,7 @@ def _summary(training: "_Training", rounds: Sequence[_Round]) -> Bench:
         noise=noise,
         update=update,
         waiting=max(0.0, per_step - environment - policy - noise - update),
+        not_forked=not_forked,
     )
 
 
@@ -262,6 +270,7 @@ class _Bare:
 
     def __init__(
         self,
+        forker: Forker,
         definition: EnvDefinition,
         config: TrainConfig,
         parts: Sequence[tuple[Population, list[tuple[int, list[int]]]]],
@@ -270,7 +279,7 @@ class _Bare:
         self._children: list[Child] = []
         try:
             for _ in parts:  # one by one, so that those that were started are ended if one cannot be
-                self._children.append(Child("es_core.bench:measure"))
+                self._children.append(Child("es_core.bench:measure", forker=forker))
             self._ask([(definition, config, packed(definition, config), *part) for part in parts])
         except BaseException:
             end(self._children)

@@ -21,6 +21,7 @@ from typing import Any, Literal
 import es_envs
 from es_core.config import TrainConfig
 from es_core.machine import has_display, usable_cores
+from es_core.pools.forker import Forker
 from es_core.strategies import STRATEGIES, require_strategy
 from es_envs import EnvDefinition, PluginInfo, registry
 from es_envs.fitness import fitness_names
@@ -87,7 +88,8 @@ class Finding:
 
 def examine() -> list[Finding]:
     """Examine this installation and machine. Takes seconds, since it tries what is there."""
-    return [finding for part in (_python, _machine, _libraries, _graphics, _extras, _plugins) for finding in part()]
+    parts = (_python, _machine, _libraries, _graphics, _extras, _plugins, _workers)
+    return [finding for part in parts for finding in part()]
 
 
 def _python() -> Iterator[Finding]:
@@ -248,6 +250,21 @@ def _plugins() -> Iterator[Finding]:
         else:
             advice = f"repair or reinstall {plugin.distribution}; ES_ENVS_STRICT=1 es-envs list shows the traceback"
             yield Finding(name, "broken", found, advice)
+
+
+def _workers() -> Iterator[Finding]:
+    """Whether the workers of each plugin's environments are forked from one process."""
+    plugins = [plugin for plugin in es_envs.plugins() if plugin.status == "active" and plugin.ids]
+    for plugin in plugins:
+        definitions = [es_envs.definition(env_id) for env_id in plugin.ids]
+        with Forker(module for definition in definitions for module in registry.modules(definition)) as forker:
+            reason = forker.reason
+        name = f"workers of {plugin.name}"
+        if reason is None:
+            yield Finding(name, "ok", "are forked from one process that has loaded their modules")
+        else:
+            slower = "nothing: training is the same, but starts later and takes more memory"
+            yield Finding(name, "missing", f"are processes of their own, not forked: {reason}", slower)
 
 
 def _tried(name: str, code: str, describe: Callable[[Any], str], known: str, advice: str) -> Iterator[Finding]:

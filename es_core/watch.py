@@ -79,7 +79,7 @@ def watch(
                 window.send((checkpoint.mean, checkpoint.statistics, episode_seed))
                 episode = _answer(window)
             except ChildDiedError as error:
-                if window.process.returncode in {0, 1}:  # closed in order, or by libX11
+                if window.process.wait() in {0, 1}:  # closed in order, or by libX11
                     break
                 raise RolloutError(f"{definition.label}: the window: {error}") from error
             watched.append(episode)

@@ -40,6 +40,8 @@ _OWNERS = {env_id: owner for owner, env_id in _SHIPPED.items()}
 LOCAL_ID = re.compile(r"local/([\w.]+)-[0-9a-f]{8}-v0", re.ASCII)
 """The form of ids of environments that were given to ``train`` as classes or functions."""
 
+_BARE = "es_envs.registry:bare_gymnasium_env"
+
 # Packages that register a namespace with Gymnasium, but only when somebody imports them, and our extra with each.
 _NAMESPACES = {"ALE": ("ale_py", "atari")}
 
@@ -373,12 +375,24 @@ def _one_line(error: BaseException) -> str:
 def _gymnasium_definition(env_id: str, spec: EnvSpec) -> EnvDefinition:
     return EnvDefinition(
         id=spec.id,
-        entry_point="es_envs.registry:bare_gymnasium_env",
+        entry_point=_BARE,
         kwargs={"env_id": env_id},
         max_episode_steps=spec.max_episode_steps,
         solved_at=spec.reward_threshold,
         summary="registered with Gymnasium",
     )
+
+
+def modules(definition: EnvDefinition) -> list[str]:
+    """Names of the modules from which an environment is made."""
+    found = [str(definition.entry_point).partition(":")[0]]
+    if definition.entry_point == _BARE:
+        module, _, bare_id = str(definition.kwargs["env_id"]).rpartition(":")
+        found.append(module)
+        spec = gymnasium_registry.get(bare_id)
+        if spec is not None and isinstance(spec.entry_point, str):
+            found.append(spec.entry_point.partition(":")[0])
+    return [name for name in dict.fromkeys(found) if name]
 
 
 def bare_gymnasium_env(env_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 import es_envs
@@ -74,6 +75,22 @@ def wait_until(condition, process, *, seconds=60):
         assert process.poll() is None, f"the process ended early, with exit code {process.returncode}"
         assert time.monotonic() < deadline, f"not within {seconds} seconds"
         time.sleep(0.02)
+
+
+def forker_of(process=None):
+    """The process from which the workers of ``process`` (by default this one) are forked; None: they are not."""
+    return next((child for child in _children(process) if "es_core.pools.forker" in "".join(child.cmdline())), None)
+
+
+def workers_of(process=None):
+    """The workers of ``process``, by default of this one."""
+    forker = forker_of(process)
+    return [*(child for child in _children(process) if child != forker), *(forker.children() if forker else ())]
+
+
+def _children(process):
+    children = psutil.Process(None if process is None else process.pid).children()
+    return [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
 
 
 def generations(folder):

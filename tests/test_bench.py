@@ -18,7 +18,14 @@ def of_parts(**values):
     """What was measured of an environment, if a step's parts take a worker so many microseconds."""
     parts = {"environment": 0.0, "policy": 0.1, "noise": 0.1, "update": 0.1, "waiting": 0.1}
     parts |= {name: value for name, value in values.items() if name in parts}
-    counts = {"env_id": "Walk-v0", "workers": 2, "population_size": 4, "candidates": 4, "episode_cap": None}
+    counts = {
+        "env_id": "Walk-v0",
+        "workers": 2,
+        "population_size": 4,
+        "candidates": 4,
+        "episode_cap": None,
+        "not_forked": None,
+    }
     speeds = {"bare": 2e6 / parts["environment"], "training": 2e6 / sum(parts.values()), "shares": (0.9, 1.0)}
     return Bench(**{**counts, **speeds, **parts, **values})
 
@@ -64,13 +71,15 @@ def test_every_strategy_and_normalization_is_measured(wander, fields):
 
 
 @pytest.mark.timeout(90)
-def test_a_slow_environment_is_measured_in_the_time_that_was_given(register, capsys):
+def test_a_slow_environment_is_measured_in_the_time_that_was_given(register, capsys, monkeypatch):
+    monkeypatch.setenv("ES_ENVS_START", "spawn")
     slow = register("Slow-v0", "small_envs:Slow", max_episode_steps=100_000)  # a generation of 64 would take 7 hours
     assert main(["bench", slow, "--seconds", "3", "--workers", "2"]) == 0
     said = capsys.readouterr()
     assert "bare environment" in said.out
     assert "a step takes a worker" in said.out
     assert "There was time for only 4 of 64 candidates, and of their episodes the first" in said.err
+    assert "Workers were processes of their own, not forked from one: ES_ENVS_START=spawn asks for it." in said.err
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import generations, wait_until
+from conftest import forker_of, generations, wait_until, workers_of
 
 from es_core import Run, train
 from es_core.cli import main
@@ -24,6 +24,8 @@ from es_envs import hookimpl
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs signals and limits of POSIX")
 
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
+FORKERS = int(sys.platform == "linux")  # processes from which the workers of a run are forked
 GENERATIONS = 40
 SETTINGS = {
     "generations": GENERATIONS,
@@ -193,7 +195,7 @@ def test_a_run_that_was_killed_anywhere_leaves_no_process_and_no_file_but_its_fo
     words = train_command(tmp_path / "run", "--generations", 10**6)
     with started(words, environment={"TMPDIR": str(temporary)}) as (process, marked):
         wait_for_generation(process)
-        assert len(marked()) == 3
+        assert len(marked()) == 3 + FORKERS
         process.kill()
         process.wait()
         require_gone(marked)
@@ -245,7 +247,31 @@ def test_workers_end_soon_after_the_main_process_whatever_their_environment_does
     with endless(tmp_path, how) as (process, marked):
         process.kill()
         process.wait()
-        assert len(marked()) == 2
+        assert len(marked()) == 2 + FORKERS
+        require_gone(marked)
+
+
+@LINUX
+@pytest.mark.parametrize("how", ["sleeps", "computes"])
+def test_workers_end_with_the_forker_and_the_main_process_at_once(how, tmp_path):
+    with endless(tmp_path, how) as (process, marked):
+        for each in forker_of(process), process:
+            each.kill()
+        process.wait()
+        require_gone(marked)
+
+
+@LINUX
+def test_workers_end_with_the_forker_and_are_replaced_by_processes_of_their_own(tmp_path):
+    with endless(tmp_path, "computes") as (process, marked):
+        before = workers_of(process)
+        forker_of(process).kill()
+        said = [process.stderr.readline() for _ in range(3)]
+        assert not [worker for worker in before if worker.is_running()]
+        assert "stepping\n" in said, said
+        assert forker_of(process) is None
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=30)
         require_gone(marked)
 
 
@@ -385,7 +411,7 @@ def test_a_signal_ends_a_run_whose_environments_hang(tmp_path):
 def test_signals_that_reach_the_workers_too_end_a_run_in_order(number, code, tmp_path):
     with started(train_command(tmp_path / "run", "--generations", 10**6, code=HEARING)) as (process, marked):
         wait_for_generation(process)
-        workers = psutil.Process(process.pid).children()
+        workers = workers_of(process)
         assert len(workers) == 2
         for each in [*workers, process]:  # the workers first, who shall not care
             each.send_signal(number)

@@ -20,6 +20,7 @@ def test_the_doctor_finds_nothing_broken_where_the_tests_run():
     assert [finding for finding in findings.values() if finding.status == "broken"] == []
     assert {"Python", "es-envs", "cores", "run folders", "numpy", "ffmpeg", "torch", "[tune]"} <= set(findings)
     assert findings["plugin racecar"].found.endswith(": RaceCar-v0")
+    assert findings["workers of racecar"].status == ("ok" if sys.platform == "linux" else "missing")
     assert "BLAS: " in findings["numpy"].found
     assert all(finding.advice for finding in findings.values() if finding.status == "missing")
 
@@ -32,6 +33,17 @@ def test_what_is_broken_is_named_with_its_cause_and_what_to_do(tmp_path, python)
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.4\nName: es-bad\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[es_envs]\nbad = es_bad\n")
+    (tmp_path / "es_busy.py").write_text(
+        "import es_envs\n@es_envs.hookimpl\ndef register_envs():\n"
+        "    return [es_envs.EnvDefinition(id='Busy-v0', entry_point='busy:Env', max_episode_steps=5)]\n"
+    )
+    (tmp_path / "busy.py").write_text(
+        "import threading, time\nthreading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+    )
+    info = tmp_path / "es_busy-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.4\nName: es-busy\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[es_envs]\nbusy = es_busy\n")
     # es-envs[mujoco] is gymnasium[mujoco], and so what that requires.
     info = tmp_path / "gymnasium-1.1.dist-info"
     info.mkdir()
@@ -44,6 +56,8 @@ def test_what_is_broken_is_named_with_its_cause_and_what_to_do(tmp_path, python)
     found = {f["name"]: f for f in json.loads(done.out)}
     assert (found["[mujoco]"]["status"], found["[atari]"]["status"]) == ("missing", "ok")
     assert found["[mujoco]"]["found"] == "without no-such-simulator>=2, numpy>=99"
+    why = "importing busy starts a thread" if sys.platform == "linux" else "workers are forked on Linux only"
+    assert found["workers of busy"]["found"] == f"are processes of their own, not forked: {why}"
     broken = {name: f for name, f in found.items() if f["status"] == "broken"}
     assert set(broken) == {"torch", "ffmpeg", "plugin bad"}
     assert broken["torch"]["found"].endswith(": ImportError: compiled for another processor")

@@ -10,7 +10,7 @@ import numpy as np
 import psutil
 import pytest
 from conftest import FAILING_RUN as SETTINGS
-from conftest import generations, registered, running, wait_until
+from conftest import generations, registered, running, wait_until, workers_of
 
 import es_core.pools.scheduler
 from es_core import RolloutError, Run, TrainConfig, replay, train
@@ -158,7 +158,7 @@ def test_workers_stopped_between_generations_leave_no_trace(hidden, failing, tmp
     settings = {**SETTINGS, "generations": 1, "population_size": 4, "eval_episodes": 1, "hidden_sizes": hidden}
 
     def stop(stats):
-        for worker in psutil.Process().children():
+        for worker in workers_of():
             worker.send_signal(signal.SIGSTOP)
 
     how = {"workers": 2, "step_timeout": 0.8, "progress": False}
@@ -227,7 +227,7 @@ def test_time_in_which_the_run_itself_was_stopped_is_not_held_against_its_worker
     with running([sys.executable, "-c", HASTY, *words, *endless], cwd=tmp_path) as process:
         wait_until(lambda: generations(tmp_path / "r") > 1, process)
         main = psutil.Process(process.pid)
-        (worker,) = main.children()
+        (worker,) = workers_of(main)
         for each in worker, main:  # as when a container is paused
             each.suspend()
         done = generations(tmp_path / "r")
@@ -236,7 +236,7 @@ def test_time_in_which_the_run_itself_was_stopped_is_not_held_against_its_worker
         for each in main, worker:
             each.resume()
         wait_until(lambda: generations(tmp_path / "r") > done + 2, process)
-        assert main.children() == [worker]
+        assert workers_of(main) == [worker]
 
 
 @pytest.mark.filterwarnings("ignore:.*a worker is replaced", "ignore:.*candidates of generation 0 have failed")
@@ -314,7 +314,7 @@ def test_a_run_that_loses_more_than_a_tenth_of_its_candidates_ends(failing, tmp_
 @pytest.mark.parametrize(("pool", "workers"), [("local", 2), ("local", 1)])
 def test_workers_killed_from_outside_change_nothing(pool, workers, failing, undisturbed, tmp_path):
     def kill(stats):
-        for worker in psutil.Process().children():
+        for worker in workers_of():
             worker.send_signal(signal.SIGKILL)
 
     with pytest.warns(RuntimeWarning, match="a worker is replaced"):
@@ -330,7 +330,7 @@ def test_workers_are_recycled_between_generations_without_changing_a_bit(pool, f
     processes = []
 
     def note(stats):
-        processes.append({worker.pid for worker in psutil.Process().children()})
+        processes.append({worker.pid for worker in workers_of()})
 
     how = {"pool": pool, "workers": 1, "recycle_after": 1, "on_generation": note, "progress": False}
     run = train(failing, run_dir=tmp_path / "r", **how, **SETTINGS)

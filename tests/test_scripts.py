@@ -69,8 +69,9 @@ def test_a_script_from_stdin_trains_and_no_process_imports_torch(folder, python)
     assert done.out == "3 False False\n"
     check(folder)
     imported = [line.rpartition("|")[2].strip() for line in done.err.splitlines() if line.startswith("import time:")]
-    assert imported.count("numpy") == 3  # the main process and both workers speak here
-    assert imported.count("small_envs") == 2
+    loading = 1 if sys.platform == "linux" else 2  # processes: one from which both workers are forked, or each of them
+    assert imported.count("numpy") == 1 + loading
+    assert imported.count("small_envs") == loading
     assert not [name for name in imported if name.partition(".")[0] in {"torch", "pybullet"}]
     assert "Mine-v0: training in" in done.err
 

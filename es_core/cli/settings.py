@@ -82,6 +82,8 @@ def _bench(options: argparse.Namespace) -> None:
         cut = "" if result.episode_cap is None else f", and of their episodes the first {result.episode_cap} steps"
         told = f"only {result.candidates} of {result.population_size} candidates{cut}"
         say(f"There was time for {told}: waiting and update look larger than they are (--seconds gives more time).")
+    if result.not_forked is not None:
+        say(f"Workers were processes of their own, not forked from one: {result.not_forked}.")
     if result.advice:
         say(result.advice)
 

@@ -17,6 +17,7 @@ from es_core.config import TrainConfig
 from es_core.machine import usable_cores
 from es_core.normalizer import ReferenceBatch
 from es_core.pools import STEP_TIMEOUT, PolicyState, Results, judging
+from es_core.pools.forker import Forker
 from es_core.pools.messages import (
     TIMED_OUT,
     WORKER_DIED,
@@ -33,7 +34,7 @@ from es_core.pools.scheduler import Scheduler
 from es_core.pools.watchdog import patience
 from es_core.rollout import RolloutError
 from es_core.strategies.population import Population
-from es_envs import EnvDefinition, Episode
+from es_envs import EnvDefinition, Episode, registry
 
 __all__ = ["LocalPool"]
 
@@ -82,6 +83,8 @@ class LocalPool:
         self._step_timeout = step_timeout
         self._start = Start(definition, self.config, step_timeout, probe, packed(definition, self.config))
         self._scheduler = Scheduler[int](call_seconds=_CALL_SECONDS, recycle_after=recycle_after)
+        load = ["es_core.pools.worker:load", replace(self.config, env_kwargs={}).to_json()]
+        self._forker = Forker(["es_core.pools.worker", *registry.modules(definition)], load)
         self._children: dict[int, Child] = {}
         self._starting: set[int] = set()
         self._told: dict[int, Work] = {}  # what each worker plays tasks of
@@ -163,7 +166,7 @@ class LocalPool:
         """Start a worker process, which will greet."""
         self._end([worker])
         self._starting.add(worker)
-        child = Child("es_core.pools.worker:serve", patience=patience(self._step_timeout))
+        child = Child("es_core.pools.worker:serve", forker=self._forker, patience=patience(self._step_timeout))
         self._children[worker] = child
         with suppress(ChildDiedError):  # why, is said when its greeting does not come
             child.send(self._start)
@@ -226,6 +229,7 @@ class LocalPool:
     def close(self) -> None:
         """End the workers: politely, then by force. May be called twice."""
         self._end(list(self._children))
+        self._forker.close()
 
     def __enter__(self) -> Self:
         return self

@@ -16,17 +16,21 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, MutableSequence
+from collections.abc import Callable, Iterable, MutableSequence, Sequence
 from contextlib import suppress
 from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from threading import Thread
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+if TYPE_CHECKING:
+    from es_core.pools.forker import Forked, Forker
 
 _BOOTSTRAP = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[4]); "
-    "from es_core.pools.process import serve; serve(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3])"
+    "import json, sys; from importlib import import_module; "
+    "sys.path[:], module, function, arguments = json.loads(sys.argv[1]); "
+    "getattr(import_module(module), function)(*arguments)"
 )
 # What a connection raises whose other end is closed, since its process has ended.
 _CLOSED = (EOFError, BrokenPipeError, ConnectionResetError)
@@ -40,7 +44,7 @@ _ONE_THREAD = (
 
 _STDERR = 2
 
-_GRACE = 2.0  # seconds in which a child may end by itself when the main process is gone
+GRACE = 2.0  # seconds in which a child may end by itself when the main process is gone
 BEAT_EVERY = 1.0  # seconds between two signs of life of a child, and two looks at them
 _KILLED_WITHIN = 5.0  # seconds; one that waits for a broken disk cannot be killed
 
@@ -90,7 +94,7 @@ class Child:
     Args:
         target: "module:function" to run there; it is called with the other end of the connection. The child ends when
             the function returns, or when it uses a connection that this process, alive or dead, no longer holds.
-        descriptors: open files that it inherits, under the same numbers.
+        forker: it is to be a fork of, if that forks; None: a process that starts by itself.
         patience: seconds without a sign of life, after which a child that is waited for is killed; None: any number.
             Seconds in which this process did not run, since it was stopped, say, do not count.
 
@@ -102,35 +106,27 @@ class Child:
         RuntimeError: this process is itself a child.
     """
 
-    def __init__(self, target: str, descriptors: Iterable[int] = (), *, patience: float | None = None) -> None:
-        if serving:
-            raise RuntimeError(
-                "a child process tried to start children: the module of your environment or fitness calls train(), "
-                'evaluate() or record() while it is imported; put that call under `if __name__ == "__main__":`'
-            )
+    def __init__(
+        self,
+        target: str,
+        *,
+        forker: "Forker | None" = None,
+        patience: float | None = None,
+    ) -> None:
+        require_main()
         ours, theirs = Pipe()
         handle = theirs.fileno()
         self._report = os.fdopen(memory_file(), "r+b")
         report = self._report.fileno()
         os.ftruncate(report, RECORD.size)
         os.lseek(report, 0, os.SEEK_END)  # of the child, too: what it appends comes after the record
-        # A process group of its own: Ctrl-C is for the main process, which then ends its children in order.
-        options: dict[str, Any] = {"pass_fds": [handle, report, *descriptors], "process_group": 0}
         if sys.platform == "win32":
             patience, report = None, _STDERR
-            os.set_handle_inheritable(handle, True)
-            options = {
-                "startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]}),
-                "creationflags": subprocess.CREATE_NEW_PROCESS_GROUP,
-            }
-        path = json.dumps([str(entry) for entry in sys.path])
+        self.process: subprocess.Popen[bytes] | Forked
         with theirs:
-            self.process = subprocess.Popen(  # noqa: S603  (our own code, by our own interpreter)
-                [sys.executable, "-P", "-c", _BOOTSTRAP, str(handle), str(report), target, path],
-                stdin=subprocess.DEVNULL,
-                env={**os.environ, **dict.fromkeys(_ONE_THREAD, "1")},
-                **options,
-            )
+            descriptors = [handle, report]
+            forked = forker.fork(target, descriptors) if forker is not None else None
+            self.process = forked or interpreter(f"{__name__}:serve", [*descriptors, target], descriptors)
         self.connection: Any = ours
         self._has_message = poll(ours)
         self._patience, self._is_silent = patience, False
@@ -212,6 +208,46 @@ class Child:
         self._report.close()
 
 
+def require_main() -> None:
+    """Refuse to start children in a child.
+
+    Raises:
+        RuntimeError: this process is one.
+    """
+    if serving:
+        raise RuntimeError(
+            "a child process tried to start children: the module of your environment or fitness calls train(), "
+            'evaluate() or record() while it is imported; put that call under `if __name__ == "__main__":`'
+        )
+
+
+def interpreter(target: str, arguments: Sequence[object], descriptors: Sequence[int]) -> "subprocess.Popen[bytes]":
+    """Start an interpreter like this one, whose libraries use one thread, and which imports no script.
+
+    Args:
+        target: "module:function" to call there.
+        arguments: for it, JSON.
+        descriptors: open files that it inherits, under the same numbers.
+    """
+    # A process group of its own: Ctrl-C is for the main process, which then ends its children in order.
+    options: dict[str, Any] = {"pass_fds": descriptors, "process_group": 0}
+    if sys.platform == "win32":
+        handles = [handle for handle in descriptors if handle != _STDERR]
+        for handle in handles:
+            os.set_handle_inheritable(handle, True)
+        options = {
+            "startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": handles}),
+            "creationflags": subprocess.CREATE_NEW_PROCESS_GROUP,
+        }
+    call = json.dumps([[str(entry) for entry in sys.path], *target.split(":"), arguments])
+    return subprocess.Popen(  # noqa: S603  (our own code, by our own interpreter)
+        [sys.executable, "-P", "-c", _BOOTSTRAP, call],
+        stdin=subprocess.DEVNULL,
+        env={**os.environ, **dict.fromkeys(_ONE_THREAD, "1")},
+        **options,
+    )
+
+
 def end(children: Iterable[Child]) -> None:
     """End children: politely, by closing their connections, then by force. May be called twice."""
     children = list(children)
@@ -251,16 +287,21 @@ def open_record() -> MutableSequence[int]:
     return cast("MutableSequence[int]", memoryview(memory).cast("q"))
 
 
-def serve(handle: int, report_handle: int, target: str) -> None:
-    """What a child runs."""
+def become_child(report_handle: int = _STDERR) -> None:
+    """Keep to the manners of a child: it starts no children, its output is no result, signals are for others."""
     global serving, report
     serving, report = True, report_handle
-    faulthandler.enable(report, all_threads=False)
-    os.dup2(2, 1)  # what an environment prints must not end up among the results on stdout
+    os.dup2(_STDERR, 1)  # what an environment prints must not end up among the results on stdout
     # Batch systems send these to every process of a job; the main process then ends its children in order.
     for name in {"SIGINT", "SIGTERM", "SIGHUP"} & {*dir(signal)}:
         # Other than SIG_IGN, this is not inherited by processes that are started from here.
         signal.signal(getattr(signal, name), lambda *_: None)
+
+
+def serve(handle: int, report_handle: int, target: str) -> None:
+    """What a child runs."""
+    become_child(report_handle)
+    faulthandler.enable(report, all_threads=False)
     if sys.platform != "win32":
         Thread(target=_live_with_main, args=(handle,), daemon=True).start()
     module, _, function = target.partition(":")
@@ -284,7 +325,7 @@ def _live_with_main(handle: int) -> None:
         beats += 1
         with suppress(OSError):
             os.utime(report, (beats, beats))
-    time.sleep(_GRACE)
+    time.sleep(GRACE)
     os._exit(1)
 
 

@@ -42,6 +42,15 @@ _ATTEMPTS = 2  # at a task whose episodes fail
 _STARTING = -1  # in the record: what is played belongs to no task
 
 
+def load(config: Mapping[str, Any]) -> None:
+    """Load what workers compute policies with, before they are forked; the config is JSON."""
+    run = TrainConfig.from_json(config)
+    if run.engine != "torch" and ":" not in run.policy:
+        from es_core.policies.compiled import warm
+
+        warm(run)
+
+
 def serve(connection: Any) -> None:
     """What a worker process runs: serve until the other end of the connection is closed."""
     start: Start = connection.recv()

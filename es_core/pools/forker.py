@@ -1,0 +1,305 @@
+"""The forker: one clean process, on Linux, that loads what workers need, and is forked for each of them.
+
+They start at once and share its memory. It never has a simulator, a thread or torch; where loading alone brings the
+first two, each worker is a process of its own. ``clone(CLONE_PARENT)`` would make workers children of the main
+process, but the C library is not told of it; as children of the forker, their exit codes come by message.
+"""
+
+import ctypes
+import gc
+import json
+import os
+import random
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from es_core.pools import process
+from es_envs import names
+
+START = "ES_ENVS_START"
+"""The environment variable that says "fork" (Linux; the default there) or "spawn": each a process of its own."""
+
+_LOADED_WITHIN = 30.0  # seconds; and any other answer
+_MESSAGE = 4096  # bytes of the longest
+_LONGEST_REASON = 1000  # characters
+_PR_SET_PDEATHSIG = 1
+_BULLET_CONNECTIONS = 1024  # that a process may have
+
+
+class Forker:
+    """The main process's hold on a forker, which begins to load at once.
+
+    Args:
+        modules: to be imported there, in this order; one that cannot be is left to the children, who say why.
+        call: "module:function" to be called there after that, and its arguments, which are JSON.
+
+    Raises:
+        RuntimeError: this process is itself a child.
+        ValueError: ES_ENVS_START is neither "fork" nor "spawn".
+    """
+
+    def __init__(self, modules: Iterable[str], call: Sequence[Any] | None = None) -> None:
+        process.require_main()
+        self._reason = _refusal()
+        self._is_loaded = self._is_lost = self._reason is not None
+        self._codes: dict[int, int] = {}
+        if self._reason is None:
+            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+            self._socket = ours
+            with theirs:
+                arguments = [theirs.fileno(), list(modules), call]
+                self._process = process.interpreter(f"{__name__}:run", arguments, [theirs.fileno()])
+            self._deadline = time.monotonic() + _LOADED_WITHIN
+
+    @property
+    def reason(self) -> str | None:
+        """Why each child is a process of its own; None: it is forked. Waits until everything is loaded."""
+        if not self._is_loaded:
+            self._is_loaded = True
+            reply = self._receive(max(0.0, self._deadline - time.monotonic()))
+            if reply is not None:
+                self._reason = reply["reason"]
+            elif not self._is_lost:
+                self._reason = f"loading takes more than {_LOADED_WITHIN:g} seconds"
+            if self._reason is not None:
+                self._lose(self._reason)
+        return self._reason
+
+    def fork(self, target: str, descriptors: Sequence[int]) -> "Forked | None":
+        """A child that runs ``target`` with these open files, under other numbers; None: ``reason`` says why not."""
+        if self.reason is not None:
+            return None
+        try:
+            socket.send_fds(self._socket, [target.encode()], descriptors)
+        except OSError:
+            self._lose("the process from which workers are forked has ended")
+            return None
+        while (reply := self._receive(_LOADED_WITHIN)) is not None:
+            if "forked" in reply:
+                return None if reply["forked"] is None else Forked(reply["forked"], self)
+        self._lose("the process from which workers are forked does not answer")
+        return None
+
+    def exit_code(self, pid: int, seconds: float | None) -> int | None:
+        """The exit code of a child, or None if it has not ended within so many seconds; they end with the forker."""
+        patience = _LOADED_WITHIN if seconds is None else seconds
+        deadline = time.monotonic() + patience
+        while pid not in self._codes and not self._is_lost:
+            if self._receive(max(0.0, deadline - time.monotonic())) is None and not self._is_lost:
+                if seconds is not None:
+                    return None
+                self._lose("the process from which workers are forked does not answer")
+        return self._codes.get(pid, -signal.SIGKILL)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _receive(self, seconds: float) -> dict[str, Any] | None:
+        """Its next message; None if none comes within so many seconds, or ever."""
+        if self._is_lost:
+            return None
+        self._socket.settimeout(seconds)
+        try:
+            message = self._socket.recv(_MESSAGE)
+        except (TimeoutError, BlockingIOError):
+            return None
+        except OSError:
+            message = b""
+        finally:
+            self._socket.settimeout(None)
+        if not message:
+            self._lose(f"the process from which workers are forked has ended (exit code {self._process.wait()})")
+            return None
+        reply: dict[str, Any] = json.loads(message)
+        if "ended" in reply:
+            self._codes[reply["ended"]] = reply["code"]
+        return reply
+
+    def _lose(self, reason: str) -> None:
+        """Do without it, for this reason, and without its children, which end with it."""
+        self._reason, self._is_lost = self._reason or reason, True
+        self._socket.close()
+        self._process.kill()
+        self._process.wait()
+
+    def close(self) -> None:
+        """Let it end, and its children if there are any left. May be called twice."""
+        if self._is_lost:
+            return
+        self._is_loaded = True
+        self._socket.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(timeout=process.GRACE)
+        self._lose("it is closed")
+
+
+class Forked:
+    """A child of the forker, with what is needed of ``subprocess.Popen``'s interface.
+
+    Args:
+        pid: of it.
+        forker: whose child it is.
+    """
+
+    def __init__(self, pid: int, forker: Forker) -> None:
+        self.pid, self._forker = pid, forker
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit code when it has ended; minus the number of the signal that killed it.
+
+        Raises:
+            subprocess.TimeoutExpired: it has not ended within so many seconds.
+        """
+        code = self._forker.exit_code(self.pid, timeout)
+        if code is None:
+            raise subprocess.TimeoutExpired(f"forked process {self.pid}", timeout or 0.0)
+        return code
+
+    def kill(self) -> None:
+        """Kill it, if it has not ended."""
+        if self._forker.exit_code(self.pid, 0.0) is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+
+
+def _refusal() -> str | None:
+    start = os.environ.get(START, "fork")
+    if start not in {"fork", "spawn"}:
+        raise ValueError(f"the environment variable {START} must be 'fork' or 'spawn', got {start!r}")
+    if start == "spawn":
+        return f"{START}=spawn asks for it"
+    return None if sys.platform == "linux" else "workers are forked on Linux only"
+
+
+class _Fork(NamedTuple):
+    """What a child is to run: its target, its end of the connection and its report."""
+
+    target: str
+    connection: int
+    report: int
+
+
+def run(handle: int, modules: Sequence[str], call: Sequence[Any] | None) -> None:
+    """What the forker runs; each child, from its fork on, goes on from here, too."""
+    process.become_child()
+    with socket.socket(fileno=handle) as main:
+        signal.alarm(int(_LOADED_WITHIN) + 5)  # ends it even if loading hangs when the main process is gone
+        reason = _load(modules, call)
+        signal.alarm(0)
+        _tell(main, reason=reason)
+        if reason is not None:
+            return
+        gc.collect()
+        gc.freeze()  # collections in children would write to what they share
+        child = _fork_on_request(main)
+    if child is not None:
+        process.serve(child.connection, child.report, child.target)
+
+
+def _load(modules: Iterable[str], call: Sequence[Any] | None) -> str | None:
+    """Import modules, and make the call; why children cannot be forked after that, or None."""
+    for name in modules:
+        with suppress(Exception, SystemExit):  # a child that needs it imports it again, and says what is wrong
+            import_module(name)
+        if (does := _does()) is not None:
+            return f"importing {name} {does}"
+    if call is not None:
+        target, *arguments = call
+        with suppress(Exception, SystemExit):  # likewise
+            names.load(target)(*arguments)
+        if (does := _does()) is not None:
+            return f"{target} {does}"
+    return None
+
+
+def _does() -> str | None:
+    """What a process must not have done that is to be forked."""
+    if len(list(Path("/proc/self/task").iterdir())) > 1:
+        return "starts a thread"
+    bullet = sys.modules.get("pybullet")
+    if bullet is not None and any(bullet.getConnectionInfo(n)["isConnected"] for n in range(_BULLET_CONNECTIONS)):
+        return "opens a connection to Bullet"
+    return None
+
+
+def _tell(main: socket.socket, **message: object) -> None:
+    with suppress(OSError):  # the main process is gone, which shows when it is to be heard
+        main.send(json.dumps(message).encode())
+
+
+def _fork_on_request(main: socket.socket) -> _Fork | None:
+    """Fork and reap children until the main process lets go. Returns in each child, and in the end."""
+    me, running = os.getpid(), set[int]()
+    woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+    poller = select.poll()
+    poller.register(main, select.POLLIN)
+    poller.register(woken, select.POLLIN)
+
+    def reap() -> None:
+        with suppress(BlockingIOError):
+            os.read(woken, _MESSAGE)
+        for pid in list(running):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if ended:
+                running.discard(pid)
+                _tell(main, ended=pid, code=os.waitstatus_to_exitcode(status))
+
+    while True:
+        ready = {descriptor for descriptor, _ in poller.poll()}
+        reap()
+        if main.fileno() not in ready:
+            continue
+        try:
+            target, descriptors, *_ = socket.recv_fds(main, _MESSAGE, 2)
+        except ConnectionError:
+            target = b""
+        if not target:
+            break
+        try:
+            pid: int | None = os.fork()
+        except OSError:  # the system lacks memory or processes
+            pid = None
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            os.close(woken)
+            os.close(wake)
+            _begin(me)
+            return _Fork(target.decode(), *descriptors)
+        for descriptor in descriptors:
+            os.close(descriptor)
+        if pid is not None:
+            running.add(pid)
+        _tell(main, forked=pid)
+    # Children see by themselves that the main process is gone; those that cannot are killed when this one ends.
+    poller.unregister(main)
+    deadline = time.monotonic() + process.GRACE + 1.0
+    while running and time.monotonic() < deadline:
+        poller.poll(1000 * max(0.0, deadline - time.monotonic()))
+        reap()
+    return None
+
+
+def _begin(forker: int) -> None:
+    """Make a fork a process like those that start by themselves."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != forker:
+        os._exit(1)
+    os.setpgid(0, 0)
+    random.seed()
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()
