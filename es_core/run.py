@@ -5,7 +5,7 @@ import os
 import re
 import shlex
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
@@ -223,15 +223,26 @@ class Run:
         return run
 
     @classmethod
-    def open(cls, directory: str | os.PathLike[str], *, trust: bool = False, **objects: Any) -> Self:
+    def open(
+        cls,
+        directory: str | os.PathLike[str],
+        *,
+        trust: bool = False,
+        env: Callable[..., Any] | None = None,
+        fitness: Callable[..., Any] | None = None,
+        policy: Callable[..., Any] | None = None,
+        changed_code: bool = False,
+    ) -> Self:
         """Open the folder of a run.
 
         Args:
             directory: the folder.
             trust: its config may name modules outside the installed plugins.
-            **objects: ``env``, ``fitness`` and ``policy``, if objects were given to ``train``, which no file holds:
-                the same ones again, to evaluate, record or resume the run. ``changed_code=True``: their code may be
-                another.
+            env: the environment's class or factory, if it was given to ``train`` as an object: no file holds it, and
+                to evaluate, record or resume the run takes the same one again.
+            fitness: likewise.
+            policy: likewise.
+            changed_code: the code of these may be another.
 
         Raises:
             FileNotFoundError: it is no run folder.
@@ -244,7 +255,7 @@ class Run:
             config = TrainConfig.from_json(json.loads(read_whole(config_file)))
         except (ValueError, RecursionError) as error:
             raise CheckpointError(f"{config_file} is damaged: {error}") from error
-        provide(config, **objects)
+        provide(config, env=env, fitness=fitness, policy=policy, changed_code=changed_code)
         return cls(path, config, trust, list(_read_metrics(path / "metrics.jsonl")))
 
     @property

@@ -475,7 +475,7 @@ def _reopen(
 ) -> Run:
     """The run to resume; settings may be repeated, but none may differ, except that its bounds may grow."""
     given = {**(env.to_json() if isinstance(env, TrainConfig) else {}), **config_fields}
-    objects = {name: given.pop(name) for name in OBJECTS if callable(given.get(name))}
+    objects: dict[str, Any] = {name: given.pop(name) for name in OBJECTS if callable(given.get(name))}
     if callable(env):
         objects["env"] = env
     elif not isinstance(env, TrainConfig):

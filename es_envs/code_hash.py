@@ -27,7 +27,8 @@ def code_hash(target: Any) -> str:
     It follows from bytecode, constants, default values, and the closure variables and globals that are used, as they
     are now; and so on through the functions and classes of the script among them. Comments, line numbers, annotations
     and the file do not enter. What modules hold enters by its name only: a change in there goes unnoticed. Another
-    minor version of Python compiles other bytecode, and finds another hash.
+    minor version of Python compiles other bytecode, and finds another hash; from 3.13 on, the line where a class within
+    a function begins is part of that function.
 
     Raises:
         ValueError: it uses what cannot be copied to another process; the message names the variable.

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 _ADVICE = "put it into a module of its own (a .py file beside your script) and import it from there"
-_LOCAL = re.compile(r"[^:#]+:[^:#]+#[0-9a-f]+")
+_LOCAL = re.compile(r"(?!final_info:)[^:#]+:[^:#]+#[0-9a-f]{8}")
 
 # By local name: objects, and what other processes make them of. A child has the latter first.
 _objects: dict[str, Any] = {}

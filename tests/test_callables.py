@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 import textwrap
 from dataclasses import replace
 
@@ -111,13 +112,15 @@ def metrics(run):
 
 
 @pytest.mark.slow
-def test_a_run_with_objects_has_the_same_bits_for_any_number_of_workers(session, tiny, tmp_path):
+def test_a_run_with_objects_has_the_same_bits_for_any_workers_however_they_start(session, tiny, tmp_path, monkeypatch):
     how = {**tiny, "generations": 3, "population_size": 6, "observation_normalization": True, "max_episode_steps": 5}
-    runs = [
-        train(HERE["Here"], fitness=HERE["Farthest"], **{**how, "run_dir": tmp_path / f"{workers}", "workers": workers})
-        for workers in (1, 3)
-    ]
-    assert metrics(runs[0]) == metrics(runs[1])
+    runs = []
+    for number, (start, workers) in enumerate([("fork", 1), ("fork", 3), ("spawn", 2)]):
+        if start == "spawn" or sys.platform == "linux":
+            monkeypatch.setenv("ES_ENVS_START", start)
+            fields = {**how, "run_dir": tmp_path / f"{number}", "workers": workers}
+            runs.append(train(HERE["Here"], fitness=HERE["Farthest"], **fields))
+    assert all(metrics(run) == metrics(runs[0]) for run in runs)
     assert len({line[0] for line in metrics(runs[0])}) == 4
 
 
@@ -126,6 +129,7 @@ def test_config_json_has_names_and_hashes_and_nothing_of_the_code(run):
     assert config["fitness"].startswith("__main__:closeness#")
     assert registry.is_local(config["env_id"]), config["env_id"]
     assert config["env_id"].startswith("local/Here-")
+    assert not names.is_local("final_info:energy#01234567")
     with pytest.raises(ValueError, match=r"given to train\(\) as an object"):
         names.load("__main__:closeness#00000000")
 
