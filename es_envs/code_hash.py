@@ -113,12 +113,10 @@ class _Walk:
         try:
             reduced = value.__reduce_ex__(4) if reduce is None else reduce(value)
         except Exception as error:
+            used = ", which uses ".join(map(repr, self._way[1:]))
             raise ValueError(
-                f"{', which uses '.join([f'{self._way[0]!r} uses {self._way[1]!r}', *map(repr, self._way[2:])])}, "
-                f"of {type(value)}, which cannot be copied to a worker process ({error}): make it where it is used, "
-                "in a function or method"
-                if len(self._way) > 1
-                else f"{self._way[0]!r}, of {type(value)}, cannot be copied to a worker process: {error}"
+                f"{self._way[0]!r}{' uses ' if used else ''}{used}, of {type(value)}, which cannot be copied to a "
+                f"worker process ({error}): make it where it is used, in a function or method"
             ) from error
         if isinstance(reduced, str):
             self._tell(f"object {reduced}")
