@@ -38,7 +38,7 @@ from es_envs import EnvDefinition, Episode, registry
 
 __all__ = ["LocalPool"]
 
-_CALL_SECONDS = 0.0002  # that an order and its answer take
+_CALL_SECONDS = 0.0004  # that an order and its answer take
 _SOON = 0.05  # seconds between two looks for a worker that is to be started again
 
 

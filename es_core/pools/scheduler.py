@@ -18,6 +18,7 @@ PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds in front of another start, each time th
 # killed from outside, while it played the task by chance, and once more.
 _HANGS, _DEATHS = 2, 3
 
+_SHARE = 0.75  # of what is left is shared out; the rest evens out that some have the longer tasks
 _OVERHEAD = 0.02  # of an order and its answer, as a share of what is played
 _PLENTY = 4  # times as many tasks as keep the overhead down has a worker at most
 _RECENT = 0.2  # weight of the latest answer in the seconds that a task takes
@@ -71,6 +72,7 @@ class Scheduler(Generic[W]):
         self._queue, self._suspects = deque[int](), deque[int]()
         self._deaths = Counter[int]()
         self._left: set[int] = set()
+        self._is_under_way = False  # tasks of this generation have been answered
 
     # ---- workers come and go
 
@@ -141,6 +143,7 @@ class Scheduler(Generic[W]):
             raise RuntimeError(f"{len(self._left)} tasks are not done yet")
         self._queue = deque(tasks)
         self._left = set(self._queue)
+        self._is_under_way = False
         self._deaths.clear()
 
     @property
@@ -163,11 +166,11 @@ class Scheduler(Generic[W]):
         if self._suspects and not state.held:
             state.is_alone = True
             return self._give(state, [self._suspects.popleft()], 0)
-        most = self._portion(state)
-        if state.is_alone or not self._queue or len(state.held) > most // 2:
+        wanted = min(self._portion(state) - len(state.held), len(self._queue))
+        if state.is_alone or wanted <= 0:
             return None
-        numbers = [self._queue.popleft() for _ in range(min(most - len(state.held), len(self._queue)))]
-        return self._give(state, numbers, most // 2 if self._queue else 0)
+        numbers = [self._queue.popleft() for _ in range(wanted)]
+        return self._give(state, numbers, self._portion(state) // 2 if self._queue else 0)
 
     def answer(self, worker: W, numbers: Collection[int], *, seconds: float, episodes: int) -> None:
         """A worker has played tasks, or they have failed for good.
@@ -182,6 +185,7 @@ class Scheduler(Generic[W]):
         for number in numbers:
             del state.held[number]
             self._left.discard(number)
+        self._is_under_way = True
         state.episodes += episodes
         state.is_alone = state.is_alone and bool(state.held)
         if numbers:
@@ -194,16 +198,17 @@ class Scheduler(Generic[W]):
         return Portion(numbers, answer_at)
 
     def _portion(self, state: _Worker) -> int:
-        """Tasks that a worker should have now: half of what it could get if all was shared out at once.
+        """Tasks that a worker should have now: most of what it could get if all was shared out at once.
 
         No fewer than take as long as an order does, so that it never waits; and where tasks are long, no more than it
         takes to make the overhead small, so that little is lost with it.
         """
-        share = len(self._queue) * state.cpus / sum(each.cpus for each in self._workers.values())
+        left = len(self._queue) if self._is_under_way else len(self._left)  # at first all get the same
+        share = left * state.cpus / sum(each.cpus for each in self._workers.values())
         if not self.task_seconds:
-            return math.ceil(share / 2)
+            return math.ceil(_SHARE * share)
         least = min(math.ceil(self.call_seconds / self.task_seconds) * state.cpus, share)
-        return math.ceil(max(least, 1, min(share / 2, _PLENTY * self.enough * state.cpus)))
+        return math.ceil(max(least, 1, min(_SHARE * share, _PLENTY * self.enough * state.cpus)))
 
     @property
     def enough(self) -> int:

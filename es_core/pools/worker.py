@@ -37,7 +37,7 @@ from es_core.rollout import Rollout
 from es_core.strategies.population import Population
 from es_envs import Episode, names
 
-_REPLY_EVERY = 0.02  # seconds: many short episodes make one message, a long one is reported at once
+_REPLY_EVERY = 0.05  # seconds: many short episodes make one message, a long one is reported at once
 _ATTEMPTS = 2  # at a task whose episodes fail
 _STARTING = -1  # in the record: what is played belongs to no task
 
