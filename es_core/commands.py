@@ -69,8 +69,8 @@ def train_command(config: TrainConfig, initial: Path | None = None) -> str:
     words = ["es-envs", "train", config.env_id, *as_arguments(settings)]
     if initial is not None:
         words += ["--initial", str(initial)]
-    if config.engine == "torch" and ":" not in config.policy:
-        words += ["--engine", "torch", "--device", config.device, "--pool", "batched"]
+    if config.vector_envs is not None:
+        words += ["--pool", "vector"]
     return shlex.join(words)
 
 
@@ -88,8 +88,8 @@ def run_command(
         **options: further ones.
     """
     trust = trusted and not _names_plugins_only(config)
-    if verb == "resume" and config.device != "cpu":  # on which no other pool computes
-        options["pool"] = "batched"
+    if verb == "resume" and config.vector_envs is not None:
+        options["pool"] = "vector"
     if only_in_script(config):
         given = [f"{name}={value!r}" for name, value in options.items()]
         objects = [] if verb == "report" else [f"{name}={value}" for name, value in given_objects(config).items()]

@@ -241,6 +241,15 @@ class TrainConfig:
     device: str = _option(
         "cpu", one_of("auto", "cpu", "cuda"), "where the policy is computed: cpu, cuda, or auto (settled at once)"
     )
+    vector_envs: int | None = _option(
+        None,
+        maybe(whole(1, MOST)),
+        "copies of the environment that the vector pool steps (default, settled at the start: one for each candidate, "
+        "or the usable cores where each copy is a process)",
+    )
+    vector_starts: str | None = _option(
+        None, maybe(text), "how starts follow from seeds in the vector pool, which finds it out"
+    )
 
     bits: int = field(default=BITS, metadata={"check": whole(0)})
     """Of the version that made it: see ``BITS``. No setting."""
@@ -404,7 +413,7 @@ def option_fields() -> list[Field[Any]]:
 
 
 def _settings(config: type[TrainConfig]) -> set[str]:
-    return {option.name for option in fields(config)} - {"env_id", "bits"}
+    return {option.name for option in fields(config)} - {"env_id", "bits", "vector_starts"}
 
 
 def unknown_field(name: str, known: set[str]) -> str:

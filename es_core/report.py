@@ -5,6 +5,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -334,7 +335,8 @@ def _settings(config: TrainConfig) -> list[tuple[str, list[dict[str, str]], bool
     except (es_envs.UnknownEnvError, es_envs.PluginError, ValueError, ImportError):
         usual, chosen = default, {name for name, value in config.to_json().items() if value != default[name]}
     groups: tuple[list[dict[str, str]], ...] = ([], [], [])
-    for field in option_fields():
+    settled = [field for field in fields(TrainConfig) if field.name == "vector_starts"]
+    for field in [*option_fields(), *settled]:
         value = config.to_json()[field.name]
         place = 0 if field.name in chosen else 1 if value != default[field.name] else 2
         shown = {"value": _text(value), "usual": _text((usual if place == 0 else default)[field.name])}

@@ -91,11 +91,8 @@ class Rollout:
         self.definition = definition
         self._progress: MutableSequence[int] = [0] if progress is None else progress
         self._step_limit = step_limit(definition, config)
-        fitnesses = fitness_names(definition, config.fitness)
-        if config.shaping in SIGN_SHAPINGS:
-            fitnesses.setdefault("sign_return", "sign_return")
-        self._fitnesses: list[tuple[str, Any]] = [(name, load_fitness(target)) for name, target in fitnesses.items()]
-        self._make_env = partial(_make_env, definition, config, **kwargs)
+        self._fitnesses = load_fitnesses(definition, config)
+        self._make_env = partial(make_env, definition, config, **kwargs)
         self.env = self._make_env()
         self._is_open = True
         try:
@@ -170,10 +167,8 @@ class Rollout:
         """The loop through which each episode passes; a generator for those who look on, step by step."""
         if not self._is_open:
             self.env, self._is_open = self._make_env(), True
-        measured = [
-            (name, _PerStep(fitness) if inspect.isclass(fitness) else fitness) for name, fitness in self._fitnesses
-        ]
-        observers = [*observers, *(fitness.on_step for _, fitness in measured if isinstance(fitness, _PerStep))]
+        measured = begun(self._fitnesses)
+        observers = [*observers, *observers_of(measured)]
         env_step, progress = self.env.step, self._progress
         limit = self._step_limit if max_steps is None else min(max_steps, self._step_limit)
 
@@ -203,11 +198,9 @@ class Rollout:
                 break
 
         of_step(self.env, (observation, 0.0, terminated, truncated, info))  # the info is what fitness functions see
-        if not _is_finite(total_reward):
-            raise ValueError(f"the rewards of {length} steps add up to {total_reward!r}, expected a finite number")
         episode = Episode(
             seed=seed,
-            total_reward=float(total_reward),
+            total_reward=total_reward,
             length=length,
             terminated=bool(terminated),
             truncated=not terminated,
@@ -216,10 +209,16 @@ class Rollout:
             first_observation=first_observation,
             last_observation=_kept(observation),
         )
-        return replace(episode, fitnesses=_judge(episode, measured))
+        return judged(episode, measured)
 
 
-def _make_env(definition: EnvDefinition, config: TrainConfig, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+def make_env(definition: EnvDefinition, config: TrainConfig, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+    """The bare environment, in the wrappers of the config's ``preprocessing``.
+
+    Raises:
+        PluginError: it cannot be made.
+        SpaceError: a wrapper is not for its observations.
+    """
     env = definition.build(**{**config.env_kwargs, **kwargs})
     try:
         return preprocessed(env, config.preprocessing)
@@ -228,8 +227,38 @@ def _make_env(definition: EnvDefinition, config: TrainConfig, **kwargs: Any) -> 
         raise SpaceError(f"{definition.label}: {error}") from error
 
 
-def _judge(episode: Episode, measured: Sequence[tuple[str, Any]]) -> dict[str, float | None]:
-    """All fitness values; the first drives selection and must be a number, the others may fail."""
+Fitnesses = Sequence[tuple[str, Any]]
+
+
+def load_fitnesses(definition: EnvDefinition, config: TrainConfig) -> Fitnesses:
+    """All fitness functions and classes of a run by name, the one that drives selection first."""
+    fitnesses = fitness_names(definition, config.fitness)
+    if config.shaping in SIGN_SHAPINGS:
+        fitnesses.setdefault("sign_return", "sign_return")
+    return [(name, load_fitness(target)) for name, target in fitnesses.items()]
+
+
+def begun(fitnesses: Fitnesses) -> Fitnesses:
+    """Fitnesses for an episode that begins: what sees every step is made anew."""
+    return [(name, _PerStep(fitness) if inspect.isclass(fitness) else fitness) for name, fitness in fitnesses]
+
+
+def observers_of(measured: Fitnesses) -> list[Observer]:
+    """What is to be called after every step."""
+    return [fitness.on_step for _, fitness in measured if isinstance(fitness, _PerStep)]
+
+
+def judged(episode: Episode, measured: Fitnesses) -> Episode:
+    """An episode with all fitness values; the first drives selection and must be a number, the others may fail.
+
+    Raises:
+        ValueError: the first one, or the sum of the rewards, is not finite.
+    """
+    if not _is_finite(episode.total_reward):
+        raise ValueError(
+            f"the rewards of {episode.length} steps add up to {episode.total_reward!r}, expected a finite number"
+        )
+    episode = replace(episode, total_reward=float(episode.total_reward))
     values: dict[str, float | None] = {}
     for position, (name, fitness) in enumerate(measured):
         try:
@@ -241,7 +270,7 @@ def _judge(episode: Episode, measured: Sequence[tuple[str, Any]]) -> dict[str, f
             if position == 0:
                 raise ValueError(f"fitness {name!r} failed: {type(error).__name__}: {error}") from error
             values[name] = None
-    return values
+    return replace(episode, fitnesses=values)
 
 
 class _PerStep:

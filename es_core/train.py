@@ -74,8 +74,9 @@ def train(
             function that makes an environment.
         run_dir: folder of the run; None: runs/ID/DATE-TIME-sSEED.
         workers: processes; None: the usable cores (of a cluster: its CPUs). The result does not depend on it.
-        pool: who computes the policy while workers step environments: "local" (each worker its own candidates) or
-            "ray" (as local, on the nodes of a Ray cluster).
+        pool: who steps environments and computes policies: "local" (worker processes, each its own candidates), "ray"
+            (as local, on the nodes of a Ray cluster) or "vector" (one vector environment, with a candidate in each of
+            its ``vector_envs`` copies, and one forward pass in torch for all of them).
         ray_address: of that cluster, "auto" or "HOST:PORT"; None: what RAY_ADDRESS names, or this machine alone.
         initial: a checkpoint whose parameters (and observation statistics) to start from.
         resume: continue the run in ``run_dir``.
@@ -141,7 +142,7 @@ def train(
                 carry_out(run)
         return run
     config = _resolve(env, config_fields)
-    require_device(config)
+    require_device(config, pool)
     require_strategy(config)
     source = initial if initial is None or isinstance(initial, Checkpoint) else Checkpoint.load(initial)
     run = Run.create(run_dir, config, source)
@@ -449,18 +450,17 @@ def _resolve(env: str | TrainConfig | Callable[..., Any], config_fields: dict[st
 
 
 def _settle(run: Run, pool: RolloutPool) -> None:
-    """Write down the engine and device with which the pool computes: they change bits, and a resumed run keeps them.
+    """Write down what the pool has settled: it changes bits, and a resumed run keeps it.
 
     Raises:
         ValueError: the run has begun with others.
     """
     begun = bool(run.checkpoint_generations())
-    for name in ("engine", "device"):
+    for name in ("engine", "device", "vector_envs", "vector_starts"):
         then, now = getattr(run.config, name), getattr(pool.config, name)
         if begun and then != now:
             raise ValueError(
-                f"this run computes with {name}={then!r}, its pool would with {now!r}: resume it with pool='batched' "
-                "(on the command line: --pool batched)"
+                f"this run has {name}={then!r}, its pool would have {now!r}: it cannot be resumed with that"
             )
     if pool.config != run.config:
         run.write_config(pool.config)
@@ -489,6 +489,8 @@ def _reopen(
         ("schedule_generations", None),
         ("engine", "auto"),
         ("device", "auto"),
+        ("vector_envs", None),
+        ("vector_starts", None),
     ):  # what the run settled when it began
         if given.get(name) == left_open:
             given.pop(name, None)

@@ -9,6 +9,7 @@ from inspect import Parameter, signature
 from typing import Any
 
 import gymnasium
+import gymnasium.vector
 
 from es_envs import names
 
@@ -42,6 +43,9 @@ class EnvDefinition:
         fitnesses: further fitness functions by name; all are logged, any can be chosen with ``train(fitness=name)``.
         max_episode_steps: steps after which an episode is truncated, or None if the environment ends by itself.
         initializer: ``module:name`` of a function that each process calls once before it makes the environment.
+        vector_entry_point: ``module:name`` of what makes a ``gymnasium.vector.VectorEnv`` of this environment, called
+            with ``num_envs`` and the keyword arguments of ``entry_point``, and with ``seed`` (a list, of each copy)
+            and ``max_episode_steps`` if it names them. None: the vector pool gives each copy a process.
         solved_at: fitness from which on the task counts as solved, or None.
         recommended: TrainConfig fields that suit this environment.
         recommended_for: further ones for a strategy, by its name.
@@ -58,6 +62,7 @@ class EnvDefinition:
     fitnesses: Mapping[str, str | Callable[..., Any]] = field(default_factory=dict)
     max_episode_steps: int | None = None
     initializer: str | Callable[[], None] | None = None
+    vector_entry_point: str | Callable[..., Any] | None = None
     solved_at: float | None = None
     recommended: Mapping[str, Any] = field(default_factory=dict)
     recommended_for: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -85,8 +90,9 @@ class EnvDefinition:
             raise TypeError(f"{self.id}: override must be True or False, got {self.override!r}")
         self._set("fitnesses", {name: self._named(f"fitnesses[{name!r}]", value, colon=False)
                                 for name, value in self.fitnesses.items()})  # fmt: skip
-        if self.initializer is not None:
-            self._set("initializer", self._named("initializer", self.initializer))
+        for attribute in ("initializer", "vector_entry_point"):
+            if getattr(self, attribute) is not None:
+                self._set(attribute, self._named(attribute, getattr(self, attribute)))
         if self.max_episode_steps is not None and not _is_positive_integer(self.max_episode_steps):
             raise ValueError(
                 f"{self.id}: max_episode_steps must be a positive integer or None, got {self.max_episode_steps!r}"
@@ -149,9 +155,7 @@ class EnvDefinition:
             ValueError: a render mode is asked for that the environment does not have.
             KeywordError: an argument is none of the entry point's.
         """
-        if isinstance(self.initializer, str) and self.initializer not in _initialized:
-            self._load(self.initializer, "initializer")()
-            _initialized.add(self.initializer)
+        self._initialize()
         factory = self._load(str(self.entry_point), "entry_point")
         arguments = {**self.kwargs, **kwargs}
         if render_mode is not None:
@@ -163,6 +167,39 @@ class EnvDefinition:
         if not isinstance(env, gymnasium.Env):
             raise PluginError(f"{self.label}: {self.entry_point} made {type(env).__name__}, not a gymnasium.Env")
         return env
+
+    def build_vector(
+        self, num_envs: int, *, optional: Mapping[str, Any] | None = None, **kwargs: Any
+    ) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
+        """Make the environment's own vectorised form, which it must have.
+
+        Args:
+            num_envs: copies.
+            optional: keyword arguments for a ``vector_entry_point`` that names them.
+            **kwargs: override the definition's.
+
+        Raises:
+            PluginError: the entry point or the initializer cannot be imported, or what it makes is no VectorEnv.
+            KeywordError: an argument is none of the entry point's.
+        """
+        self._initialize()
+        factory = self._load(str(self.vector_entry_point), "vector_entry_point")
+        taken = {name: value for name, value in (optional or {}).items() if self.vector_takes(name)}
+        env = called(factory, {"num_envs": num_envs, **self.kwargs, **taken, **kwargs}, self.label)
+        if not isinstance(env, gymnasium.vector.VectorEnv):
+            made = f"{self.vector_entry_point} made {type(env).__name__}"
+            raise PluginError(f"{self.label}: {made}, not a gymnasium.vector.VectorEnv")
+        return env
+
+    def vector_takes(self, argument: str) -> bool:
+        """Whether ``vector_entry_point`` names this keyword argument."""
+        factory = self._load(str(self.vector_entry_point), "vector_entry_point")
+        return argument in signature(factory).parameters
+
+    def _initialize(self) -> None:
+        if isinstance(self.initializer, str) and self.initializer not in _initialized:
+            self._load(self.initializer, "initializer")()
+            _initialized.add(self.initializer)
 
     def _load(self, name: str, attribute: str) -> Callable[..., Any]:
         try:

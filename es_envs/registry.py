@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points
-from inspect import getmembers, isroutine
+from inspect import getmembers, isroutine, signature
 from typing import Any
 
 import gymnasium
@@ -43,7 +43,7 @@ LOCAL_ID = re.compile(r"local/([\w.]+)-[0-9a-f]{8}-v0", re.ASCII)
 _BARE = "es_envs.registry:bare_gymnasium_env"
 
 # Packages that register a namespace with Gymnasium, but only when somebody imports them, and our extra with each.
-_NAMESPACES = {"ALE": ("ale_py", "atari")}
+_NAMESPACES = {"ALE": ("ale_py", "atari"), "envpool": ("es_envs.envpools", "envpool")}
 
 
 class UnknownEnvError(LookupError):
@@ -377,6 +377,7 @@ def _gymnasium_definition(env_id: str, spec: EnvSpec) -> EnvDefinition:
         id=spec.id,
         entry_point=_BARE,
         kwargs={"env_id": env_id},
+        vector_entry_point="es_envs.registry:gymnasium_vector_env" if spec.vector_entry_point else None,
         max_episode_steps=spec.max_episode_steps,
         solved_at=spec.reward_threshold,
         summary="registered with Gymnasium",
@@ -404,6 +405,29 @@ def bare_gymnasium_env(env_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
     spec = replace(gymnasium.spec(bare_id), order_enforce=False, disable_env_checker=True, max_episode_steps=None)
     factory = load_env_creator(spec.entry_point) if isinstance(spec.entry_point, str) else spec.entry_point
     env: gymnasium.Env[Any, Any] = called(partial(gymnasium.make, spec), kwargs, env_id, factory)
+    return env
+
+
+def gymnasium_vector_env(
+    num_envs: int,
+    env_id: str,
+    *,
+    seed: list[int] | None = None,
+    max_episode_steps: int | None = None,
+    **kwargs: Any,
+) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
+    """The vectorised form that Gymnasium knows of an environment; it gets the arguments that it names."""
+    module, separator, bare_id = env_id.rpartition(":")
+    if separator:
+        importlib.import_module(module)
+    spec = gymnasium.spec(bare_id)
+    point = spec.vector_entry_point
+    factory: Any = load_env_creator(point) if isinstance(point, str) else point
+    optional = {"seed": seed, "max_episode_steps": max_episode_steps}
+    named = signature(factory).parameters
+    taken = {name: value for name, value in optional.items() if value is not None and name in named}
+    arguments = {"num_envs": num_envs, **spec.kwargs, **taken, **kwargs}
+    env: gymnasium.vector.VectorEnv[Any, Any, Any] = called(factory, arguments, env_id)
     return env
 
 

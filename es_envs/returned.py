@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, SupportsFloat
 
 import gymnasium
+import numpy as np
 
 
 class ReturnError(ValueError):
@@ -44,6 +45,22 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
     def step(self, action: Any) -> Any:
         """Step the environment."""
         return of_step(self.env, self.env.step(action))
+
+
+def info_of(infos: Mapping[str, Any], row: int) -> dict[str, Any]:
+    """One copy's info, out of a vector environment's: of each key an array, and perhaps a mask ``_key``."""
+    info: dict[str, Any] = {}
+    for key, values in infos.items():
+        present = infos.get(f"_{key}")
+        if (key.startswith("_") and key[1:] in infos) or (present is not None and not present[row]):
+            continue
+        if isinstance(values, Mapping):
+            info[key] = info_of(values, row)
+        else:
+            value = values[row] if np.ndim(values) else values
+            value = np.array(value) if hasattr(value, "__dlpack__") else value  # a copy, from wherever it is
+            info[key] = value.item() if isinstance(value, np.ndarray | np.generic) and value.ndim == 0 else value
+    return info
 
 
 def _values(env: gymnasium.Env[Any, Any], call: str, returned: Any, expected: str) -> tuple[Any, ...]:

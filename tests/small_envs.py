@@ -458,3 +458,34 @@ def capped(episode):
 
 def calls_with_other_keyword(fault=None):
     return Walk(other=fault)
+
+
+class Tilt(gymnasium.Env):
+    """Keep a point that drifts away between -1 and 1; an episode ends when it leaves, and its start is drawn.
+
+    Args:
+        fault: "step": raise when the point has been moved to the right of 0.5; "nan": observe no number there.
+    """
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, *, fault=None):
+        self.fault = fault
+
+    def _observation(self):
+        lost = self.fault == "nan" and self.place > 0.5
+        return np.array([np.nan if lost else self.place, self.time / 10], np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed, options=options)
+        self.place, self.time = float(self.np_random.uniform(-0.5, 0.5)), 0
+        return self._observation(), {"position": np.array([self.place])}
+
+    def step(self, action):
+        self.time += 1
+        self.place = 1.2 * self.place + 0.3 * float(action[0])
+        if self.fault == "step" and self.place > 0.5:
+            raise RuntimeError("the motor is on fire")
+        info = {"position": np.array([self.place]), "score": self.time + self.place}
+        return self._observation(), 1.0 - self.place**2, bool(abs(self.place) > 1), False, info

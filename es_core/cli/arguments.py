@@ -12,8 +12,9 @@ from typing import Any, NoReturn
 import es_envs
 
 _POOL_HELP = (
-    "who computes the policy: each worker its own candidates (local, the default), or the main process for all workers "
-    "at once, on a GPU with --device cuda (batched); or each worker again, on the nodes of a Ray cluster (ray)"
+    "who plays: worker processes, each its own candidates (local, the default), on the nodes of a Ray cluster, too "
+    "(ray); or one vector environment with a candidate in each copy, computed at once, on a GPU with --device cuda "
+    "(vector)"
 )
 
 
@@ -109,7 +110,7 @@ def add_workers(sub: argparse.ArgumentParser, *, pool: bool = False) -> None:
     """How many processes, and for training, which pool."""
     sub.add_argument("--workers", type=int, metavar="N", help="worker processes (default: the usable cores)")
     if pool:
-        sub.add_argument("--pool", choices=("local", "batched", "ray"), default="local", help=_POOL_HELP)
+        sub.add_argument("--pool", choices=("local", "ray", "vector"), default="local", help=_POOL_HELP)
         sub.add_argument(
             "--ray-address",
             metavar="ADDRESS",

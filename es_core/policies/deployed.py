@@ -44,7 +44,7 @@ class Deployed(nn.Module):
     def __init__(self, policy: Policy, module: nn.Module) -> None:
         super().__init__()
         parts = list(leaves(policy.observation_space, "observation"))
-        self.observations = nn.ModuleList(_observation(space) for _, _, space in parts)
+        self.observations = nn.ModuleList(observation_of(space) for _, _, space in parts)
         self.module = module.requires_grad_(requires_grad=False).eval()
         self.memory = _Memory(module) if module.is_recurrent else None
         self.action = action_of(policy)
@@ -78,7 +78,7 @@ def _identifiers(names: Sequence[str]) -> list[str]:
     return found
 
 
-def _observation(space: gymnasium.Space[Any]) -> nn.Module:
+def observation_of(space: gymnasium.Space[Any]) -> nn.Module:
     """From ``(batch, *shape)`` to ``(batch, n)`` float32, as ``gymnasium.spaces.flatten`` does."""
     match space:
         case spaces.Discrete():

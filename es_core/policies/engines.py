@@ -5,7 +5,7 @@ import importlib.util
 from es_core.config import TrainConfig
 
 
-def require_device(config: TrainConfig) -> None:
+def require_device(config: TrainConfig, pool: str) -> None:
     """Refuse a device that this machine does not have, or that the pool has no use for.
 
     Raises:
@@ -17,7 +17,11 @@ def require_device(config: TrainConfig) -> None:
         raise ValueError(
             'device="cuda": this machine has no usable CUDA device (or no torch that sees it); use device="cpu"'
         )
-    raise ValueError('device="cuda": workers compute on the CPU; use device="cpu"')
+    if pool != "vector":
+        raise ValueError(
+            'device="cuda": workers compute on the CPU; use pool="vector" (on the command line: --pool vector), or '
+            'device="cpu"'
+        )
 
 
 def has_cuda() -> bool:

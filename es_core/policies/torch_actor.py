@@ -1,17 +1,167 @@
-"""The torch engine: one candidate, computed by torch on the CPU. Imports torch."""
+"""The torch engine: many candidates that act at once, on the CPU or a CUDA device, or one alone. Imports torch."""
 
-import math
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.dlpack import from_dlpack
 
-from es_core.normalizer import Normalization, ObservationStatistics, Statistics
+from es_core.machine import usable_cores
+from es_core.normalizer import ObservationStatistics, Statistics
+from es_core.policies import noise
 from es_core.policies.actor import Actor, NotFiniteError
-from es_core.policies.deployed import action_of
+from es_core.policies.deployed import action_of, observation_of
 from es_core.policies.network import Policy, Vector
-from es_core.policies.noise import fill
+from es_core.policies.spaces import leaves, parts
+from es_core.policies.torch_module import Normalized
 from es_core.policies.torch_rows import aligned
+
+# Rows that are computed together on the CPU, by one thread: who else is there, or how many threads there are, does not
+# change what they compute; and a block in which nobody acts is left out.
+_BLOCK = 64
+
+_DISTRIBUTIONS: Mapping[str, noise.Distribution] = {"draw_choice": "gumbel", "draw_bits": "logistic"}
+
+
+class TorchActors:
+    """Candidates side by side, each in a row: from observations to actions as a vector environment has them.
+
+    A pass computes rows in blocks of a fixed size (on a CUDA device all of them), whoever acts in them: kernels, and so
+    the last bits, may depend on how many there are.
+
+    Args:
+        policy: its kind.
+        rows: how many.
+        device: "cpu" or "cuda".
+
+    Raises:
+        ValueError: there is no such device.
+    """
+
+    def __init__(self, policy: Policy, rows: int, device: str = "cpu") -> None:
+        if device == "cuda" and not torch.cuda.is_available():
+            raise ValueError("device='cuda': torch sees no CUDA device on this machine; use device='cpu'")
+        self.policy, self._device = policy, device
+        self._parameters = torch.zeros(rows, aligned(policy.size), device=device)[:, : policy.size]
+        size = rows if device == "cuda" else _BLOCK
+        self._blocks = [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
+        self._rows = [policy.torch_rows(self._parameters[block]) for block in self._blocks]
+        self._raw = torch.zeros(rows, policy.outputs, device=device)
+        self._leaves = [
+            ((rows, *(space.shape or ())), observation_of(space).to(device))
+            for _, _, space in leaves(policy.observation_space)
+        ]
+        self._normalized, self._decode = Normalized(None), action_of(policy).to(device)
+        self._statistics: Statistics | None = None
+        self._sums = torch.zeros(2, rows, policy.inputs, dtype=torch.float64, device=device)
+        self._collects = False
+        self._noise_seeds: list[int | None] = [None] * rows
+        self._steps = [0] * rows
+        threads = min(usable_cores(), len(self._blocks)) if device == "cpu" else 1
+        self._threads = ThreadPoolExecutor(threads, initializer=partial(torch.set_num_threads, 1))
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    def normalize(self, statistics: Statistics | None) -> None:
+        """Normalise by ``statistics`` from now on: observations, or hidden layers of what is loaded afterwards."""
+        self._statistics = statistics
+        self._normalized = Normalized(self.policy.normalization(statistics)).to(self._device)
+
+    def load(self, row: int, parameters: Vector) -> None:
+        """Let ``parameters`` ``(d,)`` act in ``row`` from now on; they are copied."""
+        self._parameters[row] = torch.from_numpy(self.policy.settled(parameters, self._statistics))
+
+    def reset(self, row: int, *, noise_seed: int | None = None) -> None:
+        """An episode begins in ``row``; see ``Actor.reset``."""
+        size = self._blocks[0].stop
+        with torch.inference_mode():
+            self._rows[row // size].reset(row % size)
+        if self._collects:
+            self._sums[:, row] = 0
+        self._noise_seeds[row], self._steps[row] = noise_seed, 0
+
+    def collect(self) -> None:
+        """Add up the observations of each row's episode from now on."""
+        self._collects = True
+
+    def statistics(self, row: int, count: int) -> ObservationStatistics:
+        """Of the ``count`` observations since ``reset``, for which ``collect`` was called."""
+        if not self._collects:
+            raise RuntimeError("statistics() was called without collect()")
+        return ObservationStatistics(count, *self._sums[:, row].cpu().numpy().copy())
+
+    def flattened(self, observations: Any) -> Tensor:
+        """A vector environment's observations as ``(rows, n)`` float32, on the device.
+
+        Raises:
+            ValueError: one part of them has another shape than its space says.
+        """
+        values = parts(self.policy.observation_space, observations)
+        flat = [
+            flatten(_tensor(value, shape).to(self._device))
+            for value, (shape, flatten) in zip(values, self._leaves, strict=True)
+        ]
+        return flat[0] if len(flat) == 1 else torch.cat(flat, 1)
+
+    def act(self, inputs: Tensor, live: NDArray[np.bool_]) -> tuple[Tensor, dict[int, NotFiniteError]]:
+        """Actions ``(rows, ...)``, and what is wrong, by row, with observations or outputs that are not finite.
+
+        Args:
+            inputs: ``flattened`` observations.
+            live: ``(rows,)``: who acts; of the others the action means nothing.
+        """
+        with torch.inference_mode():
+            raw, wrong = self.outputs(inputs, live)
+            size = self.policy.actions.decisive
+            self._explore(raw, live, size)
+            return self._decode(raw[:, :size]), wrong
+
+    @torch.inference_mode()
+    def outputs(self, inputs: Tensor, live: NDArray[np.bool_]) -> tuple[Tensor, dict[int, NotFiniteError]]:
+        """The raw outputs ``(rows, m)``, in a buffer that the next call overwrites; for all else see ``act``."""
+        if not live.all():
+            inputs = inputs.where(torch.from_numpy(live).to(self._device)[:, None], 0.0)
+        wrong = _not_finite("the observation is", inputs)
+        if self._collects:
+            exact = inputs.double()
+            self._sums[0] += exact
+            self._sums[1] += exact.square_()
+        normalized = self._normalized(inputs)
+        busy = [at for at, block in enumerate(self._blocks) if live[block].any()]
+        for _ in self._threads.map(partial(self._compute, normalized), busy):
+            pass
+        if not live.all():
+            self._raw[torch.from_numpy(~live).to(self._device)] = 0
+        return self._raw, _not_finite("the policy's outputs are", self._raw) | wrong
+
+    @torch.inference_mode()
+    def _compute(self, inputs: Tensor, at: int) -> None:
+        block = self._blocks[at]
+        self._raw[block] = self._rows[at].forward(inputs[block].contiguous())
+
+    def _explore(self, raw: Tensor, live: NDArray[np.bool_], size: int) -> None:
+        """Change the raw outputs of who explores, as the policy's ``actions`` say."""
+        kind = self.policy.actions.exploration
+        who = [row for row in np.flatnonzero(live) if self._noise_seeds[row] is not None] if kind else []
+        if not who:
+            return
+        drawn = np.zeros((len(raw), size), np.float32)
+        for row in who:
+            seed = self._noise_seeds[row]
+            noise.fill(_DISTRIBUTIONS.get(str(kind), "normal"), int(seed or 0), self._steps[row], drawn[row])
+            self._steps[row] += 1
+        numbers = torch.from_numpy(drawn).to(self._device)
+        if kind == "add_noise":
+            numbers *= self.policy.config.action_noise
+        elif kind == "draw_normal":  # means, then log-stds
+            numbers *= raw[:, size:].clamp(-5, 2).exp()
+        raw[:, :size] += numbers
 
 
 class TorchActor(Actor):
@@ -23,79 +173,58 @@ class TorchActor(Actor):
 
     def __init__(self, policy: Policy) -> None:
         super().__init__(policy)
-        self._parameters = torch.zeros(1, aligned(policy.size))[:, : policy.size]
-        self._inputs = np.zeros(policy.inputs, np.float32)
-        self._rows, self._decode = policy.torch_rows(self._parameters), action_of(policy)
-        self._normalization: Normalization | None = None
-        self._sums = np.zeros((2, policy.inputs))
-        self._collects = False
-        self._noise_seed: int | None = None
-        self._step = 0
+        self._actors, self._alone = TorchActors(policy, 1), np.ones(1, np.bool_)
+        self._inputs = np.zeros((1, policy.inputs), np.float32)
 
     def load(self, parameters: Vector, statistics: Statistics | None = None) -> None:
         """Let ``parameters`` ``(d,)`` act from now on; see ``Actor``."""
-        self._parameters[0] = torch.from_numpy(self.policy.settled(parameters, statistics))
-        self._normalization = self.policy.normalization(statistics)
+        self._actors.normalize(statistics)
+        self._actors.load(0, parameters)
         self.reset()
 
     def reset(self, *, noise_seed: int | None = None) -> None:
         """Begin an episode; see ``Actor``."""
-        with torch.inference_mode():
-            self._rows.reset(0)
-        self._sums[:] = 0
-        self._noise_seed, self._step = noise_seed, 0
+        self._actors.reset(0, noise_seed=noise_seed)
 
     def __call__(self, observation: Any) -> Any:
         """The action for one observation; see ``Actor``."""
-        raw = self.outputs(observation)
-        if self._noise_seed is not None:
-            self._explore(raw, self._noise_seed)
-        action = self._decode(torch.from_numpy(raw[np.newaxis, : self.policy.actions.decisive]))[0].numpy()
-        return action if self.policy.actions.decoding != "choice" else int(action)
+        actions, wrong = self._actors.act(self._flat(observation), self._alone)
+        if wrong:
+            raise wrong[0]
+        action = actions[0].numpy()
+        return int(action) if self.policy.actions.decoding == "choice" else action
 
     def outputs(self, observation: Any) -> Vector:
         """The raw outputs ``(m,)``; see ``Actor``."""
-        inputs = self._inputs
-        self.policy.encode(observation, inputs)
-        if not np.isfinite(inputs).all():
-            raise NotFiniteError(f"the observation is not finite: {inputs!r}")
-        if self._collects:
-            self._sums += inputs, np.square(inputs, dtype=float)
-        if self._normalization is not None:
-            inputs -= self._normalization.center
-            inputs *= self._normalization.scale
-            clip = math.inf if self._normalization.clip is None else self._normalization.clip
-            np.clip(inputs, -clip, clip, out=inputs)
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # the last bits of a product depend on their number
-        try:
-            with torch.inference_mode():
-                raw: Vector = self._rows.forward(torch.from_numpy(inputs)[None])[0].numpy().copy()
-        finally:
-            torch.set_num_threads(threads)
-        if not np.isfinite(raw).all():
-            raise NotFiniteError(f"the policy's outputs are not finite: {raw!r}")
-        return raw
+        raw, wrong = self._actors.outputs(self._flat(observation), self._alone)
+        if wrong:
+            raise wrong[0]
+        return raw[0].numpy().copy()
 
-    def _explore(self, raw: Vector, seed: int) -> None:
-        """Change raw outputs by the numbers that the compiled engine draws."""
-        actions, drawn = self.policy.actions, np.empty_like(raw)
-        match actions.exploration:
-            case "add_noise":
-                raw += np.float32(self.policy.config.action_noise) * fill("normal", seed, self._step, drawn)
-            case "draw_normal":
-                means, log_stds = np.split(raw, 2)
-                means += np.exp(np.clip(log_stds, -5, 2)) * fill("normal", seed, self._step, drawn[: len(means)])
-            case "draw_choice":
-                raw += fill("gumbel", seed, self._step, drawn)
-            case "draw_bits":
-                raw += fill("logistic", seed, self._step, drawn)
-        self._step += 1
+    def _flat(self, observation: Any) -> Tensor:
+        self.policy.encode(observation, self._inputs[0])
+        return torch.from_numpy(self._inputs)
 
     def collect(self) -> None:
         """Add up the observations of each episode from now on."""
-        self._collects = True
+        self._actors.collect()
 
     def statistics(self, count: int) -> ObservationStatistics:
         """Of the ``count`` observations since ``reset``; see ``Actor``."""
-        return ObservationStatistics(count, *self._sums.copy())
+        return self._actors.statistics(0, count)
+
+
+def _tensor(values: Any, shape: tuple[int, ...]) -> Tensor:
+    """``values`` where they are: arrays of JAX and torch may be on a device."""
+    if not isinstance(values, Tensor | np.ndarray) and hasattr(values, "__dlpack__"):
+        values = from_dlpack(values)
+    if tuple(np.shape(values)) != shape:
+        raise ValueError(f"observations have shape {tuple(np.shape(values))}, their space says {shape}")
+    return values if isinstance(values, Tensor) else torch.from_numpy(np.require(values, requirements=["C", "W"]))
+
+
+def _not_finite(what: str, values: Tensor) -> dict[int, NotFiniteError]:
+    if torch.isfinite(values).all():
+        return {}
+    rows = torch.nonzero(~torch.isfinite(values).all(1))[:, 0].tolist()
+    return {row: NotFiniteError(f"{what} not finite: {values[row].cpu().numpy()!r}") for row in rows}

@@ -95,7 +95,7 @@ class RolloutPool(Protocol):
     ) -> None: ...
 
 
-POOLS = ("local", "ray")
+POOLS = ("local", "ray", "vector")
 STEP_TIMEOUT = 300.0  # seconds
 
 
@@ -137,6 +137,11 @@ def make_pool(
             others see the pools themselves.
     """
     require_pool(name, ray_address)
+    if name != "vector" and config.vector_envs is not None:
+        raise ValueError(
+            f"vector_envs={config.vector_envs} is for pool='vector' (on the command line: --pool vector), not "
+            f"{name!r}; a run that has begun with it can be resumed with no other"
+        )
     how: Any = {"workers": workers, "step_timeout": step_timeout, "recycle_after": recycle_after}
     if name == "ray":
         require_importable(definition, config)
@@ -145,6 +150,10 @@ def make_pool(
         from es_core.pools.local import LocalPool
 
         return LocalPool(definition, config, most=most, **how)
+    if name == "vector":
+        from es_core.pools.vector import VectorPool
+
+        return VectorPool(definition, config, most=most, **how)
     from es_core.pools.cluster import RayPool
 
     together = most + (evaluation_episodes(config, most) if config.eval_every else 0)

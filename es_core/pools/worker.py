@@ -60,14 +60,14 @@ def serve(connection: Any) -> None:
         ready = worker.greeting(start)
     # SystemExit too: a simulator that calls sys.exit must not take the reason with it.
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
-        connection.send(CannotStart(*_described(error)))
+        connection.send(CannotStart(*described(error)))
     else:
         connection.send(ready)
         worker.serve()
 
 
 @dataclass(frozen=True)
-class _Played:
+class Played:
     """What a task's episodes were, and what was observed in them; ``found``: a reference batch."""
 
     episodes: Sequence[Episode] = ()
@@ -122,7 +122,7 @@ class Worker:
 
     def _play_all(self) -> None:
         """Play what there is; answer when it is all done or others are to come, and not too late."""
-        answer, began = _Answer(), time.perf_counter()
+        answer, began = Answer(), time.perf_counter()
         while self._queue:
             number = self._queue.popleft()
             self._record[process.TASK] = number + 1
@@ -134,16 +134,16 @@ class Worker:
             if len(self._queue) <= self._answer_at or seconds > _REPLY_EVERY:
                 self._answer_at = 0  # more is on its way, or there is no more
                 self._connection.send(answer.reply(seconds))
-                answer, began = _Answer(), time.perf_counter()
+                answer, began = Answer(), time.perf_counter()
 
-    def _play(self, number: int, answer: "_Answer") -> None:
+    def _play(self, number: int, answer: "Answer") -> None:
         """Play a task; should it fail, then once more from its beginning, in an environment made anew."""
         if self._work is None:
             raise RuntimeError("a task came before its work")
         task = self._work.task(number)
         for attempt in range(_ATTEMPTS):
             played = self._attempt(number, task, self._work.population)
-            if isinstance(played, _Played):
+            if isinstance(played, Played):
                 answer.add(number, task, played, retried=attempt > 0)
                 return
             failed = played
@@ -151,18 +151,18 @@ class Worker:
                 self._rollout.close()
         answer.fail(failed)
 
-    def _attempt(self, number: int, task: Task, population: Population) -> _Played | Failed:
+    def _attempt(self, number: int, task: Task, population: Population) -> Played | Failed:
         rollout, seed = self._rollout, None
         episodes: list[Episode] = []
         observed: list[ObservationStatistics] = []
         try:
             if isinstance(task, ReferenceTask):
-                return _Played(found=play_reference(rollout, task.seeds))
+                return Played(found=play_reference(rollout, task.seeds))
             if isinstance(task, CentreTask):
                 self._record[process.SEED] = seed = task.seed
                 rollout.use(population.base[0], population.statistics)
                 noise = action_noise_seed(rollout.policy, population, None, seed) if task.explore else None
-                return _Played([_portable(rollout.episode(seed, noise_seed=noise))])
+                return Played([_portable(rollout.episode(seed, noise_seed=noise))])
             rollout.use(population.candidate(task.candidate, self._parameters), population.statistics)
             for place, seed in enumerate(task.seeds):
                 self._record[process.SEED] = seed
@@ -171,24 +171,25 @@ class Worker:
                 if enters_statistics(self._config, population, task.candidate * len(task.seeds) + place):
                     observed.append(rollout.actor.statistics(episodes[-1].length))
         except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
-            return Failed(number, seed, *_described(error))
+            return Failed(number, seed, *described(error))
         empty = ObservationStatistics.empty(rollout.policy.inputs)
-        return _Played(episodes, empty.merged(observed) if self._config.observation_normalization else None)
+        return Played(episodes, empty.merged(observed) if self._config.observation_normalization else None)
 
 
-class _Answer:
+class Answer:
     """What the tasks since the last reply have come to."""
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
         self._candidates: list[int] = []
-        self._played: list[_Played] = []
+        self._played: list[Played] = []
         self._centre: dict[int, Episode] = {}
         self._reference: ReferenceBatch | None = None
         self._failures: list[Failed] = []
         self._episodes = self._retried = 0
 
-    def add(self, number: int, task: Task, played: _Played, *, retried: bool) -> None:
+    def add(self, number: int, task: Task, played: Played, *, retried: bool) -> None:
+        """A task was played; ``retried``: its first attempt has failed."""
         self._numbers.append(number)
         self._episodes += len(task.seeds)
         self._retried += retried
@@ -201,10 +202,12 @@ class _Answer:
             self._reference = played.found
 
     def fail(self, failed: Failed) -> None:
+        """A task has failed for good."""
         self._numbers.append(failed.number)
         self._failures.append(failed)
 
     def reply(self, seconds: float) -> Reply:
+        """All of it; it has taken so long."""
         return Reply(
             numbers=self._numbers,
             episodes=self._episodes,
@@ -265,7 +268,8 @@ def _or_nan(value: float | None) -> float:
     return math.nan if value is None else value
 
 
-def _described(error: BaseException) -> tuple[str, str, str]:
+def described(error: BaseException) -> tuple[str, str, str]:
+    """Kind, message and traceback of what was raised."""
     return type(error).__name__, str(error), "".join(traceback.format_exception(error))
 
 

@@ -1,0 +1,254 @@
+"""Copies of an environment that are stepped together: its own vectorised form, or a process for each of them."""
+
+import sys
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
+from numpy.typing import NDArray
+
+from es_core.budget import step_limit
+from es_core.config import TrainConfig
+from es_core.policies.spaces import parts
+from es_core.rollout import make_env
+from es_envs import EnvDefinition
+from es_envs.returned import Checked
+
+if TYPE_CHECKING:
+    import torch
+
+EACH, WHOLE, UNCONTROLLED = "each copy seeded", "seeded as a whole", "not controlled"
+"""How the starts of episodes follow from seeds."""
+
+Space = gymnasium.Space[Any]
+
+
+class Copies:
+    """A vector environment, and what it takes to have episodes begin where seeds say.
+
+    Args:
+        definition: of the environment.
+        config: of the run, resolved.
+        width: how many copies.
+        single: observation and action space of the environment itself.
+        step_timeout: seconds that a step or reset of processes may take.
+
+    Attributes:
+        starts: EACH, WHOLE or UNCONTROLLED.
+        mode: what it does with copies whose episode has ended.
+
+    Raises:
+        ValueError: the vector environment is not what it must be; the message says what is wrong with it.
+    """
+
+    def __init__(
+        self,
+        definition: EnvDefinition,
+        config: TrainConfig,
+        width: int,
+        single: tuple[Space, Space],
+        *,
+        step_timeout: float,
+    ) -> None:
+        self._definition, self._config, self._width = definition, config, width
+        self._step_timeout = step_timeout
+        self.is_native = has_native_form(definition, config)
+        self._env = self._make()
+        try:
+            self.mode: AutoresetMode = self._require_fitting(single)
+            self._seeds_at_construction = False
+            self.starts = self._find_starts()
+            self._env.action_space.seed(0)
+            self._idle = self._env.action_space.sample()
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def restarts(self) -> bool:
+        """Whether a copy whose episode has ended can begin another one, while others play on."""
+        return not self.is_native or self.starts != EACH
+
+    def reset(self, seeds: Sequence[int]) -> tuple[Any, Mapping[str, Any]]:
+        """Begin an episode in each copy: observations and infos.
+
+        Args:
+            seeds: one for each copy; if only the whole can be seeded, the first one counts.
+        """
+        if self._seeds_at_construction:
+            self.close()
+            self._env = self._make(seed=list(seeds))
+            return self._env.reset()
+        if isinstance(self._env, AsyncVectorEnv):
+            return self.restart(np.ones(self._width, np.bool_), seeds)
+        if self.starts == WHOLE and self.mode == AutoresetMode.NEXT_STEP:
+            # Some (phys2d's of Gymnasium 1.4.0) keep in mind over a reset which copies are to begin anew.
+            self._env.reset(seed=seeds[0])
+            self._env.step(self._idle)
+        seed: Any = {EACH: list(seeds), WHOLE: seeds[0], UNCONTROLLED: None}[self.starts]
+        return self._env.reset(seed=seed)
+
+    def restart(self, mask: NDArray[np.bool_], seeds: Sequence[int | None]) -> tuple[Any, Mapping[str, Any]]:
+        """Begin an episode in some copies, each of which is a process; the observations are those of all."""
+        env: AsyncVectorEnv = self._env  # type: ignore[assignment]
+        with _quiet():
+            env.reset_async(seed=list(seeds), options={"reset_mask": mask})
+            return env.reset_wait(timeout=self._step_timeout)
+
+    def step(self, actions: "torch.Tensor", like: Any) -> tuple[Any, Any, Any, Any, Mapping[str, Any]]:
+        """What a step of all copies returns.
+
+        Args:
+            actions: ``(width, ...)``.
+            like: observations: of NumPy, torch or JAX, as the actions are to be.
+        """
+        given = as_given(actions, like)
+        if not isinstance(self._env, AsyncVectorEnv):
+            return self._env.step(given)
+        with _quiet():
+            self._env.step_async(given)
+            return self._env.step_wait(timeout=self._step_timeout)
+
+    def renew(self) -> None:
+        """Make all copies anew."""
+        self.close()
+        self._env = self._make()
+
+    def close(self) -> None:
+        """Close the copies; processes are killed, since one may hang. May be called twice."""
+        if not isinstance(self._env, AsyncVectorEnv):
+            self._env.close()
+            return
+        for process in self._env.processes:
+            process.kill()
+            process.join()
+        self._env.closed = True
+
+    def _make(self, **seed: Any) -> VectorEnv[Any, Any, Any]:
+        definition, config = self._definition, self._config
+        if self.is_native:
+            # As long as its own episodes are no longer than ours, it begins another one when ours has ended.
+            limit = {"max_episode_steps": step_limit(definition, config)}
+            return definition.build_vector(self._width, optional={**limit, **seed}, **config.env_kwargs)
+        copies = [partial(_resting, definition, config)] * self._width
+        context = "fork" if sys.platform.startswith("linux") else "spawn"
+        with _quiet():  # of threads beside a fork, of which the child uses none
+            return AsyncVectorEnv(copies, context=context, autoreset_mode=AutoresetMode.DISABLED)
+
+    def _require_fitting(self, single: tuple[Space, Space]) -> AutoresetMode:
+        env, who = self._env, f"{self._definition.label}: its vector environment {type(self._env).__name__}"
+        if env.num_envs != self._width:
+            raise ValueError(f"{who} has {env.num_envs} copies, and was asked for {self._width} (num_envs)")
+        for what, own, expected in zip(
+            ("observation", "action"), (env.single_observation_space, env.single_action_space), single, strict=True
+        ):
+            if own != expected:
+                raise ValueError(
+                    f"{who} has the {what} space {own}, the environment itself {expected}: they must agree"
+                )
+        mode = env.metadata.get("autoreset_mode")
+        known = [AutoresetMode.NEXT_STEP, AutoresetMode.SAME_STEP] if self.is_native else [AutoresetMode.DISABLED]
+        if mode not in known:
+            raise ValueError(
+                f"{who} has metadata['autoreset_mode']={mode!r}, which the vector pool does not support: it needs "
+                "gymnasium.vector.AutoresetMode.NEXT_STEP, or SAME_STEP with final_obs and final_info"
+            )
+        return AutoresetMode(mode)
+
+    def _find_starts(self) -> str:
+        """Try which seeds decide where episodes begin: of each copy, of all together, or none."""
+        if not self.is_native:
+            return EACH
+        many = [1] * self._width
+        env: Any = self._env
+        tries: list[Any] = [lambda: env.reset(seed=many), lambda: env.reset(seed=1)]
+        for attempt in tries:
+            with suppress(Exception), _quiet():
+                first, second = self._flat(attempt()), self._flat(attempt())
+                if np.array_equal(first, second):
+                    return EACH if attempt is tries[0] and (first == first[0]).all() else WHOLE
+        if self._definition.vector_takes("seed"):
+            self._seeds_at_construction = True
+            first, second = self._flat(self.reset(many)), self._flat(self.reset(many))
+            if np.array_equal(first, second):
+                return EACH if (first == first[0]).all() else WHOLE
+            self._seeds_at_construction = False
+        return UNCONTROLLED
+
+    def _flat(self, returned: tuple[Any, Any]) -> NDArray[Any]:
+        leaves = parts(self._env.single_observation_space, returned[0])
+        return np.concatenate([np.reshape(np.array(leaf), (self._width, -1)) for leaf in leaves], 1)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Gymnasium's and EnvPool's warnings: of seeds that are ignored, of errors that are raised besides."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
+
+
+def has_native_form(definition: EnvDefinition, config: TrainConfig) -> bool:
+    """Whether an environment has a vectorised form of its own; one of single copies takes ``preprocessing``."""
+    return definition.vector_entry_point is not None and not any(config.preprocessing.values())
+
+
+class _Resting(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A copy that waits when its episode has ended: what ``step`` returns until ``reset`` means nothing."""
+
+    _last: Any = None
+
+    def reset(self, **options: Any) -> Any:
+        self._last = None
+        return self.env.reset(**options)
+
+    def step(self, action: Any) -> Any:
+        if self._last is not None:
+            return self._last
+        observation, reward, terminated, truncated, info = self.env.step(action)
+        if terminated or truncated:
+            self._last = observation, 0.0, False, False, {}
+        return observation, reward, terminated, truncated, info
+
+
+def _resting(definition: EnvDefinition, config: TrainConfig) -> gymnasium.Env[Any, Any]:
+    return _Resting(Checked(make_env(definition, config)))
+
+
+def as_given(actions: "torch.Tensor", like: Any) -> Any:
+    """Actions as arrays of the library that ``like`` is of, on its device."""
+    while isinstance(like, Mapping | tuple):
+        like = next(iter(like.values() if isinstance(like, Mapping) else like))
+    if type(like).__module__.partition(".")[0] == "torch":
+        return actions.to(like.device)
+    if type(like).__module__.partition(".")[0].startswith("jax"):
+        import jax
+
+        return jax.dlpack.from_dlpack(actions.contiguous())
+    return actions.cpu().numpy()
+
+
+def on_host(observations: Any) -> Any:
+    """Observations as NumPy's arrays."""
+    if isinstance(observations, Mapping):
+        return {key: on_host(value) for key, value in observations.items()}
+    if isinstance(observations, tuple):
+        return tuple(map(on_host, observations))
+    if hasattr(observations, "cpu"):
+        observations = observations.cpu()
+    return np.asarray(observations)
+
+
+def row_of(space: Space, observations: Any, row: int) -> Any:
+    """One copy's observation, as an array of its own."""
+    if isinstance(space, spaces.Dict):
+        return {key: row_of(part, observations[key], row) for key, part in space.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(row_of(part, value, row) for part, value in zip(space, observations, strict=True))
+    return observations[row].copy()

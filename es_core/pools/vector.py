@@ -1,0 +1,403 @@
+"""The vector pool: one candidate in each copy of a vector environment, and one forward pass for all. Imports torch."""
+
+import warnings
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from gymnasium.vector import AutoresetMode
+from numpy.typing import NDArray
+
+from es_core.budget import step_limit
+from es_core.config import TrainConfig
+from es_core.machine import usable_cores
+from es_core.normalizer import ObservationStatistics, ReferenceBatch
+from es_core.policies import make_policy
+from es_core.policies.engines import has_cuda
+from es_core.policies.torch_actor import TorchActors
+from es_core.pools import PolicyState, Results, judging
+from es_core.pools.copies import UNCONTROLLED, Copies, has_native_form, on_host, row_of
+from es_core.pools.messages import CandidateTask, CentreTask, Failed, ReferenceTask, Reply, Work
+from es_core.pools.reference import play_reference
+from es_core.pools.worker import Answer, Played, action_noise_seed, described, enters_statistics
+from es_core.rollout import Fitnesses, Rollout, SpaceError, begun, judged, load_fitnesses, make_env, observers_of
+from es_core.strategies.population import Population
+from es_envs import EnvDefinition, Episode
+from es_envs.returned import info_of
+
+_PARAMETERS = 2**28  # of all candidates at once, where the number of copies is left open: 1 GB
+
+
+class VectorPool:
+    """One vector environment, and a policy that is computed for all of its copies at once; see ``RolloutPool``.
+
+    Args:
+        definition: of the environment.
+        config: of the run, resolved.
+        most: candidates of a generation, at most.
+        workers: must be None: how many copies there are is a setting, ``vector_envs``.
+        step_timeout: see ``make_pool``; recycle_after, too.
+
+    Attributes:
+        config: with the number of copies, and how their starts are seeded.
+
+    Raises:
+        ValueError: an argument or a space cannot be, or the vector environment is not what it must be.
+        PluginError: the environment cannot be made.
+    """
+
+    def __init__(
+        self,
+        definition: EnvDefinition,
+        config: TrainConfig,
+        *,
+        most: int,
+        workers: int | None,
+        step_timeout: float,
+        recycle_after: int | None,
+    ) -> None:
+        judging.require_care(None, step_timeout, recycle_after)
+        if workers is not None:
+            raise ValueError(
+                f"workers={workers!r} is for the pools 'local' and 'ray': how many copies the vector pool steps is "
+                "vector_envs (on the command line: --vector-envs), which changes the numbers of a run"
+            )
+        if config.engine == "compiled":
+            raise ValueError(
+                "engine='compiled' computes one candidate, and the vector pool all of them at once: leave engine at "
+                "'auto', or use pool='local' (on the command line: --pool local)"
+            )
+        self.definition = definition
+        env = make_env(definition, config)
+        self.observation_space, self.action_space = env.observation_space, env.action_space
+        env.close()
+        try:
+            self.policy = make_policy(config, self.observation_space, self.action_space)
+        except ValueError as error:
+            raise SpaceError(f"{definition.label}: {error}") from error
+        is_native = has_native_form(definition, config)
+        together = min(most, _PARAMETERS // self.policy.size) if is_native else min(most, usable_cores())
+        width = max(1, together) if config.vector_envs is None else config.vector_envs
+        spaces = self.observation_space, self.action_space
+        self.copies = Copies(definition, config, width, spaces, step_timeout=step_timeout)
+        device = ("cuda" if has_cuda() else "cpu") if config.device == "auto" else config.device
+        self.config = replace(
+            config, engine="torch", device=device, vector_envs=width, vector_starts=self.copies.starts
+        )
+        self.workers = 1 if is_native else width
+        self.workers_replaced = self.retried = 0
+        self._recycle_after, self._played = recycle_after, 0
+        self.actors = TorchActors(self.policy, width, device)
+        if config.observation_normalization:
+            self.actors.collect()
+        self.fitnesses = load_fitnesses(definition, config)
+        self.choice = f"{width} copies, starts {self.copies.starts}"
+
+    def evaluate(
+        self, population: Population, episode_seeds: NDArray[np.int64], *, centre_seeds: Sequence[int] = ()
+    ) -> Results:
+        """See ``RolloutPool.evaluate``."""
+        if self._recycle_after is not None and self._played >= self._recycle_after * len(self.actors):
+            self.copies.renew()
+            self._played = 0
+        return judging.evaluate(self, population, episode_seeds, centre_seeds)
+
+    def rollouts(self, policy_state: PolicyState, seeds: Sequence[int], *, explore: bool = False) -> list[Episode]:
+        """See ``RolloutPool.rollouts``."""
+        return judging.rollouts(self, policy_state, seeds, explore=explore)
+
+    def reference_batch(self) -> ReferenceBatch:
+        """See ``RolloutPool.reference_batch``."""
+        return judging.reference_batch(self)
+
+    def play(self, work: Work) -> Iterator[Reply]:
+        """What comes of the tasks of ``work``: of the candidates', then of the others."""
+        candidates = len(work.seeds)
+        if candidates:
+            yield self._reply(work, range(candidates))
+        for number, task in enumerate(work.others, candidates):
+            if isinstance(task, ReferenceTask) or self.copies.starts == UNCONTROLLED:
+                yield self._alone(work, number)
+        if not any(isinstance(task, ReferenceTask) for task in work.others) and self.copies.starts != UNCONTROLLED:
+            yield self._reply(work, range(candidates, len(work)))
+
+    def _reply(self, work: Work, numbers: Sequence[int]) -> Reply:
+        """Play tasks in the copies; what has failed is played once more, in copies made anew."""
+        plays = [_Play(number, place, seed) for number in numbers for place, seed in enumerate(work.task(number).seeds)]
+        self.actors.normalize(work.population.statistics)
+        done: dict[tuple[int, int], _Done] = {}
+        suspects = self._attempt(work, plays, done)
+        lost: dict[int, tuple[_Play, BaseException]] = {}
+        if suspects:
+            self.copies.renew()
+            again = [replace(play) for play, _ in suspects]
+            # Of few copies, each a process, it can be found out which is to blame.
+            for group in [again] if self.copies.is_native else [[play] for play in again]:
+                for play, error in self._attempt(work, group, done):
+                    lost.setdefault(play.number, (play, error))
+        answer = Answer()
+        retried = {play.number for play, _ in suspects}
+        for number in numbers:
+            task = work.task(number)
+            if number in lost:
+                play, error = lost[number]
+                answer.fail(Failed(number, play.seed, *described(error)))
+                continue
+            played = [done[number, place] for place in range(len(task.seeds))]
+            observed = [each.observed for each in played if each.observed is not None]
+            merged = observed[0].merged(observed[1:]) if observed else None
+            answer.add(number, task, Played([each.episode for each in played], merged), retried=number in retried)
+        self._played += len(plays)
+        self.retried += len(retried)
+        return answer.reply(0.0)
+
+    def _attempt(
+        self, work: Work, plays: Sequence["_Play"], done: dict[tuple[int, int], "_Done"]
+    ) -> list[tuple["_Play", BaseException]]:
+        """Play episodes; those that have failed, and why. If a step fails as a whole, all that were on have failed."""
+        queue, lost = deque(plays), list[tuple[_Play, BaseException]]()
+        while queue:
+            wave = _Wave(self, work, queue, done)
+            try:
+                wave.run()
+            except (Exception, SystemExit) as error:  # noqa: BLE001  (the run decides what follows)
+                lost += [(play, error) for play in wave.seats if play is not None]
+                what = f"{self.definition.label}: the copies are made anew, since a step has failed"
+                warnings.warn(f"{what}: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
+                self.copies.renew()
+                self.workers_replaced += 1
+            lost += wave.lost
+        return lost
+
+    @cached_property
+    def _single(self) -> Rollout:
+        """A single environment, for what the copies cannot do."""
+        return Rollout(self.definition, replace(self.config, device="cpu"))
+
+    def _alone(self, work: Work, number: int) -> Reply:
+        """Play a task in the single environment."""
+        task, population, single = work.task(number), work.population, self._single
+        answer = Answer()
+        try:
+            if isinstance(task, ReferenceTask):
+                played = Played(found=play_reference(single, task.seeds))
+            else:
+                single.use(population.candidate(len(population)), population.statistics)
+                explores = isinstance(task, CentreTask) and task.explore
+                noise_seed = action_noise_seed(self.policy, population, None, task.seeds[0]) if explores else None
+                played = Played([single.episode(task.seeds[0], noise_seed=noise_seed)])
+        except (Exception, SystemExit) as error:  # noqa: BLE001  (the run decides what follows)
+            answer.fail(Failed(number, task.seeds[0], *described(error)))
+        else:
+            answer.add(number, task, played, retried=False)
+        return answer.reply(0.0)
+
+    def close(self) -> None:
+        """Close all environments. May be called twice."""
+        self.copies.close()
+        if "_single" in vars(self):
+            self._single.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@dataclass
+class _Play:
+    """An episode that is to be played, or that a copy plays.
+
+    Attributes:
+        number: of the task that it is of.
+        place: among the task's episodes.
+        seed: of the episode.
+        start_info: what ``reset`` has told.
+        first_observation: likewise.
+        measured: its fitnesses.
+    """
+
+    number: int
+    place: int
+    seed: int
+    start_info: Mapping[str, Any] = field(default_factory=dict)
+    first_observation: Any = None
+    measured: Fitnesses = ()
+
+
+@dataclass(frozen=True)
+class _Done:
+    """An episode that was played, and what of it enters the statistics."""
+
+    episode: Episode
+    observed: ObservationStatistics | None
+
+
+class _Wave:
+    """Episodes from one reset of all copies until none is left on.
+
+    Args:
+        pool: whose copies and actors play.
+        work: what the episodes are of.
+        queue: of episodes, from which a copy that can begin another one takes the next.
+        done: where the episodes that have ended go.
+
+    Attributes:
+        seats: the episode that each copy plays, or None.
+        lost: episodes that have failed, and why.
+    """
+
+    def __init__(self, pool: VectorPool, work: Work, queue: deque[_Play], done: dict[tuple[int, int], _Done]) -> None:
+        self._pool, self._work, self._queue, self._done = pool, work, queue, done
+        self._copies, self._actors = pool.copies, pool.actors
+        width = len(self._actors)
+        self.seats: list[_Play | None] = [None] * width
+        self.lost: list[tuple[_Play, BaseException]] = []
+        self._live = np.zeros(width, np.bool_)  # whose episode has begun, and not ended
+        self._totals, self._lengths = np.zeros(width), np.zeros(width, np.int64)
+        self._limits = np.zeros(width, np.int64)
+        self._observed = any(observers_of(begun(pool.fitnesses)))
+
+    def run(self) -> None:
+        """Play until no episode is on."""
+        rows = self._seat(range(len(self.seats)))
+        spare = self.seats[0].seed if self.seats[0] is not None else 0  # of copies in which nobody plays
+        observations, infos = self._copies.reset([play.seed if play else spare for play in self.seats])
+        while True:
+            self._begin(rows, observations, infos)
+            if not any(self.seats):
+                return
+            observations, infos, rows = self._step(observations)
+
+    def _step(self, observations: Any) -> tuple[Any, Mapping[str, Any], list[int]]:
+        """One step of all copies: observations, infos, and the rows in which an episode begins with these."""
+        copies, live = self._copies, self._live
+        waiting = [row for row, play in enumerate(self.seats) if play and not live[row]]  # for this, their empty step
+        actions, wrong = self._actors.act(self._actors.flattened(observations), live)
+        for row, error in wrong.items():
+            self._lose(row, error)
+        observations, rewards, terminated, truncated, infos = copies.step(actions, observations)
+        terminated, over = np.asarray(terminated), np.asarray(terminated) | np.asarray(truncated)
+        self._totals[live] += np.asarray(rewards, float)[live]
+        self._lengths += live
+        if self._observed:
+            self._observe(observations, actions, rewards, infos, over)
+        for row in np.flatnonzero(live & (over | (self._lengths >= self._limits))).tolist():
+            self._end(row, observations, infos, over=over[row], terminated=terminated[row])
+        if not (self._queue and copies.restarts):
+            return observations, infos, waiting
+        free = [row for row, play in enumerate(self.seats) if not play and (over[row] or not copies.is_native)]
+        rows = self._seat(free)
+        if rows and not copies.is_native:
+            mask = np.isin(np.arange(len(self.seats)), rows)
+            observations, infos = copies.restart(mask, [play.seed if play else None for play in self.seats])
+        return observations, infos, waiting if copies.mode == AutoresetMode.NEXT_STEP else rows
+
+    def _seat(self, rows: Sequence[int]) -> list[int]:
+        """Give free rows the next episodes; those that have got one."""
+        population, taken = self._work.population, []
+        for row in rows:
+            if not self._queue:
+                break
+            play = self.seats[row] = self._queue.popleft()
+            candidate = min(play.number, len(population))
+            self._actors.load(row, population.candidate(candidate))
+            limit = step_limit(self._pool.definition, self._pool.config)
+            if candidate < len(population) and population.max_episode_steps is not None:
+                limit = min(limit, population.max_episode_steps)
+            self._limits[row] = limit
+            taken.append(row)
+        return taken
+
+    def _begin(self, rows: Sequence[int], observations: Any, infos: Mapping[str, Any]) -> None:
+        population, pool = self._work.population, self._pool
+        observations = on_host(observations) if rows else None
+        for row in rows:
+            play = self.seats[row]
+            if play is None:  # it has failed in front of its first step
+                continue
+            play.start_info = info_of(infos, row)
+            play.first_observation = row_of(pool.observation_space, observations, row)
+            play.measured = begun(pool.fitnesses)
+            task = self._work.task(play.number)
+            noise_seed = None
+            if isinstance(task, CandidateTask):
+                noise_seed = action_noise_seed(pool.policy, population, task.candidate, play.seed)
+            elif isinstance(task, CentreTask) and task.explore:
+                noise_seed = action_noise_seed(pool.policy, population, None, play.seed)
+            self._actors.reset(row, noise_seed=noise_seed)
+            self._live[row], self._totals[row], self._lengths[row] = True, 0, 0
+
+    def _observe(self, observations: Any, actions: Any, rewards: Any, infos: Mapping[str, Any], over: Any) -> None:
+        """Show the step to the fitnesses that look at each."""
+        actions = on_host(actions)
+        for row in np.flatnonzero(self._live).tolist():
+            play = self.seats[row]
+            for observe in observers_of(play.measured if play else ()):
+                info, observation = self._outcome(row, observations, infos, over=over[row])
+                observe(observation, actions[row], float(rewards[row]), info)
+
+    def _end(self, row: int, observations: Any, infos: Mapping[str, Any], *, over: bool, terminated: bool) -> None:
+        """Judge the episode in ``row``, and free the row."""
+        play, pool = self.seats[row], self._pool
+        if play is None:
+            return
+        info, last = self._outcome(row, observations, infos, over=over)
+        length = int(self._lengths[row])
+        episode = Episode(
+            seed=play.seed,
+            total_reward=self._totals[row],
+            length=length,
+            terminated=bool(terminated),
+            truncated=not terminated,
+            start_info=play.start_info,
+            final_info=info,
+            first_observation=play.first_observation,
+            last_observation=last,
+        )
+        try:
+            episode = judged(episode, play.measured)
+        except ValueError as error:
+            self._lose(row, error)
+            return
+        observed = None
+        k = self._work.seeds.shape[1]
+        if play.number < len(self._work.seeds) and enters_statistics(
+            pool.config, self._work.population, play.number * k + play.place
+        ):
+            observed = self._actors.statistics(row, length)
+        self._done[play.number, play.place] = _Done(episode, observed)
+        self._free(row)
+
+    def _outcome(self, row: int, observations: Any, infos: Mapping[str, Any], *, over: bool) -> tuple[Any, Any]:
+        """What the step in ``row`` has told and shown, which may have begun another episode at once."""
+        space = self._pool.observation_space
+        if not (over and self._copies.mode == AutoresetMode.SAME_STEP):
+            return info_of(infos, row), row_of(space, on_host(observations), row)
+        try:
+            shown, told = infos["final_obs"], infos["final_info"]
+        except KeyError as error:
+            raise ValueError(
+                f"{self._pool.definition.label}: its vector environment begins an episode in the step in which the "
+                f"last one ends (AutoresetMode.SAME_STEP), and its infos lack {error}: it must give final_obs and "
+                "final_info"
+            ) from None
+        if isinstance(shown, np.ndarray) and shown.dtype == object:
+            return info_of(told, row), shown[row]
+        return info_of(told, row), row_of(space, on_host(shown), row)
+
+    def _lose(self, row: int, error: BaseException) -> None:
+        play = self.seats[row]
+        if play is not None:
+            self.lost.append((play, error))
+        self._free(row)
+
+    def _free(self, row: int) -> None:
+        self.seats[row], self._live[row] = None, False

@@ -1,0 +1,303 @@
+"""The vector pool: the episodes of the local one, in copies that are stepped together, whatever their kind."""
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+import es_envs
+from es_core import RolloutError, Run, TrainConfig, evaluate, rebuild, train
+from es_core.pools import make_pool
+from es_core.strategies import Population
+
+SETTINGS = {
+    "generations": 3,
+    "population_size": 8,
+    "episodes_per_candidate": 2,
+    "eval_episodes": 3,
+    "confirm_episodes": 5,
+    "policy": "mlp",
+    "hidden_sizes": (8,),
+    "sigma": 0.3,
+    "observation_normalization": True,
+    "action_noise": 0.1,
+    "progress": False,
+}
+
+
+@pytest.fixture
+def tilt(register):
+    """``tilt(**vector_env)``: an environment whose vectorised form takes these arguments; None: it has none."""
+
+    def make(*, kwargs=None, native=True, **fields):
+        point = {"vector_entry_point": "vector_envs:Tilts"} if native else {}
+        entry = "vector_envs:single" if native else "small_envs:Tilt"
+        return register("Tilt-v0", entry, kwargs=kwargs or {}, max_episode_steps=12, **point, **fields)
+
+    return make
+
+
+def population(pool, count, **fields):
+    from es_core.policies import make_policy
+
+    policy = make_policy(pool.config, pool.observation_space, pool.action_space)
+    return Population(
+        generation=0,
+        base=3 * policy.initial(0)[np.newaxis],
+        parent=np.zeros(count, np.int64),
+        scale=0.5,
+        noise_seed=np.arange(count),
+        sign=np.ones(count, np.int8),
+        **fields,
+    )
+
+
+def evaluated(env_id, pool, *, count=7, seeds=(3, 4), **fields):
+    settings = {"hidden_sizes": (6,), "observation_normalization": True, "action_noise": 0.2, **fields}
+    config = TrainConfig.for_env(env_id, **settings)
+    with make_pool(pool, es_envs.definition(env_id), config, workers=None if pool == "vector" else 1) as made:
+        results = made.evaluate(population(made, count), np.array(seeds), centre_seeds=[2**30, 2**30 + 1])
+        return results, made.config
+
+
+def require_close(results, expected):
+    np.testing.assert_array_equal(results.lengths, expected.lengths)
+    np.testing.assert_array_equal(results.capped, expected.capped)
+    assert len(set(expected.lengths.ravel().tolist())) > 3, "episodes should differ in length, or this shows little"
+    for name, values in expected.fitnesses.items():
+        np.testing.assert_allclose(results.fitnesses[name], values, rtol=1e-4)
+    for now, then in zip(results.statistics, expected.statistics, strict=True):
+        assert now.count == then.count
+        np.testing.assert_allclose(now.total, then.total, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(now.squares, then.squares, rtol=1e-4)
+    for now, then in zip(results.centre, expected.centre, strict=True):
+        assert (now.seed, now.length, now.terminated) == (then.seed, then.length, then.terminated)
+        np.testing.assert_allclose(now.first_observation, then.first_observation)
+        np.testing.assert_allclose(now.last_observation, then.last_observation, rtol=1e-4)
+        for told, expected_info in ((now.start_info, then.start_info), (now.final_info, then.final_info)):
+            assert told.keys() == expected_info.keys()
+            np.testing.assert_allclose(told["position"], expected_info["position"], rtol=1e-4)
+
+
+FITNESSES = {"fitnesses": {"farthest": "vector_envs:Farthest", "score": "final_info:score"}}
+
+
+@pytest.mark.parametrize("width", [1, 3, 20])
+@pytest.mark.parametrize(
+    "kwargs", [{"seeding": "each"}, {"seeding": "each", "mode": "SameStep"}, {"seeding": "construction"}]
+)
+def test_copies_that_take_their_own_seeds_play_the_episodes_of_the_local_pool(kwargs, width, tilt):
+    env_id = tilt(kwargs=kwargs, **FITNESSES)
+    results, config = evaluated(env_id, "vector", vector_envs=width)
+    assert config.vector_starts == "each copy seeded"
+    require_close(results, evaluated(env_id, "local")[0])
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_an_environment_without_a_vectorised_form_has_a_process_for_each_copy(width, tilt):
+    env_id = tilt(native=False, **FITNESSES)
+    results, config = evaluated(env_id, "vector", vector_envs=width)
+    assert (config.vector_envs, config.vector_starts) == (width, "each copy seeded")
+    require_close(results, evaluated(env_id, "local")[0])
+
+
+@pytest.mark.parametrize("mode", ["NextStep", "SameStep"])
+@pytest.mark.parametrize("seeding", ["whole", "none"])
+def test_the_empty_step_between_two_episodes_is_not_counted(seeding, mode, tilt):
+    env_id = tilt(kwargs={"seeding": seeding, "mode": mode})
+    results, config = evaluated(env_id, "vector", vector_envs=3)
+    assert config.vector_starts == {"whole": "seeded as a whole", "none": "not controlled"}[seeding]
+    assert results.valid.all()
+    assert (results.fitness <= results.lengths.max()).all(), "the reward of an empty step is 1000"
+    assert all(each.count == sum(lengths) for each, lengths in zip(results.statistics, results.lengths, strict=True))
+
+
+def test_what_is_seeded_as_a_whole_is_evaluated_on_other_starts_in_each_generation_and_the_same_again(tilt):
+    env_id = tilt(kwargs={"seeding": "whole"})
+    first, again, other = (evaluated(env_id, "vector", seeds=seeds)[0] for seeds in ((3, 4), (3, 4), (5, 6)))
+    np.testing.assert_array_equal(again.fitness, first.fitness)
+    assert (other.fitness != first.fitness).any()
+
+
+def test_a_centre_is_scored_in_single_environments_where_starts_are_not_controlled(tilt):
+    env_id = tilt(kwargs={"seeding": "none"})
+    centre = evaluated(env_id, "vector")[0].centre
+    expected = evaluated(env_id, "local")[0].centre
+    assert [episode.length for episode in centre] == [episode.length for episode in expected]
+    np.testing.assert_allclose([episode.fitness for episode in centre], [episode.fitness for episode in expected])
+
+
+def lines(run):
+    """The metrics, but for times."""
+    return [{**stats.to_json(), "seconds": None} for stats in Run.open(run.directory).history]
+
+
+@pytest.mark.parametrize("kwargs", [None, {"seeding": "whole"}, {"seeding": "construction"}], ids=str)
+def test_a_resumed_run_of_the_vector_pool_equals_one_that_never_stopped(kwargs, tilt, tmp_path):
+    env_id = tilt(kwargs=kwargs, native=kwargs is not None)
+    whole = train(env_id, run_dir=tmp_path / "whole", pool="vector", **SETTINGS)
+    options = {**SETTINGS, "on_generation": lambda stats: stats.generation < 1}
+    stopped = train(env_id, run_dir=tmp_path / "stopped", pool="vector", **options)
+    resumed = stopped.resume(pool="vector", progress=False)
+    assert lines(resumed) == lines(whole)
+    for file in ("checkpoints/000003.safetensors", "best.safetensors"):
+        assert (resumed.directory / file).read_bytes() == (whole.directory / file).read_bytes()
+    assert Run.open(whole.directory).config.engine == "torch"
+    (whole.directory / "checkpoints/000003.safetensors").unlink()
+    np.testing.assert_array_equal(rebuild(whole, 3).mean, resumed.checkpoint_at(3).mean)
+    assert evaluate(whole, episodes=2, workers=1).mean > 0
+
+
+def test_a_run_of_the_vector_pool_is_resumed_by_no_other(tilt, tmp_path):
+    run = train(tilt(kwargs={}), run_dir=tmp_path / "r", pool="vector", **SETTINGS)
+    with pytest.raises(ValueError, match=r"vector_envs=8 is for pool='vector' .*can be resumed with no other"):
+        run.resume(generations=4, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("kwargs", "message"),
+    [
+        ({"fault": "copies"}, r"its vector environment Tilts has 5 copies, and was asked for 4 \(num_envs\)"),
+        ({"fault": "spaces"}, r"has the observation space Box.*, the environment itself Box.*: they must agree"),
+        ({"fault": "no mode"}, r"autoreset_mode'\]=None, which the vector pool does not support"),
+        ({"mode": "Disabled"}, r"AutoresetMode.DISABLED.* which the vector pool does not support"),
+    ],
+)
+def test_a_vector_environment_that_does_not_fit_is_refused_in_a_sentence(kwargs, message, tilt, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        train(tilt(kwargs=kwargs), run_dir=tmp_path / "r", pool="vector", vector_envs=4, **SETTINGS)
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.filterwarnings("ignore:.*copies are made anew")
+def test_same_step_autoreset_without_final_infos_is_refused_by_name(tilt):
+    with pytest.raises(RolloutError, match=r"AutoresetMode.SAME_STEP.*lack 'final_obs'"):
+        evaluated(tilt(kwargs={"mode": "SameStep", "fault": "no final"}), "vector")
+
+
+@pytest.mark.filterwarnings("ignore:.*copies are made anew")
+@pytest.mark.parametrize("native", [True, False])
+@pytest.mark.parametrize(
+    ("fault", "message"), [("step", "the motor is on fire"), ("nan", "the observation is not finite")]
+)
+def test_a_candidate_that_fails_is_named_with_its_seed(fault, message, native, tilt):
+    env_id = tilt(kwargs={"fault": fault}, native=native)
+    with pytest.raises(RolloutError, match=rf"Tilt-v0 .*candidate \d in generation 0 \(episode seed \d.*{message}"):
+        evaluated(env_id, "vector", vector_envs=2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"workers": 2}, r"workers=2 is for the pools 'local' and 'ray'.*vector_envs"),
+        ({"engine": "compiled"}, "engine='compiled' computes one candidate"),
+        ({"vector_envs": 0}, "vector_envs must be"),
+        ({"pool": "local", "vector_envs": 2}, "vector_envs=2 is for pool='vector'"),
+    ],
+)
+def test_settings_that_do_not_fit_the_pool_are_refused(fields, message, tilt, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        train(tilt(), run_dir=tmp_path / "r", **{"pool": "vector", **SETTINGS, **fields})
+
+
+@pytest.mark.parametrize("policy", ["lstm", "small_modules:Remembering"])
+def test_policies_that_remember_and_modules_of_ones_own_play_as_in_the_local_pool(policy, tilt):
+    env_id = tilt(kwargs={"seeding": "each"})
+    fields = {"policy": policy, **({"hidden_sizes": (5,)} if policy == "lstm" else {})}
+    results = evaluated(env_id, "vector", vector_envs=4, **fields)[0]
+    expected = evaluated(env_id, "local", **fields)[0]
+    np.testing.assert_array_equal(results.lengths, expected.lengths)
+    np.testing.assert_allclose(results.fitness, expected.fitness, rtol=1e-4)
+
+
+def test_virtual_batch_normalisation_finds_its_batch_in_a_single_environment(tilt, tmp_path):
+    fields = {**SETTINGS, "observation_normalization": False, "virtual_batch_normalization": True, "generations": 1}
+    run = train(tilt(kwargs={}), run_dir=tmp_path / "r", pool="vector", **fields)
+    assert run.history[0].fitness_mean is not None
+
+
+@pytest.mark.parametrize("policy", ["mlp", "gru"])
+def test_what_a_row_computes_does_not_depend_on_who_is_beside_it(policy):
+    import torch
+
+    from es_core.policies import make_policy
+    from es_core.policies.torch_actor import TorchActors
+
+    config = TrainConfig(env_id="Walk-v0", policy=policy, hidden_sizes=(16,))
+    made = make_policy(config, spaces.Box(-1, 1, (3,), np.float32), spaces.Box(-1, 1, (2,), np.float32))
+    generator = np.random.default_rng(0)
+    parameters = generator.normal(size=(70, made.size)).astype(np.float32)
+    observations = generator.normal(size=(5, 70, 3)).astype(np.float32)
+
+    def raw(live):
+        actors = TorchActors(made, 70)
+        for row, own in enumerate(parameters):
+            actors.load(row, own if live[row] else 100 * own)
+            actors.reset(row)
+        return np.array([actors.outputs(torch.from_numpy(now), live)[0].numpy()[66] for now in observations])
+
+    everybody, few = np.ones(70, np.bool_), np.arange(70) == 66
+    np.testing.assert_array_equal(raw(few), raw(everybody))
+
+
+def test_cart_poles_own_vectorised_form_is_trained_in(tmp_path):
+    run = train("CartPole-v1", run_dir=tmp_path / "r", pool="vector", **{**SETTINGS, "action_noise": 0})
+    assert (run.config.vector_envs, run.config.vector_starts) == (8, "seeded as a whole")
+    assert all(1 < stats.episode_length <= 500 for stats in run.history[:-1])
+    page = run.report().read_text(encoding="utf-8")
+    assert "--pool vector" in page
+    assert "seeded as a whole" in page
+
+
+@pytest.mark.slow
+def test_a_task_of_envpool_plays_as_many_copies_and_as_one():
+    pytest.importorskip("envpool", reason="EnvPool is not installed")
+    fields = {"hidden_sizes": (8,), "max_episode_steps": 20, "action_noise": 0.0, "observation_normalization": False}
+    results, config = evaluated("envpool/HalfCheetah-v4", "vector", **fields)
+    assert config.vector_starts == "each copy seeded"
+    expected, _ = evaluated("envpool/HalfCheetah-v4", "local", **fields)
+    np.testing.assert_allclose(results.fitness, expected.fitness, rtol=1e-3)
+
+
+@pytest.mark.slow
+def test_images_of_an_atari_game_of_envpool_are_seen():
+    pytest.importorskip("envpool", reason="EnvPool is not installed")
+    fields = {"policy": "cnn_small", "max_episode_steps": 8, "action_noise": 0.0, "observation_normalization": False}
+    results, _ = evaluated("envpool/Pong-v5", "vector", count=2, seeds=(1,), **fields)
+    assert (results.lengths == 8).all()
+
+
+@pytest.mark.slow
+def test_arrays_of_jax_go_to_the_policy_and_back_the_same_way_each_time():
+    pytest.importorskip("jax", reason="JAX is not installed")
+    pytest.importorskip("flax", reason="JAX is not installed")
+    fields = {"hidden_sizes": (8,), "action_noise": 0.0, "max_episode_steps": 40, "count": 5}
+    first, config = evaluated("phys2d/CartPole-v1", "vector", **fields)
+    again, _ = evaluated("phys2d/CartPole-v1", "vector", **fields)
+    assert config.vector_starts == "seeded as a whole"
+    np.testing.assert_array_equal(first.fitness, again.fitness)
+    assert (first.fitness > 1).all()
+
+
+@pytest.mark.cuda
+def test_a_cuda_device_plays_the_episodes_of_the_cpu_within_rounding(tilt):
+    import torch
+
+    if not torch.cuda.is_available():
+        pytest.skip("there is no CUDA device")
+    env_id = tilt(kwargs={"seeding": "each"})
+    require_close(evaluated(env_id, "vector", device="cuda")[0], evaluated(env_id, "vector")[0])
+
+
+@pytest.mark.filterwarnings("ignore:.*copies are made anew")
+@pytest.mark.parametrize("fault", ["die", "hang"])
+def test_copies_of_which_a_process_dies_or_hangs_are_made_anew(fault, register, tmp_path):
+    flag = tmp_path / "once"
+    env_id = register("Tilt-v0", "vector_envs:Doomed", kwargs={"fault": fault, "flag": str(flag)}, max_episode_steps=12)
+    flag.touch()
+    config = TrainConfig.for_env(env_id, hidden_sizes=(6,), vector_envs=2)
+    with make_pool("vector", es_envs.definition(env_id), config, workers=None, step_timeout=3) as made:
+        results = made.evaluate(population(made, 4), np.array([3]))
+        assert not flag.exists()
+        assert (made.workers_replaced, results.valid.all()) == (1, True)
+    expected = evaluated(env_id, "local", count=4, seeds=(3,), observation_normalization=False, action_noise=0.0)[0]
+    np.testing.assert_allclose(results.fitness, expected.fitness, rtol=1e-4)
