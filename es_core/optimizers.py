@@ -14,6 +14,8 @@ from es_core.checks import alike
 
 Vector = NDArray[np.float32]
 
+_BLOCK = 2**13  # numbers: what is computed of them stays in the processor's cache
+
 
 class Optimizer(ABC):
     """What makes steps of gradients.
@@ -58,11 +60,11 @@ class Optimizer(ABC):
         """The step, when ``self._steps`` counts it already, and l2 is in the gradient."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Copies of the buffers, and the number of steps taken."""
-        return {name: getattr(self, name).copy() for name in self.buffers} | {"steps": self._steps}
+        """The buffers, which the next step changes, and the number of steps taken."""
+        return {name: getattr(self, name) for name in self.buffers} | {"steps": self._steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from ``state_dict``.
+        """Continue from ``state_dict``, which is copied.
 
         Raises:
             KeyError: something is missing.
@@ -102,11 +104,15 @@ class Adam(Optimizer):
         self.beta1, self.beta2, self.epsilon = float(beta1), float(beta2), float(epsilon)
 
     def _increment(self, gradient: Vector, learning_rate: float) -> Vector:
-        self.first += (1 - self.beta1) * (gradient - self.first)
-        self.second += (1 - self.beta2) * (gradient * gradient - self.second)
-        first = self.first / (1 - self.beta1**self._steps)
-        second = self.second / (1 - self.beta2**self._steps)
-        return np.asarray(learning_rate * first / (np.sqrt(second) + self.epsilon))
+        increment = np.empty_like(gradient)
+        for start in range(0, len(gradient), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            first, second, slope = self.first[part], self.second[part], gradient[part]
+            first += (1 - self.beta1) * (slope - first)
+            second += (1 - self.beta2) * (slope * slope - second)
+            root = np.sqrt(second / (1 - self.beta2**self._steps))
+            increment[part] = learning_rate * (first / (1 - self.beta1**self._steps)) / (root + self.epsilon)
+        return increment
 
 
 class AdamW(Adam):

@@ -122,11 +122,12 @@ class Search:
 
     def checkpoint(self, run: Run, spaces: RolloutPool | Checkpoint) -> Checkpoint:
         """All that is needed to run the next generation; ``spaces`` knows those of the environment."""
+        state = self.strategy.state_dict()
         return Checkpoint(
             config=run.config,
             generation=self.strategy.generation,
-            mean=self.strategy.mean.copy(),
-            strategy=self.strategy.state_dict(),
+            mean=state["mean"],
+            strategy=state,
             statistics=self.statistics,
             observation_space=spaces.observation_space,
             action_space=spaces.action_space,

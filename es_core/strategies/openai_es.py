@@ -95,10 +95,9 @@ class OpenAIES(MirroredStrategy):
         rate = self._learning_rate(self.generation)
         self.mean = self.mean + self._optimizer.step(uphill.astype(np.float32), self.mean, rate, scale=scale)
 
-    def state_dict(self) -> dict[str, Any]:
-        """Arrays and numbers by name, the optimiser's too."""
+    def _parts(self) -> dict[str, Any]:
         optimizer = {f"{self._OPTIMIZER}{name}": value for name, value in self._optimizer.state_dict().items()}
-        return {**super().state_dict(), **optimizer}
+        return {**super()._parts(), **optimizer}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from ``state_dict``; for errors see ``Strategy``."""

@@ -165,7 +165,7 @@ class Strategy(ABC):
             found = self.learn(population, fitness, valid)
         except (OverflowError, np.linalg.LinAlgError) as error:
             raise self._diverged(str(error)) from error
-        self._require_finite(self.state_dict())
+        self._require_finite(self._parts())
         self._diagnose(self.mean - before, sigma, found or {})
         self.generation += 1
 
@@ -228,9 +228,12 @@ class Strategy(ABC):
         return [seeding.derive(self.seed, seeding.Purpose.NOISE, self.generation, index) for index in range(count)]
 
     def state_dict(self) -> dict[str, Any]:
-        """Arrays and numbers by name, from which a strategy of the same arguments continues."""
-        values = {name: getattr(self, name) for name in (*self._STATE, *self.state)}
-        return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in values.items()}
+        """Arrays and numbers by name, from which a strategy of the same arguments continues: copies."""
+        return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in self._parts().items()}
+
+    def _parts(self) -> dict[str, Any]:
+        """Of ``state_dict``, as they are."""
+        return {name: getattr(self, name) for name in (*self._STATE, *self.state)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from ``state_dict``.
