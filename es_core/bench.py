@@ -131,10 +131,7 @@ def bench(
 
         training = _Training(pool)
         training.grow(definition, seconds / _PARTS, left)
-        with (
-            Forker(["es_core.bench", *registry.modules(definition)]) as forker,
-            _Bare(forker, definition, pool.config, training.share_out()) as bare,
-        ):
+        with Forker() as forker, _Bare(forker, definition, pool.config, training.share_out()) as bare:
             rounds: list[_Round] = []
             longest = 0.0
             while not rounds or (len(rounds) < 10 * _ROUNDS and left() > longest):
@@ -277,6 +274,7 @@ class _Bare:
     ) -> None:
         self._label = definition.label
         self._children: list[Child] = []
+        forker.load(["es_core.bench", *registry.modules(definition)])
         try:
             for _ in parts:  # one by one, so that those that were started are ended if one cannot be
                 self._children.append(Child("es_core.bench:measure", forker=forker))

@@ -257,7 +257,8 @@ def _workers() -> Iterator[Finding]:
     plugins = [plugin for plugin in es_envs.plugins() if plugin.status == "active" and plugin.ids]
     for plugin in plugins:
         definitions = [es_envs.definition(env_id) for env_id in plugin.ids]
-        with Forker(module for definition in definitions for module in registry.modules(definition)) as forker:
+        with Forker() as forker:
+            forker.load(module for definition in definitions for module in registry.modules(definition))
             reason = forker.reason
         name = f"workers of {plugin.name}"
         if reason is None:

@@ -25,6 +25,7 @@ from es_core.files import CheckpointError
 from es_core.loggers import Lifecycle
 from es_core.policies.engines import require_device
 from es_core.pools import STEP_TIMEOUT, Results, RolloutPool, make_pool, require_pool
+from es_core.pools.forker import started_early
 from es_core.rebuild import restore
 from es_core.rollout import Failure, RolloutError
 from es_core.run import DIAGNOSTICS, GenerationStats, Run, lock
@@ -118,17 +119,18 @@ def train(
 
     def carry_out(run: Run) -> None:
         definition = es_envs.definition(run.config.env_id)
-        prepare_policy(run.config, shown=progress)
-        how: Any = {"workers": workers, "step_timeout": step_timeout, "recycle_after": recycle_after}
-        with make_pool(pool, definition, run.config, ray_address=ray_address, **how) as rollout_pool:
-            _settle(run, rollout_pool)
-            search = Search.resume(run, rollout_pool) if resume else Search.begin(run, rollout_pool)
-            lifecycle.tell("run_started", run=run, config=run.config)
-            try:
-                with Display(run, rollout_pool.choice) if progress else nullcontext() as display:
-                    _evolve(run, search, rollout_pool, lifecycle, display, on_generation, deadline)
-            finally:
-                lifecycle.tell("run_finished", run=run)
+        with started_early(wanted=pool == "local"):
+            prepare_policy(run.config, shown=progress)
+            how: Any = {"workers": workers, "step_timeout": step_timeout, "recycle_after": recycle_after}
+            with make_pool(pool, definition, run.config, ray_address=ray_address, **how) as rollout_pool:
+                _settle(run, rollout_pool)
+                search = Search.resume(run, rollout_pool) if resume else Search.begin(run, rollout_pool)
+                lifecycle.tell("run_started", run=run, config=run.config)
+                try:
+                    with Display(run, rollout_pool.choice) if progress else nullcontext() as display:
+                        _evolve(run, search, rollout_pool, lifecycle, display, on_generation, deadline)
+                finally:
+                    lifecycle.tell("run_finished", run=run)
 
     if resume:
         if run_dir is None:

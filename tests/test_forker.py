@@ -1,5 +1,6 @@
 """Workers that are forked from one process, on Linux: what they share, what not, and when each is one of its own."""
 
+import contextlib
 import random
 import signal
 import sys
@@ -41,6 +42,14 @@ def module(tmp_path, monkeypatch):
     """``module(name, code)``: a module that children can import."""
     monkeypatch.syspath_prepend(tmp_path)
     return lambda name, code: (tmp_path / f"{name}.py").write_text(textwrap.dedent(code))
+
+
+@contextlib.contextmanager
+def loaded(modules):
+    """A forker that loads modules."""
+    with Forker() as forker:
+        forker.load(modules)
+        yield forker
 
 
 def ask(*children):
@@ -104,7 +113,7 @@ ENDS = """
 @pytest.mark.parametrize(("how", "code"), [("exit", "3"), ("crash", "-11; killed by a signal"), ("leave", "0")])
 def test_how_a_forked_child_has_ended_is_told(how, code, module):
     module("ends", ENDS)
-    with Forker(["ends"]) as forker, warnings.catch_warnings(action="error"):
+    with loaded(["ends"]) as forker, warnings.catch_warnings(action="error"):
         child, other = (Child(f"ends:{name}", forker=forker) for name in (how, "exit"))
         with pytest.raises(ChildDiedError, match=rf"the process died \(exit code {code}"):
             ask(child)
@@ -114,7 +123,7 @@ def test_how_a_forked_child_has_ended_is_told(how, code, module):
 
 def test_a_child_that_does_not_end_is_killed(module):
     module("busy", "import time\ndef go(connection):\n    connection.send(1)\n    while True: time.sleep(1)")
-    with Forker(["busy"]) as forker:
+    with loaded(["busy"]) as forker:
         child = Child("busy:go", forker=forker)
         assert child.receive() == 1
         child.process.kill()
@@ -139,7 +148,7 @@ def test_forked_children_share_what_was_loaded_and_no_random_numbers(module, tmp
     monkeypatch.chdir(tmp_path)
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002  (what an environment may use)
-    with Forker(["draws"]) as forker:
+    with loaded(["draws"]) as forker:
         one, other = ask(*(Child("draws:draw", forker=forker) for _ in range(2)))
         assert one[0] == other[0] == forker_of().pid
     assert one[1:4] == other[1:4] == (True, str(tmp_path), False)
@@ -170,7 +179,7 @@ def test_a_module_that_does_more_than_define_leads_to_processes_of_their_own(
     seen = []
     train(env_id, run_dir=tmp_path / "r", workers=2, on_generation=lambda _: seen.append(len(workers_of())), **SETTINGS)
     assert seen == [2, 2, 2, 2]
-    with Forker(registry.modules(definition(env_id))) as forker:
+    with loaded(registry.modules(definition(env_id))) as forker:
         assert forker.reason == reason
         assert forker_of() is None
 
@@ -180,14 +189,14 @@ def test_a_module_that_loads_too_long_or_not_at_all_leads_to_processes_of_their_
     module("raises", "raise ValueError('no licence')")
     module("leaves", "import os\nos._exit(7)")
     module("hangs", "import time\nwhile True: time.sleep(1)")
-    with Forker(["raises", "ends"]) as forker:  # whoever needs it will see
+    with loaded(["raises", "ends"]) as forker:  # whoever needs it will see
         assert forker.reason is None
-    with Forker(["leaves"]) as forker:
+    with loaded(["leaves"]) as forker:
         assert forker.reason == "the process from which workers are forked has ended (exit code 7)"
         with pytest.raises(ChildDiedError, match=r"the process died \(exit code 3"):
             ask(Child("ends:exit", forker=forker))
     monkeypatch.setattr(es_core.pools.forker, "_LOADED_WITHIN", 0.1)
-    with Forker(["hangs"]) as forker:
+    with loaded(["hangs"]) as forker:
         assert forker.reason == "loading takes more than 0.1 seconds"
     assert not psutil.Process().children()
 
@@ -195,7 +204,7 @@ def test_a_module_that_loads_too_long_or_not_at_all_leads_to_processes_of_their_
 def test_a_forker_that_is_stopped_is_done_without(module, monkeypatch):
     module("draws", DRAWS)
     monkeypatch.setattr(es_core.pools.forker, "_LOADED_WITHIN", 5.0)
-    with Forker(["draws"]) as forker:
+    with loaded(["draws"]) as forker:
         assert forker.reason is None
         monkeypatch.setattr(es_core.pools.forker, "_LOADED_WITHIN", 0.1)
         forker_of().suspend()
@@ -207,10 +216,10 @@ def test_a_forker_that_is_stopped_is_done_without(module, monkeypatch):
 def test_how_workers_start_can_be_set(module, monkeypatch):
     module("draws", DRAWS)
     monkeypatch.setenv("ES_ENVS_START", "spawn")
-    with Forker(["draws"]) as forker:
+    with loaded(["draws"]) as forker:
         assert forker.reason == "ES_ENVS_START=spawn asks for it"
         one, other = ask(*(Child("draws:draw", forker=forker) for _ in range(2)))
         assert one[0] != other[0]
     monkeypatch.setenv("ES_ENVS_START", "thread")
     with pytest.raises(ValueError, match="the environment variable ES_ENVS_START must be 'fork' or 'spawn', got 'thr"):
-        Forker([])
+        Forker()

@@ -89,9 +89,13 @@ def _train(options: argparse.Namespace) -> None:
 
         _report_seeds(train_seeds(options.env_id, options.seeds, **how), options)
         return
-    from es_core.train import train
+    from es_core.pools.forker import started_early
 
-    _report_run(train(options.env_id, **how), options)
+    with started_early(wanted=options.pool == "local"):  # it loads while this process imports the rest
+        from es_core.train import train
+
+        run = train(options.env_id, **how)
+    _report_run(run, options)
 
 
 def _report_seeds(comparison: "Comparison", options: argparse.Namespace) -> None:

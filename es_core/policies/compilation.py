@@ -92,21 +92,29 @@ def prepare(config: TrainConfig, say: Callable[[str], None]) -> None:
         config: of the policy.
         say: is told in a sentence that this takes a moment.
     """
-    is_compiled = config.engine != "torch" and ":" not in config.policy
     with suppress(ImportError):  # who needs numba says so
         import numba
 
-        kind = "noise" if not is_compiled else "-".join(_kind(config))
+        kind = "-".join(_kind(config)) if _is_compiled(config) else "noise"
         source = f"numba {numba.__version__}\n{sha256(_SOURCE.read_bytes()).hexdigest()}\n"
         mark = cache_folder() / f"{kind}.ready"
         if mark.is_file() and mark.read_text(encoding="ascii") == source:
             return
         say("compiling the policy for this processor: once, it takes a few seconds")
-        _compile_noise()
-        if is_compiled:
-            _compile_policy(config)
+        load_kernels(config)
         with suppress(OSError):  # the next process will say it again
             mark.write_text(source, encoding="ascii")
+
+
+def load_kernels(config: TrainConfig) -> None:
+    """Compile what a policy needs, or load it from the cache; processes that are forked from this one share it."""
+    _compile_noise()
+    if _is_compiled(config):
+        _compile_policy(config)
+
+
+def _is_compiled(config: TrainConfig) -> bool:
+    return config.engine != "torch" and ":" not in config.policy
 
 
 def _kind(config: TrainConfig) -> Iterator[str]:

@@ -8,14 +8,12 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from es_core.config import TrainConfig
 from es_core.normalizer import ObservationStatistics, Statistics
 from es_core.policies import kernels
 from es_core.policies.actor import Actor, NotFiniteError
 from es_core.policies.layered import Layered
 from es_core.policies.layers import GATES, Cell, Dense, Eyes, Layer, matrices
 from es_core.policies.network import Policy, Vector
-from es_core.policies.noise import fill
 
 _ALIGNED = 16  # numbers: 64 bytes, a line of the cache
 _KINDS: Mapping[str, int] = {"rnn": kernels.RNN, "lstm": kernels.LSTM, "gru": kernels.GRU}
@@ -135,27 +133,6 @@ class CompiledActor(Actor):
         if not self._step[kernels.COLLECTS]:
             raise RuntimeError("statistics() was called without collect()")
         return ObservationStatistics(count, self._sums[0].copy(), self._sums[1].copy())
-
-
-def warm(config: TrainConfig) -> None:
-    """Compile what a run with this config calls, or load it from the cache; processes forked from this one share it.
-
-    Args:
-        config: its policy is made of layers.
-    """
-    from es_core.policies import make_policy
-
-    sees = config.policy.startswith("cnn")
-    space = spaces.Box(0, 255, (36, 36, 1), np.uint8) if sees else spaces.Box(-1, 1, (1,), np.float32)
-    kind = {"policy": config.policy} if sees else {"policy": "mlp", "hidden_sizes": (1,)}
-    small = TrainConfig(env_id=config.env_id, sample_actions=True, **kind)
-    policy = make_policy(small, space, spaces.Discrete(2))
-    actor = CompiledActor(policy)
-    actor.load(policy.initial(0))
-    if config.action_noise or config.sample_actions:
-        actor.reset(noise_seed=0)
-    actor(space.sample())
-    fill("normal", 0, 0, np.empty(1, np.float32))
 
 
 class _Plan:

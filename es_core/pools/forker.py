@@ -16,8 +16,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -29,8 +29,8 @@ START = "ES_ENVS_START"
 """The environment variable that says "fork" (Linux; the default there) or "spawn": each a process of its own."""
 
 _LOADED_WITHIN = 30.0  # seconds; and any other answer
-_MESSAGE = 4096  # bytes of the longest
-_LONGEST_REASON = 1000  # characters
+_MESSAGE = 2**16  # bytes of the longest
+_COMMON = ("es_core.pools.worker", "es_core.policies.compiled")  # modules that every worker needs
 _PR_SET_PDEATHSIG = 1
 _BULLET_CONNECTIONS = 1024  # that a process may have
 
@@ -38,51 +38,48 @@ _BULLET_CONNECTIONS = 1024  # that a process may have
 class Forker:
     """The main process's hold on a forker, which begins to load at once.
 
-    Args:
-        modules: to be imported there, in this order; one that cannot be is left to the children, who say why.
-        call: "module:function" to be called there after that, and its arguments, which are JSON.
-
     Raises:
         RuntimeError: this process is itself a child.
         ValueError: ES_ENVS_START is neither "fork" nor "spawn".
     """
 
-    def __init__(self, modules: Iterable[str], call: Sequence[Any] | None = None) -> None:
+    def __init__(self) -> None:
         process.require_main()
         self._reason = _refusal()
-        self._is_loaded = self._is_lost = self._reason is not None
+        self._is_loading, self._is_lost = False, self._reason is not None
         self._codes: dict[int, int] = {}
         if self._reason is None:
-            ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-            self._socket = ours
+            self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             with theirs:
-                arguments = [theirs.fileno(), list(modules), call]
-                self._process = process.interpreter(f"{__name__}:run", arguments, [theirs.fileno()])
-            self._deadline = time.monotonic() + _LOADED_WITHIN
+                self._process = process.interpreter(f"{__name__}:run", [theirs.fileno()], [theirs.fileno()])
+
+    def load(self, modules: Iterable[str], *calls: Sequence[object]) -> None:
+        """Begin to load what its children need; what fails to load is left to them, who say why.
+
+        Args:
+            modules: to be imported there, in this order.
+            *calls: to be made there after that, each "module:function" and its arguments, which are JSON.
+        """
+        self._is_loading, self._deadline = True, time.monotonic() + _LOADED_WITHIN
+        self._ask({"modules": list(modules), "calls": calls})
 
     @property
     def reason(self) -> str | None:
         """Why each child is a process of its own; None: it is forked. Waits until everything is loaded."""
-        if not self._is_loaded:
-            self._is_loaded = True
+        if self._is_loading and not self._is_lost:
+            self._is_loading = False
             reply = self._receive(max(0.0, self._deadline - time.monotonic()))
-            if reply is not None:
-                self._reason = reply["reason"]
-            elif not self._is_lost:
-                self._reason = f"loading takes more than {_LOADED_WITHIN:g} seconds"
-            if self._reason is not None:
-                self._lose(self._reason)
+            if reply is None:
+                self._lose(f"loading takes more than {_LOADED_WITHIN:g} seconds")
+            elif reply["reason"] is not None:
+                self._lose(reply["reason"])
         return self._reason
 
     def fork(self, target: str, descriptors: Sequence[int]) -> "Forked | None":
         """A child that runs ``target`` with these open files, under other numbers; None: ``reason`` says why not."""
         if self.reason is not None:
             return None
-        try:
-            socket.send_fds(self._socket, [target.encode()], descriptors)
-        except OSError:
-            self._lose("the process from which workers are forked has ended")
-            return None
+        self._ask({"target": target}, descriptors)
         while (reply := self._receive(_LOADED_WITHIN)) is not None:
             if "forked" in reply:
                 return None if reply["forked"] is None else Forked(reply["forked"], self)
@@ -105,6 +102,11 @@ class Forker:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _ask(self, message: object, descriptors: Sequence[int] = ()) -> None:
+        if not self._is_lost:
+            with suppress(OSError):  # it has ended, which shows when it is to answer
+                socket.send_fds(self._socket, [json.dumps(message).encode()], descriptors)
 
     def _receive(self, seconds: float) -> dict[str, Any] | None:
         """Its next message; None if none comes within so many seconds, or ever."""
@@ -129,20 +131,36 @@ class Forker:
 
     def _lose(self, reason: str) -> None:
         """Do without it, for this reason, and without its children, which end with it."""
-        self._reason, self._is_lost = self._reason or reason, True
+        if self._is_lost:
+            return
+        self._reason, self._is_lost = reason, True
         self._socket.close()
         self._process.kill()
         self._process.wait()
 
     def close(self) -> None:
-        """Let it end, and its children if there are any left. May be called twice."""
-        if self._is_lost:
-            return
-        self._is_loaded = True
-        self._socket.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout=process.GRACE)
+        """End it, and its children if there are any left. May be called twice."""
         self._lose("it is closed")
+
+
+_early: list[Forker] = []  # at most one, which no pool has taken yet
+
+
+@contextmanager
+def started_early(*, wanted: bool = True) -> Iterator[None]:
+    """Have a forker load what every worker needs, while this process prepares what comes in front of its pool."""
+    if wanted and not _early:
+        _early.append(Forker())
+    try:
+        yield
+    finally:
+        while _early:
+            _early.pop().close()
+
+
+def take() -> Forker:
+    """The forker that was started early, if there is one, or a new one."""
+    return _early.pop() if _early else Forker()
 
 
 class Forked:
@@ -191,36 +209,34 @@ class _Fork(NamedTuple):
     report: int
 
 
-def run(handle: int, modules: Sequence[str], call: Sequence[Any] | None) -> None:
+def run(handle: int) -> None:
     """What the forker runs; each child, from its fork on, goes on from here, too."""
     process.become_child()
     with socket.socket(fileno=handle) as main:
-        signal.alarm(int(_LOADED_WITHIN) + 5)  # ends it even if loading hangs when the main process is gone
-        reason = _load(modules, call)
-        signal.alarm(0)
-        _tell(main, reason=reason)
-        if reason is not None:
-            return
-        gc.collect()
-        gc.freeze()  # collections in children would write to what they share
-        child = _fork_on_request(main)
+        for name in _COMMON:
+            with suppress(Exception):  # numba, say, is not there
+                import_module(name)
+        child = _serve(main)
     if child is not None:
         process.serve(child.connection, child.report, child.target)
 
 
-def _load(modules: Iterable[str], call: Sequence[Any] | None) -> str | None:
-    """Import modules, and make the call; why children cannot be forked after that, or None."""
+def _load(modules: Iterable[str], calls: Iterable[Sequence[Any]]) -> str | None:
+    """Import modules, and make calls; why children cannot be forked after that, or None."""
+    signal.alarm(int(_LOADED_WITHIN) + 5)  # ends it even if loading hangs when the main process is gone
     for name in modules:
         with suppress(Exception, SystemExit):  # a child that needs it imports it again, and says what is wrong
             import_module(name)
         if (does := _does()) is not None:
             return f"importing {name} {does}"
-    if call is not None:
-        target, *arguments = call
+    for target, *arguments in calls:
         with suppress(Exception, SystemExit):  # likewise
             names.load(target)(*arguments)
         if (does := _does()) is not None:
             return f"{target} {does}"
+    signal.alarm(0)
+    gc.collect()
+    gc.freeze()  # collections in children would write to what they share
     return None
 
 
@@ -239,8 +255,8 @@ def _tell(main: socket.socket, **message: object) -> None:
         main.send(json.dumps(message).encode())
 
 
-def _fork_on_request(main: socket.socket) -> _Fork | None:
-    """Fork and reap children until the main process lets go. Returns in each child, and in the end."""
+def _serve(main: socket.socket) -> _Fork | None:
+    """Load, fork and reap as the main process says, until it lets go. Returns in each child, and in the end."""
     me, running = os.getpid(), set[int]()
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -264,11 +280,15 @@ def _fork_on_request(main: socket.socket) -> _Fork | None:
         if main.fileno() not in ready:
             continue
         try:
-            target, descriptors, *_ = socket.recv_fds(main, _MESSAGE, 2)
+            received, descriptors, *_ = socket.recv_fds(main, _MESSAGE, 2)
         except ConnectionError:
-            target = b""
-        if not target:
+            received = b""
+        if not received:
             break
+        message = json.loads(received)
+        if "modules" in message:
+            _tell(main, reason=_load(message["modules"], message["calls"]))
+            continue
         try:
             pid: int | None = os.fork()
         except OSError:  # the system lacks memory or processes
@@ -279,7 +299,7 @@ def _fork_on_request(main: socket.socket) -> _Fork | None:
             os.close(woken)
             os.close(wake)
             _begin(me)
-            return _Fork(target.decode(), *descriptors)
+            return _Fork(message["target"], *descriptors)
         for descriptor in descriptors:
             os.close(descriptor)
         if pid is not None:

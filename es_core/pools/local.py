@@ -16,8 +16,7 @@ from es_core.callables import packed
 from es_core.config import TrainConfig
 from es_core.machine import usable_cores
 from es_core.normalizer import ReferenceBatch
-from es_core.pools import STEP_TIMEOUT, PolicyState, Results, judging
-from es_core.pools.forker import Forker
+from es_core.pools import STEP_TIMEOUT, PolicyState, Results, forker, judging
 from es_core.pools.messages import (
     TIMED_OUT,
     WORKER_DIED,
@@ -83,8 +82,9 @@ class LocalPool:
         self._step_timeout = step_timeout
         self._start = Start(definition, self.config, step_timeout, probe, packed(definition, self.config))
         self._scheduler = Scheduler[int](call_seconds=_CALL_SECONDS, recycle_after=recycle_after)
-        load = ["es_core.pools.worker:load", replace(self.config, env_kwargs={}).to_json()]
-        self._forker = Forker(["es_core.pools.worker", *registry.modules(definition)], load)
+        self._forker = forker.take()
+        config = replace(self.config, env_kwargs={})
+        self._forker.load(registry.modules(definition), ["es_core.pools.worker:load", config.to_json()])
         self._children: dict[int, Child] = {}
         self._starting: set[int] = set()
         self._told: dict[int, Work] = {}  # what each worker plays tasks of

@@ -15,6 +15,7 @@ from es_core import seeding
 from es_core.config import TrainConfig
 from es_core.normalizer import ObservationStatistics, ReferenceBatch
 from es_core.policies import Policy
+from es_core.policies.compilation import load_kernels
 from es_core.pools import process
 from es_core.pools.messages import (
     CandidateTask,
@@ -44,11 +45,7 @@ _STARTING = -1  # in the record: what is played belongs to no task
 
 def load(config: Mapping[str, Any]) -> None:
     """Load what workers compute policies with, before they are forked; the config is JSON."""
-    run = TrainConfig.from_json(config)
-    if run.engine != "torch" and ":" not in run.policy:
-        from es_core.policies.compiled import warm
-
-        warm(run)
+    load_kernels(TrainConfig.from_json(config))
 
 
 def serve(connection: Any) -> None:
