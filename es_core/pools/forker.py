@@ -280,7 +280,7 @@ def _serve(main: socket.socket) -> _Fork | None:
         if main.fileno() not in ready:
             continue
         try:
-            received, descriptors, *_ = socket.recv_fds(main, _MESSAGE, 2)
+            received, descriptors, *_ = socket.recv_fds(main, _MESSAGE, 2, socket.MSG_CMSG_CLOEXEC)
         except ConnectionError:
             received = b""
         if not received:

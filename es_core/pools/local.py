@@ -83,12 +83,12 @@ class LocalPool:
         self._start = Start(definition, self.config, step_timeout, probe, packed(definition, self.config))
         self._scheduler = Scheduler[int](call_seconds=_CALL_SECONDS, recycle_after=recycle_after)
         self._forker = forker.take()
-        config = replace(self.config, env_kwargs={})
-        self._forker.load(registry.modules(definition), ["es_core.pools.worker:load", config.to_json()])
         self._children: dict[int, Child] = {}
         self._starting: set[int] = set()
         self._told: dict[int, Work] = {}  # what each worker plays tasks of
         try:
+            plain = replace(self.config, env_kwargs={}).to_json()
+            self._forker.load(registry.modules(definition), ["es_core.pools.worker:load", plain])
             for number in range(self.workers):  # those that were started are ended if one cannot be
                 self._launch(number)
             while len(self._scheduler.workers) < self.workers:
