@@ -46,8 +46,8 @@ def evaluate(
         others=tuple(CentreTask(int(seed), explore=False) for seed in centre_seeds),
     )
     valid = np.zeros(count, np.bool_)
-    fitnesses: dict[str, NDArray[np.float64]] = {}
-    lengths, capped = np.zeros(shape, np.int64), np.zeros(shape, np.bool_)
+    names: tuple[str, ...] = ()
+    values = np.zeros((*shape, 0))
     observed: dict[int, ObservationStatistics] = {}
     centre: dict[int, Episode] = {}
     failed: list[Failed] = []
@@ -58,23 +58,24 @@ def evaluate(
         centre |= reply.centre
         if (scores := reply.scores) is None:
             continue
-        rows = scores.candidates
-        valid[rows], lengths[rows], capped[rows] = True, scores.lengths, scores.capped
-        for name, values in scores.fitnesses.items():
-            fitnesses.setdefault(name, np.full(shape, math.nan))[rows] = values
+        if not names:
+            names = scores.names
+            values = np.zeros((*shape, len(names) + 2))
+            values[:, :, :-2] = math.nan
+        valid[scores.candidates], values[scores.candidates] = True, scores.values
         if scores.counts is not None and scores.sums is not None:
             for candidate, number, (total, squares) in zip(
-                rows.tolist(), scores.counts.tolist(), scores.sums, strict=True
+                scores.candidates, scores.counts.tolist(), scores.sums, strict=True
             ):
                 observed[candidate] = ObservationStatistics(number, total, squares)
     fitness = np.full(count, math.nan)
-    fitness[valid] = aggregated(next(iter(fitnesses.values()))[valid], player.config.fitness_aggregation)
+    fitness[valid] = aggregated(values[valid, :, 0].copy(), player.config.fitness_aggregation)
     return Results(
         valid=valid,
         fitness=fitness,
-        fitnesses=fitnesses,
-        lengths=lengths,
-        capped=capped,
+        fitnesses={name: values[:, :, place].copy() for place, name in enumerate(names)},
+        lengths=values[:, :, -2].astype(np.int64),
+        capped=values[:, :, -1].astype(np.bool_),
         statistics=[observed[each] for each in sorted(observed)] if player.config.observation_normalization else None,
         centre=[centre[number] for number in sorted(centre)],
         failures=[_failure(work, each) for each in sorted(failed, key=attrgetter("number"))],

@@ -5,7 +5,6 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from multiprocessing.connection import wait
 from types import TracebackType
 from typing import Self
 
@@ -28,7 +27,7 @@ from es_core.pools.messages import (
     Start,
     Work,
 )
-from es_core.pools.process import BEAT_EVERY, Child, ChildDiedError, end
+from es_core.pools.process import BEAT_EVERY, Child, ChildDiedError, end, wait
 from es_core.pools.scheduler import Scheduler
 from es_core.pools.watchdog import patience
 from es_core.rollout import RolloutError

@@ -135,19 +135,20 @@ class Order:
 class Scores:
     """What candidates have measured, a row for each.
 
+    It is one array, since each has a price of its own on its way between processes.
+
     Attributes:
-        candidates: ``(n,)``, which they are.
-        fitnesses: by name, ``(n, k)`` float64; NaN where a secondary one has failed.
-        lengths: ``(n, k)``, steps.
-        capped: ``(n, k)``, whether a step limit ended the episode.
+        candidates: which they are.
+        names: of the fitness values.
+        values: ``(n, k, len(names) + 2)`` float64, for each episode: its fitness values, NaN where a secondary one has
+            failed; its steps; and whether a step limit ended it.
         counts: ``(n,)``, observations that enter the statistics; None: none are collected.
         sums: ``(n, 2, entries)`` float64, of these observations and of their squares.
     """
 
-    candidates: NDArray[np.int64]
-    fitnesses: Mapping[str, NDArray[np.float64]]
-    lengths: NDArray[np.int64]
-    capped: NDArray[np.bool_]
+    candidates: Sequence[int]
+    names: tuple[str, ...]
+    values: NDArray[np.float64]
     counts: NDArray[np.int64] | None = None
     sums: NDArray[np.float64] | None = None
 

@@ -7,6 +7,7 @@ it is unguarded, and cannot work from a notebook or stdin.
 import faulthandler
 import json
 import mmap
+import multiprocessing.connection
 import os
 import select
 import signal
@@ -16,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, MutableSequence, Sequence
+from collections.abc import Callable, Collection, Iterable, MutableSequence, Sequence
 from contextlib import suppress
 from importlib import import_module
 from multiprocessing import Pipe
@@ -270,6 +271,20 @@ def memory_file() -> int:
         return os.memfd_create("es-envs")
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
+
+
+def wait(connections: Collection[Any], seconds: float) -> Collection[Any]:
+    """Those connections that have a message or are closed; waits for one, but no longer than this.
+
+    It takes a tenth of the time of ``multiprocessing.connection.wait``, which the main process needs for each answer.
+    """
+    if sys.platform == "win32":
+        return multiprocessing.connection.wait(connections, seconds)
+    by_handle = {connection.fileno(): connection for connection in connections}
+    poller = select.poll()
+    for handle in by_handle:
+        poller.register(handle, select.POLLIN)
+    return [by_handle[handle] for handle, _ in poller.poll(1000 * seconds)]
 
 
 def poll(connection: Any) -> Callable[[float], object]:

@@ -166,8 +166,10 @@ class Scheduler(Generic[W]):
         if self._suspects and not state.held:
             state.is_alone = True
             return self._give(state, [self._suspects.popleft()], 0)
+        if not self._queue or state.is_alone:
+            return None
         wanted = min(self._portion(state) - len(state.held), len(self._queue))
-        if state.is_alone or wanted <= 0:
+        if wanted <= 0:
             return None
         numbers = [self._queue.popleft() for _ in range(wanted)]
         return self._give(state, numbers, self._portion(state) // 2 if self._queue else 0)

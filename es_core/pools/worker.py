@@ -217,16 +217,12 @@ class Answer:
         )
 
     def _scores(self) -> Scores:
-        episodes = [played.episodes for played in self._played]
+        names = tuple(self._played[0].episodes[0].fitnesses)
         observed = [played.observed for played in self._played if played.observed is not None]
         return Scores(
-            np.array(self._candidates),
-            {
-                name: np.array([[_or_nan(episode.fitnesses[name]) for episode in each] for each in episodes])
-                for name in episodes[0][0].fitnesses
-            },
-            np.array([[episode.length for episode in each] for each in episodes]),
-            np.array([[episode.truncated for episode in each] for each in episodes]),
+            self._candidates,
+            names,
+            np.array([[_row(episode, names) for episode in played.episodes] for played in self._played]),
             np.array([each.count for each in observed]) if observed else None,
             np.array([(each.total, each.squares) for each in observed]) if observed else None,
         )
@@ -261,8 +257,9 @@ def action_noise_seed(policy: Policy, population: Population, candidate: int | N
     return seeding.derive(seed, seeding.Purpose.ACTION_NOISE, population.generation, who)
 
 
-def _or_nan(value: float | None) -> float:
-    return math.nan if value is None else value
+def _row(episode: Episode, names: Sequence[str]) -> list[float]:
+    values = (episode.fitnesses[name] for name in names)
+    return [*(math.nan if value is None else value for value in values), episode.length, episode.truncated]
 
 
 def described(error: BaseException) -> tuple[str, str, str]:
