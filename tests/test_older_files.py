@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from es_core import Checkpoint, CheckpointError, Run, compare, evaluate, rebuild, replay, train
-from es_core.config import BITS
+from es_core.config import BITS, TrainConfig
 
 WRITTEN = Path(__file__).parent / "written_by_9c9a60a"
 RUNS = {"dense": 31.2, "memory": 21.8}
@@ -83,6 +83,12 @@ def test_a_run_of_a_newer_version_says_to_upgrade(old):
     (old / "config.json").write_text(json.dumps(config))
     with pytest.raises(CheckpointError, match=r"newer version of es-envs wrote it.*pip install --upgrade es-envs"):
         rebuild(Run.open(old), 1)
+
+
+def test_names_of_then_are_understood_or_refused_with_those_of_now():
+    assert TrainConfig(env_id="CartPoleBullet-v0", engine="numpy").engine == "compiled"
+    with pytest.raises(ValueError, match="pool='batched' is gone: pool='vector'"):
+        train("CartPoleBullet-v0", pool="batched")
 
 
 def test_which_bits_a_run_has_is_no_setting():

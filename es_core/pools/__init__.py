@@ -105,6 +105,8 @@ def require_pool(name: str, ray_address: str | None = None) -> None:
     Raises:
         ValueError: it says what there is.
     """
+    if name == "batched":  # up to version 0.1
+        raise ValueError("pool='batched' is gone: pool='vector' computes all candidates in one place")
     if name not in POOLS:
         raise ValueError(f"pool must be one of {', '.join(map(repr, POOLS))}, got {name!r}")
     if ray_address is not None and name != "ray":
