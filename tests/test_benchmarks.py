@@ -70,10 +70,14 @@ RUNS = sorted(BENCHMARKS.parent.glob("docs/results/strategies/*.json"))
 @pytest.mark.parametrize("path", RUNS, ids=[path.stem for path in RUNS])
 def test_the_runs_of_the_table_of_strategies_had_the_settings_that_are_recommended_now(path):
     measured = json.loads(path.read_text(encoding="utf-8"))["config"]
-    given = {name: measured[name] for name in ("strategy", "max_steps", "generations", "checkpoint_every", "engine")}
+    given = {name: measured[name] for name in ("strategy", "max_steps", "generations", "checkpoint_every")}
     if measured["strategy"] == "pgpe":  # measured before its learning rate followed from the radius
         given["learning_rate"] = 0.1
-    assert TrainConfig.for_env(measured["env_id"], seed=measured["seed"], **given).to_json() == measured
+    now = TrainConfig.for_env(measured["env_id"], seed=measured["seed"], **given).to_json()
+    settled = {"engine", "bits", "vector_envs", "vector_starts"}  # of the version, not of the settings
+    assert {name: value for name, value in now.items() if name not in settled} == {
+        name: value for name, value in measured.items() if name not in settled
+    }
 
 
 @pytest.mark.slow
