@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any, Self
 
+import gymnasium
 import numpy as np
 
 import es_envs
 from es_core.budget import step_limit
-from es_core.callables import packed
+from es_core.callables import packed, resolved
 from es_core.config import TrainConfig
 from es_core.display import prepare_policy, search_progress
 from es_core.policies import make_policy
@@ -87,7 +88,7 @@ class Bench:
 
 
 def bench(
-    env: str | TrainConfig,
+    env: str | TrainConfig | Callable[..., gymnasium.Env[Any, Any]],
     *,
     workers: int | None = None,
     seconds: float = 10.0,
@@ -101,7 +102,8 @@ def bench(
     episodes.
 
     Args:
-        env: id of an environment, whose recommended settings then apply; or a complete TrainConfig.
+        env: id of an environment, whose recommended settings then apply; or a complete TrainConfig; or a class or
+            function that makes an environment.
         workers: processes; None: the usable cores.
         seconds: in total, or as long as it takes to start the processes and play a few steps in each, twice.
         progress: show a progress bar, if there is a terminal.
@@ -114,7 +116,7 @@ def bench(
     """
     if not (isinstance(seconds, int | float) and seconds > 0):
         raise ValueError(f"seconds must be positive, got {seconds!r}")
-    config = env.resolved() if isinstance(env, TrainConfig) else TrainConfig.for_env(env, **config_fields)
+    config = resolved(env, config_fields)
     definition = es_envs.definition(config.env_id)
     prepare_policy(config, shown=progress)
     started = time.perf_counter()

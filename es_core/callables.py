@@ -3,10 +3,11 @@
 import re
 import warnings
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import es_envs
-from es_core.config import TrainConfig
+from es_core.config import BITS, TrainConfig
 from es_envs import EnvDefinition, names
 from es_envs.code_hash import code_hash
 
@@ -14,25 +15,30 @@ _FIELDS = {"env_id": "env", "fitness": "fitness", "policy": "policy"}
 """The fields of a config that may name an object, and the arguments that take it."""
 
 
-def name_env(env: Callable[..., Any], config_fields: Mapping[str, Any]) -> str:
-    """The id of an environment that is given as a class or factory, whose definition this process keeps.
-
-    Its step limit is the config's, or else that of the spec of an environment which is made to be asked.
+def resolved(env: str | TrainConfig | Callable[..., Any], config_fields: Mapping[str, Any]) -> TrainConfig:
+    """The config of a new run.
 
     Args:
-        env: the class or factory.
-        config_fields: of the run; its ``env_kwargs`` and ``max_episode_steps`` count.
+        env: an id, a complete config, or the class or factory of an environment, of which this process then keeps a
+            definition. Its step limit is that of the spec of one that is made to be asked, if the config has none.
+        config_fields: besides an id, class or factory.
 
     Raises:
-        TypeError: it is no such thing.
-        ValueError: it cannot be copied to another process.
+        UnknownEnvError, PluginError: as for ``TrainConfig.for_env``.
+        TypeError: there is no such field, or env is something else.
+        ValueError: a setting that cannot be, or an object that cannot be copied to another process.
     """
-    if not callable(env):
+    if isinstance(env, TrainConfig):
+        if config_fields:
+            raise TypeError(f"a TrainConfig is complete: use dataclasses.replace for {', '.join(config_fields)}")
+        return replace(env.resolved(), bits=BITS)  # an older run's config is a new run's, too
+    if not (isinstance(env, str) or callable(env)):
         raise TypeError(
             f"env must be an id, a TrainConfig, or the class or a function that makes an environment; got {env!r}. "
             "Each worker makes an environment of its own"
         )
-    return _define(env, config_fields, _env_id(env))
+    env_id = env if isinstance(env, str) else _define(env, config_fields, _env_id(env))
+    return TrainConfig.for_env(env_id, **config_fields)
 
 
 def provide(

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 import es_envs
 from es_core.budget import evaluation_episodes
-from es_core.callables import name_env
+from es_core.callables import resolved
 from es_core.checkpoint import Checkpoint, parameter_hash
 from es_core.checks import require_seconds
 from es_core.commands import run_command
-from es_core.config import BITS, BOUNDS, OBJECTS, TrainConfig, require_bits, unknown_field
+from es_core.config import BOUNDS, OBJECTS, TrainConfig, require_bits, unknown_field
 from es_core.display import Display, prepare_policy
 from es_core.files import CheckpointError
 from es_core.loggers import Lifecycle
@@ -143,7 +143,7 @@ def train(
             else:
                 carry_out(run)
         return run
-    config = _resolve(env, config_fields)
+    config = resolved(env, config_fields)
     require_device(config, pool)
     require_strategy(config)
     source = initial if initial is None or isinstance(initial, Checkpoint) else Checkpoint.load(initial)
@@ -440,15 +440,6 @@ def _training_seeds(config: TrainConfig, candidates: int, generation: int) -> ND
     if config.episode_seeds == "independent":
         shape = (candidates, *shape)
     return np.reshape(_seeds(config, Purpose.TRAINING, math.prod(shape), generation), shape)
-
-
-def _resolve(env: str | TrainConfig | Callable[..., Any], config_fields: dict[str, Any]) -> TrainConfig:
-    if isinstance(env, TrainConfig):
-        if config_fields:
-            raise TypeError(f"a TrainConfig is complete: use dataclasses.replace for {', '.join(config_fields)}")
-        return replace(env.resolved(), bits=BITS)  # an older run's config is a new run's, too
-    env_id = env if isinstance(env, str) else name_env(env, config_fields)
-    return TrainConfig.for_env(env_id, **config_fields)
 
 
 def _settle(run: Run, pool: RolloutPool) -> None:
