@@ -121,6 +121,9 @@ def test_a_run_with_objects_has_the_same_bits_for_any_workers_however_they_start
             fields = {**how, "run_dir": tmp_path / f"{number}", "workers": workers}
             runs.append(train(HERE["Here"], fitness=HERE["Farthest"], **fields))
     assert all(metrics(run) == metrics(runs[0]) for run in runs)
+    vector = {name: value for name, value in how.items() if name != "workers"} | {"run_dir": tmp_path / "vector"}
+    run = train(HERE["Here"], fitness=HERE["Farthest"], pool="vector", **vector)
+    assert run.history[0].fitness_mean == pytest.approx(runs[0].history[0].fitness_mean, abs=1e-4)
     assert len({line[0] for line in metrics(runs[0])}) == 4
 
 

@@ -14,10 +14,11 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from es_core.budget import step_limit
+from es_core.callables import packed
 from es_core.config import TrainConfig
 from es_core.policies.spaces import parts
 from es_core.rollout import make_env
-from es_envs import EnvDefinition
+from es_envs import EnvDefinition, names
 from es_envs.returned import Checked
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ class Copies:
             # As long as its own episodes are no longer than ours, it begins another one when ours has ended.
             limit = {"max_episode_steps": step_limit(definition, config)}
             return definition.build_vector(self._width, optional={**limit, **seed}, **config.env_kwargs)
-        copies = [partial(_resting, definition, config)] * self._width
+        copies = [partial(_resting, definition, config, packed(definition, config))] * self._width
         context = "fork" if sys.platform.startswith("linux") else "spawn"
         with _quiet():  # of threads beside a fork, of which the child uses none
             return AsyncVectorEnv(copies, context=context, autoreset_mode=AutoresetMode.DISABLED)
@@ -217,7 +218,8 @@ class _Resting(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated, info
 
 
-def _resting(definition: EnvDefinition, config: TrainConfig) -> gymnasium.Env[Any, Any]:
+def _resting(definition: EnvDefinition, config: TrainConfig, objects: Mapping[str, bytes]) -> gymnasium.Env[Any, Any]:
+    names.receive(objects)
     return _Resting(Checked(make_env(definition, config)))
 
 
