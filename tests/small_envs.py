@@ -343,11 +343,11 @@ class Failing(Wander):
                 os.kill(os.getpid(), signal.SIGSTOP)
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
-            case "kill the actor":  # of a cluster, whose child this process is
-                os.kill(os.getppid(), signal.SIGKILL)
+            case "kill the actor":  # of a cluster, from which this process descends
+                os.kill(actor_and_node()[0].pid, signal.SIGKILL)
                 time.sleep(1000)
             case "kill the node":
-                os.kill(psutil.Process(os.getppid()).ppid(), signal.SIGKILL)
+                os.kill(actor_and_node()[1].pid, signal.SIGKILL)
                 time.sleep(1000)
             case "exit":
                 os._exit(3)
@@ -364,6 +364,13 @@ class Failing(Wander):
             case "objects":
                 return np.array([{}, {}])
         return observation
+
+
+def actor_and_node():
+    """The processes of the cluster from which this one descends; in between may be the one that it was forked from."""
+    parents = psutil.Process().parents()
+    actor = next(k for k, parent in enumerate(parents) if parent.cmdline()[0].startswith("ray::Host"))
+    return parents[actor : actor + 2]
 
 
 class Marked(Failing):

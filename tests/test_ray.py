@@ -1,6 +1,7 @@
 """Runs on a Ray cluster, of several nodes on this machine: the same bits as on one machine, whatever happens to it."""
 
 import contextlib
+import itertools
 import json
 import signal
 import subprocess
@@ -111,8 +112,13 @@ def ray_run(nodes, folder, name="r", *, kwargs=None, **how):
 
 def actors(marks):
     """By whom environments were made: the pids of actors, and for each that of its node."""
-    parents = [json.loads(mark.read_text(encoding="utf-8")) for mark in marks.iterdir()]
-    return {parent[0]: node[0] for parent, node, *_ in parents if parent[1].startswith("ray::Host")}
+    found = {}
+    for mark in marks.iterdir():
+        parents = json.loads(mark.read_text(encoding="utf-8"))
+        for (actor, title), (node, _) in itertools.pairwise(parents):
+            if title.startswith("ray::Host"):
+                found[actor] = node
+    return found
 
 
 @pytest.fixture
