@@ -98,7 +98,7 @@ class Training:
 
 
 def trained(
-    env_id: str, *, workers: int, seconds: float, meter: Callable[[], Any] = time.perf_counter, **fields: Any
+    env_id: str, *, workers: int | None, seconds: float, meter: Callable[[], Any] = time.perf_counter, **fields: Any
 ) -> Training:
     """Train for as many whole generations as begin within ``seconds``."""
     marks, metered = [], []

@@ -238,7 +238,7 @@ ROWS: Mapping[str, Row] = {
                 },
             )
             for module in ("Plain", "Remembering")
-            for pool in ("local", "batched")
+            for pool in ("local",)
             for workers in (1, 2)
         },
         seeds=range(3),

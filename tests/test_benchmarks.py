@@ -14,8 +14,8 @@ from es_core import Checkpoint, TrainConfig, evaluate, train
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 NAMES = (
-    "cluster_model", "engines", "flush", "policy_size", "ray_pool", "reset", "rivals", "scaling", "startup",
-    "throughput", "video",
+    "cluster_model", "flush", "policy_size", "ray_pool", "reset", "rivals", "scaling", "startup",
+    "throughput", "vector", "video",
 )  # fmt: skip
 MINUTES = {"cluster_model", "ray_pool", "rivals", "scaling", "video"}  # even so
 

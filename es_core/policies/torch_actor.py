@@ -1,8 +1,6 @@
 """The torch engine: many candidates that act at once, on the CPU or a CUDA device, or one alone. Imports torch."""
 
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,7 +9,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from es_core.machine import usable_cores
 from es_core.normalizer import ObservationStatistics, Statistics
 from es_core.policies import noise
 from es_core.policies.actor import Actor, NotFiniteError
@@ -21,9 +18,9 @@ from es_core.policies.spaces import leaves, parts
 from es_core.policies.torch_module import Normalized
 from es_core.policies.torch_rows import aligned
 
-# Rows that are computed together on the CPU, by one thread: who else is there, or how many threads there are, does not
-# change what they compute; and a block in which nobody acts is left out.
-_BLOCK = 64
+# Rows that are computed together on the CPU, by one thread, since the last bits of a product depend on how many there
+# are of either. A block in which nobody acts is left out. A thread for each was tried: handing them out cost more.
+_BLOCK = 128
 
 _DISTRIBUTIONS: Mapping[str, noise.Distribution] = {"draw_choice": "gumbel", "draw_bits": "logistic"}
 
@@ -62,8 +59,6 @@ class TorchActors:
         self._collects = False
         self._noise_seeds: list[int | None] = [None] * rows
         self._steps = [0] * rows
-        threads = min(usable_cores(), len(self._blocks)) if device == "cpu" else 1
-        self._threads = ThreadPoolExecutor(threads, initializer=partial(torch.set_num_threads, 1))
 
     def __len__(self) -> int:
         return len(self._raw)
@@ -133,17 +128,17 @@ class TorchActors:
             self._sums[0] += exact
             self._sums[1] += exact.square_()
         normalized = self._normalized(inputs)
-        busy = [at for at, block in enumerate(self._blocks) if live[block].any()]
-        for _ in self._threads.map(partial(self._compute, normalized), busy):
-            pass
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            for block, rows in zip(self._blocks, self._rows, strict=True):
+                if live[block].any():
+                    self._raw[block] = rows.forward(normalized[block].contiguous())
+        finally:
+            torch.set_num_threads(threads)
         if not live.all():
             self._raw[torch.from_numpy(~live).to(self._device)] = 0
         return self._raw, _not_finite("the policy's outputs are", self._raw) | wrong
-
-    @torch.inference_mode()
-    def _compute(self, inputs: Tensor, at: int) -> None:
-        block = self._blocks[at]
-        self._raw[block] = self._rows[at].forward(inputs[block].contiguous())
 
     def _explore(self, raw: Tensor, live: NDArray[np.bool_], size: int) -> None:
         """Change the raw outputs of who explores, as the policy's ``actions`` say."""
