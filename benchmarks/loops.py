@@ -14,7 +14,7 @@ from typing import Any
 
 import es_envs
 from es_core import TrainConfig, train
-from es_core.policies import Actor, make_policy
+from es_core.policies import make_actor, make_policy
 from es_core.strategies import make_strategy
 
 CART_POLE, RACE_CAR, HUMANOID, IMAGES = (
@@ -54,7 +54,7 @@ def _bare(env_id: str, seconds: float) -> None:
     population = make_strategy(config, policy.initial(config.seed)).ask()
     actions: list[list[Any]] = []
     for candidate in range(CANDIDATES):
-        act, taken = Actor(policy, population.candidate(candidate)), []
+        act, taken = make_actor(policy, population.candidate(candidate)), []
         observation, _info = env.reset(seed=candidate)
         for _ in range(length):
             taken.append(act(observation))
