@@ -2,16 +2,16 @@
 
 Usage: python benchmarks/cluster_model.py [--quick] [--rounds N]
 
-One driver hands out calls of several candidates to workers that have two each, as `es_core/pools/cluster.py` does,
-with the same rule for their size. It does one thing at a time: sending a call and taking an answer cost processor time
-(COSTS, measured by `python benchmarks/ray_pool.py`), and what comes meanwhile waits. At the end of a generation it
-draws the population's noise again and updates the mean, with all cores of its machine, and puts the mean into the
-object store, from where nodes pass it on to each other.
+One driver hands out calls to nodes, as `es_core/pools/cluster.py` does, and with its scheduler; a node shares them out
+among its CPUs, and plays on with what it has while it waits for the next call. The driver does one thing at a time: a
+call and its answer, and each candidate in it, cost processor time (COSTS, measured by `python benchmarks/ray_pool.py`),
+and what comes meanwhile waits. At the end of a generation it draws the population's noise again and updates the mean,
+with all cores of its machine, and puts the mean into the object store, from where nodes pass it on to each other.
 
 Lengths of episodes are those that real populations had: a policy for RaceCar-v0 is trained for a few generations, and
 candidates' lengths are drawn from those of all generations. A step takes STEP seconds; a slow node, one in a
-hundred, half as long again, and every single episode varies by a tenth. Workers fail at random, a node with all its
-workers in one of ten cases; what they had is handed out again once that is noticed, and they come back after a while.
+hundred, half as long again, and every single episode varies by a tenth. Workers fail at random, in one of ten cases
+with their whole node; what they had is played again once that is noticed, and a node comes back after a while.
 
 Efficiency is the time that the episodes would take if they were spread evenly over all workers and nothing else took
 any, to the time of the generations. That is stricter than the published 82 % of Salimans et al. (2017), 1440 cores
@@ -20,7 +20,6 @@ against 18, whose 18 cores already pay for most of it.
 
 import heapq
 import math
-from collections import deque
 from dataclasses import dataclass, replace
 from functools import partial
 from statistics import mean
@@ -33,6 +32,7 @@ from report import Report, Spread, options
 
 from es_core import train
 from es_core.pools import make_pool
+from es_core.pools.scheduler import Scheduler
 from es_core.search import Search
 from es_envs import definition
 
@@ -47,16 +47,16 @@ class Costs:
     Attributes:
         call: processor time of the driver for a call and its answer.
         round_trip: of a call that does nothing.
-        candidate: of the driver, for one candidate's results (of ``python benchmarks/scaling.py``: m2, without noise).
+        candidate: of the driver, for one candidate's results.
         noise: of the driver, for one number of one candidate's noise, on one core.
         put: of the driver, for one parameter of the mean.
         step: of the environment and policy.
         bandwidth: of the network, bytes a second.
         cores: of a node, the driver's too.
         failures: of a worker, an hour.
-        noticed: until a dead worker's tasks are handed out again.
-        noticed_node: until a dead node's are.
-        restart: until a worker's place is taken.
+        noticed: until what a dead worker had is played again.
+        noticed_node: until a dead node's tasks are handed out again.
+        restart: until a node's place is taken.
     """
 
     call: float = 0.00047
@@ -82,82 +82,99 @@ class Case:
     parameters: int
 
 
-OVERHEAD = 0.02  # as in es_core/pools/cluster.py
-AHEAD, PLENTY = 2, 4
+class Node:
+    """CPUs that play what the node was handed, in order; ``finishes``: when each task not answered is done."""
+
+    def __init__(self, cpus: int, speed: float) -> None:
+        self.speed, self.cpus = speed, [0.0] * cpus
+        self.finishes: dict[int, float] = {}
+        self.answer_at = 0
+
+    def play(self, number: int, now: float, seconds: float) -> None:
+        """Have the next CPU that is free play a task."""
+        done = max(heapq.heappop(self.cpus), now) + seconds * self.speed
+        heapq.heappush(self.cpus, done)
+        self.finishes[number] = done
+
+    def answers(self) -> float:
+        """When no more tasks are left than it was told."""
+        return sorted(self.finishes.values())[len(self.finishes) - self.answer_at - 1]
 
 
 class Simulation:
-    """Generations of one case; ``seconds`` of them, and what the episodes alone take."""
+    """Generations of one case; ``now`` at their end, and ``work``: what the episodes alone take."""
 
     def __init__(self, case: Case, costs: Costs, lengths: NDArray[np.int64], seed: int) -> None:
         self.case, self.costs, self.lengths = case, costs, lengths
         self.random = np.random.default_rng(seed)
-        nodes = math.ceil(case.workers / costs.cores)
-        slow = np.where(self.random.random(nodes) < 0.01, 1.5, 1.0)
-        self.speed = np.repeat(slow, costs.cores)[: case.workers]
-        self.now = 0.0  # of the driver
-        self.work = 0.0
-        self.down = np.zeros(case.workers)  # until when each worker is away
-        self.task_seconds = 0.0
+        self.scheduler = Scheduler[int](call_seconds=costs.round_trip)
+        self.nodes = []
+        for number in range(math.ceil(case.workers / costs.cores)):
+            cpus = min(costs.cores, case.workers - number * costs.cores)
+            self.nodes.append(Node(cpus, 1.5 if self.random.random() < 0.01 else 1.0))
+            self.scheduler.join(number, cpus)
+        self.now = self.work = 0.0  # of the driver
+        self.events: list[tuple[float, str, int]] = []
 
     def run(self) -> None:
         """Play the generations."""
         for _ in range(GENERATIONS):
             self._generation()
             drawn = self.case.candidates / 2 * self.case.parameters * self.costs.noise / self.costs.cores
-            self.now += drawn + self.case.candidates * self.costs.candidate
+            self.now += drawn
 
     def _generation(self) -> None:
         case, costs = self.case, self.costs
         self.now += case.parameters * costs.put
-        hops = math.ceil(math.log2(math.ceil(case.workers / costs.cores) + 1))
+        hops = math.ceil(math.log2(len(self.nodes) + 1))
         sent = self.now + hops * 4 * case.parameters / costs.bandwidth
         seconds = costs.step * self.random.choice(self.lengths, case.candidates)
         seconds *= self.random.lognormal(0.0, 0.1, case.candidates)
         self.work += float(seconds.sum())
-        queue, left = deque(range(case.candidates)), case.candidates
-        free = np.maximum(self.down, sent)  # when each worker has played what it has
-        calls: dict[int, tuple[int, list[int]]] = {}
-        events: list[tuple[float, int]] = []
+        self.scheduler.begin(range(case.candidates))
+        for number in self.scheduler.workers:
+            self._call(number, seconds, sent)
+        while not self.scheduler.done:
+            arrived, what, number = heapq.heappop(self.events)
+            self.now = max(self.now, arrived)
+            node = self.nodes[number]
+            if what == "gone":
+                self.scheduler.die(number, [])
+                node.finishes = {}
+                heapq.heappush(self.events, (self.now + costs.restart, "back", number))
+            elif what == "back":
+                self.scheduler.join(number, len(node.cpus))
+            else:
+                answered = [task for task, done in node.finishes.items() if done <= arrived - costs.round_trip / 2]
+                self.now += costs.call / 2 + len(answered) * costs.candidate
+                played = sum(float(seconds[task]) for task in answered) * node.speed
+                self.scheduler.answer(number, answered, seconds=played, episodes=len(answered))
+                for task in answered:
+                    del node.finishes[task]
+            if what != "gone":
+                self._call(number, seconds, sent)
 
-        def hand_out(worker: int) -> None:
-            if queue and self.down[worker] > self.now:
-                heapq.heappush(events, (self.down[worker], ~worker))  # it asks for work when it is back
-            elif queue:
-                enough = math.ceil(costs.round_trip / (OVERHEAD * self.task_seconds)) if self.task_seconds else 1
-                share = max(len(queue) // (AHEAD * case.workers), min(enough // 4, len(queue) // case.workers))
-                tasks = [queue.popleft() for _ in range(min(len(queue), max(1, min(PLENTY * enough, share))))]
-                self.now += costs.call / 2
-                begins = max(free[worker], self.now + costs.round_trip / 2)
-                takes = float(seconds[tasks].sum()) * self.speed[worker]
-                ends = begins + takes
-                if self.random.random() < costs.failures * takes / 3600:
-                    dead = slice(worker, worker + 1)
-                    notice = costs.noticed
-                    if self.random.random() < 0.1:
-                        first = worker - worker % costs.cores
-                        dead, notice = slice(first, first + costs.cores), costs.noticed_node
-                    self.down[dead] = np.maximum(self.down[dead], begins + costs.restart)
-                    ends = begins + notice + takes  # by somebody else, later
-                free[worker] = ends
-                calls[len(calls)] = worker, tasks
-                heapq.heappush(events, (ends + costs.round_trip / 2, len(calls) - 1))
-
-        for _ in range(AHEAD):
-            for worker in range(case.workers):
-                hand_out(worker)
-        while left:
-            arrived, call = heapq.heappop(events)
-            if call < 0:
-                self.now = max(self.now, arrived)
-                hand_out(~call)
-                continue
-            self.now = max(self.now, arrived) + costs.call / 2
-            worker, tasks = calls[call]
-            left -= len(tasks)
-            measured = float(seconds[tasks].mean()) * self.speed[worker]
-            self.task_seconds = 0.8 * self.task_seconds + 0.2 * measured if self.task_seconds else measured
-            hand_out(worker)
+    def _call(self, number: int, seconds: NDArray[np.float64], sent: float) -> None:
+        """Give a node what it should have, as ``RayPool`` does."""
+        costs, node = self.costs, self.nodes[number]
+        portion, held = self.scheduler.order(number), self.scheduler.held(number)
+        if not held:
+            return
+        node.answer_at = len(held) // 2 if self.scheduler.has_more else 0
+        tasks = [] if portion is None else portion.numbers
+        if portion is not None:
+            node.answer_at = portion.answer_at
+        self.now += costs.call / 2
+        takes, cpus = seconds[tasks], len(node.cpus)
+        dies = self.random.random(len(tasks)) < costs.failures * takes / 3600
+        begins = max(sent, self.now + costs.round_trip / 2)
+        for task, length, is_dying in zip(tasks, takes, dies, strict=True):
+            node.play(task, begins, float(length) + (costs.noticed + float(length)) * is_dying)
+        if self.random.random() < costs.failures * cpus * float(takes.sum()) / cpus / 3600 / 10:
+            event = (begins + costs.noticed_node, "gone", number)
+        else:
+            event = (max(begins, node.answers()) + costs.round_trip / 2, "answer", number)
+        heapq.heappush(self.events, event)
 
     @property
     def efficiency(self) -> float:
@@ -203,8 +220,7 @@ def main() -> None:
     results: dict[str, Any] = {"lengths": {"count": len(lengths), "mean": mean(map(float, lengths))}, "cases": []}
     usual = Costs()
     report.head(
-        "workers", "candidates", "parameters", "efficiency", "with failures",
-        "a call for a node", "a free driver", "10 times as long",
+        "workers", "candidates", "parameters", "efficiency", "with failures", "a free driver", "10 times as long",
     )  # fmt: skip
     for workers in SCALES[: 2 if given.quick else None]:
         for case in (
@@ -216,7 +232,6 @@ def main() -> None:
             columns = {
                 "all": measured(usual),
                 "failures": measured(replace(usual, failures=1.0)),
-                "calls by node": measured(replace(usual, call=usual.call / usual.cores)),
                 "free driver": measured(replace(usual, call=0.0, candidate=0.0, noise=0.0, put=0.0)),
                 "long episodes": measured(replace(usual, step=10 * usual.step)),
             }

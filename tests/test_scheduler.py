@@ -213,3 +213,18 @@ def test_workers_that_fail_at_random_lose_no_result_but_what_kills_them(seed):
     assert made.done
     assert results == {number: number**2 for number in range(tasks) if number not in given_up}
     assert all(number in deadly or deaths[number] for number in given_up)
+
+
+def test_tasks_that_come_later_are_played_after_those_that_are_left():
+    made = scheduler("a", tasks=2)
+    first = made.order("a").numbers
+    made.extend([7, 8])
+    played = []
+    while not made.done:
+        portion = made.order("a")
+        first += portion.numbers if portion else []
+        assert made.has_more == (len(first) < 4)
+        number = made.held("a")[0]
+        made.answer("a", [number], seconds=1.0, episodes=1)
+        played.append(number)
+    assert played == first == [0, 1, 7, 8]

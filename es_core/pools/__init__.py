@@ -63,9 +63,12 @@ class RolloutPool(Protocol):
     choice: str
     observation_space: gymnasium.Space[Any]
     action_space: gymnasium.Space[Any]
-    workers: int
     workers_replaced: int
     retried: int
+
+    @property
+    def workers(self) -> int:
+        """That play now."""
 
     def evaluate(
         self, population: Population, episode_seeds: NDArray[np.int64], *, centre_seeds: Sequence[int] = ()

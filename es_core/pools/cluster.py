@@ -1,4 +1,4 @@
-"""The ray pool: the tasks of the local pool, played by actors on the nodes of a Ray cluster."""
+"""The ray pool: tasks are shared out to the nodes of a Ray cluster, each of which plays them in a local pool."""
 
 import math
 import os
@@ -23,7 +23,6 @@ try:
     import ray
 except ModuleNotFoundError as error:
     raise ImportError("pool='ray' needs Ray: pip install 'es-envs[ray]'") from error
-from ray._private.state import available_resources_per_node  # nothing public says it by node
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -44,7 +43,7 @@ _PINGS = 20
 _LOOK_EVERY = 1.0  # seconds between two looks for nodes
 _PATIENCE = 120.0  # seconds without any worker, after which a run ends
 _SETTLED = 5.0  # seconds without a further worker, after which those that are there begin
-_UNMET = 30.0  # seconds, and twice as many each time, after which an actor is looked for another place
+_UNMET = 8.0  # seconds, and as many more each time, after which an actor that got no place asks for a quarter
 _UNLUCKY = 3  # actors of a node that failed to join, after which it gets no work
 _REACH = 10.0  # seconds in which a cluster's address must answer
 
@@ -131,42 +130,44 @@ def _require_reachable(address: str) -> None:
 
 @dataclass(eq=False)
 class _Worker:
-    """An actor and what it was given.
+    """An actor and what is known of it.
 
     Attributes:
         actor: a ``Host`` at the other end.
         node: id of its node.
-        since: when it was asked for.
+        cpus: of the node, that it has asked for.
+        since: when that was.
         facts: what it said of itself: ``Host.meet``.
-        calls: that it has not answered, in order, and the numbers of their tasks.
+        call: that it has not answered; None: it waits for one.
     """
 
     actor: Any
     node: str
+    cpus: int
     since: float
     facts: Mapping[str, Any] = field(default_factory=dict)
-    calls: dict[Any, list[int]] = field(default_factory=dict)
+    call: Any = None
 
 
 class RayPool:
-    """Actors on the nodes of a Ray cluster, each with a worker process of its own for life.
+    """An actor on each node of a Ray cluster, with a local pool of the node's CPUs.
 
     The work of a generation goes to every node once, through Ray's object store; a call names tasks by number, as many
-    as the ``Scheduler`` says. Nodes may come and go: who comes gets work from the next generation on, and what those
-    had that are gone is played again.
+    as the ``Scheduler`` says for all the CPUs of the node. Nodes may come and go: who comes gets work from the next
+    generation on, and what those had that are gone is played again.
 
     A node takes part if it has the same versions of this package and the plugin, and its probe is this machine's.
 
     Args:
         definition: of the environment.
         config: of the run, resolved.
-        workers: actors at most; None: as many as the cluster has CPUs, at any time.
+        workers: CPUs at most; None: as many as the cluster has, at any time.
         most: start no more than this, since there is no work for more.
         ray_address: see ``connection``.
         step_timeout: see ``make_pool``; recycle_after, too.
 
     Attributes:
-        scheduler: says who gets what, and knows how long calls and tasks take.
+        scheduler: says which node gets what, and knows how long calls and tasks take.
 
     Raises:
         ValueError: workers is not positive.
@@ -194,10 +195,11 @@ class RayPool:
         self._asked, self._most = workers, most
         self._workers: list[_Worker] = []
         self._joining: dict[Any, _Worker] = {}  # by the call that is to be answered next
-        self._calls: dict[Any, _Worker] = {}
         self._barred: dict[str, str] = {}  # ids of nodes that get no work, and why
         self._failed = Counter[str]()  # actors that could not join, by node
-        self._number, self._looked, self._unmet = 0, -math.inf, _UNMET
+        self._unmet = Counter[str]()  # actors that got no place, by node
+        self._number, self._looked = 0, -math.inf
+        self._has_lost = False  # an actor in this generation
         self._distributions, self._same = requirements(definition)
         self._own_versions = versions(*self._distributions)
         self._start = Start(definition, self.config, step_timeout, probe=True)
@@ -238,6 +240,11 @@ class RayPool:
         nodes = len({worker.node for worker in self._workers})
         self.choice = f"{self.workers} workers on {nodes} nodes of the Ray cluster at {self._address}"
 
+    @property
+    def workers(self) -> int:
+        """CPUs that play, of all nodes."""
+        return sum(worker.cpus for worker in self._workers)
+
     def _require_workers(self) -> None:
         if self._workers:
             return
@@ -248,41 +255,44 @@ class RayPool:
         )
 
     def _recruit(self, *, now: bool = False) -> None:
-        """Start an actor for every free CPU, as far as more are wanted; looks once a second, or ``now``."""
+        """Ask for the CPUs of nodes, as far as more are wanted; looks once a second, or ``now``.
+
+        Nothing public says how many CPUs of a node are free, only how many of all nodes. So an actor asks for all that
+        are wanted of its node; if it gets no place, since somebody else holds some, the next one asks for a quarter.
+        """
         if not now and time.monotonic() - self._looked < _LOOK_EVERY:
             return
         self._looked = time.monotonic()
         self._give_up_unmet()
         everyone = [*self._workers, *self._joining.values()]
-        wanted = min(self._asked or self._most, self._most) - len(everyone)
-        if wanted <= 0:
+        held = Counter[str]()
+        for worker in everyone:
+            held[worker.node] += worker.cpus
+        asking = {worker.node for worker in self._joining.values()}
+        wanted = min(self._asked or self._most, self._most) - held.total()
+        if wanted <= 0 or ray.available_resources().get("CPU", 0) < 1:
             return
-        present, free = Counter(worker.node for worker in everyone), available_resources_per_node()
         places = [
             (place, random.random(), node["NodeID"])  # noqa: S311  (others may be looking, too)
             for node in _nodes()
-            if node["NodeID"] not in self._barred
-            for place in range(
-                present[node["NodeID"]],
-                min(_cpus(node), present[node["NodeID"]] + int(free.get(node["NodeID"], {}).get("CPU", 0))),
-            )
+            if node["NodeID"] not in self._barred and node["NodeID"] not in asking
+            for place in range(held[node["NodeID"]], _cpus(node))
         ]
-        for _, _, node in sorted(places)[:wanted]:  # one on each node, then a second one on each, ...
+        # One CPU of each node, then a second one of each, ...
+        chosen = Counter(node for _, _, node in sorted(places)[:wanted])
+        for node, count in chosen.items():
+            cpus = max(1, count >> 2 * self._unmet[node])
             strategy = NodeAffinitySchedulingStrategy(node, soft=False)
-            actor = ray.remote(Host).options(num_cpus=1, scheduling_strategy=strategy).remote()
-            self._joining[actor.meet.remote(self._distributions)] = _Worker(actor, node, time.monotonic())
+            actor = ray.remote(Host).options(num_cpus=cpus, scheduling_strategy=strategy).remote()
+            self._joining[actor.meet.remote(self._distributions)] = _Worker(actor, node, cpus, time.monotonic())
 
     def _give_up_unmet(self) -> None:
-        """Forget actors that got no place: somebody else was quicker."""
-        late = {
-            call: worker
-            for call, worker in self._joining.items()
-            if not worker.facts and time.monotonic() - worker.since > self._unmet
-        }
-        for call, worker in late.items():
-            del self._joining[call]
-            _kill(worker)
-        self._unmet *= 2 if late else 1  # or it only takes long to begin
+        """Forget actors that got no place: somebody else holds what they ask for."""
+        for call, worker in list(self._joining.items()):
+            if not worker.facts and time.monotonic() - worker.since > _UNMET * (1 + self._unmet[worker.node]):
+                del self._joining[call]
+                _kill(worker)
+                self._unmet[worker.node] += 1  # or it only takes long to begin
 
     def _welcome(self, call: Any) -> None:
         """Go on with an actor that has answered, until it is a worker, or refused."""
@@ -299,7 +309,7 @@ class RayPool:
             if unlike := self._unlike(answer["versions"]):
                 self._bar(worker, unlike)
             else:
-                self._joining[worker.actor.begin.remote(self._start, self._recycle_after)] = worker
+                self._joining[worker.actor.begin.remote(self._start, worker.cpus, self._recycle_after)] = worker
         elif isinstance(answer, CannotStart) and answer.kind == WORKER_DIED:
             self._refuse(worker, answer.message)
         elif isinstance(answer, CannotStart):
@@ -308,8 +318,7 @@ class RayPool:
             self._bar(worker, unlike)
         else:
             self._workers.append(worker)
-            self.scheduler.join(worker)
-            self.workers = len(self._workers)
+            self.scheduler.join(worker, worker.cpus)
 
     def _refuse(self, worker: _Worker, why: str) -> None:
         """Do without an actor that could not join; if its node is there and this happens again, without that, too."""
@@ -367,21 +376,21 @@ class RayPool:
             ConnectionError: no node plays any more.
         """
         self._number += 1
+        self._has_lost = False
         sent = ray.put(work)
         self._recruit()
         self.scheduler.begin(range(len(work)))
         deadline = math.inf
         while not self.scheduler.done:
             for worker in self._workers:
-                if (portion := self.scheduler.order(worker)) is not None:
-                    call = worker.actor.play.remote(self._number, sent, portion.numbers)
-                    worker.calls[call], self._calls[call] = portion.numbers, worker
-            waiting = [*self._calls, *self._joining]
-            for call in _answered(waiting, _LOOK_EVERY):
+                if worker.call is None:
+                    self._call(worker, sent)
+            calls = {worker.call: worker for worker in self._workers if worker.call is not None}
+            for call in _answered([*calls, *self._joining], _LOOK_EVERY):
                 if call in self._joining:
                     self._welcome(call)
-                elif call in self._calls:  # its worker may have been lost a moment ago
-                    yield from self._take(work, call)
+                else:
+                    yield self._take(work, calls[call])
             if self._workers:
                 deadline = math.inf
                 continue
@@ -389,38 +398,45 @@ class RayPool:
             deadline = min(deadline, time.monotonic() + _PATIENCE)
             if time.monotonic() > deadline:
                 self._require_workers()
-            time.sleep(0 if waiting else _LOOK_EVERY)
+            time.sleep(0 if calls or self._joining else _LOOK_EVERY)
 
-    def _take(self, work: Work, call: Any) -> Iterator[Reply]:
+    def _call(self, worker: _Worker, sent: Any) -> None:
+        """Give a node what it should have, and ask for what it has played."""
+        portion = self.scheduler.order(worker)
+        numbers, answer_at = ([], 0) if portion is None else (portion.numbers, portion.answer_at)
+        held = len(self.scheduler.held(worker))
+        if held:
+            if portion is None and self.scheduler.has_more:
+                answer_at = held // 2  # it has more than its share just now
+            worker.call = worker.actor.play.remote(self._number, sent, numbers, answer_at)
+
+    def _take(self, work: Work, worker: _Worker) -> Reply:
         """Take the answer to a call."""
-        worker = self._calls.pop(call)
         try:
-            played: Played = ray.get(call)
+            played: Played = ray.get(worker.call)
         except RayError as error:
-            yield self._lose(work, worker, error)
-            return
-        del worker.calls[call]
+            return self._lose(work, worker, error)
+        worker.call, reply = None, played.reply
         for words in played.warnings:
             warnings.warn(f"{words} (on node {_name(worker.node)})", RuntimeWarning, stacklevel=2)
         self.workers_replaced += played.replaced
-        for reply in played.replies:
-            self.scheduler.answer(worker, reply.numbers, seconds=reply.seconds, episodes=reply.episodes)
-            self.retried += reply.retried
-            yield reply
+        self.scheduler.answer(worker, reply.numbers, seconds=reply.seconds, episodes=reply.episodes)
+        self.retried += reply.retried
+        return reply
 
     def _lose(self, work: Work, worker: _Worker, error: Exception) -> Reply:
-        """Do without a worker whose actor is gone; what it had is played again, or given up."""
-        for call in worker.calls:
-            self._calls.pop(call, None)
+        """Do without an actor that is gone; what it had is played again, or given up."""
         self._workers.remove(worker)
-        self.workers = len(self._workers)
         _kill(worker)
-        why = f"that of node {_name(worker.node)} is gone: {_cause(error)}"
-        warnings.warn(f"{self.definition.label}: a worker is replaced: {why}", RuntimeWarning, stacklevel=2)
-        self.workers_replaced += 1
-        # No candidate is suspected of what happens to a node.
+        who = "a worker is" if worker.cpus == 1 else f"{worker.cpus} workers are"
+        why = f"the actor of node {_name(worker.node)} is gone: {_cause(error)}"
+        warnings.warn(f"{self.definition.label}: {who} replaced: {why}", RuntimeWarning, stacklevel=2)
+        self.workers_replaced += worker.cpus
+        # No candidate is suspected of what happens to a node, nor of the first actor that is gone: it had many.
         is_nodes = not _is_alive(worker.node) or "node" in _cause(error).lower()
-        given_up = self.scheduler.die(worker, [] if is_nodes else next(iter(worker.calls.values()), []))
+        suspects = self.scheduler.held(worker) if self._has_lost and not is_nodes else []
+        self._has_lost = self._has_lost or not is_nodes
+        given_up = self.scheduler.die(worker, suspects)
         self._recruit(now=True)
         failures = [Failed(number, work.task(number).seeds[0], WORKER_DIED, why, "") for number in given_up]
         return Reply(numbers=given_up, failures=failures)
@@ -437,7 +453,7 @@ class RayPool:
         """End the actors. May be called twice."""
         for worker in [*self._workers, *self._joining.values()]:
             _kill(worker)
-        self._workers, self._joining, self._calls = [], {}, {}
+        self._workers, self._joining = [], {}
         self._open.close()
 
 

@@ -1,49 +1,53 @@
-"""What runs on the nodes of a cluster: an actor that keeps a worker process for life, as the local pool does here."""
+"""What runs on the nodes of a cluster: an actor that holds a local pool of the node's CPUs."""
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from es_core.machine import description, versions
 from es_core.pools.local import LocalPool
-from es_core.pools.messages import WORKER_DIED, CannotStart, Ready, Reply, Start, Work
+from es_core.pools.messages import WORKER_DIED, CannotStart, Ready, Reply, Scores, Start, Work
 from es_core.rollout import RolloutError
 
 
 @dataclass(frozen=True)
 class Played:
-    """What a call has measured.
+    """What a node has measured since its last answer.
 
     Attributes:
-        replies: to its tasks.
+        reply: to its tasks.
         warnings: that were given meanwhile.
         replaced: worker processes that have died.
     """
 
-    replies: list[Reply]
+    reply: Reply
     warnings: list[str]
     replaced: int
 
 
 class Host:
-    """Plays tasks in a local pool of one worker, so that an environment that crashes or hangs ends nothing else."""
+    """Plays tasks in a local pool; its workers go on with what they have while it waits for the next call."""
 
     _pool: LocalPool
     _work: Work
+    _playing: Iterator[Reply]
 
     def __init__(self) -> None:
         self._number: int | None = None  # of the work that is known
+        self._left = 0  # tasks that are not answered
 
     def meet(self, distributions: Iterable[str]) -> dict[str, Any]:
         """Where this is, in plain types, which every version of this package can read."""
         return {**description(), "versions": versions(*distributions)}
 
-    def begin(self, start: Start, recycle_after: int | None) -> Ready | CannotStart:
-        """Start the worker process; its greeting."""
+    def begin(self, start: Start, workers: int, recycle_after: int | None) -> Ready | CannotStart:
+        """Start the worker processes; their greeting."""
         how: Any = {"step_timeout": start.step_timeout, "recycle_after": recycle_after, "probe": True}
         try:
-            self._pool = LocalPool(start.definition, start.config, workers=1, most=1, **how)
+            self._pool = LocalPool(start.definition, start.config, workers=workers, most=workers, **how)
         except RolloutError as error:
             return CannotStart(WORKER_DIED, str(error), "")
         except Exception as error:  # noqa: BLE001  (the driver names the node)
@@ -53,22 +57,61 @@ class Host:
     def ping(self) -> None:
         """Do nothing: how long a call takes."""
 
-    def play(self, number: int, work: Work, numbers: Sequence[int]) -> Played:
-        """Have tasks played.
+    def play(self, number: int, work: Work, numbers: Sequence[int], answer_at: int) -> Played:
+        """Have tasks played, with those that are left.
 
         Args:
             number: of the work.
             work: as it was sent to this node.
             numbers: of the tasks.
+            answer_at: answer as soon as no more tasks are left than this.
 
         Raises:
-            RolloutError: the worker process has died, and no other could be started.
+            RolloutError: a worker process has died, and no other could be started.
         """
-        if number != self._number:
-            self._pool.recycle()
-            self._number, self._work = number, work
         replaced = self._pool.workers_replaced
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            replies = list(self._pool.play(self._work, numbers))
-        return Played(replies, [str(each.message) for each in caught], self._pool.workers_replaced - replaced)
+            if number != self._number:
+                self._pool.recycle()
+                self._number, self._work, self._left = number, work, 0
+            if self._left:
+                self._pool.extend(self._work, numbers)
+            else:
+                self._playing = self._pool.play(self._work, numbers)
+            self._left += len(numbers)
+            replies = []
+            for reply in self._playing:
+                replies.append(reply)
+                self._left -= len(reply.numbers)
+                if self._left <= answer_at:
+                    break
+        return Played(merged(replies), [str(each.message) for each in caught], self._pool.workers_replaced - replaced)
+
+
+def merged(replies: Sequence[Reply]) -> Reply:
+    """One reply with all that several say."""
+    scores = [reply.scores for reply in replies if reply.scores is not None]
+    reference = [reply.reference for reply in replies if reply.reference is not None]
+    return Reply(
+        numbers=[number for reply in replies for number in reply.numbers],
+        episodes=sum(reply.episodes for reply in replies),
+        seconds=sum(reply.seconds for reply in replies),
+        retried=sum(reply.retried for reply in replies),
+        scores=_merged_scores(scores) if scores else None,
+        centre={number: episode for reply in replies for number, episode in reply.centre.items()},
+        reference=reference[0] if reference else None,
+        failures=[failure for reply in replies for failure in reply.failures],
+    )
+
+
+def _merged_scores(scores: Sequence[Scores]) -> Scores:
+    counts = [each.counts for each in scores if each.counts is not None]
+    sums = [each.sums for each in scores if each.sums is not None]
+    return Scores(
+        [candidate for each in scores for candidate in each.candidates],
+        scores[0].names,
+        np.concatenate([each.values for each in scores]),
+        np.concatenate(counts) if counts else None,
+        np.concatenate(sums) if sums else None,
+    )

@@ -124,17 +124,26 @@ class LocalPool:
             RolloutError: a worker cannot be replaced.
         """
         self._scheduler.begin(range(len(work)) if numbers is None else numbers)
+        replies: list[Reply] = []
         while True:
-            for worker in self._scheduler.workers:
-                self._hand_out(worker, work)
+            self._hand_out(work)
+            yield from replies  # workers play on meanwhile
             if self._scheduler.done and not self._starting:
                 return
-            for worker, message in self._messages():
-                yield self._bury(worker, message, work) if isinstance(message, ChildDiedError) else message
+            replies = [
+                self._bury(worker, message, work) if isinstance(message, ChildDiedError) else message
+                for worker, message in self._messages()
+            ]
 
-    def _hand_out(self, worker: int, work: Work) -> None:
-        portion = self._scheduler.order(worker)
-        if portion is not None:
+    def extend(self, work: Work, numbers: Iterable[int]) -> None:
+        """Take up more tasks of the work that is being played."""
+        self._scheduler.extend(numbers)
+        self._hand_out(work)
+
+    def _hand_out(self, work: Work) -> None:
+        for worker in self._scheduler.workers:
+            if (portion := self._scheduler.order(worker)) is None:
+                continue
             order = Order(portion.numbers, portion.answer_at, None if self._told.get(worker) is work else work)
             self._told[worker] = work
             with suppress(ChildDiedError):  # which shows when it is to be answered

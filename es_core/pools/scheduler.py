@@ -141,10 +141,20 @@ class Scheduler(Generic[W]):
         """
         if self._left:
             raise RuntimeError(f"{len(self._left)} tasks are not done yet")
-        self._queue = deque(tasks)
-        self._left = set(self._queue)
         self._is_under_way = False
         self._deaths.clear()
+        self.extend(tasks)
+
+    def extend(self, tasks: Iterable[int]) -> None:
+        """Take up these tasks after those that there are."""
+        tasks = list(tasks)
+        self._queue.extend(tasks)
+        self._left.update(tasks)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether tasks wait for a worker."""
+        return bool(self._queue)
 
     @property
     def done(self) -> bool:
