@@ -160,17 +160,18 @@ class Simulation:
         portion, held = self.scheduler.order(number), self.scheduler.held(number)
         if not held:
             return
-        node.answer_at = len(held) // 2 if self.scheduler.has_more else 0
+        cpus = len(node.cpus)
+        node.answer_at = max(len(held) // 2, min(len(held), cpus) - 1) if self.scheduler.has_more else 0
         tasks = [] if portion is None else portion.numbers
         if portion is not None:
             node.answer_at = portion.answer_at
         self.now += costs.call / 2
-        takes, cpus = seconds[tasks], len(node.cpus)
+        takes = seconds[tasks]
         dies = self.random.random(len(tasks)) < costs.failures * takes / 3600
         begins = max(sent, self.now + costs.round_trip / 2)
         for task, length, is_dying in zip(tasks, takes, dies, strict=True):
             node.play(task, begins, float(length) + (costs.noticed + float(length)) * is_dying)
-        if self.random.random() < costs.failures * cpus * float(takes.sum()) / cpus / 3600 / 10:
+        if self.random.random() < costs.failures * float(takes.sum()) / 3600 / 10:
             event = (begins + costs.noticed_node, "gone", number)
         else:
             event = (max(begins, node.answers()) + costs.round_trip / 2, "answer", number)

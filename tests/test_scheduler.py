@@ -145,7 +145,7 @@ def test_a_worker_is_due_once_when_its_pause_is_over():
         ({"tasks": 1000}, [4, 4]),  # little is lost with a worker, where tasks are long
         ({"tasks": 1000, "task_seconds": 0.0}, [375, 375]),  # nobody knows how long they are
         ({"tasks": 1000, "task_seconds": 0.001}, [200, 200]),
-        ({"tasks": 1000, "cpus": 16}, [64, 64]),  # a node has more to do than a process
+        ({"tasks": 1000, "cpus": 16}, [79, 79]),  # a node has more to do than a process
         ({"tasks": 8, "task_seconds": 0.0001}, [4, 4]),  # an order takes as long as ten tasks
         ({"tasks": 1}, [1]),
         ({"tasks": 0}, []),

@@ -407,7 +407,7 @@ class RayPool:
         held = len(self.scheduler.held(worker))
         if held:
             if portion is None and self.scheduler.has_more:
-                answer_at = held // 2  # it has more than its share just now
+                answer_at = max(held // 2, min(held, worker.cpus) - 1)  # it has more than its share just now
             worker.call = worker.actor.play.remote(self._number, sent, numbers, answer_at)
 
     def _take(self, work: Work, worker: _Worker) -> Reply:

@@ -178,11 +178,12 @@ class Scheduler(Generic[W]):
             return self._give(state, [self._suspects.popleft()], 0)
         if not self._queue or state.is_alone:
             return None
-        wanted = min(self._portion(state) - len(state.held), len(self._queue))
+        busy = state.cpus - 1  # others of its CPUs play a task each, while one of them needs the next
+        wanted = min(busy + self._portion(state) - len(state.held), len(self._queue))
         if wanted <= 0:
             return None
         numbers = [self._queue.popleft() for _ in range(wanted)]
-        return self._give(state, numbers, self._portion(state) // 2 if self._queue else 0)
+        return self._give(state, numbers, busy + self._portion(state) // 2 if self._queue else 0)
 
     def answer(self, worker: W, numbers: Collection[int], *, seconds: float, episodes: int) -> None:
         """A worker has played tasks, or they have failed for good.
