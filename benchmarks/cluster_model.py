@@ -61,8 +61,8 @@ class Costs:
 
     call: float = 0.00047
     round_trip: float = 0.0009
-    candidate: float = 0.00006
-    noise: float = 5e-9
+    candidate: float = 0.0000045
+    noise: float = 2.5e-9
     put: float = 6e-9
     step: float = 0.0003
     bandwidth: float = 1e9
