@@ -159,6 +159,7 @@ EXAMPLES = {
     "checkpoint_every": ("1", 1),
     "engine": ("compiled", "compiled"),
     "device": ("cpu", "cpu"),
+    "vector_envs": ("16", 16),
 }
 
 

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from importlib.metadata import version
 
 import imageio.v2 as imageio
 import numpy as np
@@ -100,7 +101,8 @@ def test_beside_a_film_stand_a_picture_and_all_that_tells_what_it_shows(run, tmp
         "fitnesses": episode.fitnesses,
         "steps": episode.length,
     }
-    assert document.pop("es_envs") == document["plugin"].pop("version")
+    assert document.pop("es_envs") == version("es-envs")
+    assert document["plugin"].pop("version") == version("es-cartpole-bullet")
     assert document == {
         "film": "film.mp4",
         "environment": "CartPoleBullet-v0",
@@ -261,7 +263,7 @@ def test_a_fixed_camera_stands_still_and_an_orbiting_one_moves(run, tmp_path):
     films = {}
     for camera in ("fixed", "orbit"):
         record(run, tmp_path / f"{camera}.mp4", camera=camera, **SMALL)
-        films[camera] = frames_of(tmp_path / f"{camera}.mp4")[:, :40, :30]  # a corner where nothing moves by itself
+        films[camera] = frames_of(tmp_path / f"{camera}.mp4")[:, -20:, :20]  # a corner where nothing moves by itself
     moved = {camera: np.abs(film[-1] - film[0]).mean() for camera, film in films.items()}
     assert moved["fixed"] < 1
     assert moved["orbit"] > moved["fixed"] + 0.5

@@ -53,14 +53,14 @@ def require_equal(runs):
             assert (other.directory / file).read_bytes() == (first.directory / file).read_bytes()
 
 
-@pytest.mark.parametrize("how", POOLS, ids=str)
+@pytest.mark.parametrize("how", [LOCAL, pytest.param(LOCAL_TORCH, marks=pytest.mark.slow)], ids=str)
 def test_the_number_of_workers_does_not_change_a_bit(how, wander, tmp_path):
     require_equal(
         [train(wander, run_dir=tmp_path / str(workers), workers=workers, **how, **SETTINGS) for workers in (1, 2, 3)]
     )
 
 
-@pytest.mark.parametrize("how", POOLS, ids=str)
+@pytest.mark.parametrize("how", [LOCAL, pytest.param(LOCAL_TORCH, marks=pytest.mark.slow)], ids=str)
 def test_a_resumed_run_equals_one_that_never_stopped(how, wander, tmp_path):
     whole = train(wander, run_dir=tmp_path / "whole", workers=2, **how, **SETTINGS)
     options = {**how, **SETTINGS, "on_generation": lambda stats: stats.generation < 1}
@@ -84,7 +84,7 @@ def test_an_episode_played_here_has_the_bits_of_a_worker_whatever_the_number_of_
 
 
 @pytest.mark.filterwarnings("ignore:.*a worker is replaced")
-@pytest.mark.parametrize("how", POOLS, ids=str)
+@pytest.mark.parametrize("how", [LOCAL, pytest.param(LOCAL_TORCH, marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize(
     ("fault", "message"),
     [

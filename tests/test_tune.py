@@ -21,7 +21,7 @@ SEARCH = {
     **{name: value for name, value in TINY.items() if name != "population_size"},
     "search": {"sigma": (0.0001, 1.0), "population_size": (4, 16), "optimizer": ["adam", "sgd"]},
     "seeds": 2,
-    "seed": 5,
+    "seed": 6,
     "learning_rate": 0.2,
     "generations": 3,
 }
