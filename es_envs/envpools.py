@@ -33,7 +33,8 @@ def several(
         options["seed"] = seed
     if max_episode_steps is not None:
         options["max_episode_steps"] = max_episode_steps
-    return envpool.make_gymnasium(task_id, num_envs=num_envs, **options)  # type: ignore[return-value]
+    envs: gymnasium.vector.VectorEnv[Any, Any, Any] = envpool.make_gymnasium(task_id, num_envs=num_envs, **options)
+    return envs
 
 
 class Single(gymnasium.Env[Any, Any]):
