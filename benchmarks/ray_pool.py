@@ -22,7 +22,7 @@ from report import Report, alternate, options
 import es_envs
 from es_core import TrainConfig
 from es_core.policies import make_policy
-from es_core.pools import judging, make_pool
+from es_core.pools import RolloutPool, make_pool
 from es_core.pools.cluster import connection
 from es_core.pools.host import Host, Played
 from es_core.pools.messages import Reply, Scores, Work
@@ -100,7 +100,7 @@ def reply(numbers: list[int]) -> Reply:
     return Reply(numbers=numbers, episodes=len(numbers), seconds=0.1, scores=scores)
 
 
-class Instant:
+class Instant(RolloutPool):
     """A cluster of 90 nodes whose answers are there as soon as it is asked."""
 
     def __init__(self) -> None:
@@ -123,11 +123,14 @@ class Instant:
                     self.scheduler.answer(node, answer.numbers, seconds=1.5 * len(answer.numbers), episodes=1)
                     yield answer
 
+    def close(self) -> None:
+        """Nothing is open."""
+
 
 def candidate_seconds() -> float:
     """Processor time of the driver for the results of a candidate."""
     cluster, population, began = Instant(), nobody(6000, 14_400), time.process_time()
-    judging.evaluate(cluster, population, np.array([0]), [])
+    cluster.evaluate(population, np.array([0]))
     return (time.process_time() - began + cluster.used) / len(population)
 
 

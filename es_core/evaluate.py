@@ -66,7 +66,7 @@ def evaluate(
         task = bar.add_task("episodes", total=episodes)
         while len(played) < episodes:
             part = seeds[len(played) : len(played) + together]
-            played += pool.rollouts((checkpoint.mean, checkpoint.statistics), part)
+            played += pool.rollouts(checkpoint.mean, checkpoint.statistics, part)
             bar.update(task, completed=len(played))
         return Evaluation.from_episodes(played)
 

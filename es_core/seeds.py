@@ -22,7 +22,7 @@ from es_core.display import print_line, search_progress
 from es_core.files import CheckpointError, require_plain
 from es_core.machine import usable_cores
 from es_core.pools import STEP_TIMEOUT, require_pool
-from es_core.pools.judging import require_workers
+from es_core.pools.pool import require_workers
 from es_core.run import Run, new_directory
 
 _LOOK_EVERY = 0.2  # seconds

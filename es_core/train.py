@@ -181,7 +181,7 @@ def _evolve(
             centre_seeds = _seeds(config, Purpose.EVALUATION, centre_episodes, generation)
             if last:
                 results = None
-                centre_results = pool.rollouts((centre, search.statistics), centre_seeds)
+                centre_results = pool.rollouts(centre, search.statistics, centre_seeds)
             else:
                 population = search.population()
                 training_seeds = _training_seeds(config, len(population), generation)
@@ -285,7 +285,7 @@ def _confirm(
     if look is None and search.best is not None and evaluation.mean <= search.best[1]:
         return None, False
     seeds = _seeds(config, Purpose.CONFIRMATION, config.confirm_episodes, before.generation)
-    episodes = pool.rollouts((before.mean, before.statistics), seeds)
+    episodes = pool.rollouts(before.mean, before.statistics, seeds)
     confirmation = Evaluation.from_episodes(episodes)
     solved = False
     if look is not None and config.solved_at is not None and _reaches(config, confirmation):
@@ -326,7 +326,7 @@ def _final(run: Run, pool: RolloutPool) -> Evaluation | None:
     if best is None:
         return None
     seeds = _seeds(run.config, Purpose.FINAL, run.config.confirm_episodes, 0)
-    return Evaluation.from_episodes(pool.rollouts((best.mean, best.statistics), seeds))
+    return Evaluation.from_episodes(pool.rollouts(best.mean, best.statistics, seeds))
 
 
 def _failed(run: Run, before: Checkpoint, results: Results | None) -> list[dict[str, int | str | None]]:
@@ -379,7 +379,7 @@ def _choose_elite(
     if not contenders:
         return []
     seeds = _seeds(config, Purpose.ELITE, episodes, population.generation)
-    matches = [pool.rollouts((population.candidate(index), search.statistics), seeds) for index in contenders]
+    matches = [pool.rollouts(population.candidate(index), search.statistics, seeds) for index in contenders]
     scores = [[episode.fitness - config.survival_bonus * episode.length for episode in match] for match in matches]
     winner = contenders[int(np.argmax(aggregated(np.array(scores), config.fitness_aggregation)))]
     fitness[winner] = np.nextafter(np.nanmax(fitness), np.inf)

@@ -58,7 +58,7 @@ def record_nothing(run):
 
     with LocalPool(es_envs.definition("RaceCar-v0"), run.config, workers=1, most=1) as pool:
         checkpoint = run.checkpoint
-        return pool.rollouts((checkpoint.mean, checkpoint.statistics), episode_seeds(0, Purpose.TEST, 1))
+        return pool.rollouts(checkpoint.mean, checkpoint.statistics, episode_seeds(0, Purpose.TEST, 1))
 
 
 def test_a_module_gives_the_actors_outputs(run):

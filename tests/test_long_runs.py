@@ -29,7 +29,7 @@ class Gauge:
 
     def __call__(self, stats):
         if stats.generation % 10 == 0:
-            workers = psutil.Process().children(recursive=True)
+            workers = [each for each in psutil.Process().children(recursive=True) if not each.children()]  # no forker
             self.pids |= {worker.pid for worker in workers}
             self.main.append(held(psutil.Process()))
             self.workers.append({name: [held(each)[name] for each in workers] for name in self.main[0]})

@@ -79,7 +79,7 @@ def test_an_episode_played_here_has_the_bits_of_a_worker_whatever_the_number_of_
         rollout.use(parameters, None)
         here = [rollout.episode(seed).total_reward for seed in range(3)]
     with make_pool("local", definition(env_id), config, workers=1) as pool:
-        there = [episode.total_reward for episode in pool.rollouts((parameters, None), range(3))]
+        there = [episode.total_reward for episode in pool.rollouts(parameters, None, range(3))]
     assert here == there
 
 
@@ -112,13 +112,13 @@ def test_the_pool_plays_the_same_episodes_of_one_policy(how, wander):
     with make_pool(how["pool"], definition(wander), config, workers=2) as pool:
         policy_size = 2 * 32 + 32 + 32 * 32 + 32 + 32 + 1
         mean = np.random.default_rng(0).normal(size=policy_size).astype(np.float32)
-        episodes = pool.rollouts((mean, None), range(40))
+        episodes = pool.rollouts(mean, None, range(40))
         assert [episode.seed for episode in episodes] == list(range(40))
-        again = pool.rollouts((mean, None), range(40))
+        again = pool.rollouts(mean, None, range(40))
         assert [episode.fitness for episode in again] == [episode.fitness for episode in episodes]
-        reverse = pool.rollouts((mean, None), range(39, -1, -1))
+        reverse = pool.rollouts(mean, None, range(39, -1, -1))
         assert [episode.fitness for episode in reverse[::-1]] == [episode.fitness for episode in episodes]
-        noisy = pool.rollouts((mean, None), range(40), explore=True)
+        noisy = pool.rollouts(mean, None, range(40), explore=True)
         assert [episode.fitness for episode in noisy] == [episode.fitness for episode in episodes]  # no action noise
     assert len({episode.length for episode in episodes}) > 2
 

@@ -167,7 +167,7 @@ def test_an_episode_does_not_depend_on_the_one_before(register):
     np.testing.assert_array_equal(episodes[0].last_observation, episodes[2].last_observation)
     assert not np.array_equal(episodes[0].last_observation, episodes[1].last_observation)
     with make_pool("local", definition(seen), config, workers=2) as pool:
-        there = pool.rollouts((10 * rollout.policy.initial(0), None), [2, 1])
+        there = pool.rollouts(10 * rollout.policy.initial(0), None, [2, 1])
     np.testing.assert_array_equal(there[1].last_observation, episodes[0].last_observation)
 
 

@@ -148,7 +148,7 @@ def test_an_elite_is_chosen_by_additional_episodes_whoever_plays_them_and_whenev
             strategy.load_state_dict(whole.checkpoint_at(generation).strategy)
             population, seeds = strategy.ask(), episode_seeds(config.seed, Purpose.ELITE, 4, generation)
             means = [
-                np.mean([e.fitness for e in pool.rollouts((population.candidate(i), None), seeds)]) for i in range(8)
+                np.mean([e.fitness for e in pool.rollouts(population.candidate(i), None, seeds)]) for i in range(8)
             ]
             fitness = told.fitness.copy()
             chosen.append(int(np.argmax(fitness)))

@@ -251,11 +251,12 @@ def test_cart_poles_own_vectorised_form_is_trained_in(tmp_path):
 @pytest.mark.slow
 def test_a_task_of_envpool_plays_as_many_copies_and_as_one():
     pytest.importorskip("envpool", reason="EnvPool is not installed")
-    fields = {"hidden_sizes": (8,), "max_episode_steps": 20, "action_noise": 0.0, "observation_normalization": False}
+    # A few steps: after twenty, contacts have made a hundredth of the last bit's difference.
+    fields = {"hidden_sizes": (8,), "max_episode_steps": 5, "action_noise": 0.0, "observation_normalization": False}
     results, config = evaluated("envpool/HalfCheetah-v4", "vector", **fields)
     assert config.vector_starts == "each copy seeded"
     expected, _ = evaluated("envpool/HalfCheetah-v4", "local", **fields)
-    np.testing.assert_allclose(results.fitness, expected.fitness, rtol=1e-3)
+    np.testing.assert_allclose(results.fitness, expected.fitness, rtol=1e-4)
 
 
 @pytest.mark.slow

@@ -9,15 +9,11 @@ import threading
 import time
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from statistics import median
-from types import TracebackType
-from typing import Any, Self
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Any
 
 try:
     import ray
@@ -28,14 +24,12 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from es_core.config import TrainConfig
 from es_core.machine import requirements, usable_cores, versions
-from es_core.normalizer import ReferenceBatch
-from es_core.pools import PolicyState, Results, judging
 from es_core.pools.host import Host, Played
 from es_core.pools.local import LocalPool
 from es_core.pools.messages import WORKER_DIED, CannotStart, Failed, Ready, Reply, Start, Work
+from es_core.pools.pool import RolloutPool, require_care
 from es_core.pools.scheduler import Scheduler
-from es_core.strategies.population import Population
-from es_envs import EnvDefinition, Episode
+from es_envs import EnvDefinition
 
 __all__ = ["RayPool", "connection", "require_cpus"]
 
@@ -149,7 +143,7 @@ class _Worker:
     call: Any = None
 
 
-class RayPool:
+class RayPool(RolloutPool):
     """An actor on each node of a Ray cluster, with a local pool of the node's CPUs.
 
     The work of a generation goes to every node once, through Ray's object store; a call names tasks by number, as many
@@ -187,9 +181,8 @@ class RayPool:
         step_timeout: float,
         recycle_after: int | None = None,
     ) -> None:
-        judging.require_care(workers, step_timeout, recycle_after)
+        require_care(workers, step_timeout, recycle_after)
         self.definition, self.config = definition, replace(config, device="cpu")
-        self.workers_replaced = self.retried = 0
         self._recycle_after = recycle_after
         self.scheduler = Scheduler[_Worker](call_seconds=0.0)
         self._asked, self._most = workers, most
@@ -241,7 +234,7 @@ class RayPool:
         self.choice = f"{self.workers} workers on {nodes} nodes of the Ray cluster at {self._address}"
 
     @property
-    def workers(self) -> int:
+    def workers(self) -> int:  # type: ignore[override]
         """CPUs that play, of all nodes."""
         return sum(worker.cpus for worker in self._workers)
 
@@ -355,20 +348,6 @@ class RayPool:
         here = ", ".join(f"{name} {version}" for name, version in self._own_versions.items())
         return f"{what} differ from those here; there: {facts['processor']}, {there}; here: {here}"
 
-    def evaluate(
-        self, population: Population, episode_seeds: NDArray[np.int64], *, centre_seeds: Sequence[int] = ()
-    ) -> Results:
-        """See ``RolloutPool.evaluate``."""
-        return judging.evaluate(self, population, episode_seeds, centre_seeds)
-
-    def rollouts(self, policy_state: PolicyState, seeds: Sequence[int], *, explore: bool = False) -> list[Episode]:
-        """See ``RolloutPool.rollouts``."""
-        return judging.rollouts(self, policy_state, seeds, explore=explore)
-
-    def reference_batch(self) -> ReferenceBatch:
-        """See ``RolloutPool.reference_batch``."""
-        return judging.reference_batch(self)
-
     def play(self, work: Work) -> Iterator[Reply]:
         """What comes of the tasks of ``work``, as it comes in.
 
@@ -440,14 +419,6 @@ class RayPool:
         self._recruit(now=True)
         failures = [Failed(number, work.task(number).seeds[0], WORKER_DIED, why, "") for number in given_up]
         return Reply(numbers=given_up, failures=failures)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """End the actors. May be called twice."""

@@ -73,7 +73,6 @@ class Host:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             if number != self._number:
-                self._pool.recycle()
                 self._number, self._work, self._left = number, work, 0
             if self._left:
                 self._pool.extend(self._work, numbers)

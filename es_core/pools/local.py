@@ -5,17 +5,11 @@ import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from types import TracebackType
-from typing import Self
-
-import numpy as np
-from numpy.typing import NDArray
 
 from es_core.callables import packed
 from es_core.config import TrainConfig
 from es_core.machine import usable_cores
-from es_core.normalizer import ReferenceBatch
-from es_core.pools import STEP_TIMEOUT, PolicyState, Results, forker, judging
+from es_core.pools import forker
 from es_core.pools.messages import (
     TIMED_OUT,
     WORKER_DIED,
@@ -27,12 +21,12 @@ from es_core.pools.messages import (
     Start,
     Work,
 )
+from es_core.pools.pool import STEP_TIMEOUT, RolloutPool, require_care, require_ready
 from es_core.pools.process import BEAT_EVERY, Child, ChildDiedError, end, wait
 from es_core.pools.scheduler import Scheduler
 from es_core.pools.watchdog import patience
 from es_core.rollout import RolloutError
-from es_core.strategies.population import Population
-from es_envs import EnvDefinition, Episode, registry
+from es_envs import EnvDefinition, registry
 
 __all__ = ["LocalPool"]
 
@@ -40,7 +34,7 @@ _CALL_SECONDS = 0.0004  # that an order and its answer take
 _SOON = 0.05  # seconds between two looks for a worker that is to be started again
 
 
-class LocalPool:
+class LocalPool(RolloutPool):
     """Worker processes that are handed out work by a ``Scheduler``; see ``RolloutPool``.
 
     Args:
@@ -60,7 +54,6 @@ class LocalPool:
         RolloutError: a worker could not start, or differs from the others in its spaces.
     """
 
-    choice = ""
     greeting: Ready
 
     def __init__(
@@ -74,10 +67,9 @@ class LocalPool:
         recycle_after: int | None = None,
         probe: bool = False,
     ) -> None:
-        judging.require_care(workers, step_timeout, recycle_after)
+        require_care(workers, step_timeout, recycle_after)
         self.definition, self.config = definition, replace(config, device="cpu")
         self.workers = min(usable_cores() if workers is None else workers, most)
-        self.workers_replaced = self.retried = 0
         self._step_timeout = step_timeout
         self._start = Start(definition, self.config, step_timeout, probe, packed(definition, self.config))
         self._scheduler = Scheduler[int](call_seconds=_CALL_SECONDS, recycle_after=recycle_after)
@@ -98,21 +90,6 @@ class LocalPool:
         self.observation_space, self.action_space = self.greeting.observation_space, self.greeting.action_space
         self.config = replace(self.config, engine=self.greeting.engine)
 
-    def evaluate(
-        self, population: Population, episode_seeds: NDArray[np.int64], *, centre_seeds: Sequence[int] = ()
-    ) -> Results:
-        """See ``RolloutPool.evaluate``."""
-        self.recycle()
-        return judging.evaluate(self, population, episode_seeds, centre_seeds)
-
-    def rollouts(self, policy_state: PolicyState, seeds: Sequence[int], *, explore: bool = False) -> list[Episode]:
-        """See ``RolloutPool.rollouts``."""
-        return judging.rollouts(self, policy_state, seeds, explore=explore)
-
-    def reference_batch(self) -> ReferenceBatch:
-        """See ``RolloutPool.reference_batch``."""
-        return judging.reference_batch(self)
-
     def play(self, work: Work, numbers: Iterable[int] | None = None) -> Iterator[Reply]:
         """What comes of tasks, as it comes in; all workers are ready at its end.
 
@@ -123,6 +100,12 @@ class LocalPool:
         Raises:
             RolloutError: a worker cannot be replaced.
         """
+        worn = self._scheduler.worn()  # which is the moment to replace them: nobody plays
+        for worker in worn:
+            self._scheduler.leave(worker)
+        self._end(worn)
+        for worker in worn:
+            self._launch(worker)
         self._scheduler.begin(range(len(work)) if numbers is None else numbers)
         replies: list[Reply] = []
         while True:
@@ -198,7 +181,7 @@ class LocalPool:
                 self._end([worker])
                 return
             greeting = CannotStart(WORKER_DIED, str(greeting), trace_of(greeting.report))
-        ready = judging.require_ready(label, greeting)
+        ready = require_ready(label, greeting)
         if not hasattr(self, "greeting"):
             self.greeting = ready
         if ready != self.greeting:
@@ -225,27 +208,10 @@ class LocalPool:
         failures = [Failed(number, seed, kind, why, trace) for number, seed in zip(given_up, seeds, strict=True)]
         return Reply(numbers=given_up, failures=failures)
 
-    def recycle(self) -> None:
-        """Put new workers in the places of those that have played long enough."""
-        worn = self._scheduler.worn()
-        for worker in worn:
-            self._scheduler.leave(worker)
-        self._end(worn)
-        for worker in worn:
-            self._launch(worker)
-
     def close(self) -> None:
         """End the workers: politely, then by force. May be called twice."""
         self._end(list(self._children))
         self._forker.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def trace_of(report: str) -> str:

@@ -5,34 +5,31 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
-from numpy.typing import NDArray
 
 from es_core.budget import step_limit
 from es_core.config import TrainConfig
 from es_core.machine import usable_cores
-from es_core.normalizer import ObservationStatistics, ReferenceBatch
+from es_core.normalizer import ObservationStatistics
 from es_core.policies import make_policy
 from es_core.policies.engines import has_cuda
 from es_core.policies.torch_actor import TorchActors
-from es_core.pools import PolicyState, Results, judging
 from es_core.pools.copies import UNCONTROLLED, Copies, has_native_form, on_host, row_of
 from es_core.pools.messages import CandidateTask, CentreTask, Failed, ReferenceTask, Reply, Work
+from es_core.pools.pool import RolloutPool, require_care
 from es_core.pools.reference import play_reference
 from es_core.pools.worker import Answer, Played, action_noise_seed, described, enters_statistics
 from es_core.rollout import Fitnesses, Rollout, SpaceError, begun, judged, load_fitnesses, make_env, observers_of
-from es_core.strategies.population import Population
 from es_envs import EnvDefinition, Episode
 from es_envs.returned import info_of
 
 _PARAMETERS = 2**28  # of all candidates at once, where the number of copies is left open: 1 GB
 
 
-class VectorPool:
+class VectorPool(RolloutPool):
     """One vector environment, and a policy that is computed for all of its copies at once; see ``RolloutPool``.
 
     Args:
@@ -60,7 +57,7 @@ class VectorPool:
         step_timeout: float,
         recycle_after: int | None,
     ) -> None:
-        judging.require_care(None, step_timeout, recycle_after)
+        require_care(None, step_timeout, recycle_after)
         if workers is not None:
             raise ValueError(
                 f"workers={workers!r} is for the pools 'local' and 'ray': how many copies the vector pool steps is "
@@ -89,7 +86,6 @@ class VectorPool:
             config, engine="torch", device=device, vector_envs=width, vector_starts=self.copies.starts
         )
         self.workers = 1 if is_native else width
-        self.workers_replaced = self.retried = 0
         self._recycle_after, self._played = recycle_after, 0
         self.actors = TorchActors(self.policy, width, device)
         if config.observation_normalization:
@@ -97,25 +93,11 @@ class VectorPool:
         self.fitnesses = load_fitnesses(definition, config)
         self.choice = f"{width} copies, starts {self.copies.starts}"
 
-    def evaluate(
-        self, population: Population, episode_seeds: NDArray[np.int64], *, centre_seeds: Sequence[int] = ()
-    ) -> Results:
-        """See ``RolloutPool.evaluate``."""
+    def play(self, work: Work) -> Iterator[Reply]:
+        """What comes of the tasks of ``work``: of the candidates', then of the others."""
         if self._recycle_after is not None and self._played >= self._recycle_after * len(self.actors):
             self.copies.renew()
             self._played = 0
-        return judging.evaluate(self, population, episode_seeds, centre_seeds)
-
-    def rollouts(self, policy_state: PolicyState, seeds: Sequence[int], *, explore: bool = False) -> list[Episode]:
-        """See ``RolloutPool.rollouts``."""
-        return judging.rollouts(self, policy_state, seeds, explore=explore)
-
-    def reference_batch(self) -> ReferenceBatch:
-        """See ``RolloutPool.reference_batch``."""
-        return judging.reference_batch(self)
-
-    def play(self, work: Work) -> Iterator[Reply]:
-        """What comes of the tasks of ``work``: of the candidates', then of the others."""
         candidates = len(work.seeds)
         if candidates:
             yield self._reply(work, range(candidates))
@@ -201,14 +183,6 @@ class VectorPool:
         self.copies.close()
         if "_single" in vars(self):
             self._single.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 @dataclass

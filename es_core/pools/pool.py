@@ -1,0 +1,291 @@
+"""A pool: it has populations played, makes results of the replies, and never changes a bit of them."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import Any, Self
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from es_core import checks
+from es_core.config import TrainConfig
+from es_core.normalizer import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch, Statistics
+from es_core.pools.messages import CandidateTask, CannotStart, CentreTask, Failed, Ready, ReferenceTask, Reply, Work
+from es_core.rollout import Failure, RolloutError
+from es_core.scoring import aggregated
+from es_core.seeding import Purpose, episode_seeds
+from es_core.strategies.population import Population
+from es_envs import EnvDefinition, Episode, PluginError
+
+STEP_TIMEOUT = 300.0  # seconds
+
+# Raised by our own checks at the start; their message says it all, and a traceback would bury it.
+_FOR_PEOPLE = {"PluginError": PluginError, "SpaceError": ValueError, "KeywordError": ValueError}
+_SHOWN = 200  # characters of a failure's message
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Results:
+    """What a generation measured, in candidate order whichever worker measured it.
+
+    Attributes:
+        valid: ``(N,)``, False where an episode of the candidate has failed for good.
+        fitness: ``(N,)`` float64, aggregated over each candidate's episodes; NaN where not valid.
+        fitnesses: every named fitness, ``(N, k)`` float64; NaN where a secondary one failed, or not valid.
+        lengths: ``(N, k)`` steps; 0 where not valid.
+        capped: ``(N, k)``, whether a step limit ended the episode; False where not valid.
+        statistics: of the valid candidates' observations, one after the other; None if they are not collected.
+        centre: the centre's episodes, in the order of their seeds.
+        failures: of the candidates that are not valid, in their order.
+    """
+
+    valid: NDArray[np.bool_]
+    fitness: NDArray[np.float64]
+    fitnesses: dict[str, NDArray[np.float64]]
+    lengths: NDArray[np.int64]
+    capped: NDArray[np.bool_]
+    statistics: list[ObservationStatistics] | None
+    centre: list[Episode]
+    failures: list[Failure]
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of the valid candidates' episodes."""
+        return int(self.lengths.sum())
+
+
+class RolloutPool(ABC):
+    """Workers that play episodes. Leaving the context ends them.
+
+    A worker that dies is replaced, with a warning, and what it had to play is played again; so is an episode that
+    fails, once.
+
+    Attributes:
+        definition: of the environment.
+        config: of the run, with what the pool has chosen.
+        choice: where it plays, for people.
+        observation_space: of the environment.
+        action_space: likewise.
+        workers: that play now.
+        workers_replaced: since the pool was made.
+        retried: tasks of which an episode has failed at first, since then.
+    """
+
+    definition: EnvDefinition
+    config: TrainConfig
+    choice: str = ""
+    observation_space: gymnasium.Space[Any]
+    action_space: gymnasium.Space[Any]
+    workers: int
+    workers_replaced: int = 0
+    retried: int = 0
+
+    @abstractmethod
+    def play(self, work: Work) -> Iterator[Reply]:
+        """What comes of the tasks of ``work``, as it comes in: each is answered once, in any order.
+
+        Raises:
+            RolloutError, ConnectionError: a worker cannot be replaced.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """End the workers. May be called twice."""
+
+    def evaluate(
+        self, population: Population, episode_seeds: NDArray[np.int64], *, centre_seeds: Sequence[int] = ()
+    ) -> Results:
+        """Play every candidate's episodes, and the centre's in the same queue.
+
+        Args:
+            population: of ``N`` candidates.
+            episode_seeds: ``(k,)``, shared by all candidates, or ``(N, k)``.
+            centre_seeds: of the centre's evaluation.
+
+        Raises:
+            RolloutError: the centre failed, or a candidate and the config says "raise", or more than a tenth of them;
+                or a worker cannot be replaced.
+        """
+        count, shape = len(population), (len(population), np.shape(episode_seeds)[-1])
+        # The centre's episodes are the smallest tasks: at the end of the queue they fill the gaps.
+        work = Work(
+            population=population,
+            seeds=np.broadcast_to(episode_seeds, shape),
+            others=tuple(CentreTask(int(seed), explore=False) for seed in centre_seeds),
+        )
+        valid = np.zeros(count, np.bool_)
+        names: tuple[str, ...] = ()
+        values = np.zeros((*shape, 0))
+        observed: dict[int, ObservationStatistics] = {}
+        centre: dict[int, Episode] = {}
+        failed: list[Failed] = []
+        for reply in self.play(work):
+            for failure in reply.failures:
+                failed.append(failure)
+                self._require_bearable(work, failure, len(failed))
+            centre |= reply.centre
+            if (scores := reply.scores) is None:
+                continue
+            if not names:
+                names = scores.names
+                values = np.zeros((*shape, len(names) + 2))
+                values[:, :, :-2] = math.nan
+            valid[scores.candidates], values[scores.candidates] = True, scores.values
+            if scores.counts is not None and scores.sums is not None:
+                for candidate, number, (total, squares) in zip(
+                    scores.candidates, scores.counts.tolist(), scores.sums, strict=True
+                ):
+                    observed[candidate] = ObservationStatistics(number, total, squares)
+        fitness = np.full(count, math.nan)
+        fitness[valid] = aggregated(values[valid, :, 0].copy(), self.config.fitness_aggregation)
+        return Results(
+            valid=valid,
+            fitness=fitness,
+            fitnesses={name: values[:, :, place].copy() for place, name in enumerate(names)},
+            lengths=values[:, :, -2].astype(np.int64),
+            capped=values[:, :, -1].astype(np.bool_),
+            statistics=[observed[each] for each in sorted(observed)] if self.config.observation_normalization else None,
+            centre=[centre[number] for number in sorted(centre)],
+            failures=[_failure(work, each) for each in sorted(failed, key=attrgetter("number"))],
+        )
+
+    def rollouts(
+        self,
+        parameters: NDArray[np.float32],
+        statistics: Statistics | None,
+        seeds: Sequence[int],
+        *,
+        explore: bool = False,
+    ) -> list[Episode]:
+        """Episodes of one policy, in the order of ``seeds``; ``explore`` plays as training does, with action noise."""
+        work = _centre_work(parameters, statistics, tuple(CentreTask(int(seed), explore) for seed in seeds))
+        episodes: dict[int, Episode] = {}
+        for reply in self.play(work):
+            self._require_no_failure(work, reply)
+            episodes |= reply.centre
+        return [episodes[number] for number in range(len(work))]
+
+    def reference_batch(self) -> ReferenceBatch:
+        """Observations of random actions, the same for every run with the config's seed.
+
+        Raises:
+            RolloutError: an episode has failed.
+        """
+        seeds = episode_seeds(self.config.seed, Purpose.REFERENCE_BATCH, REFERENCE_SIZE)
+        work = _centre_work(np.zeros(0), None, (ReferenceTask(tuple(seeds)),))
+        found: list[ReferenceBatch] = []
+        for reply in self.play(work):
+            self._require_no_failure(work, reply)
+            found += [] if reply.reference is None else [reply.reference]
+        return found[0]
+
+    def _require_no_failure(self, work: Work, reply: Reply) -> None:
+        for failure in reply.failures:
+            self._require_bearable(work, failure, 1)
+
+    def _require_bearable(self, work: Work, failed: Failed, lost: int) -> None:
+        """Refuse a failure with which the run must end.
+
+        Args:
+            work: that was played.
+            failed: the failure.
+            lost: failures of this generation, with this one.
+
+        Raises:
+            RolloutError: it is the centre's, the config says so, or too many have failed.
+        """
+        failure, label = _failure(work, failed), self.definition.label
+        if failed.seed is None:
+            raise RolloutError(f"{label}: no reference batch could be found: {_cause(failed)}")
+        who = "the centre" if failure.candidate is None else f"candidate {failure.candidate}"
+        candidates = len(work.population)
+        when = f" in generation {work.population.generation}" if candidates else ""  # `rollouts` knows of none
+        seeds = f"(episode seed {failed.seed}, run seed {self.config.seed})"
+        message = f"an episode of {who}{when} {seeds} failed: {_cause(failed)}"
+        if failure.candidate is None or self.config.on_candidate_error == "raise":
+            raise RolloutError(f"{label}: {message}", failure)
+        if 10 * lost > candidates:
+            raise RolloutError(
+                f"{label}: {lost} of {candidates} candidates have failed{when}, which is more than a tenth: that is no "
+                f"accident. The last of them: {message}",
+                failure,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def require_ready(label: str, greeting: Ready | CannotStart) -> Ready:
+    """Take a worker's greeting.
+
+    Raises:
+        PluginError, ValueError, RolloutError: it could not start.
+    """
+    if isinstance(greeting, Ready):
+        return greeting
+    if greeting.kind in _FOR_PEOPLE:
+        raise _FOR_PEOPLE[greeting.kind](greeting.message)
+    raise RolloutError(f"{label}: a worker could not start: {_cause(greeting)}")
+
+
+def require_care(workers: int | None, step_timeout: float, recycle_after: int | None) -> None:
+    """Refuse what no pool can do.
+
+    Raises:
+        ValueError: one of them is not positive.
+    """
+    require_workers(workers)
+    checks.require_seconds("step_timeout", step_timeout)
+    if recycle_after is not None:
+        checks.require_positive("recycle_after", recycle_after)
+
+
+def require_workers(workers: int | None) -> None:
+    """Refuse a number of workers that cannot be.
+
+    Raises:
+        ValueError: it is not positive.
+    """
+    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
+        raise ValueError(f"workers must be a whole number of at least 1, or None for all usable cores; got {workers!r}")
+
+
+def _centre_work(
+    parameters: NDArray[Any], statistics: Statistics | None, others: tuple[CentreTask | ReferenceTask, ...]
+) -> Work:
+    """Tasks of a centre around which there is no population."""
+    nobody = np.zeros(0, np.int64)
+    population = Population(
+        generation=0,
+        base=np.asarray(parameters, np.float32)[np.newaxis],
+        parent=nobody,
+        scale=0.0,
+        noise_seed=nobody,
+        sign=nobody.astype(np.int8),
+        statistics=statistics,
+    )
+    return Work(population=population, seeds=np.zeros((0, 0), np.int64), others=others)
+
+
+def _failure(work: Work, failed: Failed) -> Failure:
+    task = work.task(failed.number)
+    line = (failed.message.splitlines() or [""])[0]
+    return Failure(
+        task.candidate if isinstance(task, CandidateTask) else None,
+        failed.seed or 0,
+        failed.kind,
+        line if len(line) <= _SHOWN else f"{line[:_SHOWN]}...",
+    )
+
+
+def _cause(failed: Failed | CannotStart) -> str:
+    if not failed.traceback:
+        return failed.message
+    return f"{failed.kind}: {failed.message}\nThe worker's traceback:\n{failed.traceback}"
