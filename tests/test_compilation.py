@@ -1,15 +1,17 @@
 """Kernels are compiled once, and kept where the next process finds them."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from es_core import TrainConfig
 from es_core.policies import compilation
-from es_core.policies.compilation import cache_folder, prepare, require_numba
+from es_core.policies.compilation import cache_folder
 
 SENTENCE = "compiling the policy for this processor: once, it takes a few seconds"
 PREPARE = """
@@ -55,26 +57,57 @@ def test_else_kernels_are_kept_in_a_folder_that_started_processes_share(places):
 def test_every_kind_of_processor_has_kernels_of_its_own(places, tmp_path):
     places.setattr(compilation, "_SOURCE", tmp_path / "kernels.py")
     here = folder()
-    places.setattr("numba.config.CPU_NAME", "generic")
-    places.setattr("numba.config.CPU_FEATURES", "")
+    places.setenv("NUMBA_CPU_NAME", "generic")
     assert folder() != here
     assert folder().parent == here.parent
 
 
-def test_numbas_own_place_for_other_functions_stays():
-    import numba
+def test_a_file_of_machine_code_that_is_damaged_is_made_anew(monkeypatch, tmp_path):
+    file = tmp_path / "transpose.o"
+    file.write_bytes(b"no machine code")
+    monkeypatch.setattr(compilation, "_file", lambda _: file)
+    matrix, out = np.arange(6, dtype=np.float32).reshape(2, 3), np.zeros((3, 2), np.float32)
+    compilation.Kernel("transpose")(matrix, out)
+    np.testing.assert_array_equal(out, matrix.T)
+    assert file.read_bytes() != b"no machine code"
 
-    before = numba.config.CACHE_DIR
-    with compilation.kept_in_cache():
-        assert str(cache_folder()) == numba.config.CACHE_DIR
-    assert before == numba.config.CACHE_DIR
+
+@pytest.mark.parametrize(
+    "matrix",
+    [np.zeros((2, 3)), np.zeros(6, np.float32), np.zeros((3, 2), np.float32).T],
+    ids=["dtype", "shape", "order"],
+)
+def test_a_kernel_refuses_arrays_that_it_would_read_wrongly(matrix):
+    with pytest.raises(TypeError, match="C-contiguous float32 arrays of 2 dimensions"):
+        compilation.kernel("transpose")(matrix, np.zeros((3, 2), np.float32))
 
 
-def test_without_numba_a_sentence_says_what_to_do(monkeypatch):
-    monkeypatch.setitem(sys.modules, "numba", None)
-    with pytest.raises(ValueError, match=r"cannot be imported .*`pip install numba`, or .* engine='torch'"):
-        require_numba()
-    prepare(TrainConfig(env_id="CartPoleBullet-v0"), pytest.fail)
+def training(tmp_path, **variables):
+    """A short training where numba cannot be imported, by any process."""
+    (tmp_path / "numba.py").write_text("raise ImportError('its compiler is broken')", encoding="utf-8")
+    words = ["train", "CartPoleBullet-v0", "--generations=1", "--population-size=4", "--eval-every=0", "--workers=1"]
+    return subprocess.run(
+        [sys.executable, "-m", "es_core", *words, "--run-dir", str(tmp_path / "run")],
+        env=os.environ | {"PYTHONPATH": str(tmp_path)} | variables,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def test_nobody_loads_numba_once_kernels_are_compiled(tmp_path):
+    compilation.load_kernels(TrainConfig.for_env("CartPoleBullet-v0"))
+    done = training(tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_without_numba_a_sentence_says_what_to_do(tmp_path):
+    done = training(tmp_path, NUMBA_CACHE_DIR=str(tmp_path / "nothing is compiled"))
+    assert done.returncode == 2
+    sentence = r"compiled by numba, .* \(its compiler is broken\): `pip install numba`, or .* engine='torch'"
+    assert re.search(sentence, done.stderr), done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def preparing(tmp_path, more=""):
@@ -96,7 +129,7 @@ def finished(process):
 def test_a_policy_is_compiled_once_by_whoever_is_first_and_two_at_once_do_no_harm(tmp_path):
     first, second = preparing(tmp_path), preparing(tmp_path)
     assert [finished(first), finished(second)] == [SENTENCE, SENTENCE]
-    made = {file: file.stat().st_mtime_ns for file in Path(tmp_path).rglob("*.nbc")}
+    made = {file: file.stat().st_mtime_ns for file in Path(tmp_path).rglob("*.o")}
     assert made
     assert finished(preparing(tmp_path)) == ""
     assert finished(preparing(tmp_path, ', hidden_sizes=(7, 8), policy="lstm", seed=3')) == ""

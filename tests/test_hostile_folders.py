@@ -252,7 +252,7 @@ READ = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "safe_op
 ALLOWED = {
     "files.py": "opens what lies in run folders",
     "machine.py": "/proc and /sys",
-    "policies/compilation.py": "the source of the kernels, and a mark in the folder of what is compiled",
+    "policies/compilation.py": "the source of the kernels, and what is compiled of it",
     "doctor.py": "/sys",
     "scaffold.py": "templates, and the folder of a new plugin",
     "pages/__init__.py": "style and script of pages",

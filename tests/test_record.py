@@ -174,7 +174,7 @@ def test_recording_takes_little_memory(workers, runs, tmp_path, monkeypatch):
     record(runs["BalancingPlate-v0"], tmp_path / "film.mp4", episodes=3, workers=workers)
     assert len(sizes) > 40
     assert max(size["here"] for size in sizes) < 200e6
-    assert 0 <= max(size["drawing"] for size in sizes) < 260e6  # with numba and its compiler's library
+    assert 0 <= max(size["drawing"] for size in sizes) < 260e6  # with the compiler's library
     assert (max(size["drawing"] for size in sizes) > 0) == (workers > 1)
 
 

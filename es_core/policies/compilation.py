@@ -1,33 +1,83 @@
-"""Compiling the kernels, once for each kind of policy and processor, into a folder where other processes find them."""
+"""Compiling the kernels, once for each processor, into files which other processes load without numba.
+
+numba compiles a kernel to LLVM's assembly, and LLVM that to machine code, which is kept. To load it takes milliseconds;
+numba's own cache would take numba, which is a second and 60 MB in every process.
+"""
 
 import atexit
+import ctypes
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from functools import cache
+from contextlib import suppress
+from functools import cache, partial
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
 from es_core.config import TrainConfig
-from es_core.normalizer import REFERENCE_SIZE, ReferenceBatch
+from es_core.policies.kernels import COLUMNS, EXPORTS, HELPERS
 
+_DIGEST = 32  # bytes in front of the code
 _SOURCE = Path(__file__).with_name("kernels.py")
 
 
-def require_numba() -> None:
-    """Refuse to go on without numba, which compiles policies.
+class Kernel:
+    """A compiled function of ``kernels``: call it with numbers and arrays, which it may change.
+
+    Args:
+        name: of the function.
 
     Raises:
-        ValueError: it cannot be imported.
+        ImportError: it is to be compiled first, and numba cannot be imported.
+    """
+
+    def __init__(self, name: str) -> None:
+        _, self._kinds, returns = EXPORTS[name]
+        arguments: list[Any] = []
+        for kind in self._kinds:
+            arguments += [_SCALARS.get(kind, ctypes.c_void_p), *[ctypes.c_int64] * kind.count("*")]
+        self._call = ctypes.CFUNCTYPE(_SCALARS[returns], *arguments)(_loaded(name))
+
+    def __call__(self, *arguments: Any) -> Any:
+        """Call it."""
+        return self.bound(*arguments)()
+
+    def bound(self, *arguments: Any) -> Callable[[], Any]:
+        """A function that calls it with these arguments, and takes a microsecond less."""
+        flat: list[Any] = []
+        for kind, argument in zip(self._kinds, arguments, strict=True):
+            if kind in _SCALARS:
+                flat.append(_SCALARS[kind](argument))
+                continue
+            dtype, dimensions = ("int64", 1) if kind == "memory" else (kind.rstrip("*"), kind.count("*"))
+            if argument.dtype != dtype or argument.ndim != dimensions or not argument.flags.c_contiguous:
+                raise TypeError(f"a kernel takes C-contiguous {dtype} arrays of {dimensions} dimensions")
+            flat += [ctypes.c_void_p(argument.ctypes.data), *map(ctypes.c_int64, argument.shape[: kind.count("*")])]
+        call = partial(self._call, *flat)
+        call.arrays = arguments  # type: ignore[attr-defined]  # which live as long as it does
+        return call
+
+
+_SCALARS: dict[str, Any] = {"int64": ctypes.c_int64, "float64": ctypes.c_double, "void": None}
+# The arrays as which a policy's memory is seen, of any length.
+_MEMORY = {"float32": "(2**40,)", "float64": "(2**40,)", "int64": f"(2**40, {COLUMNS})"}
+kernel = cache(Kernel)
+
+
+def require_compiler(names: Iterator[str]) -> None:
+    """Refuse to go on if kernels are to be compiled, and cannot be.
+
+    Raises:
+        ValueError: numba cannot be imported.
     """
     try:
-        import numba  # noqa: F401
+        for name in names:
+            kernel(name)
     except ImportError as error:
         raise ValueError(
             f"policies are compiled by numba, which cannot be imported ({error}): `pip install numba`, or let torch "
@@ -35,19 +85,153 @@ def require_numba() -> None:
         ) from error
 
 
+def prepare(config: TrainConfig, say: Callable[[str], None]) -> None:
+    """Compile what a policy needs, unless that has been done here before, so that workers need not do so one by one.
+
+    Args:
+        config: of the policy.
+        say: is told in a sentence that this takes a moment.
+    """
+    with suppress(ImportError):  # who needs numba says so
+        if all(_file(name).is_file() for name in kernels_of(config)):
+            return
+        import numba  # noqa: F401
+
+        say("compiling the policy for this processor: once, it takes a few seconds")
+        load_kernels(config)
+
+
+def load_kernels(config: TrainConfig) -> None:
+    """Load what a policy needs, or compile it; processes that are forked from this one share it."""
+    for name in kernels_of(config):
+        kernel(name)
+
+
+def kernels_of(config: TrainConfig) -> Iterator[str]:
+    """Names of the kernels that a policy needs, and its search."""
+    yield from ("fill_normals", "add_noise")
+    if config.engine == "torch" or ":" in config.policy:
+        return
+    sees = config.policy.startswith("cnn")
+    yield from ("act", "transpose", *(["look"] if sees else []))
+    if config.action_noise or config.sample_actions:
+        yield "act_exploring"
+    if config.virtual_batch_normalization:
+        yield from ("activate", "products", "normalize", *(["convolutions"] if sees else []))
+
+
+def _loaded(name: str) -> int:
+    """Address of a kernel, which is compiled unless its file is there."""
+    from llvmlite import binding
+
+    code = _read(_file(name))
+    if code is None:
+        code = _machine().emit_object(binding.parse_assembly(_assembly(name)))
+        _write(_file(name), code)
+    for unused in _UNUSED:
+        if binding.address_of_symbol(unused) is None:  # numba is not loaded
+            binding.add_symbol(unused, ctypes.cast(ctypes.pythonapi.Py_FatalError, ctypes.c_void_p).value)
+    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), _machine())
+    engine.add_object_file(binding.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    _engines.append(engine)
+    return int(engine.get_function_address(_symbol(name)))
+
+
+# Functions of numba's for errors, to which code refers that is never reached.
+_UNUSED = ("NRT_MemInfo_call_dtor", "numba_gil_ensure", "numba_gil_release")
+_engines: list[Any] = []  # which hold the code
+
+
+def _symbol(name: str) -> str:
+    return f"es_envs_{name}"
+
+
+def _assembly(name: str) -> str:
+    """LLVM's, of a C function that takes an address and sizes for each array."""
+    import numba
+    from numba.extending import register_jitable
+
+    for helper in HELPERS:
+        if not hasattr(helper, "is_registered"):
+            register_jitable(error_model="numpy", forceinline=True)(helper)
+            helper.is_registered = True  # type: ignore[attr-defined]
+    function, kinds, returns = EXPORTS[name]
+    types: list[Any] = []
+    parameters: list[str] = []
+    arguments: list[str] = []
+    for number, kind in enumerate(kinds):
+        sizes = [f"a{number}_{at}" for at in range(kind.count("*"))]
+        parameters += [f"a{number}", *sizes]
+        if kind == "memory":
+            types.append(numba.types.voidptr)
+            arguments += [f"carray(a{number}, {shape}, {dtype})" for dtype, shape in _MEMORY.items()]
+            continue
+        scalar = getattr(numba.types, kind.rstrip("*"))
+        types += [numba.types.CPointer(scalar) if sizes else scalar, *[numba.int64] * len(sizes)]
+        arguments.append(f"carray(a{number}, ({', '.join(sizes)},))" if sizes else f"a{number}")
+    scope = {name: getattr(np, name) for name in _MEMORY}
+    scope |= {"carray": numba.carray, "function": numba.njit(function, error_model="numpy", forceinline=True)}
+    entry = eval(f"lambda {', '.join(parameters)}: function({', '.join(arguments)})", scope)  # noqa: S307  (our own text)
+    compiled = numba.cfunc(getattr(numba.types, returns)(*types), error_model="numpy")(entry)
+    return str(compiled.inspect_llvm()).replace(compiled.native_name, _symbol(name))
+
+
+def _machine() -> Any:
+    """What LLVM emits code for: this processor, or the one that numba is told to compile for."""
+    from llvmlite import binding
+
+    binding.initialize_native_target()
+    binding.initialize_native_asmprinter()
+    target = binding.Target.from_default_triple()
+    processor, features = _processor()
+    return target.create_target_machine(cpu=processor, features=features, opt=3, codemodel="jitdefault", jit=True)
+
+
+def _processor() -> tuple[str, str]:
+    from llvmlite import binding
+
+    features = os.environ.get("NUMBA_CPU_FEATURES") or binding.get_host_cpu_features().flatten()
+    return os.environ.get("NUMBA_CPU_NAME") or binding.get_host_cpu_name(), features
+
+
+def _file(name: str) -> Path:
+    return cache_folder() / f"{name}-{_version()}.o"
+
+
+@cache
+def _version() -> str:
+    """Digest of all that machine code follows from, but for the processor."""
+    compiler = f"numba {version('numba')}, llvmlite {version('llvmlite')}\n"
+    return sha256(compiler.encode() + _SOURCE.read_bytes()).hexdigest()[:16]
+
+
+def _read(file: Path) -> bytes | None:
+    """What was written; None: nothing, or it is damaged, upon which LLVM would end the process."""
+    with suppress(OSError):
+        data = file.read_bytes()
+        if data[:_DIGEST] == sha256(data[_DIGEST:]).digest():
+            return data[_DIGEST:]
+    return None
+
+
+def _write(file: Path, code: bytes) -> None:
+    """Write code and its digest: wholly or not at all, whoever else writes it."""
+    with suppress(OSError):  # the next process will compile it again
+        handle, path = tempfile.mkstemp(dir=file.parent)
+        with os.fdopen(handle, "wb") as temporary:
+            temporary.write(sha256(code).digest() + code)
+        Path(path).replace(file)
+
+
 @cache
 def cache_folder() -> Path:
     """Where compiled kernels are kept for this processor.
 
     Beside the package's source if that can be written, else in the user's cache, else in a folder of this process and
-    those that it starts. NUMBA_CACHE_DIR names another. Each kind of processor has a folder of its own: two that share
-    a disk and compile at once would mix up their files.
+    those that it starts. NUMBA_CACHE_DIR names another. Each kind of processor has a folder of its own.
     """
-    import llvmlite.binding
-    import numba
-
-    name = numba.config.CPU_NAME or llvmlite.binding.get_host_cpu_name()
-    features = numba.config.CPU_FEATURES or llvmlite.binding.get_host_cpu_features().flatten()
+    name, features = _processor()
     processor = f"{name}-{sha256(features.encode()).hexdigest()[:8]}"
     given = os.environ.get("NUMBA_CACHE_DIR")
     for base in [Path(given)] if given else _usual_bases():
@@ -71,83 +255,3 @@ def _usual_bases() -> Iterator[Path]:
 def _remove_own(folder: Path, process: int) -> None:
     if os.getpid() == process:  # not a forked one
         shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def kept_in_cache() -> Iterator[None]:
-    """What numba is told to compile within it is kept in ``cache_folder()``; a user's own functions where they were."""
-    import numba
-
-    before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, str(cache_folder())
-    try:
-        yield
-    finally:
-        numba.config.CACHE_DIR = before
-
-
-def prepare(config: TrainConfig, say: Callable[[str], None]) -> None:
-    """Compile what a policy needs, unless that has been done here before, so that workers need not do so one by one.
-
-    Args:
-        config: of the policy.
-        say: is told in a sentence that this takes a moment.
-    """
-    with suppress(ImportError):  # who needs numba says so
-        import numba
-
-        kind = "-".join(_kind(config)) if _is_compiled(config) else "noise"
-        source = f"numba {numba.__version__}\n{sha256(_SOURCE.read_bytes()).hexdigest()}\n"
-        mark = cache_folder() / f"{kind}.ready"
-        if mark.is_file() and mark.read_text(encoding="ascii") == source:
-            return
-        say("compiling the policy for this processor: once, it takes a few seconds")
-        load_kernels(config)
-        with suppress(OSError):  # the next process will say it again
-            mark.write_text(source, encoding="ascii")
-
-
-def load_kernels(config: TrainConfig) -> None:
-    """Compile what a policy needs, or load it from the cache; processes that are forked from this one share it."""
-    _compile_noise()
-    if _is_compiled(config):
-        _compile_policy(config)
-
-
-def _is_compiled(config: TrainConfig) -> bool:
-    return config.engine != "torch" and ":" not in config.policy
-
-
-def _kind(config: TrainConfig) -> Iterator[str]:
-    """What decides which kernels a policy needs."""
-    yield "images" if _sees(config) else "numbers"
-    if config.action_noise or config.sample_actions:
-        yield "exploring"
-    if config.virtual_batch_normalization:
-        yield "batch"
-
-
-def _sees(config: TrainConfig) -> bool:
-    return config.policy.startswith("cnn")
-
-
-def _compile_noise() -> None:
-    from es_core.policies.noise import add_noise, noise
-
-    noise(0, np.empty(2, np.float32))
-    add_noise(np.zeros(1, np.int64), np.ones(1), np.ones(1), 0, np.zeros(2), np.zeros(2))
-
-
-def _compile_policy(config: TrainConfig) -> None:
-    """By a step of a small one."""
-    from es_core.policies import make_actor, make_policy
-
-    pixels = spaces.Box(0, 255, (84, 84, 1), np.uint8)
-    space = pixels if _sees(config) else spaces.Box(-1, 1, (2,), np.float32)
-    bins = None if config.action_bins is None else 2
-    small = replace(config, hidden_sizes=(2,), action_bins=bins, observation_normalization=False)
-    policy = make_policy(small, space, spaces.Box(-1, 1, (1,), np.float32))
-    batch = ReferenceBatch(np.zeros((REFERENCE_SIZE, policy.inputs), np.float32))
-    statistics = batch if config.virtual_batch_normalization else None
-    actor = make_actor(policy, policy.initial(0), statistics)
-    actor.reset(noise_seed=0)
-    actor(np.zeros(space.shape, space.dtype))

@@ -1,7 +1,7 @@
 """The compiled engine: how a policy made of layers is laid out for the kernels, and one candidate that they compute."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from es_core.normalizer import ObservationStatistics, Statistics
 from es_core.policies import kernels
 from es_core.policies.actor import Actor, NotFiniteError
+from es_core.policies.compilation import kernel
 from es_core.policies.layered import Layered
 from es_core.policies.layers import GATES, Cell, Dense, Eyes, Layer, matrices
 from es_core.policies.network import Policy, Vector
@@ -48,24 +49,29 @@ class CompiledActor(Actor):
         super().__init__(policy)
         if not isinstance(policy, Layered):
             raise TypeError(f"only policies made of layers are compiled, not {policy.config.policy!r}")
-        plan = _Plan(policy)
-        self._numbers = np.zeros(plan.size, np.float32)
-        self._exact, self._table = plan.exact, np.array(plan.rows, np.int64)
+        plan = _Plan(policy, rows=len(_Plan(policy, rows=0).rows))
+        memory = np.zeros(plan.end, np.int64)
+        self._numbers, self._exact = memory.view(np.float32), memory.view(np.float64)
+        self._table = memory[: kernels.COLUMNS * len(plan.rows)].reshape(-1, kernels.COLUMNS)
+        self._table[:] = plan.rows
+        self._exact[plan.constants] = plan.values
         self._step = self._table[0]
-        self._layers = policy.layers
+        self._layers, self._encode = policy.layers, policy.encode
         self._weights = [self._numbers[start : start + rows * columns].reshape(rows, columns)
                          for start, (rows, columns) in plan.weights]  # fmt: skip
+        self._source: Vector | None = None  # of what was loaded last
+        self._transposes: list[Callable[[], object]] = []
         self._memory = [self._numbers[place] for place in plan.memory]
         first = plan.rows[0]
         self._inputs = self._part(first[kernels.STEP_SOURCE], policy.inputs)
         self._raw = self._part(first[kernels.STEP_RAW], policy.outputs)
         self._normalization = [self._part(first[at], policy.inputs) for at in (kernels.CENTER, kernels.SCALE)]
-        self._sums = self._exact[: 2 * policy.inputs].reshape(2, policy.inputs)
+        self._sums = self._exact[first[kernels.SUMS] :][: 2 * policy.inputs].reshape(2, policy.inputs)
         self._numbers[first[kernels.NOISE]] = policy.config.action_noise
-        self._act = self._kernel = kernels.ready(kernels.act)
-        self._sees = isinstance(policy.layers[0], Eyes)
-        space = policy.observation_space  # what it holds goes to the kernel as it is, or else through `encode`
-        self._is_direct = isinstance(space, spaces.Box) and len(space.shape) == 1 and space.dtype == np.float32
+        self._act = self._kernel = kernel("act").bound(memory)
+        explores = policy.actions.exploration is not None
+        self._act_exploring = kernel("act_exploring").bound(memory) if explores else self._act
+        self._look = kernel("look").bound(memory) if isinstance(policy.layers[0], Eyes) else None
         self._finish = _finisher(policy, self._exact[first[kernels.ACTION] :][: first[kernels.ACTIONS]])
 
     def _part(self, start: int, size: int) -> Vector:
@@ -74,9 +80,12 @@ class CompiledActor(Actor):
     def load(self, parameters: Vector, statistics: Statistics | None = None) -> None:
         """Let ``parameters`` ``(d,)`` act from now on, and begin an episode; see ``Actor.load``."""
         parameters = self.policy.settled(parameters, statistics)
-        own = (matrix for layer in matrices(parameters, self._layers) for matrix in layer)
-        for weights, matrix in zip(self._weights, own, strict=True):
-            kernels.transpose(matrix, weights)
+        if parameters is not self._source:
+            own = (matrix for layer in matrices(parameters, self._layers) for matrix in layer)
+            pairs = zip(own, self._weights, strict=True)
+            self._source, self._transposes = parameters, [kernel("transpose").bound(*pair) for pair in pairs]
+        for transpose in self._transposes:
+            transpose()
         normalization = self.policy.normalization(statistics)
         self._step[kernels.NORMALIZES] = normalization is not None
         if normalization is not None:
@@ -91,23 +100,16 @@ class CompiledActor(Actor):
             memory[:] = 0
         self._sums[:] = 0
         self._kernel = self._act
-        if noise_seed is not None and self.policy.actions.exploration is not None:
-            self._kernel = kernels.ready(kernels.act_exploring)
+        if noise_seed is not None:
+            self._kernel = self._act_exploring
             self._step[kernels.SEED], self._step[kernels.STEPS] = noise_seed, 0
 
     def __call__(self, observation: Any) -> Any:
         """The action for one observation; see ``Actor``."""
-        choice = kernels.BAD_SHAPE
-        if self._is_direct:
-            try:
-                choice = self._kernel(observation, self._numbers, self._exact, self._table)
-            except TypeError:  # it is no such array as its space says
-                self._is_direct = False
-        if choice == kernels.BAD_SHAPE:
-            self.policy.encode(observation, self._inputs)
-            if self._sees:
-                kernels.look(self._numbers, self._table)
-            choice = self._kernel(self._inputs, self._numbers, self._exact, self._table)
+        self._encode(observation, self._inputs)
+        if self._look is not None:
+            self._look()
+        choice = self._kernel()
         if choice < 0:
             raise self._not_finite(choice)
         return self._finish(choice)
@@ -138,16 +140,20 @@ class CompiledActor(Actor):
 class _Plan:
     """Where everything of a policy is: what the kernels' tables say.
 
+    Args:
+        policy: its kind.
+        rows: of the table, for which there is to be room.
+
     Attributes:
-        size: of ``numbers``.
-        exact: the array, with all that does not change in it.
+        end: of it all, in numbers of 64 bits.
         rows: of the table.
         weights: where each matrix of the layers begins, transposed, and its shape there.
         memory: what lasts from step to step.
+        constants: where ``values`` are, which do not change, among the exact numbers.
     """
 
-    def __init__(self, policy: Layered) -> None:
-        self.size = 0
+    def __init__(self, policy: Layered, rows: int) -> None:
+        self.size = 2 * kernels.COLUMNS * rows
         self.rows: list[list[int]] = [[0] * kernels.COLUMNS]
         self.weights: list[tuple[int, tuple[int, int]]] = []
         self.memory: list[slice] = []
@@ -157,18 +163,22 @@ class _Plan:
         center, scale, clip, noise = (self._place(size) for size in (policy.inputs, policy.inputs, 1, 1))
         raw = self._place(2 * policy.outputs)  # and room for the numbers that explore
         self.rows[-1][kernels.TARGET] = raw
-        self.exact, decoding = _decoding(policy)
+        start = self._place(0) // 2
+        self.values, decoding = _decoding(policy, start)
+        self.end = start + len(self.values)
+        self.constants = slice(start, self.end)
         self._say(self.rows[0], {
+            kernels.ROWS: len(self.rows),
             kernels.STEP_INPUTS: policy.inputs, kernels.STEP_SOURCE: begin,
             kernels.STEP_OUTPUTS: policy.outputs, kernels.STEP_RAW: raw,
             kernels.EXPLORES: _EXPLORATIONS[policy.actions.exploration],
             kernels.CENTER: center, kernels.SCALE: scale, kernels.CLIP: clip, kernels.NOISE: noise,
-            **decoding,
+            kernels.SUMS: start, **decoding,
         })  # fmt: skip
 
     def _place(self, size: int) -> int:
-        start = self.size
-        self.size += -(-size // _ALIGNED) * _ALIGNED
+        start = -(-self.size // _ALIGNED) * _ALIGNED
+        self.size = start + size
         return start
 
     @staticmethod
@@ -240,8 +250,8 @@ def _image(shape: tuple[int, int, int]) -> dict[int, int]:
     return dict(zip((kernels.HEIGHT, kernels.WIDTH, kernels.CHANNELS), shape, strict=True))
 
 
-def _decoding(policy: Policy) -> tuple[NDArray[np.float64], dict[int, int]]:
-    """``exact``, with all that actions are made of, and what the table's first row says about it."""
+def _decoding(policy: Policy, start: int) -> tuple[NDArray[np.float64], dict[int, int]]:
+    """Exact numbers, from ``start`` on, with all that actions are made of, and what the first row says about them."""
     actions, space = policy.actions, cast("Any", policy.action_space)
     low: NDArray[Any] = np.zeros(0)
     high: NDArray[Any] = np.zeros(0)
@@ -258,7 +268,7 @@ def _decoding(policy: Policy) -> tuple[NDArray[np.float64], dict[int, int]]:
             low, high = space.low.ravel(), space.high.ravel()
     sums = np.zeros(2 * policy.inputs)
     parts: list[NDArray[Any]] = [sums, np.zeros(size), low, high, groups]
-    _, action, low_at, high_at, groups_at = np.cumsum([0, *map(len, parts[:-1])]).tolist()
+    _, action, low_at, high_at, groups_at = np.cumsum([start, *map(len, parts[:-1])]).tolist()
     columns = {
         kernels.DECODES: _DECODINGS[actions.decoding], kernels.ACTION: action, kernels.ACTIONS: size,
         kernels.LOW: low_at, kernels.HIGH: high_at, kernels.GROUPS: groups_at,

@@ -1,47 +1,39 @@
-"""What is compiled: noise, and a step of a policy. Plain loops, which numba turns into machine code.
+"""What is compiled: noise, and a step of a policy. Plain loops, of which ``compilation`` has numba make machine code.
 
 Sums are taken in one order, whatever the processor: inner loops run over outputs, so that they vectorise without
 changing the order of a sum, nothing is contracted into fused operations, and no function of a mathematics library is
-called. So equal arguments give equal bits on every x86-64 processor.
-
-Nobody but the typed wrappers beside this file calls what is in it.
+called. So equal arguments give equal bits on every x86-64 processor. Nothing in here allocates memory or raises.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from es_core.policies.compilation import kept_in_cache
+HELPERS: list[Callable[..., Any]] = []
+"""Functions that are compiled into those that call them: a loop with a call inside does not vectorise."""
 
-try:
-    from numba import float32, float64, int64, njit
-except ImportError:  # noise.py does without, and refuses what cannot
-    njit = None
+EXPORTS: dict[str, tuple[Callable[..., Any], tuple[str, ...], str]] = {}
+"""Functions that are compiled, with the types of their arguments and result: a star for each dimension of an array.
 
-HAS_NUMBA = njit is not None
-
-
-def compiled(function: Any) -> Any:
-    """Compile a function when it is first called; the machine code is kept on disk for the next process."""
-    if not HAS_NUMBA:
-        return function
-    with kept_in_cache():
-        return njit(function, cache=True, nogil=True, error_model="numpy")
+"memory" stands for three arguments: a policy in use.
+"""
 
 
 def inlined(function: Any) -> Any:
-    """Compile a function into those that call it: a loop with a call inside does not vectorise."""
-    if not HAS_NUMBA:
+    """Have a function compiled into its callers."""
+    HELPERS.append(function)
+    return function
+
+
+def exported(*arguments: str, returns: str = "void") -> Callable[[Any], Any]:
+    """Have a function compiled, for arguments of these types."""
+
+    def export(function: Any) -> Any:
+        EXPORTS[function.__name__] = function, arguments, returns
         return function
-    return njit(function, error_model="numpy", forceinline=True)
 
-
-def ready(kernel: Any) -> Any:
-    """A kernel for a step of a policy, compiled; it takes C-contiguous float32 observations, and refuses all others."""
-    if not kernel.signatures:
-        kernel.compile((float32[::1], float32[::1], float64[::1], int64[:, ::1]))
-        kernel.disable_compile()
-    return kernel
+    return export
 
 
 # ---- Noise ----
@@ -177,7 +169,8 @@ def logistics(seed: Any, block: Any, index: Any) -> Any:
     return _log_uniform(x) - _log_uniform(_u32(~x)), _log_uniform(y) - _log_uniform(_u32(~y))
 
 
-@compiled
+@inlined
+@exported("int64", "int64", "float32*")
 def fill_normals(seed: int, block: int, out: Any) -> None:
     """Fill ``out`` with the first standard normal numbers of a block."""
     key = _u32(seed), _u32(seed >> 32)
@@ -187,7 +180,8 @@ def fill_normals(seed: int, block: int, out: Any) -> None:
         out[-1] = normals(key, _u32(block), _u32(len(out) // 2))[0]
 
 
-@compiled
+@inlined
+@exported("int64", "int64", "float32*")
 def fill_gumbels(seed: int, block: int, out: Any) -> None:
     """Fill ``out`` with the first numbers of a block, of the Gumbel distribution."""
     key = _u32(seed), _u32(seed >> 32)
@@ -196,7 +190,8 @@ def fill_gumbels(seed: int, block: int, out: Any) -> None:
         out[index] = second if index % 2 else first
 
 
-@compiled
+@inlined
+@exported("int64", "int64", "float32*")
 def fill_logistics(seed: int, block: int, out: Any) -> None:
     """Fill ``out`` with the first numbers of a block, of the logistic distribution."""
     key = _u32(seed), _u32(seed >> 32)
@@ -205,13 +200,12 @@ def fill_logistics(seed: int, block: int, out: Any) -> None:
         out[index] = second if index % 2 else first
 
 
-@compiled
-def add_noise(seeds: Any, weights: Any, square_weights: Any, block: int, total: Any, squares: Any) -> None:
+@exported("int64*", "float64*", "float64*", "int64", "float64*", "float64*", "float32*")
+def add_noise(seeds: Any, weights: Any, square_weights: Any, block: int, total: Any, squares: Any, noise: Any) -> None:
     """Add ``weights[i] * z`` to ``total``, and ``square_weights[i] * z^2`` to ``squares`` if that is not empty.
 
-    z is the noise of ``seeds[i]`` in this block. All but it in float64.
+    z is the noise of ``seeds[i]`` in this block, written to ``noise``. All but it in float64.
     """
-    noise = np.empty(len(total), _f32)
     for i in range(len(seeds)):
         fill_normals(seeds[i], block, noise)
         for j in range(len(total)):
@@ -223,11 +217,11 @@ def add_noise(seeds: Any, weights: Any, square_weights: Any, block: int, total: 
 # ---- Policies ----
 
 
-# A policy in use is three arrays. ``numbers`` (float32) holds all that its network computes with: parameters, with
-# transposed matrices, inputs, what each operation puts out, memory. ``exact`` (float64) holds sums of observations, the
-# action, and what actions are made of. ``table`` (int64) says where everything is: its first row is about the step as a
-# whole, each further one about an operation of the network, in the columns named here. Nothing in it has to be
-# compiled anew for another network.
+# A policy in use is a piece of memory, seen as three arrays. As ``numbers`` (float32) it holds all that its network
+# computes with: parameters, with transposed matrices, inputs, what each operation puts out, memory. As ``exact``
+# (float64) it holds sums of observations, the action, and what actions are made of; as ``table`` (int64), where
+# everything is. The table comes first: its first row is about the step as a whole, each further one about an operation
+# of the network, in the columns named here. Nothing in it has to be compiled anew for another network.
 
 # Columns of the first row.
 STEP_INPUTS, STEP_OUTPUTS, STEP_SOURCE, STEP_RAW = 0, 1, 2, 3  # numbers of inputs and raw outputs; where they are
@@ -235,18 +229,19 @@ COLLECTS, SUMS = 4, 5  # whether observations are added up; where
 NORMALIZES, CENTER, SCALE, CLIP = 6, 7, 8, 9  # whether inputs are normalised; where by which numbers
 EXPLORES, SEED, STEPS, NOISE = 10, 11, 12, 13  # how an episode is explored, its seed, steps so far; where the std is
 DECODES, ACTION, ACTIONS, LOW, HIGH, GROUPS = 14, 15, 16, 17, 18, 19  # how raw outputs become an action
+ROWS = 20  # of the table
 
 # Columns of an operation's row.
 KIND, SOURCE, INPUTS, TARGET, OUTPUTS, WEIGHTS, ACTIVATION = 0, 1, 2, 3, 4, 5, 6
 FROM_STATE, GATES, CELL = 7, 8, 9  # of a recurrent layer: weights of its state, room for gates, an LSTM's cell state
 HEIGHT, WIDTH, CHANNELS, SIZE, STRIDE, CHANNELS_FIRST = 7, 8, 9, 10, 11, 12  # of an image
-COLUMNS = 20
+COLUMNS = 21
 
 DENSE, RNN, LSTM, GRU, CONVOLUTION, IMAGE, COPY = 0, 1, 2, 3, 4, 5, 6  # kinds
 LINEAR, TANH, RELU = 0, 1, 2  # activations
 AS_IT_IS, ADD_NOISE, DRAW_NORMAL, DRAW_CHOICE, DRAW_BITS = 0, 1, 2, 3, 4  # explorations
 CHOICE, CHOICES, BITS, CLIPPED, SQUASHED = 0, 1, 2, 3, 4  # decodings
-BAD_OBSERVATION, BAD_OUTPUT, BAD_SHAPE = -1, -2, -3  # what a step returns instead of a choice
+BAD_OBSERVATION, BAD_OUTPUT = -1, -2  # what a step returns instead of a choice
 
 _ZERO, _PER_PIXEL = _f32(0), _f32(1 / 255)
 
@@ -278,29 +273,33 @@ def sigmoid(x: Any) -> Any:
 
 @inlined
 def add_up(weights: Any, values: Any, out: Any) -> None:
-    """Add ``values`` ``(n,)`` times ``weights`` ``(at least n, m)`` to ``out`` ``(m,)``, one value after the other."""
+    """Add ``values`` ``(n,)`` times ``weights`` ``(n, m)``, in a row, to ``out`` ``(m,)``, value by value."""
     inputs, outputs = len(values), len(out)
     for four in range(inputs // 4):  # at a time, in order: it saves reading and writing ``out``
         c = 4 * four
+        w0, w1 = weights[c * outputs :][:outputs], weights[(c + 1) * outputs :][:outputs]
+        w2, w3 = weights[(c + 2) * outputs :][:outputs], weights[(c + 3) * outputs :][:outputs]
         x0, x1, x2, x3 = values[c], values[c + 1], values[c + 2], values[c + 3]
         for r in range(outputs):
-            two = (out[r] + weights[c, r] * x0) + weights[c + 1, r] * x1
-            out[r] = (two + weights[c + 2, r] * x2) + weights[c + 3, r] * x3
+            two = (out[r] + w0[r] * x0) + w1[r] * x1
+            out[r] = (two + w2[r] * x2) + w3[r] * x3
     for c in range(inputs // 4 * 4, inputs):
-        x0 = values[c]
+        w0, x0 = weights[c * outputs :][:outputs], values[c]
         for r in range(outputs):
-            out[r] += weights[c, r] * x0
+            out[r] += w0[r] * x0
 
 
 @inlined
 def product(weights: Any, values: Any, out: Any) -> None:
-    """``values`` ``(n,)`` times ``weights`` ``(n + 1, m)``, whose last row is the bias, into ``out`` ``(m,)``."""
+    """Write ``values`` ``(n,)`` times ``weights`` ``(n + 1, m)``, in a row, the bias last, to ``out`` ``(m,)``."""
+    bias = weights[len(values) * len(out) :]
     for r in range(len(out)):
-        out[r] = weights[len(values), r]
+        out[r] = bias[r]
     add_up(weights, values, out)
 
 
-@compiled
+@inlined
+@exported("int64", "float32*")
 def activate(kind: Any, values: Any) -> None:
     """Apply an activation in place; NaN stays NaN."""
     if kind == TANH:
@@ -314,7 +313,7 @@ def activate(kind: Any, values: Any) -> None:
 @inlined
 def forward(numbers: Any, table: Any) -> None:
     """Dense and recurrent operations, one after the other; those of images are ``look``'s."""
-    for row in range(1, len(table)):
+    for row in range(1, table[0, ROWS]):
         op = table[row]
         kind, inputs, outputs = op[KIND], op[INPUTS], op[OUTPUTS]
         if kind > GRU:
@@ -322,17 +321,14 @@ def forward(numbers: Any, table: Any) -> None:
         source = numbers[op[SOURCE] : op[SOURCE] + inputs]
         target = numbers[op[TARGET] : op[TARGET] + outputs]
         if kind == DENSE:
-            weights = numbers[op[WEIGHTS] : op[WEIGHTS] + (inputs + 1) * outputs].reshape(inputs + 1, outputs)
-            product(weights, source, target)
+            product(numbers[op[WEIGHTS] :], source, target)
             activate(op[ACTIVATION], target)
             continue
         width = outputs * (1 if kind == RNN else (4 if kind == LSTM else 3))
-        weights = numbers[op[WEIGHTS] : op[WEIGHTS] + (inputs + 1) * width].reshape(inputs + 1, width)
-        recurrent = numbers[op[FROM_STATE] : op[FROM_STATE] + (outputs + 1) * width].reshape(outputs + 1, width)
         gates = numbers[op[GATES] : op[GATES] + width]
         from_state = numbers[op[GATES] + width : op[GATES] + 2 * width]
-        product(weights, source, gates)
-        product(recurrent, target, from_state)
+        product(numbers[op[WEIGHTS] :], source, gates)
+        product(numbers[op[FROM_STATE] :], target, from_state)
         if kind == RNN:  # Elman 1990
             for r in range(outputs):
                 target[r] = tanh(gates[r] + from_state[r])
@@ -352,35 +348,38 @@ def forward(numbers: Any, table: Any) -> None:
 
 
 @inlined
-def convolve(image: Any, width: Any, channels: Any, size: Any, stride: Any, weights: Any, out: Any) -> None:
+def convolve(
+    image: Any, width: Any, channels: Any, size: Any, stride: Any, weights: Any, filters: Any, out: Any
+) -> None:
     """A convolution without padding, channels last.
 
     Args:
-        image: ``(height * width * channels,)``.
+        image: ``(height, width, channels)`` in a row.
         width: of the image.
         channels: of it.
         size: of the square filters.
         stride: from patch to patch.
-        weights: ``(size * size * channels + 1, filters)``, the last row being the bias.
-        out: ``(patches, filters)``. A sum goes over a patch's rows, columns and channels, in this order.
+        weights: ``(size * size * channels + 1, filters)`` in a row, the last being the bias.
+        filters: how many.
+        out: ``(patches, filters)`` in a row. A sum goes over a patch's rows, columns and channels, in this order.
     """
-    patch, filters = weights.shape[0] - 1, weights.shape[1]
+    row = size * channels
     across = 1 + (width - size) // stride
-    for place in range(len(out)):
+    for place in range(len(out) // filters):
         y, x = place // across * stride, place % across * stride
-        target = out[place]
+        target = out[place * filters :][:filters]
+        bias = weights[size * row * filters :]
         for f in range(filters):
-            target[f] = weights[patch, f]
+            target[f] = bias[f]
         for dy in range(size):
             start = ((y + dy) * width + x) * channels
-            part = weights[dy * size * channels : (dy + 1) * size * channels]
-            add_up(part, image[start : start + size * channels], target)
+            add_up(weights[dy * row * filters :], image[start : start + row], target)
 
 
-@compiled
-def look(numbers: Any, table: Any) -> None:
+@exported("memory")
+def look(numbers: Any, exact: Any, table: Any) -> None:  # noqa: ARG001
     """Operations on the images among the inputs, one after the other: what a network that sees begins with."""
-    for row in range(1, len(table)):
+    for row in range(1, table[0, ROWS]):
         op = table[row]
         kind = op[KIND]
         if kind == IMAGE:
@@ -395,12 +394,11 @@ def look(numbers: Any, table: Any) -> None:
                 for place in range(op[INPUTS]):
                     image[place] = pixels[place] * _PER_PIXEL
         elif kind == CONVOLUTION:
-            size, stride, patch, filters = op[SIZE], op[STRIDE], op[INPUTS], op[OUTPUTS]
+            size, stride, filters = op[SIZE], op[STRIDE], op[OUTPUTS]
             patches = (1 + (op[HEIGHT] - size) // stride) * (1 + (op[WIDTH] - size) // stride)
-            image = numbers[op[SOURCE] : op[SOURCE] + op[HEIGHT] * op[WIDTH] * op[CHANNELS]]
-            weights = numbers[op[WEIGHTS] : op[WEIGHTS] + (patch + 1) * filters].reshape(patch + 1, filters)
+            image, weights = numbers[op[SOURCE] :], numbers[op[WEIGHTS] :]
             features = numbers[op[TARGET] : op[TARGET] + patches * filters]
-            convolve(image, op[WIDTH], op[CHANNELS], size, stride, weights, features.reshape(patches, filters))
+            convolve(image, op[WIDTH], op[CHANNELS], size, stride, weights, filters, features)
             activate(RELU, features)
         elif kind == COPY:
             for c in range(op[INPUTS]):
@@ -408,12 +406,10 @@ def look(numbers: Any, table: Any) -> None:
 
 
 @inlined
-def prepare(observation: Any, numbers: Any, exact: Any, step: Any) -> Any:
-    """Take an observation ``(n,)``, add it up, normalise it; returns whether it is finite."""
+def prepare(numbers: Any, exact: Any, step: Any) -> Any:
+    """Add the observation up, and normalise it; returns whether it is finite."""
     count = step[STEP_INPUTS]
     inputs = numbers[step[STEP_SOURCE] : step[STEP_SOURCE] + count]
-    for c in range(count):
-        inputs[c] = observation[c]
     if not is_finite(inputs):
         return False
     if step[COLLECTS]:
@@ -492,27 +488,23 @@ def exp(x: Any) -> Any:
     return total
 
 
-@compiled
-def act(observation: Any, numbers: Any, exact: Any, table: Any) -> Any:
-    """A step of a policy, from a flattened observation ``(n,)`` to an action; returns a choice, or what is wrong."""
-    if len(observation) != table[0, STEP_INPUTS]:
-        return BAD_SHAPE
-    if not prepare(observation, numbers, exact, table[0]):
+@exported("memory", returns="int64")
+def act(numbers: Any, exact: Any, table: Any) -> Any:
+    """A step of a policy, from the flattened observation to an action; returns a choice, or what is wrong."""
+    if not prepare(numbers, exact, table[0]):
         return BAD_OBSERVATION
     forward(numbers, table)
     return decide(numbers, exact, table[0])
 
 
-@compiled
-def act_exploring(observation: Any, numbers: Any, exact: Any, table: Any) -> Any:
+@exported("memory", returns="int64")
+def act_exploring(numbers: Any, exact: Any, table: Any) -> Any:
     """``act``, with raw outputs that are changed at random before they become an action.
 
     The random numbers follow from the episode's seed and the number of the step.
     """
-    if len(observation) != table[0, STEP_INPUTS]:
-        return BAD_SHAPE
     step = table[0]
-    if not prepare(observation, numbers, exact, step):
+    if not prepare(numbers, exact, step):
         return BAD_OBSERVATION
     forward(numbers, table)
     kind, outputs = step[EXPLORES], step[STEP_OUTPUTS]
@@ -535,7 +527,7 @@ def act_exploring(observation: Any, numbers: Any, exact: Any, table: Any) -> Any
     return decide(numbers, exact, step)
 
 
-@compiled
+@exported("float32**", "float32**")
 def transpose(matrix: Any, out: Any) -> None:
     """Write the columns of ``matrix`` ``(m, n)`` into the rows of ``out`` ``(at least n, m)``, tile by tile."""
     rows, columns = matrix.shape
@@ -546,31 +538,34 @@ def transpose(matrix: Any, out: Any) -> None:
                     out[c, r] = matrix[r, c]
 
 
-@compiled
+@exported("float32*", "float32**", "float32**")
 def products(weights: Any, values: Any, out: Any) -> None:
     """``product`` for each row of a batch."""
     for b in range(len(values)):
         product(weights, values[b], out[b])
 
 
-@compiled
-def convolutions(images: Any, width: Any, channels: Any, size: Any, stride: Any, weights: Any, out: Any) -> None:
+@exported("float32**", "int64", "int64", "int64", "int64", "float32*", "int64", "float32**")
+def convolutions(
+    images: Any, width: Any, channels: Any, size: Any, stride: Any, weights: Any, filters: Any, out: Any
+) -> None:
     """``convolve`` for each image of a batch."""
     for b in range(len(images)):
-        convolve(images[b], width, channels, size, stride, weights, out[b])
+        convolve(images[b], width, channels, size, stride, weights, filters, out[b])
 
 
-@compiled
-def normalize(weights: Any, units: Any, epsilon: Any) -> None:
+@exported("float32**", "float32**", "float64", "float64*", "float64*")
+def normalize(weights: Any, units: Any, epsilon: Any, mean: Any, variance: Any) -> None:
     """Change ``weights`` ``(n + 1, m)`` so that units have mean 0 and variance 1 before their bias is added.
 
     Args:
         weights: the last row is the bias.
         units: what they are on a batch without their bias, ``(batch, m)``; with the new weights afterwards.
         epsilon: added to variances.
+        mean: zeros ``(m,)``; changed.
+        variance: likewise.
     """
     count, outputs = units.shape
-    mean, variance = np.zeros(outputs), np.zeros(outputs)
     for b in range(count):
         for r in range(outputs):
             mean[r] += units[b, r]

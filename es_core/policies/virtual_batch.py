@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from es_core.config import TrainConfig
+from es_core.policies import kernels
+from es_core.policies.compilation import kernel
 from es_core.policies.layers import Cell, Convolution, Dense, Eyes, Layer, matrices
 from es_core.policies.network import Vector
 
@@ -45,7 +47,6 @@ def fold_in(layers: Sequence[Layer], parameters: Vector, observations: Vector) -
         parameters: ``(d,)``, changed in place.
         observations: ``(batch, n)``.
     """
-    from es_core.policies import kernels
 
     def normalized(matrix: Vector, units: tuple[int, ...], compute: Callable[[Vector, Vector], object]) -> Vector:
         """What a matrix's units ``(batch, ..., m)`` are once it is changed, before their activation."""
@@ -53,20 +54,26 @@ def fold_in(layers: Sequence[Layer], parameters: Vector, observations: Vector) -
         bias, weights[-1] = weights[-1].copy(), 0
         compute(weights, values)
         weights[-1] = bias
-        kernels.normalize(weights, values.reshape(-1, units[-1]), _EPSILON)
+        kernel("normalize")(weights, values.reshape(-1, units[-1]), _EPSILON, *np.zeros((2, units[-1])))
         matrix[:] = weights.T
         return values
 
     def dense(layer: Dense, matrix: Vector, inputs: Vector) -> Vector:
-        values = normalized(matrix, (layer.outputs,), lambda weights, out: kernels.products(weights, inputs, out))
-        kernels.activate(kernels.TANH if layer.activation == "tanh" else kernels.RELU, values.reshape(-1))
+        values = normalized(
+            matrix, (layer.outputs,), lambda weights, out: kernel("products")(weights.ravel(), inputs, out)
+        )
+        kernel("activate")(kernels.TANH if layer.activation == "tanh" else kernels.RELU, values.ravel())
         return values
 
     def convolution(layer: Convolution, matrix: Vector, images: Vector) -> Vector:
         (_, width, channels), (rows, columns, filters) = layer.image, layer.output
         how = images.reshape(len(images), -1), width, channels, layer.size, layer.stride
-        values = normalized(matrix, (rows * columns, filters), lambda *arrays: kernels.convolutions(*how, *arrays))
-        kernels.activate(kernels.RELU, values.reshape(-1))
+
+        def compute(weights: Vector, out: Vector) -> None:
+            kernel("convolutions")(*how, weights.ravel(), filters, out.reshape(len(out), -1))
+
+        values = normalized(matrix, (rows * columns, filters), compute)
+        kernel("activate")(kernels.RELU, values.ravel())
         return values
 
     def eyes(layer: Eyes, own: Sequence[Vector], inputs: Vector) -> Vector:

@@ -214,7 +214,7 @@ def run(handle: int) -> None:
     process.become_child()
     with socket.socket(fileno=handle) as main:
         for name in _COMMON:
-            with suppress(Exception):  # numba, say, is not there
+            with suppress(Exception):  # a child that needs it says why
                 import_module(name)
         child = _serve(main)
     if child is not None:
