@@ -3,6 +3,7 @@
 They follow torch.optim to the letter, with the gradient's sign turned round.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -173,14 +174,20 @@ class ClipUp(Optimizer):
 
 
 def norm(vector: NDArray[Any]) -> float:
-    """Euclidean length; without BLAS, whose threads would sum in an order of their own."""
-    return float(np.sqrt(np.square(vector, dtype=np.float64).sum()))
+    """Euclidean length."""
+    return math.sqrt(_dot(vector, vector))
 
 
 def cosine(first: NDArray[Any], second: NDArray[Any]) -> float | None:
     """Cosine of the angle between two vectors, or None if one is zero."""
     lengths = norm(first) * norm(second)
-    return float(np.multiply(first, second, dtype=np.float64).sum() / lengths) if lengths > 0 else None
+    return _dot(first, second) / lengths if lengths > 0 else None
+
+
+def _dot(first: NDArray[Any], second: NDArray[Any]) -> float:
+    """Scalar product; without BLAS, whose threads would sum in an order of their own."""
+    parts = (slice(start, start + _BLOCK) for start in range(0, len(first), _BLOCK))
+    return sum(float(np.multiply(first[part], second[part], dtype=np.float64).sum()) for part in parts)
 
 
 OPTIMIZERS: Mapping[str, type[Optimizer]] = {"adam": Adam, "adamw": AdamW, "sgd": SGD, "clipup": ClipUp}

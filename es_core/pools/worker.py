@@ -35,7 +35,7 @@ from es_core.pools.probe import take_probe
 from es_core.pools.reference import play_reference
 from es_core.pools.watchdog import Watchdog
 from es_core.rollout import Rollout
-from es_core.strategies.population import Population
+from es_core.strategies.population import Drawn, Population
 from es_envs import Episode, names
 
 _REPLY_EVERY = 0.05  # seconds: many short episodes make one message, a long one is reported at once
@@ -90,7 +90,8 @@ class Worker:
         self._rollout = Rollout(start.definition, start.config, progress=self._record)
         if start.config.observation_normalization:
             self._rollout.actor.collect()
-        self._parameters = np.empty(self._rollout.policy.size, np.float32)
+        size = self._rollout.policy.size
+        self._parameters, self._drawn = np.empty(size, np.float32), Drawn(size)
         self._has_message = process.poll(connection)
         self._queue = deque[int]()
         self._answer_at = 0
@@ -160,7 +161,7 @@ class Worker:
                 rollout.use(population.base[0], population.statistics)
                 noise = action_noise_seed(rollout.policy, population, None, seed) if task.explore else None
                 return Played([_portable(rollout.episode(seed, noise_seed=noise))])
-            rollout.use(population.candidate(task.candidate, self._parameters), population.statistics)
+            rollout.use(population.candidate(task.candidate, self._parameters, self._drawn), population.statistics)
             for place, seed in enumerate(task.seeds):
                 self._record[process.SEED] = seed
                 noise = action_noise_seed(rollout.policy, population, task.candidate, seed)

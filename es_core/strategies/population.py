@@ -44,26 +44,48 @@ class Population:
     def __len__(self) -> int:
         return len(self.parent)
 
-    def candidate(self, index: int, out: NDArray[np.float32] | None = None) -> NDArray[np.float32]:
+    def candidate(
+        self, index: int, out: NDArray[np.float32] | None = None, drawn: "Drawn | None" = None
+    ) -> NDArray[np.float32]:
         """Parameters ``(d,)`` of one candidate; ``len(self)`` stands for the centre.
 
         Args:
             index: which one.
             out: where to write them.
+            drawn: what was drawn for the last one: its mirror image has the same noise.
         """
-        out = np.empty(self.base.shape[1], np.float32) if out is None else out
+        size = self.base.shape[1]
+        out = np.empty(size, np.float32) if out is None else out
         parent, sign = (
             (self.base[self.parent[index]], int(self.sign[index])) if index < len(self) else (self.base[0], 0)
         )
         if sign == 0:
             out[:] = parent
             return out
-        move = np.add if sign > 0 else np.subtract
-        for block, part in noise_blocks(len(out)):
-            drawn = noise_block(int(self.noise_seed[index]), block, out[part])
-            drawn *= self.scale if isinstance(self.scale, float) else self.scale[part]
-            move(parent[part], drawn, out=drawn)
+        drawn = drawn or Drawn(size)
+        seed, move = int(self.noise_seed[index]), np.add if sign > 0 else np.subtract
+        for block, part in noise_blocks(size):
+            if drawn.seed != seed:
+                noise_block(seed, block, drawn.numbers[part])
+            np.multiply(
+                drawn.numbers[part], self.scale if isinstance(self.scale, float) else self.scale[part], out[part]
+            )
+            move(parent[part], out[part], out[part])
+        drawn.seed = seed
         return out
+
+
+class Drawn:
+    """Noise ``(size,)`` that was drawn last.
+
+    Attributes:
+        seed: of it; None: nothing was drawn.
+        numbers: the noise.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.seed: int | None = None
+        self.numbers = np.empty(size, np.float32)
 
 
 def gradient(
