@@ -2,34 +2,36 @@
 
 Usage: python benchmarks/vector.py [--quick]
 
-Environment steps per second of whole generations: CartPole-v1 through Gymnasium's CartPoleVectorEnv (1024 candidates,
-with as many copies and with 256), and, if EnvPool and MuJoCo are installed, HalfCheetah through EnvPool beside
+Environment steps per second of whole generations: CartPole-v1 through Gymnasium's CartPoleVectorEnv, with 1024
+candidates around a policy that was trained beforehand, whose episodes last, and from the beginning, where most are
+short and copies wait for the longest; and, if EnvPool and MuJoCo are installed, HalfCheetah through EnvPool beside
 Gymnasium's own, which the local pool plays. With a CUDA device the vector pool is measured on it, too.
 """
 
+from collections.abc import Mapping
 from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from loops import training_rate
+from loops import HIDDEN, training_rate
 from report import Report, alternate, options
 
+from es_core import train
 from es_core.policies.engines import has_cuda
 
-TASKS: dict[str, dict[str, dict[str, Any]]] = {
-    "CartPole-v1, MLP 64-64": {
-        "local": {"env_id": "CartPole-v1"},
-        "vector, a copy each": {"env_id": "CartPole-v1", "pool": "vector"},
-        "vector, 256 copies": {"env_id": "CartPole-v1", "pool": "vector", "vector_envs": 256},
-    }
+WIDTHS: dict[str, dict[str, Any]] = {
+    "local": {},
+    "vector, a copy each": {"pool": "vector"},
+    "vector, 256 copies": {"pool": "vector", "vector_envs": 256},
 }
-ENVPOOL: dict[str, dict[str, dict[str, Any]]] = {
-    "HalfCheetah-v4, MLP 64-64": {
-        "local": {"env_id": "HalfCheetah-v4"},
-        "vector, a copy each": {"env_id": "envpool/HalfCheetah-v4", "pool": "vector"},
-        "vector, 256 copies": {"env_id": "envpool/HalfCheetah-v4", "pool": "vector", "vector_envs": 256},
-    }
-}
+
+
+def balancing(folder: Path) -> Path:
+    """A policy that balances the pole."""
+    settings: dict[str, Any] = {"hidden_sizes": HIDDEN, "population_size": 64, "generations": 30, "seed": 1}
+    return train("CartPole-v1", run_dir=folder / "run", progress=False, **settings).best_path
 
 
 def main() -> None:
@@ -37,24 +39,31 @@ def main() -> None:
     given = options(__doc__, seconds=3.0, rounds=3)
     report = Report("vector", given.out, packages=["torch", "envpool", "mujoco"])
     cuda, has_envpool = has_cuda(), bool(find_spec("envpool") and find_spec("mujoco"))
-    columns = [*TASKS["CartPole-v1, MLP 64-64"], *(["vector on CUDA"] if cuda else [])]
-    report.head("task", "candidates", *(f"{name} [steps/s]" for name in columns))
+    widths = WIDTHS | ({"vector on CUDA": {"pool": "vector", "device": "cuda"}} if cuda else {})
+    many, some = (8, 8) if given.quick else (1024, 256)
+    report.head("task", "candidates", *(f"{name} [steps/s]" for name in widths))
     results: dict[str, Any] = {}
-    for name, contenders in (TASKS | (ENVPOOL if has_envpool and not given.quick else {})).items():
-        on_cuda = {"vector on CUDA": {**contenders["vector, a copy each"], "device": "cuda"}} if cuda else {}
-        candidates = 8 if given.quick else 1024
-        rates = alternate(
-            {
-                contender: partial(
-                    training_rate, workers=None, seconds=given.seconds, population_size=candidates, **how
-                )
-                for contender, how in {**contenders, **on_cuda}.items()
-            },
-            given.rounds,
-        )
+
+    def row(name: str, candidates: int, ids: Mapping[str, str], **fields: Any) -> None:
+        measure = {
+            width: partial(
+                training_rate, ids.get(width, ids["vector"]), workers=None, seconds=given.seconds,
+                population_size=candidates, **how, **fields,
+            )
+            for width, how in widths.items()
+        }  # fmt: skip
+        rates = results[name] = alternate(measure, given.rounds)
         report.row(name, candidates, *(f"{measured:,.0f}" for measured in rates.values()))
-        results[name] = rates
-    if not has_envpool:
+
+    cart_pole = {"vector": "CartPole-v1"}
+    with TemporaryDirectory() as folder:
+        trained = {"initial": balancing(Path(folder)), "sigma": 0.02, "learning_rate": 0.001}
+        row("CartPole-v1, a policy that balances", many, cart_pole, **trained)
+    row("CartPole-v1, from the beginning", many, cart_pole)
+    if has_envpool and not given.quick:
+        both = {"local": "HalfCheetah-v4", "vector": "envpool/HalfCheetah-v4"}
+        row("HalfCheetah-v4, episodes of 200 steps", some, both, max_episode_steps=200)
+    elif not has_envpool:
         report.say("EnvPool or MuJoCo is not installed here: its row is missing.")
     report.save(results)
 
