@@ -13,9 +13,9 @@ from tempfile import TemporaryFile
 import psutil
 
 MEGABYTE = 1e6
-# Worker processes look where the main one does: here, too.
+# Worker processes look where the main one does: here, too. Modules are compiled once, as for everybody.
 ENVIRONMENT = {
-    **os.environ,
+    **{name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"},
     "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
 }
 
