@@ -93,7 +93,7 @@ def main() -> None:
             f"{count:,}",
             f"{inside:.4f}",
             f"{wall:.4f}",
-            "at most 1.2" if largest else "",
+            "at most 0.35" if largest else "",
             f"{total:.0f}",
             f"{above:.0f}",
             f"{beyond:.0f}",

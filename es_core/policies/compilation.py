@@ -1,7 +1,7 @@
-"""Compiling the kernels, once for each processor, into files which other processes load without numba.
+"""Compile the kernels once for each processor, into files that other processes load without numba.
 
-numba compiles a kernel to LLVM's assembly, and LLVM that to machine code, which is kept. To load it takes milliseconds;
-numba's own cache would take numba, which is a second and 60 MB in every process.
+numba compiles a kernel to LLVM's assembly, and LLVM compiles that to machine code, which is kept. Loading it takes
+milliseconds. numba's own cache would need numba itself: a second and 60 MB in every process.
 """
 
 import atexit
@@ -148,7 +148,7 @@ def _symbol(name: str) -> str:
 
 
 def _assembly(name: str) -> str:
-    """LLVM's, of a C function that takes an address and sizes for each array."""
+    """LLVM's assembly of a C function that takes an address and sizes for each array."""
     import numba
     from numba.extending import register_jitable
 
@@ -203,7 +203,7 @@ def _file(name: str) -> Path:
 def _version() -> str:
     """Digest of all that machine code follows from, but for the processor."""
     compiler = f"numba {version('numba')}, llvmlite {version('llvmlite')}\n"
-    return sha256(compiler.encode() + _SOURCE.read_bytes()).hexdigest()[:16]
+    return sha256(compiler.encode() + _SOURCE.read_bytes() + Path(__file__).read_bytes()).hexdigest()[:16]
 
 
 def _read(file: Path) -> bytes | None:
