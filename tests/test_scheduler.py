@@ -176,7 +176,7 @@ def test_other_tasks_wait_for_those_that_are_not_done():
         made.begin(range(3))
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", range(120))  # which is two thousand deaths
 def test_workers_that_fail_at_random_lose_no_result_but_what_kills_them(seed):
     """Each worker plays its tasks in order, answers some at once, and dies with those that it has not answered."""
     draw = random.Random(seed)
