@@ -160,7 +160,9 @@ def test_a_worker_that_dies_in_the_middle_of_a_generation_leaves_no_trace(fault,
         run, where = ray_run(nodes, tmp_path, workers=3, kwargs={"faults": faults, "once": str(once), "nap": 0.005})
     assert {path.name for path in once.iterdir()} == set(faults)
     assert content(run) == undisturbed
-    assert [stats.workers_replaced for stats in run.history] == [3 if "actor" in fault else 1, 0, 0, 0]
+    first, *others = (stats.workers_replaced for stats in run.history)
+    assert 1 <= first <= (3 if "actor" in fault else 1)  # a busy machine may have given the actor fewer CPUs at first
+    assert others == [0, 0, 0]
     assert len(where) == (2 if "actor" in fault else 1), "another actor took the place of one that is gone"
 
 
