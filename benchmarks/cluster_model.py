@@ -157,14 +157,13 @@ class Simulation:
     def _call(self, number: int, seconds: NDArray[np.float64], sent: float) -> None:
         """Give a node what it should have, as ``RayPool`` does."""
         costs, node = self.costs, self.nodes[number]
-        portion, held = self.scheduler.order(number), self.scheduler.held(number)
-        if not held:
+        portion = self.scheduler.order(number)
+        if not self.scheduler.held(number):
             return
-        cpus = len(node.cpus)
-        node.answer_at = max(len(held) // 2, min(len(held), cpus) - 1) if self.scheduler.has_more else 0
-        tasks = [] if portion is None else portion.numbers
+        tasks: list[int] = []
+        node.answer_at = self.scheduler.answer_at(number)
         if portion is not None:
-            node.answer_at = portion.answer_at
+            tasks, node.answer_at = portion.numbers, portion.answer_at
         self.now += costs.call / 2
         takes = seconds[tasks]
         dies = self.random.random(len(tasks)) < costs.failures * takes / 3600

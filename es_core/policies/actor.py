@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 from es_core.normalizer import ObservationStatistics, Statistics
-from es_core.policies.compilation import kernels_of, require_compiler
+from es_core.policies.compilation import require_compiler
 from es_core.policies.network import Policy, Vector
 
 
@@ -101,7 +101,7 @@ def make_actor(
         ValueError: that engine cannot compute the policy here.
     """
     if require_engine(engine, policy) == "compiled":
-        require_compiler(kernels_of(policy.config))
+        require_compiler(policy.config)
         from es_core.policies.compiled import CompiledActor
 
         actor: Actor = CompiledActor(policy)

@@ -69,15 +69,14 @@ _MEMORY = {"float32": "(2**40,)", "float64": "(2**40,)", "int64": f"(2**40, {COL
 kernel = cache(Kernel)
 
 
-def require_compiler(names: Iterator[str]) -> None:
-    """Refuse to go on if kernels are to be compiled, and cannot be.
+def require_compiler(config: TrainConfig) -> None:
+    """Refuse to go on if a policy's kernels are to be compiled, and cannot be.
 
     Raises:
         ValueError: numba cannot be imported.
     """
     try:
-        for name in names:
-            kernel(name)
+        load_kernels(config)
     except ImportError as error:
         raise ValueError(
             f"policies are compiled by numba, which cannot be imported ({error}): `pip install numba`, or let torch "

@@ -382,11 +382,11 @@ class RayPool(RolloutPool):
     def _call(self, worker: _Worker, sent: Any) -> None:
         """Give a node what it should have, and ask for what it has played."""
         portion = self.scheduler.order(worker)
-        numbers, answer_at = ([], 0) if portion is None else (portion.numbers, portion.answer_at)
-        held = len(self.scheduler.held(worker))
-        if held:
-            if portion is None and self.scheduler.has_more:
-                answer_at = max(held // 2, min(held, worker.cpus) - 1)  # it has more than its share just now
+        numbers: list[int] = []
+        answer_at = self.scheduler.answer_at(worker)
+        if portion is not None:
+            numbers, answer_at = portion.numbers, portion.answer_at
+        if self.scheduler.held(worker):
             worker.call = worker.actor.play.remote(self._number, sent, numbers, answer_at)
 
     def _take(self, work: Work, worker: _Worker) -> Reply:

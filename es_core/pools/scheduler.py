@@ -185,6 +185,11 @@ class Scheduler(Generic[W]):
         numbers = [self._queue.popleft() for _ in range(wanted)]
         return self._give(state, numbers, busy + self._portion(state) // 2 if self._queue else 0)
 
+    def answer_at(self, worker: W) -> int:
+        """How few tasks a worker that gets nothing now has left when it answers: it has more than its share as yet."""
+        state = self._workers[worker]
+        return max(len(state.held) // 2, min(len(state.held), state.cpus) - 1) if self.has_more else 0
+
     def answer(self, worker: W, numbers: Collection[int], *, seconds: float, episodes: int) -> None:
         """A worker has played tasks, or they have failed for good.
 

@@ -64,8 +64,9 @@ class Population:
             return out
         drawn = drawn or Drawn(size)
         seed, move = int(self.noise_seed[index]), np.add if sign > 0 else np.subtract
+        is_new, drawn.seed = drawn.seed != seed, None  # until all of it is drawn
         for block, part in noise_blocks(size):
-            if drawn.seed != seed:
+            if is_new:
                 noise_block(seed, block, drawn.numbers[part])
             np.multiply(
                 drawn.numbers[part], self.scale if isinstance(self.scale, float) else self.scale[part], out[part]
