@@ -31,9 +31,9 @@ from numpy.typing import NDArray
 from report import Report, Spread, options
 
 from es_core import train
-from es_core.pools import make_pool
+from es_core.pools.by_name import make_pool
 from es_core.pools.scheduler import Scheduler
-from es_core.search import Search
+from es_core.training.state import Search
 from es_envs import definition
 
 SCALES = (16, 128, 1440, 10_000)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from report import Report, in_words, table
 
 from es_core import STRATEGIES
-from es_core.schedules import schedule
+from es_core.strategies.schedules import schedule
 
 PAGE = Path("docs/results/functions.md")
 SIZE, POPULATION, GENERATIONS, SEEDS = 5, 16, 1000, range(3)

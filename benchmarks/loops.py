@@ -14,8 +14,9 @@ from typing import Any
 
 import es_envs
 from es_core import TrainConfig, train
-from es_core.policies import make_actor, make_policy
-from es_core.strategies import make_strategy
+from es_core.policies.by_name import make_policy
+from es_core.policies.engines import make_actor
+from es_core.strategies.by_name import make_strategy
 
 CART_POLE, RACE_CAR, HUMANOID, IMAGES = (
     f"fixed_length:Fixed{name}-v0" for name in ("CartPole", "RaceCar", "Humanoid", "Images")

@@ -21,13 +21,15 @@ from report import Report, alternate, options
 
 import es_envs
 from es_core import TrainConfig
-from es_core.policies import make_policy
-from es_core.pools import RolloutPool, make_pool
+from es_core.policies.by_name import make_policy
+from es_core.pools.by_name import make_pool
 from es_core.pools.cluster import connection
 from es_core.pools.host import Host, Played
 from es_core.pools.messages import Reply, Scores, Work
+from es_core.pools.pool import RolloutPool
 from es_core.pools.scheduler import Scheduler
-from es_core.strategies import Population, make_strategy
+from es_core.strategies.by_name import make_strategy
+from es_core.strategies.population import Population
 
 WORKERS = 2
 LEAST = 0.9  # of the local pool's throughput, on the racing car

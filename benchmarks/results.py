@@ -25,8 +25,8 @@ import numpy as np
 from report import Report, in_words, table
 
 from es_core import STRATEGIES, Checkpoint, Run, evaluate, train
-from es_core.figures import figures
-from es_core.significance import mean
+from es_core.formatting import figures
+from es_core.statistics import mean
 
 PAGES = Path("docs/results")
 RUNS = Path("runs/results")

@@ -13,8 +13,8 @@ from PIL import Image
 
 import es_envs
 from es_core.cli import _parser
-from es_core.config import STRATEGY_DEFAULTS, option_fields
-from es_core.sheet import data_sheet, space_text
+from es_core.config.train_config import STRATEGY_DEFAULTS, option_fields
+from es_core.reports.data_sheet import data_sheet, space_text
 from es_envs import EnvDefinition
 from es_envs.fitness import fitness_names
 

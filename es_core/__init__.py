@@ -1,78 +1,74 @@
 """How a policy is evolved. Public names load their modules when first used: listing environments stays light."""
 
 import importlib
-import sys
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from es_core.bench import Bench, bench
-    from es_core.checkpoint import Checkpoint
-    from es_core.compare import Comparison, compare
-    from es_core.config import TrainConfig
-    from es_core.evaluate import evaluate
-    from es_core.export import Exported, ExportError, export
+    from es_core.config.train_config import TrainConfig
+    from es_core.deployment.exporting import Exported, ExportError, export
+    from es_core.evaluation.replaying import replay
+    from es_core.evaluation.scoring import evaluate
     from es_core.files import CheckpointError
-    from es_core.rebuild import rebuild
-    from es_core.record import record
-    from es_core.replay import replay
-    from es_core.report import report
-    from es_core.rollout import RolloutError
-    from es_core.run import GenerationStats, Run
-    from es_core.scoring import Evaluation
-    from es_core.seeds import train_seeds
-    from es_core.strategies import (
-        ARS,
-        CMAES,
-        GA,
-        PGPE,
-        SNES,
-        STRATEGIES,
-        OpenAIES,
-        Population,
-        RandomSearch,
-        SepCMAES,
-        Strategy,
-    )
-    from es_core.train import train
-    from es_core.tune import tune
-    from es_core.watch import watch
+    from es_core.reports.comparison import Comparison, compare
+    from es_core.reports.run_report import report
+    from es_core.rollout.errors import RolloutError
+    from es_core.run import Run, train
+    from es_core.runs.checkpoint import Checkpoint
+    from es_core.runs.metrics import GenerationStats
+    from es_core.runs.scores import Evaluation
+    from es_core.strategies.ars import ARS
+    from es_core.strategies.by_name import STRATEGIES
+    from es_core.strategies.cma_es import CMAES
+    from es_core.strategies.ga import GA
+    from es_core.strategies.openai_es import OpenAIES
+    from es_core.strategies.pgpe import PGPE
+    from es_core.strategies.population import Population
+    from es_core.strategies.random_search import RandomSearch
+    from es_core.strategies.sep_cma_es import SepCMAES
+    from es_core.strategies.snes import SNES
+    from es_core.strategies.strategy import Strategy
+    from es_core.training.rebuilding import rebuild
+    from es_core.tuning.multi_seed import train_seeds
+    from es_core.tuning.settings_search import tune
+    from es_core.tuning.throughput import Bench, bench
+    from es_core.video.recording import record
+    from es_core.video.watching import watch
 
 _HOME = {
-    "ARS": "strategies",
-    "CMAES": "strategies",
-    "GA": "strategies",
-    "PGPE": "strategies",
-    "SNES": "strategies",
-    "RandomSearch": "strategies",
-    "SepCMAES": "strategies",
-    "STRATEGIES": "strategies",
-    "Bench": "bench",
-    "Checkpoint": "checkpoint",
+    "ARS": "strategies.ars",
+    "CMAES": "strategies.cma_es",
+    "GA": "strategies.ga",
+    "PGPE": "strategies.pgpe",
+    "SNES": "strategies.snes",
+    "STRATEGIES": "strategies.by_name",
+    "Bench": "tuning.throughput",
+    "Checkpoint": "runs.checkpoint",
     "CheckpointError": "files",
-    "Comparison": "compare",
-    "Evaluation": "scoring",
-    "ExportError": "export",
-    "Exported": "export",
-    "GenerationStats": "run",
-    "OpenAIES": "strategies",
-    "Population": "strategies",
-    "RolloutError": "rollout",
+    "Comparison": "reports.comparison",
+    "Evaluation": "runs.scores",
+    "ExportError": "deployment.exporting",
+    "Exported": "deployment.exporting",
+    "GenerationStats": "runs.metrics",
+    "OpenAIES": "strategies.openai_es",
+    "Population": "strategies.population",
+    "RandomSearch": "strategies.random_search",
+    "RolloutError": "rollout.errors",
     "Run": "run",
-    "Strategy": "strategies",
-    "TrainConfig": "config",
-    "bench": "bench",
-    "compare": "compare",
-    "evaluate": "evaluate",
-    "export": "export",
-    "rebuild": "rebuild",
-    "record": "record",
-    "replay": "replay",
-    "report": "report",
-    "train": "train",
-    "train_seeds": "seeds",
-    "tune": "tune",
-    "watch": "watch",
+    "SepCMAES": "strategies.sep_cma_es",
+    "Strategy": "strategies.strategy",
+    "TrainConfig": "config.train_config",
+    "bench": "tuning.throughput",
+    "compare": "reports.comparison",
+    "evaluate": "evaluation.scoring",
+    "export": "deployment.exporting",
+    "rebuild": "training.rebuilding",
+    "record": "video.recording",
+    "replay": "evaluation.replaying",
+    "report": "reports.run_report",
+    "train": "run",
+    "train_seeds": "tuning.multi_seed",
+    "tune": "tuning.settings_search",
+    "watch": "video.watching",
 }
 
 __all__ = [
@@ -113,14 +109,6 @@ __all__ = [
 ]
 
 
-class _Package(ModuleType):
-    """Keeps ``es_core.train`` the function, though importing the module of that name binds the module here."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        same_name = isinstance(value, ModuleType) and _HOME.get(name) == name
-        super().__setattr__(name, getattr(value, name) if same_name else value)
-
-
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'es_core' has no attribute {name!r}")
@@ -129,6 +117,3 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted(__all__)
-
-
-sys.modules[__name__].__class__ = _Package

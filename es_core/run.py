@@ -1,294 +1,42 @@
-"""The run folder: config.json, metrics.jsonl, checkpoints/, best.safetensors, videos/."""
+"""Runs: ``train`` makes or resumes one, and a ``Run`` is a folder with all that can be done with it."""
 
-import json
+import math
 import os
-import re
-import shlex
-import warnings
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime
-from itertools import islice
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from filelock import Timeout
+import gymnasium
 
-from es_core.budget import reached, share_done
-from es_core.callables import provide
-from es_core.checkpoint import Checkpoint
-from es_core.checks import require_fields
-from es_core.config import BOUNDS, TrainConfig
-from es_core.files import (
-    CheckpointError,
-    append,
-    explained,
-    file_name,
-    hold,
-    opened,
-    read_lines,
-    read_whole,
-    remove,
-    remove_partial,
-    require_plain,
-    write_whole,
-)
-from es_core.scoring import Evaluation
-from es_core.told import Told
-from es_core.trust import require_trusted
+from es_core.config.checks import require_seconds
+from es_core.config.objects import resolved
+from es_core.config.train_config import BOUNDS, OBJECTS, TrainConfig, require_bits, unknown_field
+from es_core.config.trust import require_trusted
+from es_core.policies.engines import require_device
+from es_core.pools.by_name import require_pool
+from es_core.pools.pool import STEP_TIMEOUT
+from es_core.runs.checkpoint import Checkpoint
+from es_core.runs.metrics import GenerationStats
+from es_core.runs.run_folder import RunFolder, lock
+from es_core.runs.scores import Evaluation
+from es_core.strategies.by_name import require_strategy
+from es_core.training.lifecycle import Lifecycle
+from es_core.training.loop import evolve
+from es_core.training.rebuilding import find_best, restore
 from es_envs import Episode
 
-DIAGNOSTICS = (
-    "sigma",
-    "gradient_norm",
-    "half_agreement",
-    "step_norm",
-    "step_to_sigma",
-    "step_cosine",
-    "parameter_norm",
-)
-"""What a strategy says about its last step; fields of ``GenerationStats``."""
 
-_LOG = "log"  # the field of a line that is ``Told``
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GenerationStats:
-    """One line of metrics.jsonl: the population of a generation, and the centre it was drawn around.
-
-    The line behind the last generation has a centre, but no population: its fitness fields are None.
-
-    Attributes:
-        generation: from 0.
-        fitness_mean: of the population; fitness_median, fitness_max, fitness_min and fitness_std likewise.
-        fitnesses: mean of every named fitness over the population's episodes; None where it failed.
-        population_size: candidates.
-        tied_pairs: share of mirrored pairs whose two candidates the strategy was told to be equally good; None without
-            pairs.
-        sigma: standard deviation of the candidates' noise (root mean square over the parameters).
-        gradient_norm: length of the estimated gradient; None where the strategy has none.
-        half_agreement: cosine between the gradients of the two halves of the population: on average 0 if they are all
-            noise; but n / (n + d) at most, with n pairs in each half and d parameters.
-        step_norm: length of the centre's step to the next one.
-        step_to_sigma: root mean square of that step's entries, divided by sigma.
-        step_cosine: cosine between that step and the one before it; below 0 the centre turns back.
-        parameter_norm: length of the next centre. A diagnostic that is not defined is None.
-        episode_length: mean steps of the population's episodes.
-        episode_cap: their step limit, where it was below that of whole episodes.
-        capped_episodes: share of them that a step limit ended.
-        steps: environment steps of the population's episodes, with those that choose an elite.
-        evaluation_steps: environment steps of the centre's.
-        total_steps: of both, since the run began.
-        total_episodes: of the populations, since the run began.
-        workers_replaced: processes that died or hung, and were replaced.
-        retried: candidates and episodes of the centre that failed once, and then did not.
-        failed_candidates: those that failed for good: ``candidate``, episode ``seed``, ``kind``, ``message``, and the
-            ``command`` that shows it. They enter none of the numbers above.
-        evaluation: the centre's score on starts that training never sees, or None if this generation had none.
-        confirmation: its score on a second set of starts, where it looked best or solved.
-        final: in the line that ends a run, the best centre's score on starts that no decision has seen.
-        solved: the confirmed centre reaches ``solved_at``, beyond what chance would explain.
-        parameter_hash: of the centre.
-        next_hash: of the next generation's centre; None in the last line.
-        seconds: wall time of the generation.
-    """
-
-    generation: int
-    fitness_mean: float | None
-    fitness_median: float | None
-    fitness_max: float | None
-    fitness_min: float | None
-    fitness_std: float | None
-    fitnesses: dict[str, float | None]
-    population_size: int | None
-    tied_pairs: float | None
-    sigma: float | None
-    gradient_norm: float | None
-    half_agreement: float | None
-    step_norm: float | None
-    step_to_sigma: float | None
-    step_cosine: float | None
-    parameter_norm: float | None
-    episode_length: float | None
-    episode_cap: int | None
-    capped_episodes: float | None
-    steps: int
-    evaluation_steps: int
-    total_steps: int
-    total_episodes: int
-    workers_replaced: int
-    retried: int
-    failed_candidates: list[dict[str, int | str | None]]
-    evaluation: Evaluation | None
-    confirmation: Evaluation | None
-    final: Evaluation | None
-    solved: bool
-    parameter_hash: str
-    next_hash: str | None
-    seconds: float
-
-    @property
-    def steps_per_second(self) -> float:
-        """Environment steps of all episodes by wall time."""
-        return (self.steps + self.evaluation_steps) / self.seconds
-
-    @property
-    def search_steps(self) -> int:
-        """``total_steps`` without those of the final score, which come when all is decided."""
-        return self.total_steps - (0 if self.final is None else self.final.steps)
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields, as JSON holds them."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Any) -> Self:
-        """The stats that ``to_json`` described.
-
-        Raises:
-            ValueError: it described none.
-        """
-        if isinstance(values, dict):
-            values = {"final": None, **values}  # older runs have none
-        require_fields(cls, values)
-        scores = {
-            name: Evaluation.from_json(values[name]) if values[name] else None
-            for name in ("evaluation", "confirmation", "final")
-        }
-        return cls(**{**values, **scores})
-
-
-@dataclass(eq=False)
-class Run:
-    """A run folder and what is in it.
+class Run(RunFolder):
+    """A run: its folder, what is in it, and what can be done with it.
 
     Attributes:
         directory: the folder.
         config: of the run.
         trusted: the caller made or vouches for the run, so its config may name any module.
-        history: the lines of metrics.jsonl, but for their logs (see ``told``).
+        history: the lines of metrics.jsonl, without their logs.
     """
-
-    directory: Path
-    config: TrainConfig
-    trusted: bool = False
-    history: list[GenerationStats] = field(default_factory=list)
-    _made: list[Path] = field(default_factory=list)  # folders, from the run's own upwards
-
-    def __repr__(self) -> str:
-        return f"<Run of {self.config.env_id} in {self.directory}>"
-
-    @classmethod
-    def create(
-        cls, directory: str | os.PathLike[str] | None, config: TrainConfig, initial: Checkpoint | None = None
-    ) -> Self:
-        """Make the folder of a new run, with all that it depends on: from then on it can be resumed.
-
-        Args:
-            directory: the folder, which must not exist or be empty; None: runs/ID/DATE-TIME-sSEED.
-            config: of the run.
-            initial: whose parameters it starts from, if not from new ones.
-
-        Raises:
-            FileExistsError: the folder has something in it.
-            OSError: it cannot be written; nothing is left behind.
-        """
-        path = new_directory(config.env_id, f"s{config.seed}") if directory is None else Path(directory)
-        if path.exists() and not path.is_dir():
-            raise FileExistsError(f"{path} is a file: a run needs a folder, new or empty")
-        if path.exists() and any(path.iterdir()):
-            raise FileExistsError(
-                f"{path} exists and is not empty: choose another folder, or continue the run in it with resume=True "
-                f"({shlex.join(['es-envs', 'resume', str(path)])})"
-            )
-        path = path.resolve()
-        made = [folder for folder in (path, *path.parents) if not folder.exists()]
-        try:
-            with explained(path):
-                (path / "checkpoints").mkdir(parents=True)
-        except FileExistsError:  # another process was a moment faster
-            if directory is None:
-                return cls.create(None, config, initial)
-            raise
-        run = cls(path, config, trusted=True, _made=made)
-        try:
-            (path / "videos").mkdir()
-            if initial is not None:
-                initial.save(run.initial_path)
-            run.write_config(config)
-        except BaseException:
-            run.discard()
-            raise
-        return run
-
-    @classmethod
-    def open(
-        cls,
-        directory: str | os.PathLike[str],
-        *,
-        trust: bool = False,
-        env: Callable[..., Any] | None = None,
-        fitness: Callable[..., Any] | None = None,
-        policy: Callable[..., Any] | None = None,
-        changed_code: bool = False,
-    ) -> Self:
-        """Open the folder of a run.
-
-        Args:
-            directory: the folder.
-            trust: its config may name modules outside the installed plugins.
-            env: the environment's class or factory, if it was given to ``train`` as an object: no file holds it, and
-                to evaluate, record or resume the run takes the same one again.
-            fitness: likewise.
-            policy: likewise.
-            changed_code: the code of these may be another.
-
-        Raises:
-            FileNotFoundError: it is no run folder.
-            CheckpointError: its config.json or metrics.jsonl is damaged, or a link leads out of it.
-            ValueError: an object is not the one with which the run began.
-        """
-        path = _require_run_folder(directory)
-        config_file = path / "config.json"
-        try:
-            config = TrainConfig.from_json(json.loads(read_whole(config_file)))
-        except (ValueError, RecursionError) as error:
-            raise CheckpointError(f"{config_file} is damaged: {error}") from error
-        provide(config, env=env, fitness=fitness, policy=policy, changed_code=changed_code)
-        return cls(path, config, trust, list(_read_metrics(path / "metrics.jsonl")))
-
-    @property
-    def finished(self) -> bool:
-        """Whether a bound of the run is reached and its last centre evaluated, or the task solved."""
-        return self.end is not None
-
-    @property
-    def end(self) -> str | None:
-        """What ended the run: "solved", or a bound: "generations", "max_steps", "max_episodes"; None: nothing yet."""
-        last = self.history[-1] if self.history else None
-        if last is None or (last.population_size is not None and not last.solved):
-            return None  # the line behind the last generation, which has no population, is still to come
-        if last.solved:
-            return "solved"
-        steps = last.total_steps - last.evaluation_steps  # before that line
-        return reached(self.config, generations=last.generation, steps=steps, episodes=last.total_episodes)
-
-    @property
-    def initial_path(self) -> Path:
-        """Where the checkpoint is whose parameters the run starts from, if not from new ones."""
-        return self.directory / "initial.safetensors"
-
-    @property
-    def best_path(self) -> Path:
-        """Where the best evaluated centre is, or would be."""
-        return self.directory / "best.safetensors"
-
-    @property
-    def checkpoint(self) -> Checkpoint | None:
-        """The latest checkpoint, or None before the first."""
-        generations = self.checkpoint_generations()
-        return self.checkpoint_at(generations[-1]) if generations else None
 
     @property
     def best(self) -> Checkpoint | None:
@@ -299,258 +47,187 @@ class Run:
         Raises:
             CheckpointError: the file is damaged, or cannot be rebuilt.
         """
-        score = self.best_score
-        if os.path.lexists(self.best_path):
-            checkpoint = self._checkpoint(self.best_path)
-            not_yet_in_log = checkpoint.generation >= len(self.history)
-            if score is None or not_yet_in_log or self._is_of(checkpoint, score[0]):
-                return checkpoint
-        if score is None:
-            return None
-        warnings.warn(
-            f"{self.best_path} is missing, or not the centre of generation {score[0]}, which is the best in "
-            "metrics.jsonl: it is rebuilt from there (resume puts the file back)",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-        import es_core
-
-        return es_core.rebuild(self, score[0])
-
-    @property
-    def holds_best(self) -> bool:
-        """Whether best.safetensors is what the log says, or the log names none."""
-        score = self.best_score
-        try:
-            return score is None or self._is_of(self._checkpoint(self.best_path), score[0])
-        except (FileNotFoundError, CheckpointError):
-            return False
-
-    def _is_of(self, checkpoint: Checkpoint, generation: int) -> bool:
-        expected = generation, self.history[generation].parameter_hash
-        return (checkpoint.generation, checkpoint.parameter_hash) == expected
-
-    @property
-    def share_done(self) -> float:
-        """How far it has come, 0 to 1, by the bound that it will reach first."""
-        last = self.history[-1] if self.history else None
-        steps, episodes = (last.total_steps, last.total_episodes) if last is not None else (0, 0)
-        return share_done(self.config, generations=len(self.history), steps=steps, episodes=episodes)
-
-    @property
-    def best_score(self) -> tuple[int, Evaluation] | None:
-        """Generation and score of the best evaluated centre, or None if none was evaluated.
-
-        The final score, on starts that no decision has seen; in a run that has not ended, and in older ones, the one
-        that confirmed the centre, which as the highest of several is a little too high.
-        """
-        confirmed = [
-            (each.solved, each.confirmation.mean, each) for each in self.history if each.confirmation is not None
-        ]
-        if not confirmed:
-            return None
-        stats = max(confirmed, key=lambda each: each[:2])[2]  # the first of equals, as in training
-        score = self.history[-1].final or stats.confirmation
-        return (stats.generation, score) if score is not None else None
-
-    def checkpoint_generations(self) -> list[int]:
-        """Generations that have a checkpoint, ascending."""
-        files = (self.directory / "checkpoints").glob("*.safetensors")
-        return sorted(int(file.stem) for file in files if re.fullmatch(r"\d{6,}", file.stem))
-
-    @property
-    def come_to(self) -> int:
-        """The last generation that the log leads to."""
-        return sum(stats.next_hash is not None for stats in self.history)
-
-    @property
-    def next_generation(self) -> int | None:
-        """Where ``resume`` goes on: the latest checkpoint with all its lines before it; None: there is none.
-
-        A crash may have cut metrics.jsonl off, whose lines are not flushed to the disk one by one.
-        """
-        return max((g for g in self.checkpoint_generations() if g <= len(self.history)), default=None)
-
-    def checkpoint_at(self, generation: int) -> Checkpoint:
-        """The checkpoint of one generation.
-
-        Raises:
-            FileNotFoundError: there is none; the message says which there are.
-        """
-        path = self.checkpoint_path(generation)
-        if not path.exists():
-            present = ", ".join(map(str, self.checkpoint_generations())) or "none"
-            raise FileNotFoundError(
-                f"{self.directory} has no checkpoint of generation {generation}; there are: {present}"
-            )
-        checkpoint = self._checkpoint(path)
-        if checkpoint.generation != generation:
-            raise CheckpointError(f"{path} is of generation {checkpoint.generation}: somebody has renamed it")
-        return checkpoint
-
-    def _checkpoint(self, path: Path) -> Checkpoint:
-        opened(path).close()  # unlike a file that the caller names, it is no link
-        checkpoint = Checkpoint.load(path, trust=self.trusted)
-        bounds = {name: getattr(self.config, name) for name in BOUNDS}  # they may have grown since
-        if replace(checkpoint.config, **bounds) != self.config:
-            raise CheckpointError(f"{path} belongs to another run: its settings are not those of config.json")
-        return checkpoint
-
-    def checkpoint_path(self, generation: int) -> Path:
-        """Where the checkpoint of a generation is, or would be."""
-        return self.directory / "checkpoints" / f"{generation:06d}.safetensors"
-
-    def keep(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint to its place; somebody may have deleted the folder, to make room, say."""
-        path = self.checkpoint_path(checkpoint.generation)
-        with explained(path):
-            path.parent.mkdir(exist_ok=True)
-        checkpoint.save(path)
-
-    def append(self, stats: GenerationStats, told: Told | None) -> None:
-        """Add a line to metrics.jsonl and to the history.
-
-        Args:
-            stats: of the generation.
-            told: its log; None where the strategy was told nothing. The history does without it, so that a long run
-                does not fill the memory.
-
-        Raises:
-            OSError: it cannot be written, or only the beginning of it, which ``open`` passes over.
-        """
-        path = self.directory / "metrics.jsonl"
-        line = {**stats.to_json(), _LOG: None if told is None else told.to_json()}
-        append(path, json.dumps(line, allow_nan=False).encode() + b"\n")
-        self.history.append(stats)
-
-    def cut_history(self, generation: int) -> None:
-        """Forget the lines from ``generation`` on; a resumed run writes them again."""
-        del self.history[generation:]
-        path = self.directory / "metrics.jsonl"
-        lines = islice(read_lines(path), generation)
-        write_whole(path, b"".join(line.rstrip(b"\n") + b"\n" for line in lines))
-
-    def told(self, first: int, last: int) -> Iterator[Told | None]:
-        """What the strategy was told in the generations from ``first`` up to ``last``, read one by one.
-
-        Raises:
-            CheckpointError: such a line is damaged.
-        """
-        path = self.directory / "metrics.jsonl"
-        if first == last:
-            return
-        for number, line in enumerate(islice(read_lines(path), first, last), first + 1):
-            try:
-                _, log = _parsed(line)
-                told = None if log is None else Told.from_json(log)
-            except (ValueError, RecursionError) as error:
-                raise CheckpointError(f"{path}, line {number} is damaged: {error}") from error
-            yield told
-
-    def write_config(self, config: TrainConfig) -> None:
-        """Write config.json; of a run that has begun, only its bounds may change."""
-        self.config = config
-        text = json.dumps(config.to_json(), indent=2, allow_nan=False) + "\n"
-        write_whole(self.directory / "config.json", text.encode())
-
-    def clear_partial(self) -> None:
-        """Remove half-written files of a process that was killed; the caller holds the folder's lock."""
-        for folder in (self.directory, self.directory / "checkpoints"):
-            remove_partial(folder)
-
-    def discard(self) -> None:
-        """Remove what ``create`` made, and no more; for a run that failed before its first checkpoint."""
-        if not self.directory.is_dir():
-            return  # somebody else has removed it
-        for entry in self.directory.iterdir():
-            remove(entry)
-        for folder in self._made:
-            if any(folder.iterdir()):
-                break
-            folder.rmdir()
-
-    # The verbs below belong to layers above this one: they go through the package's own front door.
+        return find_best(self)
 
     def evaluate(self, **options: Any) -> Evaluation:
-        """``es_core.evaluate`` of this run."""
-        import es_core
+        """Score its best centre on unseen starts; options as for ``es_core.evaluate``."""
+        from es_core.evaluation.scoring import evaluate
 
-        return es_core.evaluate(self, **options)
+        return evaluate(self, **options)
 
     def record(self, path: str | os.PathLike[str], **options: Any) -> list[Episode]:
-        """``es_core.record`` of this run."""
-        import es_core
+        """Film its best centre; options as for ``es_core.record``."""
+        from es_core.video.recording import record
 
-        return es_core.record(self, path, **options)
+        return record(self, path, **options)
 
     def report(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Path:
-        """``es_core.report`` of this run."""
-        import es_core
+        """Write a page about it; options as for ``es_core.report``."""
+        from es_core.reports.run_report import report
 
-        return es_core.report(self, path, **options)
+        return report(self, path, **options)
 
     def resume(self, **options: Any) -> "Run":
-        """Continue this run where its latest checkpoint stands: ``es_core.train`` with ``resume=True``."""
-        import es_core
-
+        """Continue it from its latest checkpoint; options as for ``es_core.train``."""
         require_trusted(self.config, trust=self.trusted, where=self.directory / "config.json")
-        return es_core.train(self.config, run_dir=self.directory, resume=True, **options)
+        return train(self.config, run_dir=self.directory, resume=True, **options)
 
 
-def lock(directory: str | os.PathLike[str]) -> AbstractContextManager[object]:
-    """Hold a run folder for writing, by a lock of the operating system, which a crash releases.
+def train(
+    env: str | TrainConfig | Callable[..., gymnasium.Env[Any, Any]],
+    *,
+    run_dir: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    pool: str = "local",
+    ray_address: str | None = None,
+    initial: str | os.PathLike[str] | Checkpoint | None = None,
+    resume: bool = False,
+    changed_code: bool = False,
+    max_seconds: float | None = None,
+    step_timeout: float = STEP_TIMEOUT,
+    recycle_after: int | None = None,
+    progress: bool = True,
+    loggers: Iterable[object] = (),
+    on_generation: Callable[[GenerationStats], bool | None] | None = None,
+    **config_fields: Any,
+) -> Run:
+    """Evolve a policy.
+
+    A run that was interrupted, killed or cut off can be resumed, and ends as if nothing had happened: after an
+    exception (Ctrl-C, too) with the generation it was in, after ``kill -9`` with its latest checkpoint. No signal
+    handler is installed here; the command ``es-envs`` treats SIGTERM as it does Ctrl-C.
+
+    A worker process that dies or hangs is replaced, with a warning, and what it was playing is played again: the result
+    is that of an undisturbed run. A candidate's episode that fails is played again in an environment made anew; should
+    it fail there, too, the config's ``on_candidate_error`` says what happens.
+
+    Args:
+        env: id of an environment, whose recommended settings then apply; or a complete TrainConfig; or a class or
+            function that makes an environment.
+        run_dir: folder of the run; None: runs/ID/DATE-TIME-sSEED.
+        workers: processes; None: the usable cores (of a cluster: its CPUs). The result does not depend on it.
+        pool: who steps environments and computes policies: "local" (worker processes, each its own candidates), "ray"
+            (as local, on the nodes of a Ray cluster) or "vector" (one vector environment, with a candidate in each of
+            its ``vector_envs`` copies, and one forward pass in torch for all of them).
+        ray_address: of that cluster, "auto" or "HOST:PORT"; None: what RAY_ADDRESS names, or this machine alone.
+        initial: a checkpoint whose parameters (and observation statistics) to start from.
+        resume: continue the run in ``run_dir``.
+        changed_code: the code of environment, fitness or policy, given as objects, may be another than the run's.
+        max_seconds: stop after the generation in which so much time has passed; ``resume`` continues.
+        step_timeout: seconds that a step or reset of the environment may take ; a worker in which it takes longer is
+            ended and replaced.
+        recycle_after: episodes, after which a worker is replaced between two generations: for simulators that leak.
+        progress: show a progress bar (plain lines where the output is no terminal).
+        loggers: further implementations of the lifecycle hooks, or their names.
+        on_generation: called after each generation's metrics are written; returning False stops the run.
+        **config_fields: fields of TrainConfig. ``fitness`` may also be a function or class, ``policy`` a class of
+            torch modules. What a script or notebook defines goes to local workers as a copy of what it is now, and the
+            config has its name and a hash of its code.
+
+    Returns:
+        The run: its folder, history, checkpoints.
 
     Raises:
-        FileNotFoundError: it is no run folder.
-        CheckpointError: a link leads out of it, or its .lock is none.
-        RuntimeError: another process is writing to the folder.
+        UnknownEnvError: nobody knows the environment.
+        ValueError, TypeError: a setting that cannot be; nothing is left behind.
+        FileExistsError: ``run_dir`` has something in it, and ``resume`` is not set.
+        OSError: the run folder cannot be written; the last checkpoint is intact.
+        RuntimeError: another process is training in ``run_dir``.
+        ImportError: Ray is not installed, for the ray pool.
+        ConnectionError: there is no Ray cluster at the address, it is of another version, or none of its nodes plays.
+        RolloutError: an episode failed for good, or a worker could not start; the last checkpoint is intact.
+        FloatingPointError: the parameters have grown beyond all numbers; the last finite ones are kept.
     """
-    path = _require_run_folder(directory) / ".lock"
+    require_pool(pool, ray_address)
+    if changed_code and not resume:
+        raise ValueError("changed_code is for resume=True: a new run begins with the code that it is given")
+    if max_seconds is not None:
+        require_seconds("max_seconds", max_seconds)
+    if resume and initial is not None:
+        raise ValueError("initial is where a new run starts; a resumed one continues from its own checkpoint")
+    how: dict[str, Any] = {
+        "pool": pool,
+        "workers": workers,
+        "ray_address": ray_address,
+        "step_timeout": step_timeout,
+        "recycle_after": recycle_after,
+        "lifecycle": Lifecycle(loggers),
+        "progress": progress,
+        "on_generation": on_generation,
+        "deadline": math.inf if max_seconds is None else time.monotonic() + max_seconds,
+    }
+    if resume:
+        if run_dir is None:
+            raise ValueError("resume=True needs run_dir, the folder of the run to continue")
+        with lock(run_dir):
+            run = _reopen(env, run_dir, config_fields, changed_code=changed_code)
+            restore(run)
+            if run.finished:
+                run.write_config(run.config)  # a bound that has grown does not matter any more, but counts as set
+            else:
+                evolve(run, resume=True, **how)
+        return run
+    config = resolved(env, config_fields)
+    require_device(config, pool)
+    require_strategy(config)
+    source = initial if initial is None or isinstance(initial, Checkpoint) else Checkpoint.load(initial)
+    run = Run.create(run_dir, config, source)
     try:
-        return hold(path)
-    except Timeout:
-        raise RuntimeError(
-            f"another process is training in {path.parent}: wait for its end, or choose another folder"
-        ) from None
+        with lock(run.directory):
+            evolve(run, resume=False, **how)
+    except BaseException:
+        if not run.history and not run.checkpoint_generations():
+            run.discard()  # nothing was learnt: leave no empty folder behind
+        raise
+    return run
 
 
-def _require_run_folder(directory: str | os.PathLike[str]) -> Path:
-    path = Path(directory).resolve()
-    if not (path / "config.json").is_file():
-        within = max(path.glob("*/config.json"), key=lambda file: file.stat().st_mtime, default=None)
-        hint = f"did you mean {within.parent}?" if within else "training prints where its run is, by default in runs/"
-        raise FileNotFoundError(f"{path} is no run folder: it has no config.json; {hint}")
-    require_plain(path)
-    return path
-
-
-def new_directory(env_id: str, what: str) -> Path:
-    """A folder that does not exist yet, runs/ID/DATE-TIME-WHAT."""
-    stem = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{what}"
-    parent = Path("runs") / file_name(env_id)
-    path, number = parent / stem, 1
-    while path.exists():
-        number += 1
-        path = parent / f"{stem}-{number}"
-    return path
-
-
-def _parsed(line: bytes) -> tuple[GenerationStats, Any]:
-    """A line of metrics.jsonl, and its log, which is not looked into."""
-    values = json.loads(line)
-    log = values.pop(_LOG, None) if isinstance(values, dict) else None
-    return GenerationStats.from_json(values), log
-
-
-def _read_metrics(path: Path) -> Iterable[GenerationStats]:
-    lines = read_lines(path)
-    for number, line in enumerate(lines, 1):
-        try:
-            stats, _ = _parsed(line)
-            if stats.generation != number - 1:
-                raise ValueError(f"it is of generation {stats.generation}, expected {number - 1}")
-        except (ValueError, RecursionError) as error:
-            if next(lines, None) is None:
-                return  # cut off while it was written: the run was killed; resume writes it again
-            raise CheckpointError(f"{path}, line {number} is damaged: {error}") from error
-        yield stats
+def _reopen(
+    env: str | TrainConfig | Callable[..., Any],
+    run_dir: str | os.PathLike[str],
+    config_fields: dict[str, Any],
+    *,
+    changed_code: bool,
+) -> Run:
+    """Open the run to resume; settings may be repeated, but none may differ, except that its bounds may grow."""
+    given = {**(env.to_json() if isinstance(env, TrainConfig) else {}), **config_fields}
+    objects: dict[str, Any] = {name: given.pop(name) for name in OBJECTS if callable(given.get(name))}
+    if callable(env):
+        objects["env"] = env
+    elif not isinstance(env, TrainConfig):
+        given["env_id"] = env
+    run = Run.open(run_dir, trust=isinstance(env, TrainConfig), changed_code=changed_code, **objects)
+    vouched = {*given, *("env_id" if name == "env" else name for name in objects)}
+    stored = run.config.to_json()
+    given.pop("bits", None)
+    for name, left_open in (
+        ("fitness", None),
+        ("schedule_generations", None),
+        ("engine", "auto"),
+        ("device", "auto"),
+        ("vector_envs", None),
+        ("vector_starts", None),
+    ):  # what the run settled when it began
+        if given.get(name) == left_open:
+            given.pop(name, None)
+    bounds = {name: given.pop(name, getattr(run.config, name)) for name in BOUNDS}
+    for name, value in given.items():
+        if name not in stored:
+            raise TypeError(unknown_field(name, set(stored)))
+        wanted = replace(run.config, **{name: value}).to_json()[name]
+        if wanted != stored[name]:
+            raise ValueError(
+                f"{name} cannot change in a resumed run: it was {stored[name]!r}, now {wanted!r}. Only "
+                f"{', '.join(BOUNDS)} can, and only grow; a new run may begin with this one's policy (initial=... or, "
+                f"on the command line, --initial {run.best_path})"
+            )
+    config = replace(run.config, **bounds)
+    for name, now in bounds.items():
+        then = getattr(run.config, name)
+        if now is not None and (then is None or now < then):
+            raise ValueError(f"{name} can only grow in a resumed run: it was {then}, now {now}")
+    require_trusted(config, trust=run.trusted, vouched=vouched, where=run.directory / "config.json")
+    run.config = config
+    if not run.finished:
+        require_bits(config, run.directory)
+    return run

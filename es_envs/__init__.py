@@ -4,7 +4,7 @@ from importlib.resources import files
 from pathlib import Path
 
 from es_envs.definition import EnvDefinition, PluginError
-from es_envs.fitness import Episode
+from es_envs.episode import Episode
 from es_envs.hookspecs import hookimpl
 from es_envs.registry import (
     PluginInfo,

@@ -1,4 +1,4 @@
-"""A hash of a function or class by what it computes, for those that no module holds."""
+"""A hash of a function or class by what it computes, and a name with it, for those that no module holds."""
 
 import builtins
 import dis
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from types import CellType, CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any
 
-from es_envs import names
+from es_envs import import_path
 
 LENGTH = 8
 """Hexadecimal digits of a hash: enough to notice a change, which nobody has made on purpose to go unnoticed."""
@@ -36,6 +36,26 @@ def code_hash(target: Any) -> str:
     walk = _Walk(getattr(target, "__qualname__", type(target).__qualname__))
     walk.add(target, by_name=False)
     return walk.digest()[:LENGTH]
+
+
+def keep(target: Any, name: str | None = None) -> str:
+    """Name an object: by its ``module:name``, or else by a local name, under which this process keeps it.
+
+    Args:
+        target: a function, class or other callable.
+        name: a local name to keep it under, though its code may be another than the name says.
+
+    Raises:
+        ValueError: it cannot be copied to another process; the message names the variable that cannot.
+    """
+    if name is None:
+        try:
+            return import_path.name_of(target)
+        except (ValueError, ImportError):
+            qualname = getattr(target, "__qualname__", type(target).__qualname__)
+            name = f"{getattr(target, '__module__', None) or 'unknown'}:{qualname}#{code_hash(target)}"
+    import_path.remember(target, name)
+    return name
 
 
 class _Walk:
@@ -158,7 +178,7 @@ def _module_name(value: Any) -> str | None:
     if not callable(value) or not hasattr(value, "__qualname__"):
         return None
     try:
-        return names.name_of(value)
+        return import_path.name_of(value)
     except (ValueError, ImportError):
         return None
 

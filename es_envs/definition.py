@@ -11,7 +11,7 @@ from typing import Any
 import gymnasium
 import gymnasium.vector
 
-from es_envs import names
+from es_envs import import_path
 
 # Gymnasium's grammar without the colon, which here separates a module from an id.
 ID_PATTERN = re.compile(r"(?:[\w-]+/)?[\w.-]+?(?:-v\d+)?", re.ASCII)
@@ -126,12 +126,12 @@ class EnvDefinition:
     def _named(self, attribute: str, value: Any, *, colon: bool = True) -> str:
         if callable(value):
             try:
-                return names.name_of(value)
+                return import_path.name_of(value)
             except ValueError as error:
                 raise ValueError(f"{self.id}: {attribute}: {error}") from None
         if not isinstance(value, str) or not value or (colon and ":" not in value):
             raise ValueError(f"{self.id}: {attribute} must be a string 'module:name', got {value!r}")
-        if value.startswith("__main__:") and not names.is_local(value):
+        if value.startswith("__main__:") and not import_path.is_local(value):
             raise ValueError(f"{self.id}: {attribute} {value!r}: workers do not import the running script; "
                              "put it into a module of its own")  # fmt: skip
         return value
@@ -203,7 +203,7 @@ class EnvDefinition:
 
     def _load(self, name: str, attribute: str) -> Callable[..., Any]:
         try:
-            target = names.load(name)
+            target = import_path.load(name)
         except (ImportError, ValueError) as error:
             raise PluginError(f"{self.label}: {attribute} {name!r} cannot be imported: {error}") from error
         if not callable(target):

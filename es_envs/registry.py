@@ -331,7 +331,8 @@ def _belongs(env_id: str) -> str:
 
 def _refuse_misspelt_hooks(plugin: object, manager: pluggy.PluginManager) -> None:
     """A hook under a name that nobody calls, one that lacks its marker, or none would do nothing, silently."""
-    hooks = [name for name, member in vars(hookspecs).items() if hasattr(member, f"{manager.project_name}_spec")]
+    specified = [name for name, member in vars(hookspecs).items() if hasattr(member, f"{manager.project_name}_spec")]
+    hooks = [*specified, *hookspecs.LIFECYCLE]
     for name, member in getmembers(plugin, isroutine):
         marked = hasattr(member, f"{manager.project_name}_impl")
         if marked and name not in hooks:
@@ -340,6 +341,10 @@ def _refuse_misspelt_hooks(plugin: object, manager: pluggy.PluginManager) -> Non
             raise PluginError(f"no hook is called {name!r}: {hint}")
         if name in hooks and not marked:
             raise PluginError(f"{name!r} is not marked: put @es_envs.hookimpl above it")
+        known = hookspecs.LIFECYCLE.get(name, ())
+        unknown = [] if not known else [argument for argument in signature(member).parameters if argument not in known]
+        if unknown:
+            raise PluginError(f"{name}({', '.join(unknown)}): the arguments of this hook are {', '.join(known)}")
     if not manager.get_hookcallers(plugin):
         raise PluginError(f"it implements no hook: the hooks are {', '.join(hooks)}, marked with @es_envs.hookimpl")
 

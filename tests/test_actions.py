@@ -6,9 +6,10 @@ import torch
 from gymnasium import spaces
 
 from es_core import Checkpoint, train
-from es_core.config import TrainConfig
-from es_core.policies import make_actor, make_policy
+from es_core.config.train_config import TrainConfig
+from es_core.policies.by_name import make_policy
 from es_core.policies.deployed import action_of
+from es_core.policies.engines import make_actor
 from es_core.policies.layers import matrices
 
 OBSERVATION = spaces.Box(-np.inf, np.inf, (3,), np.float32)

@@ -17,7 +17,7 @@ import small_envs
 
 import es_envs
 from es_core import CheckpointError, RolloutError, Run, TrainConfig, evaluate, record, train
-from es_core.run import lock
+from es_core.runs.run_folder import lock
 from es_envs import PluginError, UnknownEnvError, registry
 
 LABEL = re.escape("Walk-v0 (plugin 'walking')")

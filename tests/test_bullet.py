@@ -13,8 +13,8 @@ import pytest
 from gymnasium import spaces
 
 import es_envs
-from es_envs import bullet
 from es_envs.bullet import BulletEnv, Camera, bounded
+from es_envs.display import has_display
 
 BULLET_IDS = ["BalancingPlate-v0", "CartPoleBullet-v0", "RaceCar-v0"]
 TORQUE_HALF_SECOND_ACTIONS = 10
@@ -323,7 +323,7 @@ def test_observations_are_clipped_only_where_they_leave_the_bounds():
 
 
 def test_python_without_pybullet_is_told_where_to_get_it():
-    child = run_python("import sys; sys.modules['pybullet'] = None; import es_envs.bullet")
+    child = run_python("import sys; sys.modules['pybullet'] = None; from es_envs.bullet import BulletEnv")
 
     message = child.stderr.strip().splitlines()[-1]
     assert message.startswith("ImportError: es_envs.bullet needs pybullet")
@@ -394,10 +394,16 @@ def test_egl_draws_for_one_environment_at_a_time_and_keeps_stdout_clean():
     assert "close that one first" in said["second"]
 
 
-def test_a_display_less_machine_is_recognised(monkeypatch):
-    monkeypatch.delenv("DISPLAY", raising=False)
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells")
+@pytest.mark.parametrize("variable", ["", "DISPLAY", "WAYLAND_DISPLAY"])
+def test_bullet_needs_a_display_of_x11_other_windows_any(variable, monkeypatch):
+    for name in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    if variable:
+        monkeypatch.setenv(variable, ":0")
 
-    assert bullet._has_display() is not sys.platform.startswith("linux")
+    assert has_display() is bool(variable)
+    assert has_display(wayland=False) is (variable == "DISPLAY")
 
 
 def test_bodies_that_touch_from_the_start_are_reset_to_the_last_bit(register):

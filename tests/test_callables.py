@@ -11,7 +11,7 @@ import pytest
 import es_envs
 from es_core import Run, bench, compare, evaluate, record, replay, report, train, train_seeds
 from es_core.cli import main
-from es_envs import UnknownEnvError, names, registry
+from es_envs import UnknownEnvError, import_path, registry
 
 SOURCE = """
     import gymnasium
@@ -78,8 +78,8 @@ CHANGED = defined(SOURCE.replace("goal = 3.0", "goal = 2.0"))
 def forget(patch):
     """Forget all objects that were given, as another process would not have them."""
     es_envs.env_ids()  # plugins are discovered before the table is patched
-    patch.setattr(names, "_objects", {})
-    patch.setattr(names, "_packed", {})
+    patch.setattr(import_path, "_objects", {})
+    patch.setattr(import_path, "_packed", {})
     known = {key: value for key, value in registry._registry._definitions.items() if not registry.is_local(key)}
     patch.setattr(registry._registry, "_definitions", known)
 
@@ -132,9 +132,9 @@ def test_config_json_has_names_and_hashes_and_nothing_of_the_code(run):
     assert config["fitness"].startswith("__main__:closeness#")
     assert registry.is_local(config["env_id"]), config["env_id"]
     assert config["env_id"].startswith("local/Here-")
-    assert not names.is_local("final_info:energy#01234567")
+    assert not import_path.is_local("final_info:energy#01234567")
     with pytest.raises(ValueError, match=r"given to train\(\) as an object"):
-        names.load("__main__:closeness#00000000")
+        import_path.load("__main__:closeness#00000000")
 
 
 def test_the_step_limit_of_a_factory_is_that_of_what_it_makes_unless_it_is_given(session, tiny, tmp_path):

@@ -90,13 +90,13 @@ def test_a_damaged_file_is_a_checkpoint_error_and_nothing_else(seed, file):
 
 def rewritten(file, change):
     """The file with its description changed, and checksums that fit again."""
-    from es_core.checkpoint import _json_digest
+    from es_core.runs.checkpoint import _json_digest
 
     with safetensors.safe_open(file, framework="numpy") as opened:
         document = json.loads(opened.metadata()["es_envs"])["document"]
         arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     change(document, arrays)
-    from es_core.checkpoint import _digest
+    from es_core.runs.checkpoint import _digest
 
     document["tensors"] = {name: _digest(array) for name, array in arrays.items()}
     text = json.dumps({"document": document, "sha256": _json_digest(document)}, sort_keys=True)

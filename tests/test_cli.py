@@ -13,8 +13,8 @@ from gymnasium import spaces
 import es_envs
 from es_core import Run, TrainConfig
 from es_core.cli import _parser, main
-from es_core.config import BOUNDS, option_fields
-from es_core.sheet import space_text
+from es_core.config.train_config import BOUNDS, option_fields
+from es_core.reports.data_sheet import space_text
 
 TINY = [
     "--generations",
@@ -171,7 +171,7 @@ def test_every_setting_can_be_given_on_the_command_line(capsys, monkeypatch):
         given.update(arguments)
         raise ValueError("that is all")
 
-    monkeypatch.setattr(importlib.import_module("es_core.train"), "train", train)
+    monkeypatch.setattr(importlib.import_module("es_core.run"), "train", train)
     for name, (text, value) in EXAMPLES.items():
         flag = f"--{name.replace('_', '-')}"
         results(capsys, "train", "CartPoleBullet-v0", flag, *([text] if text else []), code=2)

@@ -8,7 +8,7 @@ import pytest
 
 from es_core import Checkpoint, Run, TrainConfig, train
 from es_core.cli import main
-from es_core.commands import run_command
+from es_core.config.commands import run_command
 
 TINY = ["--generations=1", "--population-size=2", "--eval-episodes=1", "--confirm-episodes=1", "--workers=1"]
 # A module of nobody's plugin, which registers an environment with Gymnasium. It fails while a file is there.

@@ -11,7 +11,7 @@ from test_report import BITES, Page
 
 from es_core import compare, train
 from es_core.cli import main
-from es_core.significance import compare_paired, compare_unpaired, interquartile_mean, mean, mean_band
+from es_core.statistics import compare_paired, compare_unpaired, interquartile_mean, mean, mean_band
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 import es_envs
 from es_core import TrainConfig
 from es_core.cli import main
-from es_core.rollout import Rollout
+from es_core.rollout.loop import Rollout
 from es_envs import testing
 
 OPTIONS = [
@@ -156,7 +156,7 @@ def test_a_broken_environment_is_caught_with_a_sentence(define, name, sentence):
 
 @pytest.mark.parametrize(("name", "sentence"), in_rounds(HOPELESS))
 def test_an_environment_that_hangs_or_crashes_does_so_in_a_process_of_its_own(define, name, sentence, monkeypatch):
-    monkeypatch.setattr(testing, "TIME_LIMIT", 2)
+    monkeypatch.setattr("es_envs.testing.subject.TIME_LIMIT", 2)
     report = testing.examine(define(name))
 
     (fault,) = report.faults

@@ -19,7 +19,7 @@ from conftest import forker_of, generations, wait_until, workers_of
 
 from es_core import Run, train
 from es_core.cli import main
-from es_core.run import lock
+from es_core.runs.run_folder import lock
 from es_envs import hookimpl
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs signals and limits of POSIX")

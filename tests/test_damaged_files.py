@@ -21,10 +21,10 @@ from small_envs import Walk
 
 from es_core import Checkpoint, CheckpointError, RolloutError, Run, evaluate, rebuild, record, train
 from es_core.cli import main
-from es_core.evaluate import find_policy, require_same_spaces
-from es_core.policies import make_policy
-from es_core.trust import require_trusted
-from es_envs import names
+from es_core.config.trust import require_trusted
+from es_core.evaluation.scoring import find_policy, require_same_spaces
+from es_core.policies.by_name import make_policy
+from es_envs import import_path
 
 SETTINGS = {
     "openai_es": {"observation_normalization": True, "episode_cap": "growing", "episode_cap_start": 2},
@@ -628,10 +628,10 @@ def test_a_policy_is_a_class_of_modules_before_it_is_called(runs):
         make_policy(config, Walk.observation_space, Walk.action_space)
 
 
-@pytest.mark.parametrize("name", ["es_envs.fitness:np.show_config", "os:path.join", "os:path", "es_core.train:math.pi"])
+@pytest.mark.parametrize("name", ["es_envs.fitness:np.show_config", "os:path.join", "os:path", "es_core.run:math.inf"])
 def test_no_name_walks_through_modules_that_another_has_imported(name):
     with pytest.raises(ValueError, match=f" in '{name}' is the module "):
-        names.load(name)
+        import_path.load(name)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from es_core import Run, train
-from es_core.advice import Adviser, advice
 from es_core.cli import main
-from es_core.run import DIAGNOSTICS
+from es_core.runs.metrics import DIAGNOSTICS
+from es_core.training.advice import Adviser, advice
 
 SETTINGS = {
     "generations": 10,

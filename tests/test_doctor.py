@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from es_core.doctor import examine
+from es_core.cli.examination import examine
 
 BIN = Path(sys.executable).parent
 

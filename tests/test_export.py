@@ -12,9 +12,9 @@ from space_envs import ACTIONS, OBSERVATIONS
 
 from es_core import Checkpoint, ExportError, TrainConfig, evaluate, export, train
 from es_core.cli import main
-from es_core.normalizer import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch
-from es_core.policies import POLICIES, make_policy
+from es_core.policies.by_name import POLICIES, make_policy
 from es_core.policies.deployed import Deployed
+from es_core.policies.normalization import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch
 from es_core.policies.spaces import parts
 from es_core.seeding import Purpose, episode_seeds
 

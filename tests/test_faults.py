@@ -14,13 +14,13 @@ from conftest import generations, registered, running, wait_until, workers_of
 
 import es_core.pools.scheduler
 from es_core import RolloutError, Run, TrainConfig, replay, train
-from es_core.checkpoint import parameter_hash
 from es_core.cli import main
-from es_core.normalizer import ObservationStatistics
-from es_core.policies import make_policy
-from es_core.pools import make_pool
+from es_core.policies.by_name import make_policy
+from es_core.policies.normalization import ObservationStatistics
+from es_core.pools.by_name import make_pool
+from es_core.runs.checkpoint import parameter_hash
 from es_core.seeding import Purpose, episode_seeds
-from es_core.strategies import make_strategy
+from es_core.strategies.by_name import make_strategy
 from es_envs import definition
 
 PLAIN = {**SETTINGS, "generations": 1, "population_size": 10, "episodes_per_candidate": 1, "eval_every": 0}

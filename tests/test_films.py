@@ -12,9 +12,9 @@ from PIL import Image
 
 import es_envs
 from es_core import record, train
-from es_core.captions import Captioner
 from es_core.cli import main
 from es_core.seeding import Purpose, episode_seeds
+from es_core.video.captions import Captioner
 
 # imageio's reader leaves its pipes to the garbage collector; es_envs reads no films, only this test does.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -122,7 +122,7 @@ def test_beside_a_film_stand_a_picture_and_all_that_tells_what_it_shows(run, tmp
 def test_a_few_generations_are_chosen_that_show_progress(run, monkeypatch):
     from dataclasses import replace
 
-    from es_core.shots import telling_generations
+    from es_core.video.camera_paths import telling_generations
 
     fitness = [1.0, 2.0, 1.5, 7.0, 7.5, 6.0, 11.0, 10.0]
     stats = [replace(run.history[0], generation=g, fitness_mean=f, evaluation=None) for g, f in enumerate(fitness)]

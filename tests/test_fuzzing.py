@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from es_core import TrainConfig
 from es_core.cli import main
-from es_core.config import option_fields
+from es_core.config.train_config import option_fields
 from es_envs import EnvDefinition, PluginError, UnknownEnvError
 from es_envs.registry import Registry
 

@@ -13,9 +13,9 @@ import pytest
 from conftest import TINY
 
 from es_core import Checkpoint, CheckpointError, Run, compare, rebuild, record, report, train, train_seeds, tune
-from es_core.evaluate import find_policy
+from es_core.evaluation.scoring import find_policy
 from es_core.files import remove, write_whole
-from es_core.loggers import SessionLogger
+from es_core.training.loggers import SessionLogger
 
 ROOT = Path(__file__).parent.parent
 SPARSE, MOST_MEMORY = 3_000_000_000, 50_000_000  # bytes

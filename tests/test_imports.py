@@ -1,6 +1,7 @@
-"""Who may import whom."""
+"""Who may import whom: the rooms of the house, from the ground up."""
 
 import ast
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -10,93 +11,101 @@ import pytest
 ROOT = Path(__file__).parent.parent
 OLD = ROOT / "tests" / "written_by_9c9a60a" / "dense"
 
-# From the ground up; a module imports from lower lines only.
-LAYERS = [
-    ["figures"],
-    ["checks", "files", "layout", "pages", "machine", "preprocessing", "schedules", "seeding", "shaping", "sheet"],
-    ["captions", "config", "film", "normalizer", "optimizers", "scaffold"],
-    ["trust", "callables", "budget", "domains", "significance", "told"],
-    ["commands", "policies"],
-    ["strategies", "rollout", "scoring"],
-    ["pools", "checkpoint"],
-    ["run", "drawing"],
-    ["artists", "loggers", "advice", "search"],
-    ["display", "doctor", "rebuild"],
-    ["train", "evaluate"],
-    ["shots"],
-    ["export", "report", "record", "replay", "bench", "tune", "watch"],
-    ["compare"],
-    ["seeds"],
-    ["cli"],
-    ["__main__"],
-]
-LAYER = {name: layer for layer, names in enumerate(LAYERS) for name in names}
-
-
-def imports(file: Path) -> set[str]:
-    """Full names of the modules that ``file`` imports, at its top or inside functions, but for annotations only."""
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            node.body = []
-    found = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}
-    return found
-
-
-def roots(file: Path) -> set[str]:
-    return {name.partition(".")[0] for name in imports(file)}
+# A room imports from lower ones only, and a file of a room from files of its own that do not import it.
+ROOMS = {
+    "es_envs": ["printable", "returned", "loading", "requirements", "display", "import_path", "code_hash", "definition",
+                "episode", "fitness", "hookspecs", "registry", "gym", "envpools", "bullet", "testing", "scaffold"],
+    "es_core": ["seeding", "statistics", "machine", "formatting", "files", "config", "policies", "strategies",
+                "rollout", "runs", "pools", "training", "evaluation", "video", "reports", "deployment", "run",
+                "tuning", "cli", "__main__"],
+}  # fmt: skip
 
 
 def module_of(file: Path) -> str:
-    return file.relative_to(ROOT / "es_core").parts[0].removesuffix(".py")
+    return ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
-CORE = sorted((ROOT / "es_core").rglob("*.py"))
-ENVS = sorted((ROOT / "es_envs").rglob("*.py"))
+FILES = {module_of(file): file for package in ROOMS for file in sorted((ROOT / package).rglob("*.py"))}
 
 
-@pytest.mark.parametrize("file", ENVS, ids=lambda file: file.name)
-def test_es_envs_imports_neither_torch_nor_es_core_and_only_bullet_imports_pybullet(file):
-    assert not roots(file) & {"torch", "es_core"}
-    assert ("pybullet" in roots(file)) == (file.name == "bullet.py")
+def imports(module: str) -> set[str]:
+    """Full names of what a module imports: at its top, inside functions, and for annotations only."""
+    found = set()
+    for node in ast.walk(ast.parse(FILES[module].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{module} has a relative import"
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= {name if name in FILES else str(node.module) for name in names}
+    return found
 
 
-@pytest.mark.parametrize("file", CORE, ids=lambda file: str(file.relative_to(ROOT)))
-def test_es_core_never_imports_pybullet_or_a_plugin(file):
-    plugins = {path.name for path in (ROOT / "plugins").glob("*/es_*")}
-    assert plugins
-    assert not roots(file) & ({"pybullet", "pybullet_data"} | plugins)
+IMPORTS = {module: imports(module) for module in FILES}
+ROOTS = {module: {name.partition(".")[0] for name in found} for module, found in IMPORTS.items()}
 
 
-@pytest.mark.parametrize("file", CORE, ids=lambda file: str(file.relative_to(ROOT)))
-def test_imports_inside_es_core_run_strictly_downwards(file):
-    here = module_of(file)
-    if here == "__init__":
-        return  # the front door, which resolves names lazily
-    for name in imports(file):
-        package, _, rest = name.partition(".")
-        there = rest.partition(".")[0]
-        if package != "es_core" or there not in LAYER or there == here:
-            continue
-        assert LAYER[there] < LAYER[here], f"{here} imports {there}"
+def room_of(module: str) -> str:
+    return module.split(".")[1]
 
 
-def test_every_module_has_its_layer():
-    assert {module_of(file) for file in CORE} - {"__init__"} == set(LAYER)
+def test_a_room_imports_lower_rooms_only():
+    for package, order in ROOMS.items():
+        for module in (name for name in FILES if name.startswith(f"{package}.")):
+            others = {name for name in IMPORTS[module] & {*FILES} if name.startswith(f"{package}.")}
+            for name in (name for name in others if room_of(name) != room_of(module)):
+                assert order.index(room_of(name)) < order.index(room_of(module)), f"{module} imports {name}"
 
 
-@pytest.mark.parametrize("file", ENVS + CORE, ids=lambda file: str(file.relative_to(ROOT)))
-def test_nothing_is_called_utils_or_asserts_or_prints_outside_the_command_line(file):
-    assert file.stem not in {"utils", "common", "helpers", "core", "base_class"}
-    tree = ast.parse(file.read_text(encoding="utf-8"))
-    assert not any(isinstance(node, ast.Assert) for node in ast.walk(tree))
-    calls = {node.func.id for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
-    assert "print" not in calls or file.parent.name == "cli"
+def test_nobody_inside_imports_the_front_door_of_es_core():
+    assert not [module for module, found in IMPORTS.items() if "es_core" in found]
+
+
+def test_there_is_no_circle_of_imports():
+    left = {module: {name for name in found if name in FILES} for module, found in IMPORTS.items()}
+    while free := [module for module, found in left.items() if not found]:
+        left = {module: found - {*free} for module, found in left.items() if module not in free}
+    assert not left, f"these import each other in a circle, or import such a circle: {sorted(left)}"
+
+
+def test_every_room_has_its_place_and_few_files_lie_flat():
+    for package, order in ROOMS.items():
+        assert {room_of(name) for name in FILES if name.startswith(f"{package}.")} == set(order)
+    assert len(list((ROOT / "es_core").glob("*.py"))) <= 8
+
+
+def test_only_the_bullet_room_imports_pybullet():
+    assert [module for module, roots in ROOTS.items() if "pybullet" in roots] == ["es_envs.bullet.env"]
+
+
+def test_es_envs_imports_neither_torch_nor_es_core():
+    roots = set().union(*(found for module, found in ROOTS.items() if module.startswith("es_envs")))
+    assert "gymnasium" in roots
+    assert not roots & {"torch", "es_core"}
+
+
+def test_es_core_imports_no_plugin():
+    plugins = {path.parent.name for path in (ROOT / "plugins").glob("*/es_*/__init__.py")}
+    assert len(plugins) == 3
+    assert not plugins & set().union(*ROOTS.values())
+
+
+def test_no_module_is_named_like_a_public_function():
+    import es_core
+
+    functions = {name for name in es_core.__all__ if name.islower()}
+    assert len(functions) > 10
+    modules = {module.rpartition(".")[2] for module in FILES if not module.startswith("es_core.cli")}
+    assert not functions & modules
+
+
+def test_nothing_is_called_utils_or_asserts_or_prints_outside_the_command_line():
+    for file in FILES.values():
+        assert file.stem not in {"utils", "common", "helpers", "core", "base_class"}
+        nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+        assert not any(isinstance(node, ast.Assert) for node in nodes), file
+        calls = {node.func.id for node in nodes if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)}
+        assert "print" not in calls or file.parent.name == "cli", file
 
 
 @pytest.mark.parametrize(
@@ -117,19 +126,17 @@ def test_who_plays_nothing_loads_nothing_heavy(statement, heavy, tmp_path):
     assert done.stderr.strip().endswith("[]")
 
 
-def test_importing_a_module_does_not_hide_the_function_of_its_name():
-    code = "import es_core, es_core.train, es_core.record; print(callable(es_core.train), callable(es_core.record))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "True True"
-
-
-def test_public_names_are_those_of_all_and_each_can_be_had():
-    import es_core
-    import es_envs
-
-    for package in (es_core, es_envs):
-        assert len(package.__all__) == len(set(package.__all__))
-        for name in package.__all__:
-            assert getattr(package, name) is not None
+@pytest.mark.parametrize("package", ["es_core", "es_envs", "es_envs.bullet", "es_envs.testing"])
+def test_public_names_are_those_of_all_and_each_can_be_had(package):
+    module = importlib.import_module(package)
+    assert len(module.__all__) == len(set(module.__all__))
+    for name in module.__all__:
+        assert getattr(module, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'trian'"):
-        es_core.trian  # noqa: B018
+        module.trian  # noqa: B018
+
+
+def test_every_public_name_of_es_core_has_a_home():
+    import es_core
+
+    assert set(es_core.__all__) == set(es_core._HOME) == set(dir(es_core))

@@ -8,8 +8,8 @@ import torch
 from gymnasium import spaces
 
 from es_core import train
-from es_core.config import TrainConfig
-from es_core.policies import make_policy
+from es_core.config.train_config import TrainConfig
+from es_core.policies.by_name import make_policy
 from es_core.policies.layers import matrices
 
 BOX = spaces.Box(-1, 1, (20,), np.float32)

@@ -8,8 +8,8 @@ import shutil
 import pytest
 
 from es_core import rebuild, train
-from es_core.checkpoint import parameter_hash
-from es_core.strategies import STRATEGIES
+from es_core.runs.checkpoint import parameter_hash
+from es_core.strategies.by_name import STRATEGIES
 
 SETTINGS = {
     "generations": 3,

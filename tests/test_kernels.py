@@ -14,12 +14,15 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from es_core.config import TrainConfig
-from es_core.normalizer import ObservationStatistics, ReferenceBatch
-from es_core.policies import NotFiniteError, kernels, make_actor, make_policy
+from es_core.config.train_config import TrainConfig
+from es_core.policies import kernels
+from es_core.policies.actor import NotFiniteError
+from es_core.policies.by_name import make_policy
 from es_core.policies.compilation import kernel
+from es_core.policies.engines import make_actor
 from es_core.policies.layers import matrices
 from es_core.policies.noise import noise
+from es_core.policies.normalization import ObservationStatistics, ReferenceBatch
 
 VECTOR = spaces.Box(-np.inf, np.inf, (7,), np.float32)
 IMAGE = spaces.Box(0, 255, (36, 40, 3), np.uint8)

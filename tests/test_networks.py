@@ -13,8 +13,9 @@ from threadpoolctl import threadpool_limits
 
 import es_envs
 from es_core import Checkpoint, CheckpointError, train
-from es_core.config import TrainConfig
-from es_core.policies import make_actor, make_policy
+from es_core.config.train_config import TrainConfig
+from es_core.policies.by_name import make_policy
+from es_core.policies.engines import make_actor
 from es_core.policies.layers import Cell, Dense, Eyes, matrices
 
 UNBOUNDED = spaces.Box(-np.inf, np.inf, (3,), np.float32)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from es_core import Checkpoint, CheckpointError, Run, compare, evaluate, rebuild, replay, train
-from es_core.config import BITS, TrainConfig
+from es_core.config.train_config import BITS, TrainConfig
 
 WRITTEN = Path(__file__).parent / "written_by_9c9a60a"
 RUNS = {"dense": 31.2, "memory": 21.8}

@@ -4,9 +4,10 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from es_core.config import TrainConfig
-from es_core.normalizer import ObservationStatistics
-from es_core.policies import make_actor, make_policy
+from es_core.config.train_config import TrainConfig
+from es_core.policies.by_name import make_policy
+from es_core.policies.engines import make_actor
+from es_core.policies.normalization import ObservationStatistics
 from es_core.policies.spaces import space_from_json, space_to_json
 
 NESTED = spaces.Dict(

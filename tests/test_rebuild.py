@@ -13,9 +13,9 @@ from conftest import registered
 
 from es_core import CheckpointError, Run, rebuild, train
 from es_core.cli import main
-from es_core.evaluate import find_policy
-from es_core.search import Search
+from es_core.evaluation.scoring import find_policy
 from es_core.seeding import Purpose, episode_seeds
+from es_core.training.state import Search
 
 SETTINGS = {
     "generations": 6,

@@ -14,8 +14,8 @@ from conftest import running, wait_until
 
 import es_envs
 from es_core import record, train
-from es_core.evaluate import find_policy
-from es_core.rollout import RolloutError
+from es_core.evaluation.scoring import find_policy
+from es_core.rollout.errors import RolloutError
 from es_core.seeding import Purpose, episode_seeds
 
 # imageio's reader leaves its pipes to the garbage collector; es_envs reads no films, only this test does.
@@ -214,7 +214,7 @@ def test_one_process_is_enough_for_a_short_film_and_for_one_worker(runs, tmp_pat
     def child(*_, **__):
         raise AssertionError("a process was started")
 
-    monkeypatch.setattr("es_core.artists.Child", child)
+    monkeypatch.setattr("es_core.video.parallel_rendering.Child", child)
     monkeypatch.setattr(RECORD, "usable_cores", lambda: 8)
     record(runs["RaceCar-v0"], tmp_path / "short.mp4", **SIZE)
     record(runs["CartPole-v1"], tmp_path / "alone.mp4", episodes=3, workers=1)

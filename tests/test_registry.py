@@ -22,7 +22,7 @@ from rich.console import Console
 
 import es_envs
 from es_core import OpenAIES, train
-from es_core.display import print_line
+from es_core.training.progress import print_line
 from es_envs import EnvDefinition, PluginError, UnknownEnvError, hookimpl, registry
 from es_envs.printable import printable
 from es_envs.registry import Registry

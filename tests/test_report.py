@@ -16,7 +16,7 @@ from conftest import TINY, registered
 from es_core import CheckpointError, Run, TrainConfig, report, train
 from es_core.cli import main
 from es_core.cli.arguments import add_config_options, config_fields
-from es_core.commands import train_command
+from es_core.config.commands import train_command
 
 PLAY = """
 const film = document.querySelector("video[src^=data]"), done = arguments[0];

@@ -6,7 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
-from es_core.strategies import SepCMAES
+from es_core.strategies.sep_cma_es import SepCMAES
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it misses matplotlib

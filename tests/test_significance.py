@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
-from es_core.figures import figures
-from es_core.scoring import Evaluation
-from es_core.significance import interquartile_mean, lower_bound, mean, mean_band
+from es_core.formatting import figures
+from es_core.runs.scores import Evaluation
+from es_core.statistics import interquartile_mean, lower_bound, mean, mean_band
 from es_envs import Episode
 
 

@@ -11,15 +11,18 @@ import pytest
 import torch
 
 import es_envs
-from es_core.config import STRATEGY_DEFAULTS, TrainConfig
-from es_core.optimizers import OPTIMIZERS
-from es_core.policies import make_policy
+from es_core.config.choices import SCHEDULES, SIGN_SHAPINGS
+from es_core.config.train_config import STRATEGY_DEFAULTS, TrainConfig
+from es_core.policies.by_name import make_policy
 from es_core.policies.noise import noise
-from es_core.schedules import SHAPES, schedule
 from es_core.seeding import Purpose, derive, episode_seeds
-from es_core.shaping import SHAPINGS, SIGN_SHAPINGS
-from es_core.strategies import PGPE, STRATEGIES, make_strategy, sep_cma_es
+from es_core.strategies import sep_cma_es
+from es_core.strategies.by_name import STRATEGIES, make_strategy
+from es_core.strategies.optimizers import OPTIMIZERS
+from es_core.strategies.pgpe import PGPE
 from es_core.strategies.population import noise_moments
+from es_core.strategies.schedules import schedule
+from es_core.strategies.shaping import SHAPINGS
 
 START = np.linspace(-2, 2, 10, dtype=np.float32)
 MIRRORED = [name for name, strategy in STRATEGIES.items() if strategy.mirrored]
@@ -638,7 +641,7 @@ def test_sign_shapings_are_among_the_others():
     assert set(SHAPINGS) >= SIGN_SHAPINGS
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", SCHEDULES)
 def test_a_schedule_goes_from_start_to_final_and_stays_there(shape):
     value = schedule(0.4, 0.1, shape=shape, generations=10)
     values = [value(generation) for generation in range(13)]

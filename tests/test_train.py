@@ -13,7 +13,7 @@ import es_envs
 from es_core import STRATEGIES, Run, TrainConfig, rebuild, train
 from es_core.pools.local import LocalPool
 from es_core.seeding import Purpose, episode_seeds
-from es_core.strategies import make_strategy
+from es_core.strategies.by_name import make_strategy
 from es_envs import hookimpl
 
 SMALL = {

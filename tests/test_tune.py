@@ -13,7 +13,7 @@ from filelock import FileLock
 
 from es_core import STRATEGIES, RolloutError, Run, TrainConfig, tune
 from es_core.cli import main
-from es_core.tune import RunScore, Trial
+from es_core.tuning.settings_search import RunScore, Trial
 
 RUN = {"generations": 10, "population_size": 8, "eval_episodes": 1, "confirm_episodes": 1, "hidden_sizes": ()}
 TINY = {**RUN, "workers": 1, "progress": False, "seeds": 1, "search": {"sigma": (0.001, 10.0)}}

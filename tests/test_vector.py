@@ -6,8 +6,8 @@ from gymnasium import spaces
 
 import es_envs
 from es_core import RolloutError, Run, TrainConfig, evaluate, rebuild, train
-from es_core.pools import make_pool
-from es_core.strategies import Population
+from es_core.pools.by_name import make_pool
+from es_core.strategies.population import Population
 
 SETTINGS = {
     "generations": 3,
@@ -37,7 +37,7 @@ def tilt(register):
 
 
 def population(pool, count, **fields):
-    from es_core.policies import make_policy
+    from es_core.policies.by_name import make_policy
 
     policy = make_policy(pool.config, pool.observation_space, pool.action_space)
     return Population(
@@ -219,7 +219,7 @@ def test_virtual_batch_normalisation_finds_its_batch_in_a_single_environment(til
 def test_what_a_row_computes_does_not_depend_on_who_is_beside_it(policy):
     import torch
 
-    from es_core.policies import make_policy
+    from es_core.policies.by_name import make_policy
     from es_core.policies.torch_actor import TorchActors
 
     config = TrainConfig(env_id="Walk-v0", policy=policy, hidden_sizes=(16,))

@@ -10,11 +10,12 @@ from gymnasium import spaces
 
 import es_envs
 from es_core import Checkpoint, CheckpointError, RolloutError, Run, train
-from es_core.checkpoint import _digest, _json_digest
-from es_core.config import TrainConfig
-from es_core.normalizer import ReferenceBatch
-from es_core.policies import make_actor, make_policy
-from es_core.pools import make_pool
+from es_core.config.train_config import TrainConfig
+from es_core.policies.by_name import make_policy
+from es_core.policies.engines import make_actor
+from es_core.policies.normalization import ReferenceBatch
+from es_core.pools.by_name import make_pool
+from es_core.runs.checkpoint import _digest, _json_digest
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import definition
 

@@ -103,7 +103,7 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
         return 1
     except Exception as error:
         from es_core.files import CheckpointError
-        from es_core.rollout import RolloutError
+        from es_core.rollout.errors import RolloutError
 
         if isinstance(
             error,

@@ -90,7 +90,7 @@ def add_run_dir(sub: argparse.ArgumentParser) -> None:
 
 def config_fields(options: argparse.Namespace) -> dict[str, Any]:
     """The fields of TrainConfig that were given."""
-    from es_core.config import option_fields
+    from es_core.config.train_config import option_fields
 
     return {field.name: getattr(options, field.name) for field in option_fields() if hasattr(options, field.name)}
 
@@ -190,7 +190,7 @@ def add_policy(sub: argparse.ArgumentParser, episodes: int | None) -> None:
 
 def add_config_options(parser: argparse.ArgumentParser) -> None:
     """An option for each field of TrainConfig; one that is not given stays out of the namespace."""
-    from es_core.config import option_fields
+    from es_core.config.train_config import option_fields
 
     group = parser.add_argument_group(
         "settings: task", "defaults are those below, then the strategy's own, then what the environment recommends"
@@ -249,7 +249,7 @@ def _json(text: str) -> Any:
 
 def searched(text: str) -> tuple[str, Any]:
     """The setting that ``--search`` names, and its range as a tuple, or its values as a list."""
-    from es_core.config import option_fields, unknown_field
+    from es_core.config.train_config import option_fields, unknown_field
 
     name, _, values = (part.strip() for part in text.partition("="))
     name = name.replace("-", "_")

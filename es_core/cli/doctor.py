@@ -20,7 +20,7 @@ def add(commands: Any) -> None:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    from es_core.doctor import examine
+    from es_core.cli.examination import examine
 
     findings = examine()
     if options.json:

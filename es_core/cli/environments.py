@@ -10,7 +10,7 @@ from typing import Any
 import es_envs
 from es_core.cli.arguments import add_command, add_env_id
 from es_core.cli.output import command_line, print_json, print_sheet, print_table, put, say
-from es_core.sheet import data_sheet, space_text
+from es_core.reports.data_sheet import data_sheet, space_text
 from es_envs import loading, registry
 
 
@@ -68,7 +68,7 @@ def _listed(settings: Mapping[str, Any]) -> str:
 
 
 def _plugins(options: argparse.Namespace) -> int:
-    from es_core.doctor import plugins
+    from es_core.cli.examination import plugins
 
     found = plugins()
     if options.json:

@@ -54,7 +54,7 @@ def chosen_film(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _every(source: str, step: int, *, trust: bool) -> list[int]:
-    from es_core.checks import require_positive
+    from es_core.config.checks import require_positive
     from es_core.run import Run
 
     require_positive("every", step)

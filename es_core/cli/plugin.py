@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from es_core.cli.arguments import add_command
@@ -31,9 +32,11 @@ def add(commands: Any) -> None:
 
 
 def _new(options: argparse.Namespace) -> None:
-    from es_core.scaffold import new_plugin
+    from es_core.files import explained
+    from es_envs.scaffold.plugin import new_plugin
 
-    plugin = new_plugin(options.name, kind=options.kind)
+    with explained(Path(options.name)):
+        plugin = new_plugin(options.name, kind=options.kind)
     if options.json:
         print_json(asdict(plugin))
         return

@@ -69,7 +69,7 @@ def add(commands: Any) -> None:
 def _policy(options: argparse.Namespace) -> Any:
     """What ``add_source`` let one name."""
     if options.pretrained:
-        from es_core.checkpoint import Checkpoint
+        from es_core.runs.checkpoint import Checkpoint
 
         return Checkpoint.pretrained(options.source)
     if not Path(options.source).exists():
@@ -97,7 +97,7 @@ def _source(path: str, options: argparse.Namespace) -> Any:
 
 
 def _evaluate(options: argparse.Namespace) -> None:
-    from es_core.evaluate import evaluate
+    from es_core.evaluation.scoring import evaluate
 
     score = evaluate(_policy(options), workers=options.workers, progress=not options.quiet, **chosen_episodes(options))
     if options.json:
@@ -107,7 +107,7 @@ def _evaluate(options: argparse.Namespace) -> None:
 
 
 def _record(options: argparse.Namespace) -> None:
-    from es_core.record import record
+    from es_core.video.recording import record
 
     path = options.path or default_film(options.source)
     episodes = record(
@@ -125,7 +125,7 @@ def _record(options: argparse.Namespace) -> None:
 
 
 def _export(options: argparse.Namespace) -> None:
-    from es_core.export import export
+    from es_core.deployment.exporting import export
 
     exported = export(
         _policy(options),
@@ -146,7 +146,7 @@ def _export(options: argparse.Namespace) -> None:
 
 
 def _watch(options: argparse.Namespace) -> None:
-    from es_core.watch import watch
+    from es_core.video.watching import watch
 
     def tell(episode: "Episode", generation: int) -> None:
         if not options.json:
@@ -159,8 +159,8 @@ def _watch(options: argparse.Namespace) -> None:
 
 
 def _replay(options: argparse.Namespace) -> None:
-    from es_core.replay import replay
-    from es_core.rollout import RolloutError
+    from es_core.evaluation.replaying import replay
+    from es_core.rollout.errors import RolloutError
 
     faulthandler.enable(file=2)  # a simulator that crashes takes this process with it
     given = {name: getattr(options, name) for name in ("generation", "candidate", "seed")}

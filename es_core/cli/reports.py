@@ -7,8 +7,8 @@ from es_core.cli.arguments import add_command, add_trust
 from es_core.cli.output import print_json, print_table, put, say
 
 if TYPE_CHECKING:
-    from es_core.compare import Comparison
-    from es_core.significance import Estimate
+    from es_core.reports.comparison import Comparison
+    from es_core.statistics import Estimate
 
 
 def add(commands: Any) -> None:
@@ -28,7 +28,7 @@ def add(commands: Any) -> None:
 
 
 def _report(options: argparse.Namespace) -> None:
-    from es_core.report import report
+    from es_core.reports.run_report import report
 
     path = report(options.run, options.output, trust=options.trust_names)
     if options.json:
@@ -38,7 +38,7 @@ def _report(options: argparse.Namespace) -> None:
 
 
 def _compare(options: argparse.Namespace) -> None:
-    from es_core.compare import compare
+    from es_core.reports.comparison import compare
 
     comparison = compare(options.runs)
     path = comparison.save(options.output)
@@ -51,7 +51,7 @@ def _compare(options: argparse.Namespace) -> None:
 
 def print_comparison(comparison: "Comparison") -> None:
     """The groups and their differences."""
-    from es_core.figures import figures
+    from es_core.formatting import figures
 
     def cells(number: "Estimate") -> tuple[str, str]:
         ends = [figures(end, number.interval) for end in number.interval or ()]

@@ -52,7 +52,7 @@ def add(commands: Any) -> None:
 
 
 def _bench(options: argparse.Namespace) -> None:
-    from es_core.bench import bench
+    from es_core.tuning.throughput import bench
 
     if not options.quiet:
         say(f"measuring {options.env_id} for {options.seconds:g} seconds")
@@ -89,10 +89,9 @@ def _bench(options: argparse.Namespace) -> None:
 
 
 def _tune(options: argparse.Namespace) -> None:
-    from es_core.commands import as_arguments, run_command
-    from es_core.domains import text_of
-    from es_core.figures import figures
-    from es_core.tune import tune
+    from es_core.config.commands import as_arguments, run_command
+    from es_core.formatting import figures, text_of
+    from es_core.tuning.settings_search import tune
 
     result = tune(
         options.env_id,

@@ -21,15 +21,16 @@ from es_core.cli.output import command_line, print_json, put, say
 from es_core.cli.reports import print_comparison
 
 if TYPE_CHECKING:
-    from es_core.compare import Comparison
+    from es_core.reports.comparison import Comparison
     from es_core.run import Run
+    from es_core.runs.run_folder import RunFolder
 
 DEMO_ENV = "CartPoleBullet-v0"
 
 
 def add(commands: Any) -> None:
     """Add these commands."""
-    from es_core.config import BOUNDS, option_fields
+    from es_core.config.train_config import BOUNDS, option_fields
 
     sub = add_command(commands, "train", _train, "evolve a policy for an environment")
     add_env_id(sub)
@@ -85,14 +86,14 @@ def _train(options: argparse.Namespace) -> None:
         **config_fields(options),
     }
     if options.seeds is not None:
-        from es_core.seeds import train_seeds
+        from es_core.tuning.multi_seed import train_seeds
 
         _report_seeds(train_seeds(options.env_id, options.seeds, **how), options)
         return
     from es_core.pools.forker import started_early
 
     with started_early(wanted=options.pool == "local"):  # it loads while this process imports the rest
-        from es_core.train import train
+        from es_core.run import train
 
         run = train(options.env_id, **how)
     _report_run(run, options)
@@ -128,7 +129,7 @@ def _resume(options: argparse.Namespace) -> None:
 
 
 def _demo(options: argparse.Namespace) -> None:
-    from es_core.train import train
+    from es_core.run import train
 
     if DEMO_ENV not in es_envs.env_ids():
         found = (
@@ -152,7 +153,7 @@ def _demo(options: argparse.Namespace) -> None:
 
 
 def _report_run(run: "Run", options: argparse.Namespace) -> None:
-    from es_core.advice import advice
+    from es_core.training.advice import advice
 
     last = run.history[-1] if run.history else None
     best = run.best_score
@@ -181,9 +182,9 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
     say(f"Next: {'; '.join(_command(verb, run) for verb in verbs)}")
 
 
-def _command(verb: str, run: "Run") -> str:
+def _command(verb: str, run: "RunFolder") -> str:
     """A command about a run that this one has trained, and so trusts."""
-    from es_core.commands import run_command
+    from es_core.config.commands import run_command
 
     return run_command(verb, run.config, run.directory, trusted=True)
 

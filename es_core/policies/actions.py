@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from es_core.config import TrainConfig
+from es_core.config.train_config import TrainConfig
 
 Decoding = Literal["choice", "choices", "bits", "clip", "tanh"]
 Exploration = Literal["add_noise", "draw_normal", "draw_choice", "draw_bits"]

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from es_core.config import TrainConfig
+from es_core.config.train_config import TrainConfig
 from es_core.policies.kernels import COLUMNS, EXPORTS, HELPERS
 
 _DIGEST = 32  # bytes in front of the code

@@ -8,13 +8,13 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from es_core.normalizer import ObservationStatistics, Statistics
 from es_core.policies import kernels
 from es_core.policies.actor import Actor, NotFiniteError
 from es_core.policies.compilation import kernel
 from es_core.policies.layered import Layered
 from es_core.policies.layers import GATES, Cell, Dense, Eyes, Layer, matrices
 from es_core.policies.network import Policy, Vector
+from es_core.policies.normalization import ObservationStatistics, Statistics
 
 _ALIGNED = 16  # numbers: 64 bytes, a line of the cache
 _KINDS: Mapping[str, int] = {"rnn": kernels.RNN, "lstm": kernels.LSTM, "gru": kernels.GRU}

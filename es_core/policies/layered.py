@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import gymnasium
 
-from es_core.config import TrainConfig
-from es_core.normalizer import ReferenceBatch, Statistics
+from es_core.config.train_config import TrainConfig
 from es_core.policies import virtual_batch
 from es_core.policies.initialization import initialized
 from es_core.policies.layers import (
@@ -22,6 +21,7 @@ from es_core.policies.layers import (
     size_of,
 )
 from es_core.policies.network import Policy, Vector
+from es_core.policies.normalization import ReferenceBatch, Statistics
 from es_core.policies.spaces import input_size, is_image, leaves
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ class Layered(Policy):
         """One candidate as a torch module of torch's own layers."""
         from es_core.policies.torch_module import LayeredModule
 
-        return LayeredModule(self, self.settled(parameters, statistics), self.normalization(statistics))
+        settled = self.settled(parameters, statistics)
+        return LayeredModule(self.layers, self.actions.decisive, settled, self.normalization(statistics))
 
 
 def linear(config: TrainConfig, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> Layered:

@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from es_core.normalizer import Normalization
 from es_core.policies.network import Vector
+from es_core.policies.normalization import Normalization
 from es_core.policies.torch_module import Normalized
 from es_core.policies.torch_rows import Rows
 

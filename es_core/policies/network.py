@@ -7,9 +7,9 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config import TrainConfig
-from es_core.normalizer import Normalization, ObservationStatistics, Statistics
+from es_core.config.train_config import TrainConfig
 from es_core.policies.actions import make_actions
+from es_core.policies.normalization import Normalization, ObservationStatistics, Statistics
 from es_core.policies.spaces import encoder, input_size
 
 if TYPE_CHECKING:

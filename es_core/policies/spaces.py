@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from es_core.checks import shown
+from es_core.formatting import shown
 
 Encoder = Callable[[Any, NDArray[np.float32]], None]
 

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
 
-from es_core.normalizer import ObservationStatistics, Statistics
 from es_core.policies import noise
 from es_core.policies.actor import Actor, NotFiniteError
 from es_core.policies.deployed import action_of, observation_of
 from es_core.policies.network import Policy, Vector
+from es_core.policies.normalization import ObservationStatistics, Statistics
 from es_core.policies.spaces import leaves, parts
 from es_core.policies.torch_module import Normalized
 from es_core.policies.torch_rows import aligned

@@ -1,17 +1,13 @@
 """One candidate as a torch module of torch's own layers: differentiable, exportable, in batches. Imports torch."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from es_core.normalizer import Normalization
-from es_core.policies.layers import Cell, Convolution, Dense, Eyes, matrices
+from es_core.policies.layers import Cell, Convolution, Dense, Eyes, Layer, matrices
 from es_core.policies.network import Vector
-
-if TYPE_CHECKING:
-    from es_core.policies.layered import Layered
+from es_core.policies.normalization import Normalization
 
 _ACTIVATIONS: Mapping[str | None, type[nn.Module]] = {"tanh": nn.Tanh, "relu": nn.ReLU, None: nn.Identity}
 _CELLS: Mapping[str, Callable[[int, int], nn.Module]] = {"rnn": nn.RNNCell, "lstm": nn.LSTMCell, "gru": nn.GRUCell}
@@ -48,7 +44,8 @@ class LayeredModule(nn.Module):
     """A built-in policy: raw outputs within 1e-5 of the NumPy engine's.
 
     Args:
-        policy: gives the layers.
+        layers: of the policy.
+        decisive: number of outputs that decide on the action.
         parameters: ``(d,)`` float32; copied.
         normalization: of observations, or None.
 
@@ -56,14 +53,14 @@ class LayeredModule(nn.Module):
         is_recurrent: whether it has a state.
     """
 
-    def __init__(self, policy: "Layered", parameters: Vector, normalization: Normalization | None) -> None:
+    def __init__(
+        self, layers: Sequence[Layer], decisive: int, parameters: Vector, normalization: Normalization | None
+    ) -> None:
         super().__init__()
-        self.normalized, self._decisive = Normalized(normalization), policy.actions.decisive
-        own = matrices(torch.from_numpy(parameters.copy()), policy.layers)
-        self.layers = nn.ModuleList(
-            _MODULES[type(layer)](layer, own) for layer, own in zip(policy.layers, own, strict=True)
-        )
-        self.is_recurrent = any(isinstance(layer, Cell) for layer in policy.layers)
+        self.normalized, self._decisive = Normalized(normalization), decisive
+        own = matrices(torch.from_numpy(parameters.copy()), layers)
+        self.layers = nn.ModuleList(_MODULES[type(layer)](layer, own) for layer, own in zip(layers, own, strict=True))
+        self.is_recurrent = any(isinstance(layer, Cell) for layer in layers)
 
     def forward(self, observations: Tensor, state: State | None = None) -> Tensor | tuple[Tensor, State]:
         """The decisive raw outputs; a recurrent policy's with the state for the next step.

@@ -12,12 +12,12 @@ from gymnasium import spaces
 from torch import Tensor, nn
 
 from es_core import seeding
-from es_core.config import TrainConfig
-from es_core.normalizer import Statistics
+from es_core.config.train_config import TrainConfig
 from es_core.policies.module_rows import Flattened, ModuleRows, described, has_state, parts_of
 from es_core.policies.network import Policy, Vector
+from es_core.policies.normalization import Statistics
 from es_core.policies.torch_rows import Rows
-from es_envs import names
+from es_envs import import_path
 
 
 class TorchPolicy(Policy):
@@ -54,7 +54,7 @@ class TorchPolicy(Policy):
         is_box = isinstance(observation_space, spaces.Box)
         self.observation_shape: tuple[int, ...] = observation_space.shape if is_box else (self.inputs,)  # type: ignore[assignment]
         with self._blame("cannot be imported"):
-            self._make = names.load(self._name)
+            self._make = import_path.load(self._name)
         if not (inspect.isclass(self._make) and issubclass(self._make, nn.Module)):  # before it is called
             raise ValueError(f"policy {self._name!r} is no subclass of torch.nn.Module but {self._make!r}")
         module = self.build()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from es_core.config import TrainConfig
+from es_core.config.train_config import TrainConfig
 from es_core.policies import kernels
 from es_core.policies.compilation import kernel
 from es_core.policies.layers import Cell, Convolution, Dense, Eyes, Layer, matrices

@@ -22,13 +22,14 @@ except ModuleNotFoundError as error:
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from es_core.config import TrainConfig
-from es_core.machine import requirements, usable_cores, versions
+from es_core.config.train_config import TrainConfig
+from es_core.machine import usable_cores
 from es_core.pools.host import Host, Played
 from es_core.pools.local import LocalPool
 from es_core.pools.messages import WORKER_DIED, CannotStart, Failed, Ready, Reply, Start, Work
 from es_core.pools.pool import RolloutPool, require_care
 from es_core.pools.scheduler import Scheduler
+from es_core.runs.provenance import requirements, versions
 from es_envs import EnvDefinition
 
 __all__ = ["RayPool", "connection", "require_cpus"]

@@ -13,12 +13,12 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
-from es_core.budget import step_limit
-from es_core.callables import packed
-from es_core.config import TrainConfig
+from es_core.config.budgets import step_limit
+from es_core.config.objects import packed
+from es_core.config.train_config import TrainConfig
 from es_core.policies.spaces import parts
-from es_core.rollout import make_env
-from es_envs import EnvDefinition, names
+from es_core.rollout.environment import make_env
+from es_envs import EnvDefinition, import_path
 from es_envs.returned import Checked
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ class _Resting(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def _resting(definition: EnvDefinition, config: TrainConfig, objects: Mapping[str, bytes]) -> gymnasium.Env[Any, Any]:
-    names.receive(objects)
+    import_path.receive(objects)
     return _Resting(Checked(make_env(definition, config)))
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from es_core.pools import process
-from es_envs import names
+from es_envs import import_path
 
 START = "ES_ENVS_START"
 """The environment variable that says "fork" (Linux; the default there) or "spawn": each a process of its own."""
@@ -231,7 +231,7 @@ def _load(modules: Iterable[str], calls: Iterable[Sequence[Any]]) -> str | None:
             return f"importing {name} {does}"
     for target, *arguments in calls:
         with suppress(Exception, SystemExit):  # likewise
-            names.load(target)(*arguments)
+            import_path.load(target)(*arguments)
         if (does := _does()) is not None:
             return f"{target} {does}"
     signal.alarm(0)

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from es_core.machine import description, versions
 from es_core.pools.local import LocalPool
 from es_core.pools.messages import WORKER_DIED, CannotStart, Ready, Reply, Scores, Start, Work
-from es_core.rollout import RolloutError
+from es_core.rollout.errors import RolloutError
+from es_core.runs.provenance import description, versions
 
 
 @dataclass(frozen=True)

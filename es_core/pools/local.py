@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from es_core.callables import packed
-from es_core.config import TrainConfig
+from es_core.config.objects import packed
+from es_core.config.train_config import TrainConfig
 from es_core.machine import usable_cores
 from es_core.pools import forker
 from es_core.pools.messages import (
@@ -25,7 +25,7 @@ from es_core.pools.pool import STEP_TIMEOUT, RolloutPool, require_care, require_
 from es_core.pools.process import BEAT_EVERY, Child, ChildDiedError, end, wait
 from es_core.pools.scheduler import Scheduler
 from es_core.pools.watchdog import patience
-from es_core.rollout import RolloutError
+from es_core.rollout.errors import RolloutError
 from es_envs import EnvDefinition, registry
 
 __all__ = ["LocalPool"]

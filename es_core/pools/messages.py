@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config import TrainConfig
-from es_core.normalizer import ReferenceBatch
+from es_core.config.train_config import TrainConfig
+from es_core.policies.normalization import ReferenceBatch
 from es_core.pools.probe import Probe
 from es_core.strategies.population import Population
 from es_envs import EnvDefinition, Episode

@@ -11,12 +11,12 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core import checks
-from es_core.config import TrainConfig
-from es_core.normalizer import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch, Statistics
+from es_core.config import checks
+from es_core.config.train_config import TrainConfig
+from es_core.policies.normalization import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch, Statistics
 from es_core.pools.messages import CandidateTask, CannotStart, CentreTask, Failed, Ready, ReferenceTask, Reply, Work
-from es_core.rollout import Failure, RolloutError
-from es_core.scoring import aggregated
+from es_core.rollout.errors import Failure, RolloutError
+from es_core.rollout.fitness import aggregated
 from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies.population import Population
 from es_envs import EnvDefinition, Episode, PluginError

@@ -23,10 +23,7 @@ from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from threading import Thread
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
-
-if TYPE_CHECKING:
-    from es_core.pools.forker import Forked, Forker
+from typing import Any, NamedTuple, Protocol, cast
 
 _BOOTSTRAP = (
     "import json, sys; from importlib import import_module; "
@@ -89,6 +86,29 @@ class ChildDiedError(RuntimeError):
         self.report, self.record, self.hung = report, record, hung
 
 
+class Process(Protocol):
+    """A process that has been started: a ``subprocess.Popen``, or a fork with that much of its interface."""
+
+    pid: int
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its exit code; a signal that killed it counts as negative.
+
+        Raises:
+            subprocess.TimeoutExpired: it has not ended within ``timeout`` seconds.
+        """
+
+    def kill(self) -> None:
+        """Kill it, if it has not ended."""
+
+
+class Forks(Protocol):
+    """What starts a child by a fork, if it can."""
+
+    def fork(self, target: str, descriptors: Sequence[int]) -> Process | None:
+        """Start a child that calls ``target`` with these open files, under other numbers; None: it cannot."""
+
+
 class Child:
     """A child process and this end of its connection.
 
@@ -111,7 +131,7 @@ class Child:
         self,
         target: str,
         *,
-        forker: "Forker | None" = None,
+        forker: Forks | None = None,
         patience: float | None = None,
     ) -> None:
         require_main()
@@ -123,7 +143,7 @@ class Child:
         os.lseek(report, 0, os.SEEK_END)  # of the child, too: what it appends comes after the record
         if sys.platform == "win32":
             patience, report = None, _STDERR
-        self.process: subprocess.Popen[bytes] | Forked
+        self.process: Process
         with theirs:
             descriptors = [handle, report]
             forked = forker.fork(target, descriptors) if forker is not None else None

@@ -10,19 +10,22 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from es_core.budget import step_limit
-from es_core.config import TrainConfig
+from es_core.config.budgets import step_limit
+from es_core.config.train_config import TrainConfig
 from es_core.machine import usable_cores
-from es_core.normalizer import ObservationStatistics
-from es_core.policies import make_policy
+from es_core.policies.by_name import make_policy
 from es_core.policies.engines import has_cuda
+from es_core.policies.normalization import ObservationStatistics
 from es_core.policies.torch_actor import TorchActors
 from es_core.pools.copies import UNCONTROLLED, Copies, has_native_form, on_host, row_of
 from es_core.pools.messages import CandidateTask, CentreTask, Failed, ReferenceTask, Reply, Work
 from es_core.pools.pool import RolloutPool, require_care
 from es_core.pools.reference import play_reference
 from es_core.pools.worker import Answer, Played, action_noise_seed, described, enters_statistics
-from es_core.rollout import Fitnesses, Rollout, SpaceError, begun, judged, load_fitnesses, make_env, observers_of
+from es_core.rollout.environment import make_env
+from es_core.rollout.errors import SpaceError
+from es_core.rollout.fitness import Fitnesses, begun, judged, load_fitnesses, observers_of
+from es_core.rollout.loop import Rollout
 from es_envs import EnvDefinition, Episode
 from es_envs.returned import info_of
 

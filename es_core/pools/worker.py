@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from es_core import seeding
-from es_core.config import TrainConfig
-from es_core.normalizer import ObservationStatistics, ReferenceBatch
-from es_core.policies import Policy
+from es_core.config.train_config import TrainConfig
 from es_core.policies.compilation import load_kernels
+from es_core.policies.network import Policy
+from es_core.policies.normalization import ObservationStatistics, ReferenceBatch
 from es_core.pools import process
 from es_core.pools.messages import (
     CandidateTask,
@@ -34,9 +34,9 @@ from es_core.pools.messages import (
 from es_core.pools.probe import take_probe
 from es_core.pools.reference import play_reference
 from es_core.pools.watchdog import Watchdog
-from es_core.rollout import Rollout
+from es_core.rollout.loop import Rollout
 from es_core.strategies.population import Drawn, Population
-from es_envs import Episode, names
+from es_envs import Episode, import_path
 
 _REPLY_EVERY = 0.05  # seconds: many short episodes make one message, a long one is reported at once
 _ATTEMPTS = 2  # at a task whose episodes fail
@@ -52,7 +52,7 @@ def serve(connection: Any) -> None:
     """What a worker process runs: serve until the other end of the connection is closed."""
     start: Start = connection.recv()
     try:
-        names.receive(start.objects)
+        import_path.receive(start.objects)
         worker = Worker(connection, start)
         ready = worker.greeting(start)
     # SystemExit too: a simulator that calls sys.exit must not take the reason with it.

@@ -8,8 +8,8 @@ zero initial weights and V2 are the settings that ``strategy="ars"`` chooses unl
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.schedules import Schedule
 from es_core.strategies.openai_es import OpenAIES
+from es_core.strategies.schedules import Schedule
 
 
 class ARS(OpenAIES):

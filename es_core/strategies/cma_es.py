@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from es_core.machine import one_blas_thread
 from es_core.policies.noise import noise
-from es_core.schedules import Schedule
-from es_core.shaping import by_rank
 from es_core.strategies.covariance import CovarianceStrategy, Rates, Values
 from es_core.strategies.population import Population
+from es_core.strategies.schedules import Schedule
+from es_core.strategies.shaping import by_rank
 from es_core.strategies.strategy import Diagnostics
 
 _LARGEST = 2000  # parameters: the matrix has d^2 numbers, and its decomposition takes d^3 operations

@@ -10,8 +10,8 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.optimizers import norm
-from es_core.schedules import Schedule
+from es_core.strategies.optimizers import norm
+from es_core.strategies.schedules import Schedule
 from es_core.strategies.strategy import Strategy
 
 Values = NDArray[np.float64]

@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core import seeding
-from es_core.checks import require_positive
-from es_core.schedules import Schedule
+from es_core.config.checks import require_positive
 from es_core.strategies.population import Population
+from es_core.strategies.schedules import Schedule
 from es_core.strategies.strategy import Diagnostics, Strategy
 
 

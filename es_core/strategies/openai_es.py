@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.optimizers import OPTIMIZERS, norm
-from es_core.schedules import Schedule, as_schedule
-from es_core.shaping import find_shaping
+from es_core.strategies.optimizers import OPTIMIZERS, norm
 from es_core.strategies.pairs import MirroredStrategy, Pairs
 from es_core.strategies.population import gradient
+from es_core.strategies.schedules import Schedule, as_schedule
+from es_core.strategies.shaping import find_shaping
 from es_core.strategies.strategy import Diagnostics
 
 

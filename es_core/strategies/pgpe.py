@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.optimizers import norm
-from es_core.schedules import Schedule, as_schedule
 from es_core.strategies.openai_es import OpenAIES
+from es_core.strategies.optimizers import norm
 from es_core.strategies.pairs import Pairs
 from es_core.strategies.population import gradient
+from es_core.strategies.schedules import Schedule, as_schedule
 from es_core.strategies.strategy import Diagnostics
 
 

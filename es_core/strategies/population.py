@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core.machine import usable_cores
-from es_core.normalizer import Statistics
-from es_core.optimizers import cosine
 from es_core.policies.noise import NOISE_BLOCK, add_noise, noise_block, noise_blocks
+from es_core.policies.normalization import Statistics
+from es_core.strategies.optimizers import cosine
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -3,8 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.schedules import Schedule
 from es_core.strategies.population import Population
+from es_core.strategies.schedules import Schedule
 from es_core.strategies.strategy import Diagnostics, Strategy
 
 

@@ -7,10 +7,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.schedules import Schedule
-from es_core.shaping import by_rank
 from es_core.strategies.covariance import CovarianceStrategy, Rates
 from es_core.strategies.population import Population, noise_moments
+from es_core.strategies.schedules import Schedule
+from es_core.strategies.shaping import by_rank
 from es_core.strategies.strategy import Diagnostics
 
 

@@ -7,10 +7,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.optimizers import norm
-from es_core.schedules import Schedule, as_schedule
-from es_core.shaping import find_shaping
+from es_core.strategies.optimizers import norm
 from es_core.strategies.population import Population, gradient
+from es_core.strategies.schedules import Schedule, as_schedule
+from es_core.strategies.shaping import find_shaping
 from es_core.strategies.strategy import Diagnostics, Strategy
 
 

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core import seeding
-from es_core.checks import alike
-from es_core.optimizers import cosine, norm
-from es_core.schedules import Schedule, as_schedule
+from es_core.config.checks import alike
+from es_core.strategies.optimizers import cosine, norm
 from es_core.strategies.population import Population
+from es_core.strategies.schedules import Schedule, as_schedule
 
 Diagnostics = Mapping[str, float | None]
 

@@ -1,0 +1,297 @@
+"""Doctor: what this installation and machine have to offer, and what to do about what is missing or broken.
+
+Whatever could take a process with it (a library that was compiled for another processor, a driver for graphics) is
+tried in a process of its own.
+"""
+
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal
+
+import es_envs
+from es_core.config.train_config import TrainConfig
+from es_core.machine import usable_cores
+from es_core.pools.forker import Forker
+from es_core.strategies.by_name import STRATEGIES, require_strategy
+from es_envs import EnvDefinition, PluginInfo, registry
+from es_envs.display import has_display
+from es_envs.fitness import fitness_names
+from es_envs.requirements import missing
+
+_PATIENCE = 60  # seconds for a trial
+_MARK = "es-envs found:"  # among what libraries print
+_GIGABYTE = 2**30
+
+_TORCH = """
+import torch
+found = {"version": torch.__version__, "threads": torch.get_num_threads(), "cuda": torch.version.cuda}
+found["devices"] = [torch.cuda.get_device_name(k) for k in range(torch.cuda.device_count())]
+assert float(torch.ones(2, 2).matmul(torch.ones(2, 2)).sum()) == 8
+"""
+_BLAS = """
+import numpy, threadpoolctl
+numpy.ones((64, 64)) @ numpy.ones((64, 64))
+found = [pool for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas"]
+"""
+_BULLET = """
+from es_envs.bullet import pybullet
+client = pybullet.connect(pybullet.DIRECT)
+picture = pybullet.getCameraImage(8, 8, renderer=pybullet.ER_TINY_RENDERER, physicsClientId=client)[2]
+found = {"numpy": bool(pybullet.isNumpyEnabled()) and hasattr(picture, "shape")}
+"""
+_EGL = """
+import importlib.util
+from es_envs.bullet import pybullet
+plugin = importlib.util.find_spec("eglRenderer")
+assert plugin, "this build of pybullet comes without it"
+client = pybullet.connect(pybullet.DIRECT)
+assert pybullet.loadPlugin(plugin.origin, "_eglRendererPlugin", physicsClientId=client) >= 0, "Bullet cannot use it"
+found = {}
+"""
+_FILM = """
+import tempfile, imageio.v2, imageio_ffmpeg, numpy
+with tempfile.TemporaryDirectory() as folder:
+    name = folder + "/film.mp4"
+    with imageio.v2.get_writer(name, format="FFMPEG", fps=5, codec="libx264", ffmpeg_log_level="error") as film:
+        for _ in range(3):
+            film.append_data(numpy.zeros((32, 32, 3), numpy.uint8))
+    assert imageio_ffmpeg.count_frames_and_secs(name)[0] == 3, "it writes no films"
+found = {"version": imageio_ffmpeg.get_ffmpeg_version(), "path": imageio_ffmpeg.get_ffmpeg_exe()}
+"""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found about one thing.
+
+    Attributes:
+        name: of the thing.
+        status: "ok"; "missing", if one can do without it; or "broken".
+        found: what there is.
+        advice: what to do; empty if nothing has to be done.
+    """
+
+    name: str
+    status: Literal["ok", "missing", "broken"]
+    found: str
+    advice: str = ""
+
+
+def examine() -> list[Finding]:
+    """Examine this installation and machine. Takes seconds, since it tries what is there."""
+    parts = (_python, _machine, _libraries, _graphics, _extras, _plugins, _workers)
+    return [finding for part in parts for finding in part()]
+
+
+def _python() -> Iterator[Finding]:
+    yield Finding("Python", "ok", f"{platform.python_version()} at {sys.executable}, {sysconfig.get_platform()}")
+    yield from _installed("es-envs")
+
+
+def _installed(name: str) -> Iterator[Finding]:
+    """A distribution of ours, and what it lacks of all that it requires."""
+    lacking = list(missing(name))
+    found = f"{version(name)} at {distribution(name).locate_file('')}"
+    if lacking:
+        yield Finding(name, "broken", f"{found}, without {', '.join(lacking)}", _install(*lacking))
+    else:
+        yield Finding(name, "ok", found)
+
+
+def _machine() -> Iterator[Finding]:
+    cores, all_cores = usable_cores(), os.cpu_count() or 1
+    less = " (the others are kept from it by its affinity or control group)" if cores < all_cores else ""
+    yield Finding("cores", "ok", f"{cores} of {all_cores} usable{less}: as many workers by default")
+    if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        limit = _control_group_memory()
+        bounded = f", of which this control group may use {limit / _GIGABYTE:.1f} GB" if limit else ""
+        yield Finding("memory", "ok", f"{total / _GIGABYTE:.1f} GB{bounded}")
+    shared = Path("/dev/shm")  # noqa: S108  (it is only measured)
+    if shared.is_dir():
+        free = shutil.disk_usage(shared).free
+        yield Finding(str(shared), "ok", f"{free / _GIGABYTE:.2f} GB free (training needs none of it)")
+    folder = Path.cwd()
+    room = f"{shutil.disk_usage(folder).free / _GIGABYTE:.1f} GB free in {folder}"
+    if os.access(folder, os.W_OK):
+        yield Finding("run folders", "ok", room)
+    else:
+        advice = "work in a folder that is writable for you, or give --run-dir"
+        yield Finding("run folders", "missing", f"{room}, which is not writable", advice)
+
+
+def _control_group_memory() -> int | None:
+    try:
+        return int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
+    except (OSError, ValueError):  # none of version 2, or "max"
+        return None
+
+
+def _libraries() -> Iterator[Finding]:
+    yield from _tried("numpy", _BLAS, _blas, version("numpy"), _install("--force-reinstall", "numpy"))
+    advice = f"{_install('--force-reinstall', 'imageio-ffmpeg')}; a film needs a program ffmpeg with libx264"
+    yield from _tried("ffmpeg", _FILM, lambda found: f"{found['version']} at {found['path']}", "", advice)
+    try:
+        torch = version("torch")
+    except PackageNotFoundError:
+        needed = "only torch modules of your own, CUDA and exported policies need it"
+        yield Finding("torch", "missing", needed, _install("es-envs[torch]"))
+    else:
+        yield from _tried("torch", _TORCH, _cuda, torch, "install it anew: https://pytorch.org/get-started/locally/")
+
+
+def _blas(pools: list[dict[str, Any]]) -> str:
+    used = [f"{pool['internal_api']} {pool['version']}, {pool['num_threads']} threads" for pool in pools]
+    return f"{version('numpy')}; BLAS: {'; '.join(used) or 'none whose threads can be counted'} (policies use one)"
+
+
+def _cuda(found: dict[str, Any]) -> str:
+    devices = ", ".join(found["devices"]) or "no CUDA device"
+    return f"{found['version']}, {found['threads']} threads; {devices}"
+
+
+def _graphics() -> Iterator[Finding]:
+    try:
+        bullet = version("pybullet")
+    except PackageNotFoundError:
+        needed = "only environments in Bullet need it"
+        advice = "conda install -c conda-forge pybullet" if sys.version_info >= (3, 12) else _install("es-envs[bullet]")
+        yield Finding("pybullet", "missing", needed, advice)
+    else:
+        advice = _install("--force-reinstall", "--no-cache-dir", "pybullet")
+        failed, found = _try(_BULLET)
+        if failed:
+            yield Finding("pybullet", "broken", f"{bullet}: {failed}", advice)
+        elif not found["numpy"]:
+            slow = "compiled without numpy: films are slow, since each pixel becomes a Python number"
+            yield Finding("pybullet", "broken", f"{bullet}, {slow}", f"{advice}, where numpy is installed already")
+        else:
+            yield Finding("pybullet", "ok", f"{bullet}, agrees with numpy")
+            failed, _ = _try(_EGL)
+            if failed:
+                advice = "nothing: the software renderer does the same; or install libEGL (Debian: libegl1)"
+                yield Finding("EGL", "missing", f"renderer='egl' would not work: {failed}", advice)
+            else:
+                yield Finding("EGL", "ok", "renderer='egl' can be used")
+    if has_display():
+        yield Finding("display", "ok", "`es-envs watch` can open a window")
+    else:
+        yield Finding("display", "missing", "`es-envs watch` needs one, DISPLAY is not set", "`es-envs record` films")
+
+
+def _extras() -> Iterator[Finding]:
+    base = set(missing("es-envs"))
+    for extra in distribution("es-envs").metadata.get_all("Provides-Extra") or ():
+        lacking = [text for text in dict.fromkeys(missing("es-envs", extra)) if text not in base]
+        if lacking:
+            yield Finding(f"[{extra}]", "missing", f"without {', '.join(lacking)}", _install(f"es-envs[{extra}]"))
+        else:
+            yield Finding(f"[{extra}]", "ok", "installed")
+
+
+def plugins() -> list[PluginInfo]:
+    """The plugins; those whose definitions can be seen to be of no use, without importing anything, are in error."""
+    return [_examined(plugin) if plugin.status == "active" else plugin for plugin in es_envs.plugins()]
+
+
+def _examined(plugin: PluginInfo) -> PluginInfo:
+    definitions = [definition for definition in map(es_envs.definition, plugin.ids) if definition.plugin == plugin.name]
+    faults = dict.fromkeys(fault for definition in definitions for fault in _faults(definition))
+    return replace(plugin, status="error", error="; ".join(faults)) if faults else plugin
+
+
+def _faults(definition: EnvDefinition) -> Iterator[str]:
+    targets = {"entry_point": definition.entry_point, "initializer": definition.initializer}
+    targets |= {f"fitness {name!r}": target for name, target in fitness_names(definition).items()}
+    for what, target in targets.items():
+        module = str(target).partition(":")[0] if target and ":" in str(target) else ""
+        if module and module != "final_info" and not _is_there(module):
+            yield f"{definition.id}: there is no module {module!r} ({what}={target!r})"
+    usual = definition.recommended.get("strategy", TrainConfig.strategy)
+    for strategy in {usual: None, **definition.recommended_for}:
+        try:
+            config = TrainConfig.unresolved(definition.id, strategy=strategy)
+            if strategy in STRATEGIES or strategy not in registry.strategies():
+                require_strategy(config)
+        except (ValueError, TypeError, es_envs.PluginError) as error:
+            yield str(error)
+
+
+def _is_there(module: str) -> bool:
+    """Whether a module can be found; of what lies in a package that is not imported: the package."""
+    package = module.rpartition(".")[0]
+    if package and package not in sys.modules:
+        return _is_there(package)
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):  # its package is none, or it is half made
+        return False
+
+
+def _plugins() -> Iterator[Finding]:
+    for plugin in plugins():
+        name = f"plugin {plugin.name}"
+        found = f"{plugin.distribution} {plugin.version}: {plugin.error or ', '.join(plugin.ids)}"
+        if plugin.status == "active":
+            yield Finding(name, "ok", found)
+        elif plugin.status == "disabled":
+            yield Finding(name, "missing", found, f"take {plugin.name} out of ES_ENVS_DISABLE_PLUGINS")
+        elif plugin.status == "clash":
+            yield Finding(name, "broken", found, "uninstall one of them, or set ES_ENVS_DISABLE_PLUGINS")
+        else:
+            advice = f"repair or reinstall {plugin.distribution}; ES_ENVS_STRICT=1 es-envs list shows the traceback"
+            yield Finding(name, "broken", found, advice)
+
+
+def _workers() -> Iterator[Finding]:
+    """Whether the workers of each plugin's environments are forked from one process."""
+    plugins = [plugin for plugin in es_envs.plugins() if plugin.status == "active" and plugin.ids]
+    for plugin in plugins:
+        definitions = [es_envs.definition(env_id) for env_id in plugin.ids]
+        with Forker() as forker:
+            forker.load(module for definition in definitions for module in registry.modules(definition))
+            reason = forker.reason
+        name = f"workers of {plugin.name}"
+        if reason is None:
+            yield Finding(name, "ok", "are forked from one process that has loaded their modules")
+        else:
+            slower = "nothing: training is the same, but starts later and takes more memory"
+            yield Finding(name, "missing", f"are processes of their own, not forked: {reason}", slower)
+
+
+def _tried(name: str, code: str, describe: Callable[[Any], str], known: str, advice: str) -> Iterator[Finding]:
+    failed, found = _try(code)
+    if failed:
+        yield Finding(name, "broken", f"{known}: {failed}" if known else failed, advice)
+    else:
+        yield Finding(name, "ok", describe(found))
+
+
+def _try(code: str) -> tuple[str, Any]:
+    """Run code in a process of its own: why it failed, or an empty text, and what it calls ``found``."""
+    script = f"{code}\nimport json\nprint('\\n{_MARK}', json.dumps(found), flush=True)"
+    try:
+        done = subprocess.run(  # noqa: S603  (our own code, by our own interpreter)
+            [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=_PATIENCE
+        )
+    except subprocess.TimeoutExpired:
+        return f"no answer within {_PATIENCE} seconds", None
+    if done.returncode == 0:
+        (found,) = (line.removeprefix(_MARK) for line in done.stdout.splitlines() if line.startswith(_MARK))
+        return "", json.loads(found)
+    last = [line for line in done.stderr.splitlines() if line.strip()][-1:]
+    return (last[0] if last and done.returncode > 0 else f"the process crashed (exit code {done.returncode})"), None
+
+
+def _install(*words: str) -> str:
+    return " ".join(["pip install", *(f"'{word}'" if "[" in word or ">" in word else word for word in words)])

@@ -1,0 +1,227 @@
+"""What a setting may be: each check returns None, or in words what was expected."""
+
+import difflib
+import json
+import math
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
+from types import UnionType
+from typing import Any, get_args, get_origin
+
+import numpy as np
+
+from es_core.formatting import lists, shown
+
+Check = Callable[[Any], str | None]
+
+_DEEPEST = 50  # lists and dicts in each other, far from where Python gives up
+
+
+def whole(minimum: int, maximum: int | None = None) -> Check:
+    """At least ``minimum``, at most ``maximum``."""
+    expected = f"a whole number of at least {minimum}" + (f", at most {maximum}" if maximum is not None else "")
+
+    def check(value: Any) -> str | None:
+        ok = isinstance(value, int) and not isinstance(value, bool) and value >= minimum
+        return None if ok and (maximum is None or value <= maximum) else expected
+
+    return check
+
+
+def number(minimum: float, *, above: bool = False) -> Check:
+    """Finite, at least ``minimum`` or above it."""
+
+    def check(value: Any) -> str | None:
+        ok = finite(value) is None and (value > minimum if above else value >= minimum)
+        return None if ok else f"a finite number {'above' if above else 'of at least'} {minimum:g}"
+
+    return check
+
+
+def maybe(check: Check) -> Check:
+    """None, too."""
+
+    def relaxed(value: Any) -> str | None:
+        expected = None if value is None else check(value)
+        return f"{expected}, or None" if expected else None
+
+    return relaxed
+
+
+def finite(value: Any) -> str | None:
+    """Any finite number, which a float can be."""
+    try:
+        ok = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # an integer of hundreds of digits
+        ok = False
+    return None if ok else "a finite number"
+
+
+def text(value: Any) -> str | None:
+    """Not empty."""
+    return None if isinstance(value, str) and value else "a non-empty string"
+
+
+def share(value: Any) -> str | None:
+    """A part of a whole."""
+    return None if number(0, above=True)(value) is None and value <= 1 else "a number above 0, at most 1"
+
+
+def flag(value: Any) -> str | None:
+    """True or False."""
+    return None if isinstance(value, bool) else "True or False"
+
+
+def one_of(*choices: str) -> Check:
+    """One of a few words."""
+    expected = f"one of {', '.join(map(repr, choices))}"
+    return lambda value: None if isinstance(value, str) and value in choices else expected
+
+
+def sizes(value: Any) -> str | None:
+    """Widths of layers."""
+    expected = "layer sizes, positive whole numbers such as (32, 32)"
+    ok = isinstance(value, tuple) and all(whole(1)(size) is None for size in value)
+    return None if ok else expected
+
+
+def bins(value: Any) -> str | None:
+    """How many, or which values, for all dimensions or for each."""
+    rows = value if isinstance(value, tuple) else ()
+    nested = bool(rows) and all(isinstance(row, tuple) for row in rows)
+    ok = whole(2)(value) is None or all(
+        len(row) >= 2 and all(finite(entry) is None for entry in row) for row in (rows if nested else [rows])
+    )
+    return None if ok else "a number of bins, at least 2; a list of values; or such a list for each action dimension"
+
+
+def json_object(value: Any) -> str | None:
+    """What JSON can hold."""
+    expected = "a dict that JSON can hold (text, finite numbers, booleans, lists, dicts with text keys)"
+    if not isinstance(value, Mapping):
+        return expected
+    if not _is_shallow(value, _DEEPEST):
+        return f"{expected}, at most {_DEEPEST} of them in each other"
+    try:
+        return None if json.loads(json.dumps(value, allow_nan=False)) == lists(value) else expected
+    except (TypeError, ValueError):
+        return expected
+
+
+def _is_shallow(value: Any, depth: int) -> bool:
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
+    return depth >= 0 and all(_is_shallow(part, depth - 1) for part in parts)
+
+
+def wrappers(value: Any) -> str | None:
+    """Settings of Gymnasium's wrappers, by name."""
+    expected = json_object(value)
+    if expected:
+        return expected
+    known = {"skip": whole(2, 1000), "grey": flag, "resize": whole(1, 4096), "stack": whole(2, 1000)}
+    for name, setting in value.items():
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            return f"a dict of {', '.join(known)}, and {name!r} is none of them{hint}"
+        expected = known[name](setting)
+        if expected:
+            return f"a dict whose {name!r} is {expected}"
+    return None
+
+
+def converted(value: Any, hint: Any) -> Any:
+    """``value`` in the type that a field's annotation says, so that 1, 1.0 and ``np.float32(1)`` are one setting.
+
+    What has no place in the field comes back as it is, for a check to refuse.
+    """
+    kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, Mapping):
+        return lists(value)
+    if isinstance(value, list | tuple):
+        inner = next((get_args(kind)[0] for kind in kinds if get_origin(kind) is tuple), None)
+        return value if inner is None else tuple(converted(item, inner) for item in value)
+    if float in kinds and int not in kinds and isinstance(value, int) and not isinstance(value, bool):
+        with suppress(OverflowError):  # an integer of hundreds of digits
+            return float(value)
+    return value
+
+
+def require_positive(name: str, value: Any) -> None:
+    """Refuse an argument that is no whole number of at least 1.
+
+    Raises:
+        ValueError: it names the argument.
+    """
+    _require(name, value, whole(1))
+
+
+def require_seconds(name: str, value: Any) -> None:
+    """Refuse an argument that is no finite time above 0.
+
+    Raises:
+        ValueError: it names the argument.
+    """
+    _require(name, value, number(0, above=True))
+
+
+def _require(name: str, value: Any, check: Check) -> None:
+    expected = check(value)
+    if expected:
+        raise ValueError(f"{name} must be {expected}, got {shown(value)}")
+
+
+def alike(name: str, own: Any, given: Any) -> Any:
+    """A copy of ``given``, an array or a number of a state, to take the place of ``own``.
+
+    Raises:
+        ValueError: it is of another shape or type, and so another state than the one that was saved.
+    """
+    if np.shape(given) != np.shape(own):
+        raise ValueError(f"{name} has shape {np.shape(given)}, expected {np.shape(own)}")
+    if isinstance(own, np.ndarray):
+        array = np.array(given)
+        if array.dtype != own.dtype:
+            raise ValueError(f"{name} is of type {array.dtype}, expected {own.dtype}")
+        return array
+    number = type(own)(given)
+    if number != given:
+        raise ValueError(f"{name} is {shown(given)}, expected {type(own).__name__}")
+    return number
+
+
+def require_fields(kind: type[Any], values: Any) -> None:
+    """Refuse what is no JSON object with exactly the fields of a dataclass, each of its type.
+
+    Raises:
+        ValueError: it names the fields that are missing or unknown, or the one of another type.
+    """
+    hints = {field.name: field.type for field in fields(kind)}
+    if not isinstance(values, dict):
+        raise ValueError(f"expected a JSON object, got {shown(values)}")
+    if values.keys() != hints.keys():
+        raise ValueError(f"expected other fields; missing or unknown: {shown(sorted(hints.keys() ^ values.keys()))}")
+    for name, hint in hints.items():
+        if not _is(values[name], hint):
+            raise ValueError(f"{name} cannot be {shown(values[name])}")
+
+
+def _is(value: Any, hint: Any) -> bool:
+    """Whether a value from JSON is what a field's annotation says."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if origin is UnionType:
+        return any(_is(value, part) for part in parts)
+    if origin in {dict, list}:
+        items = value.values() if isinstance(value, dict) else value
+        return isinstance(value, origin) and all(_is(item, parts[-1]) for item in items)
+    if origin is tuple:
+        return isinstance(value, list | tuple) and len(value) == len(parts) and all(map(_is, value, parts))
+    if hint is float:
+        return finite(value) is None
+    if hint is int:
+        return whole(0)(value) is None  # all whole numbers in a run's files count something
+    # A dataclass within this one checks itself.
+    return isinstance(value, dict if is_dataclass(hint) else hint)

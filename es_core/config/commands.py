@@ -1,0 +1,154 @@
+"""Commands to be copied into a shell: those that would make or continue a run."""
+
+import json
+import os
+import shlex
+import typing
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import es_envs
+from es_core.config.objects import given_objects
+from es_core.config.train_config import TrainConfig, option_fields
+from es_core.config.trust import require_trusted
+
+
+def usual_settings(config: TrainConfig) -> TrainConfig:
+    """What ``train`` would take for the same environment, strategy and fitness.
+
+    Raises:
+        UnknownEnvError: the environment is not installed.
+        ValueError, PluginError: it cannot be used as it is.
+    """
+    return TrainConfig.for_env(config.env_id, **_chosen(config))
+
+
+def changed_settings(config: TrainConfig) -> dict[str, Any]:
+    """The fields of a config, as JSON holds them, that are not the usual ones.
+
+    Raises:
+        UnknownEnvError, ValueError, PluginError: as for ``usual_settings``.
+    """
+    here, usual = config.to_json(), usual_settings(config).to_json()
+    changed = {field.name: here[field.name] for field in option_fields() if here[field.name] != usual[field.name]}
+    settled = [name for name in ("engine", "device") if usual[name] == "auto"]
+    if config.schedule_generations == config.generations:
+        settled.append("schedule_generations")
+    for name in settled:  # by the run itself, when it began
+        changed.pop(name, None)
+    return changed
+
+
+def chosen_settings(config: TrainConfig) -> dict[str, Any]:
+    """Fields that, given to ``train``, make this config; values as JSON holds them.
+
+    Raises:
+        UnknownEnvError, ValueError, PluginError: as for ``usual_settings``.
+    """
+    return {**_chosen(config), **changed_settings(config)}
+
+
+def train_command(config: TrainConfig, initial: Path | None = None) -> str:
+    """What begins a run with these settings.
+
+    Args:
+        config: of the run.
+        initial: the checkpoint from which it starts.
+
+    Raises:
+        UnknownEnvError, ValueError, PluginError: as for ``usual_settings``.
+    """
+    settings = chosen_settings(config)
+    if only_in_script(config):
+        given = given_objects(config)
+        arguments = {**settings, **({} if initial is None else {"initial": str(initial)})}
+        written = {name: repr(value) for name, value in arguments.items()} | given
+        env = written.pop("env", repr(config.env_id))
+        return f"train({', '.join([env, *(f'{name}={value}' for name, value in written.items())])})"
+    words = ["es-envs", "train", config.env_id, *as_arguments(settings)]
+    if initial is not None:
+        words += ["--initial", str(initial)]
+    if config.vector_envs is not None:
+        words += ["--pool", "vector"]
+    return shlex.join(words)
+
+
+def run_command(
+    verb: str, config: TrainConfig, directory: str | os.PathLike[str], *, trusted: bool, **options: int | str
+) -> str:
+    """What does something with a run: "resume", "evaluate", "record", "report" or "replay".
+
+    Args:
+        verb: what.
+        config: of the run.
+        directory: of the run.
+        trusted: the reader of the command has made the run, or vouches for it: where its files name a module outside
+            the installed plugins, the command says so. Of anybody else's run it must not.
+        **options: further ones.
+    """
+    trust = trusted and not _names_plugins_only(config)
+    if verb == "resume" and config.vector_envs is not None:
+        options["pool"] = "vector"
+    if only_in_script(config):
+        given = [f"{name}={value!r}" for name, value in options.items()]
+        objects = [] if verb == "report" else [f"{name}={value}" for name, value in given_objects(config).items()]
+        opened = ", ".join([repr(str(directory)), *(["trust=True"] if trust else []), *objects])
+        if verb == "replay":
+            run = f"Run.open({opened})" if objects else opened
+            return f"es_core.replay({', '.join([run, *given])})"
+        film = ["'film.mp4'"] if verb == "record" else []
+        return f"Run.open({opened}).{verb}({', '.join([*film, *given])})"
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    return shlex.join(["es-envs", verb, str(directory), *words, *(["--trust-names"] if trust else [])])
+
+
+def _names_plugins_only(config: TrainConfig) -> bool:
+    try:
+        require_trusted(config, trust=False, where="")
+    except (es_envs.UnknownEnvError, es_envs.PluginError):
+        return True  # as far as can be seen here
+    except ValueError:
+        return False
+    return True
+
+
+def only_in_script(config: TrainConfig) -> bool:
+    """Whether no command can make the run, since a script has registered its environment, or given it an object."""
+    env_id = config.env_id
+    registered = env_id in es_envs.env_ids() and es_envs.definition(env_id).plugin is None
+    return registered or bool(given_objects(config))
+
+
+def as_arguments(settings: Mapping[str, Any]) -> list[str]:
+    """Options of ``es-envs train`` that give these settings."""
+    kinds = {field.name: field.type for field in option_fields()}
+    words = []
+    for name, value in settings.items():
+        flag, text = f"--{name.replace('_', '-')}", _typed(kinds[name], value)
+        if kinds[name] is bool:
+            words.append(flag if value else flag.replace("--", "--no-", 1))
+        else:
+            words += [f"{flag}={text}"] if text.startswith("-") else [flag, text]
+    return words
+
+
+def _typed(kind: Any, value: Any) -> str:
+    if value is None:
+        return "none"
+    if typing.get_origin(kind) is tuple:
+        return ",".join(map(str, value))
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _chosen(config: TrainConfig) -> dict[str, Any]:
+    """The settings on which the usual values of others depend, or without which there are none."""
+    usual = TrainConfig.for_env(config.env_id, **_limit(config))
+    return _limit(config) | {
+        name: getattr(config, name) for name in ("strategy", "fitness") if getattr(config, name) != getattr(usual, name)
+    }
+
+
+def _limit(config: TrainConfig) -> dict[str, Any]:
+    unlimited = es_envs.definition(config.env_id).max_episode_steps is None
+    return {"max_episode_steps": config.max_episode_steps} if unlimited else {}

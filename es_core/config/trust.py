@@ -1,0 +1,106 @@
+"""Names in files are data: which of them may be imported, and what they name be called."""
+
+import inspect
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import fields
+from importlib.metadata import packages_distributions
+from typing import Any
+
+import es_envs
+from es_core.config.train_config import OBJECTS, TrainConfig
+from es_envs import EnvDefinition, import_path
+from es_envs.fitness import FITNESSES, fitness_names
+
+
+def require_trusted(config: TrainConfig, *, trust: bool, where: object, vouched: Collection[str] = ()) -> EnvDefinition:
+    """Refuse names from a file that would import a module nobody installed as a plugin.
+
+    A file must not choose what code runs: it may name registered environments, fitness functions of theirs or of
+    ``es_envs.fitness``, and functions and classes that distributions define which register a plugin. What was given to
+    ``train`` as an object is imported by nobody: this process has it if the caller has given it again.
+
+    Args:
+        config: as read from the file.
+        trust: the caller vouches for the file.
+        where: the file, for the message.
+        vouched: fields whose values the caller has named himself.
+
+    Returns:
+        The definition of the config's environment.
+
+    Raises:
+        ValueError: an untrusted name.
+        UnknownEnvError: the environment is not installed.
+    """
+    if not trust and "env_id" not in vouched and ":" in config.env_id:  # before it is looked up, which imports it
+        raise _untrusted("env_id", config.env_id, where)
+    definition = es_envs.definition(config.env_id)
+    fitness = config.fitness or ""
+    known = {*fitness_names(definition), *fitness_names(definition).values(), *FITNESSES}
+    # All of them: an environment may import what an argument names, as Gymnasium's make does.
+    accepted = {"env_id", *vouched}
+    if fitness in known or fitness.startswith("final_info:"):
+        accepted.add("fitness")
+    if not trust:
+        _require_of_plugins(config, [field.name for field in fields(config) if field.name not in accepted], where)
+    return definition
+
+
+def require_trusted_policy(config: TrainConfig, *, where: object) -> None:
+    """Refuse a policy from a file that is a module which nobody installed as a plugin.
+
+    Raises:
+        ValueError: it names the policy.
+    """
+    _require_of_plugins(config, ["policy", "policy_options"], where)
+
+
+def _require_of_plugins(config: TrainConfig, keys: Collection[str], where: object) -> None:
+    for key in keys:
+        for name in _texts(getattr(config, key)):
+            if key in OBJECTS and import_path.is_local(name):
+                continue
+            try:
+                refused = ":" in name and not _of_a_plugin(name)
+            except (ValueError, ImportError) as error:
+                raise ValueError(f"{where} names {key}={name!r}, which cannot be found: {error}") from error
+            if refused:
+                raise _untrusted(key, name, where)
+
+
+def _untrusted(key: str, name: str, where: object) -> ValueError:
+    return ValueError(
+        f"{where} names {key}={name!r}, no function or class of an installed plugin; reading a file must not choose "
+        "what code runs. If you trust the file, pass trust=True (on the command line: --trust-names)"
+    )
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """All text in a JSON value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for item in (*value, *value.values()) if isinstance(value, Mapping) else value:
+            yield from _texts(item)
+
+
+def _of_a_plugin(name: str) -> bool:
+    """Whether a plugin's distribution defines what is named; what is only imported there may do anything.
+
+    Raises:
+        ValueError: a module of a plugin has nothing of that name.
+        ImportError: a module of a plugin cannot be imported.
+    """
+    module, _, attribute = name.partition(":")
+    if not _is_module_of_a_plugin(module):
+        return False
+    if not all(part.isidentifier() for part in attribute.split(".")):
+        return True  # an environment's id, for which Gymnasium imports the module, and nothing of it is called
+    target = import_path.load(name)
+    defined = inspect.isfunction(target) or inspect.isclass(target)
+    return defined and _is_module_of_a_plugin(target.__module__)
+
+
+def _is_module_of_a_plugin(module: str) -> bool:
+    plugins = {plugin.distribution for plugin in es_envs.plugins()}
+    return bool(plugins & set(packages_distributions().get(module.partition(".")[0], [])))

@@ -1,0 +1,1 @@
+"""Policies to take along: ONNX and torch.export."""

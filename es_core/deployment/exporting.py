@@ -1,0 +1,304 @@
+"""Export: a policy as a file that runs where es-envs is not installed, and acts as the policy does.
+
+``.onnx`` is for ONNX runtimes, ``.pt2`` is a program of ``torch.export``. Normalisation, memory and the way from raw
+outputs to actions are inside; preprocessing of images is not. Before a file gets its name, what it does is compared
+with what the policy does.
+"""
+
+import copy
+import importlib.util
+import io
+import json
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from es_core.config.budgets import step_limit
+from es_core.evaluation.scoring import Source, find_policy, require_same_spaces
+from es_core.files import write_whole
+from es_core.policies.spaces import parts
+from es_core.rollout.errors import RolloutError
+from es_core.rollout.loop import Rollout
+from es_core.runs.checkpoint import Checkpoint
+from es_core.runs.run_folder import RunFolder
+from es_core.seeding import Purpose, episode_seeds
+from es_envs import EnvDefinition
+
+if TYPE_CHECKING:
+    from es_core.policies.deployed import Deployed
+
+Arrays = Sequence[NDArray[Any]]
+Function = Callable[[Arrays], Arrays]
+
+METADATA = "es_envs.json"
+"""Where a .pt2 file has its metadata: the name of an extra file of ``torch.export.load``."""
+
+_EPISODES, _STEPS = 4, 200  # of the comparison, at most
+# Of the largest raw output, or of 1: rounding in float32 stays far below, a layer that is wrong does not.
+_TOLERANCE = 1e-4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exported:
+    """A file, and how it compares with the policy on observations of its environment.
+
+    Attributes:
+        path: of the file.
+        observations: how many actions were compared.
+        largest_difference: between entries of two actions for the same observation.
+        near_ties: entries that were left out, since the outputs of two choices differ by no more than rounding.
+    """
+
+    path: Path
+    observations: int
+    largest_difference: float
+    near_ties: int
+
+
+class ExportError(RuntimeError):
+    """A policy cannot be exported, or its file would not act as it does; the message says why."""
+
+
+def export(
+    source: Source,
+    path: str | os.PathLike[str],
+    *,
+    generation: int | None = None,
+    seed: int = 0,
+    trust: bool = False,
+) -> Exported:
+    """Write a policy as a file for other programs.
+
+    The file maps a batch of observations, as the environment returns them after the config's ``preprocessing``, to a
+    batch of actions as the environment takes them; of a recurrent policy, observations and states (zero when an
+    episode begins) to actions and the next states. Actions are those of ``evaluate``: without noise.
+
+    Args:
+        source: as for ``evaluate``.
+        path: of the file, ending in .onnx or .pt2.
+        generation: of a Run: the centre of this generation instead of the best.
+        seed: of the episodes in which file and policy are compared.
+        trust: the source may name modules outside the installed plugins.
+
+    Raises:
+        ValueError: an unknown ending, or an untrusted name.
+        FileNotFoundError: no such run or checkpoint, or no such folder for the file.
+        ImportError: a package is missing that writes or runs such files.
+        ExportError: torch cannot export a module of the user's, or the file would not act as the policy does.
+        RolloutError: an episode of the comparison failed.
+        OSError: the file cannot be written.
+    """
+    path = Path(path)
+    if path.suffix not in _FORMATS:
+        raise ValueError(f"a policy is exported to a name that ends in {' or '.join(_FORMATS)}, got {path.name!r}")
+    packages, write = _FORMATS[path.suffix]
+    for package in packages:
+        if importlib.util.find_spec(package) is None:
+            raise ImportError(
+                f"{path.suffix} files need {package}, which is not installed: pip install 'es-envs[export]'"
+            )
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} for the file")
+    if isinstance(source, str | os.PathLike) and Path(source).is_dir():
+        source = RunFolder.open(source, trust=trust)
+    checkpoint, definition = find_policy(source, generation=generation, trust=trust)
+    episodes = _play(checkpoint, definition, episode_seeds(seed, Purpose.TEST, _EPISODES))
+
+    from es_core.policies.deployed import Deployed
+
+    try:
+        deployed = Deployed(checkpoint.policy(), checkpoint.module())
+        with _muffled():
+            content, function = write(deployed, _metadata(source, checkpoint, definition))
+    except Exception as error:
+        policy = checkpoint.config.policy
+        if ":" not in policy:
+            raise
+        cause = str(error).strip().partition("\n")[0]
+        raise ExportError(f"policy {policy!r} cannot be exported: {type(error).__name__}: {cause}") from error
+    exported = _compare(path, deployed, function, episodes)
+    write_whole(path, content)
+    return exported
+
+
+def _metadata(source: Source, checkpoint: Checkpoint, definition: EnvDefinition) -> dict[str, str]:
+    """What the file says about itself; mappings in JSON."""
+    config = checkpoint.config
+    said = {
+        "es_envs_version": version("es-envs"),
+        "env_id": config.env_id,
+        "env_kwargs": json.dumps(config.env_kwargs),
+        "preprocessing": json.dumps(config.preprocessing),
+        "max_episode_steps": str(step_limit(definition, config)),
+        "policy": config.policy,
+        "generation": str(checkpoint.generation),
+        "parameter_hash": checkpoint.parameter_hash,
+        "fitness": str(config.fitness),
+    }
+    if isinstance(source, RunFolder) and checkpoint.generation < len(source.history):
+        stats = source.history[checkpoint.generation]
+        best = source.best_score
+        score = best[1] if best and best[0] == checkpoint.generation else stats.confirmation or stats.evaluation
+        if score is not None:
+            said |= {"fitness_mean": str(score.mean), "fitness_episodes": str(score.episodes)}
+    return said
+
+
+@dataclass(frozen=True, eq=False)
+class _Played:
+    """An episode: an observation's parts for each step, and the action that the policy took."""
+
+    observations: Sequence[Sequence[Any]]
+    actions: Sequence[Any]
+
+
+def _play(checkpoint: Checkpoint, definition: EnvDefinition, seeds: Sequence[int]) -> list[_Played]:
+    played = []
+    with closing(Rollout(definition, checkpoint.config)) as rollout:
+        require_same_spaces(checkpoint, rollout.env)
+        rollout.use(checkpoint.mean, checkpoint.statistics)
+        for seed in seeds:
+            seen: list[Any] = []
+            actions: list[Any] = []
+
+            def note(observation: Any, action: Any, *_: Any, seen: Any = seen, actions: Any = actions) -> None:
+                seen.append(copy.deepcopy(observation))  # the environment may reuse its arrays
+                actions.append(action)
+
+            try:
+                episode = rollout.episode(seed, observers=[note], max_steps=_STEPS)
+            except Exception as error:
+                raise RolloutError(
+                    f"{definition.label}: the episode with seed {seed} failed: {type(error).__name__}: {error}"
+                ) from error
+            before = [episode.first_observation, *seen[:-1]]
+            played.append(_Played([parts(checkpoint.observation_space, each) for each in before], actions))
+    return played
+
+
+def _compare(path: Path, deployed: "Deployed", function: Function, episodes: Sequence[_Played]) -> Exported:
+    """Let ``function`` act in all episodes side by side, in a batch that shrinks as they end.
+
+    Raises:
+        ExportError: its actions are not those of the policy.
+    """
+    observations, near_ties, largest = 0, 0, 0.0
+    episodes = sorted(episodes, key=lambda episode: -len(episode.actions))
+    examples = [example.numpy() for example in deployed.examples]
+    kinds = examples[: len(deployed.observations)]
+    states: Arrays = [example[:1].repeat(len(episodes), 0) for example in examples[len(kinds) :]]
+    for step in range(len(episodes[0].actions)):
+        alive = [episode for episode in episodes if step < len(episode.actions)]
+        columns = zip(*(episode.observations[step] for episode in alive), strict=True)
+        values = [np.array(column, kind.dtype) for column, kind in zip(columns, kinds, strict=True)]
+        values += [state[: len(alive)] for state in states]
+        actions, *states = function(values)
+        ours = np.array([episode.actions[step] for episode in alive])
+        if actions.shape != ours.shape:
+            raise ExportError(f"{path.name} would make actions {actions.shape}, the policy takes {ours.shape}")
+        difference = np.abs(actions.astype(float) - ours.astype(float)).reshape(len(alive), -1)
+        if not difference.max(initial=0) <= _TOLERANCE:  # or not a number
+            tolerance, margin = _limits(deployed, values)
+            tied = (difference > tolerance) & (margin <= 2 * tolerance)
+            difference[tied] = 0
+            near_ties += int(tied.sum())
+            if not difference.max() <= tolerance:
+                row = int(difference.max(1).argmax())
+                raise ExportError(
+                    f"{path.name} would act otherwise than the policy: in step {step} of an episode it does "
+                    f"{actions[row]}, the policy {ours[row]}; nothing is written"
+                )
+        observations += len(alive)
+        largest = max(largest, float(difference.max(initial=0)))
+    return Exported(path=path, observations=observations, largest_difference=largest, near_ties=near_ties)
+
+
+def _limits(deployed: "Deployed", values: Arrays) -> tuple[float, NDArray[np.float32]]:
+    """What rounding may change in the outputs, and how far they are from those of other actions."""
+    import torch
+
+    with torch.inference_mode():
+        raw, *_ = deployed.decide(*map(torch.from_numpy, values))
+        margin = deployed.action.margin(raw).numpy()  # type: ignore[operator]
+    return _TOLERANCE * max(1.0, raw.abs().max().item()), margin
+
+
+def _program(deployed: "Deployed") -> tuple[Any, Any]:
+    """The policy as a program of ``torch.export``, and which of its dimensions are the batch."""
+    import torch
+
+    batch = torch.export.Dim("batch")
+    shapes = (tuple({0: batch} for _ in deployed.examples),)  # of the one argument `*values`
+    program = torch.export.export(deployed, deployed.examples, dynamic_shapes=shapes)
+    for graph in program.graph_module.modules():
+        for node in graph.graph.nodes:
+            node.meta.pop("stack_trace", None)  # folders of this machine are nobody's business
+    return program, shapes
+
+
+def _to_pt2(deployed: "Deployed", metadata: Mapping[str, str]) -> tuple[bytes, Function]:
+    import torch
+
+    file = io.BytesIO()
+    torch.export.save(_program(deployed)[0], file, extra_files={METADATA: json.dumps(metadata)})
+    module = torch.export.load(io.BytesIO(file.getvalue())).module()
+
+    def function(values: Arrays) -> Arrays:
+        with torch.no_grad():
+            return [value.numpy() for value in module(*map(torch.from_numpy, values))]
+
+    return file.getvalue(), function
+
+
+def _to_onnx(deployed: "Deployed", metadata: Mapping[str, str]) -> tuple[bytes, Function]:
+    import onnxruntime
+    import torch
+
+    program, shapes = _program(deployed)
+    made = torch.onnx.export(
+        program,
+        dynamo=True,
+        input_names=deployed.inputs,
+        output_names=deployed.outputs,
+        dynamic_shapes=shapes,  # names the dimension
+        external_data=False,
+        verbose=False,
+    )
+    made.model.metadata_props.update(metadata)  # type: ignore[union-attr]
+    content = made.model_proto.SerializeToString(deterministic=True)  # type: ignore[union-attr]
+    session = onnxruntime.InferenceSession(content, providers=["CPUExecutionProvider"])
+
+    def function(values: Arrays) -> Arrays:
+        found: Arrays = session.run(deployed.outputs, dict(zip(deployed.inputs, values, strict=True)))
+        return found
+
+    return content, function
+
+
+@contextmanager
+def _muffled() -> Iterator[None]:
+    """Without what torch's exporters say about themselves: deprecations, and what of torchvision is missing."""
+    logger = logging.getLogger("torch.onnx._internal.exporter._registration")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+_FORMATS: Mapping[str, tuple[Sequence[str], Callable[["Deployed", Mapping[str, str]], tuple[bytes, Function]]]] = {
+    ".onnx": (("torch", "onnxscript", "onnxruntime"), _to_onnx),
+    ".pt2": (("torch",), _to_pt2),
+}

@@ -1,0 +1,62 @@
+"""Replay: one episode of a candidate, as training played it, in the foreground."""
+
+import os
+from contextlib import closing
+
+from es_core.evaluation.scoring import find_policy, require_candidate, require_same_spaces
+from es_core.pools.worker import action_noise_seed
+from es_core.rollout.errors import RolloutError
+from es_core.rollout.loop import Rollout
+from es_core.runs.run_folder import RunFolder
+from es_core.training.state import TrainingState
+from es_envs import Episode
+
+
+def replay(
+    run: RunFolder | str | os.PathLike[str],
+    *,
+    generation: int,
+    seed: int,
+    candidate: int | None = None,
+    trust: bool = False,
+) -> Episode:
+    """Play an episode of a generation again, in this process, so that breakpoints work and a traceback says all.
+
+    It is the episode of training, with its observation statistics, action noise and step limit, but for one thing: the
+    environment has played no other before. (Of a run that computes on a GPU, it is the same within rounding.)
+
+    Args:
+        run: a Run or its folder.
+        generation: which; without its checkpoint, which a run keeps where a candidate has failed, it is rebuilt from
+            the log.
+        seed: of the episode.
+        candidate: who plays it; None: the centre, as it is evaluated.
+        trust: the run may name modules outside the installed plugins.
+
+    Returns:
+        The episode, if it does not fail.
+
+    Raises:
+        RolloutError: the episode fails; its cause is what the environment has raised.
+        FileNotFoundError: there is no such run, or it has not come to that generation.
+        ValueError: no such candidate, or an untrusted name.
+        CheckpointError: the checkpoint or the log is damaged.
+    """
+    checkpoint, definition = find_policy(run, generation=generation, trust=trust)
+    config = checkpoint.config
+    population = TrainingState.at(checkpoint, f"the checkpoint of generation {generation}").population()
+    if candidate is not None:
+        require_candidate(population, candidate)
+    with closing(Rollout(definition, config)) as rollout:
+        require_same_spaces(checkpoint, rollout.env)
+        rollout.use(population.candidate(len(population) if candidate is None else candidate), population.statistics)
+        explored = None if candidate is None else action_noise_seed(rollout.policy, population, candidate, seed)
+        limit = None if candidate is None else population.max_episode_steps
+        try:
+            return rollout.episode(seed, noise_seed=explored, max_steps=limit)
+        except (Exception, SystemExit) as error:
+            who = "the centre" if candidate is None else f"candidate {candidate}"
+            raise RolloutError(
+                f"{definition.label}: the failure is reproduced: an episode of {who} in generation {generation} "
+                f"(episode seed {seed}) failed: {type(error).__name__}: {error}"
+            ) from error

@@ -1,0 +1,140 @@
+"""Evaluate: the score of an evolved policy on starts that its training never saw."""
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+from es_core.config.checks import require_positive
+from es_core.config.trust import require_trusted
+from es_core.pools.local import LocalPool
+from es_core.runs.checkpoint import Checkpoint
+from es_core.runs.run_folder import RunFolder
+from es_core.runs.scores import Evaluation
+from es_core.seeding import Purpose, episode_seeds
+from es_core.strategies.population import Population
+from es_core.training.progress import count_progress, prepare_policy
+from es_core.training.rebuilding import find_best, rebuild
+from es_core.training.state import TrainingState
+from es_envs import EnvDefinition, Episode
+
+Source = RunFolder | Checkpoint | str | os.PathLike[str]
+
+_TOGETHER = 5  # episodes of each worker between two movements of the bar: it waits for the last of them
+
+
+def evaluate(
+    source: Source,
+    *,
+    episodes: int = 100,
+    seed: int = 0,
+    generation: int | None = None,
+    candidate: int | None = None,
+    workers: int | None = None,
+    trust: bool = False,
+    progress: bool = False,
+) -> Evaluation:
+    """Score a policy on unseen starts, without action noise.
+
+    Args:
+        source: a Run or its folder (its best evaluated centre, or its latest checkpoint if none was evaluated), a
+            checkpoint file, or a Checkpoint.
+        episodes: how many.
+        seed: which starts; episode k is the one that ``record(seed=seed)`` films.
+        generation: of a Run: the centre of this generation instead; without its checkpoint, it is rebuilt from the log.
+        candidate: one of the population around that centre instead.
+        workers: processes; None: the usable cores.
+        trust: the source may name modules outside the installed plugins.
+        progress: show a progress bar, if there is a terminal.
+
+    Raises:
+        ValueError: episodes is not positive, no such candidate, or an untrusted name.
+        FileNotFoundError: no such run, checkpoint or generation.
+        CheckpointError: a damaged checkpoint or log.
+        RolloutError: an episode failed.
+    """
+    require_positive("episodes", episodes)
+    checkpoint, definition = find_policy(source, generation=generation, candidate=candidate, trust=trust)
+    prepare_policy(checkpoint.config, shown=progress)
+    with (
+        LocalPool(definition, checkpoint.config, workers=workers, most=episodes) as pool,
+        count_progress(shown=progress) as bar,
+    ):
+        require_same_spaces(checkpoint, pool)
+        seeds = episode_seeds(seed, Purpose.TEST, episodes)
+        together = episodes if bar.disable else _TOGETHER * pool.workers
+        played: list[Episode] = []
+        task = bar.add_task("episodes", total=episodes)
+        while len(played) < episodes:
+            part = seeds[len(played) : len(played) + together]
+            played += pool.rollouts(checkpoint.mean, checkpoint.statistics, part)
+            bar.update(task, completed=len(played))
+        return Evaluation.from_episodes(played)
+
+
+def find_policy(
+    source: Source, *, generation: int | None, candidate: int | None = None, trust: bool
+) -> tuple[Checkpoint, EnvDefinition]:
+    """The checkpoint that ``source`` stands for, and the definition of its environment.
+
+    With ``candidate``, its mean is that candidate's parameters.
+
+    Raises:
+        FileNotFoundError: there is none.
+        ValueError: an untrusted name, a generation asked of a single checkpoint, or no such candidate.
+        CheckpointError: it is damaged, or cannot be rebuilt.
+    """
+    where: object = source
+    if isinstance(source, str | os.PathLike) and Path(source).is_dir():
+        source = RunFolder.open(source, trust=trust)
+    if isinstance(source, RunFolder):
+        where = source.directory / "config.json"
+        trust = trust or source.trusted
+        kept = (
+            find_best(source) or source.checkpoint if generation is None else rebuild(source, generation, trust=trust)
+        )
+        if kept is None:
+            hint = " any more: `es-envs resume` rebuilds it from the log" if source.history else " yet"
+            raise FileNotFoundError(f"{source.directory} has no checkpoint{hint}")
+        checkpoint = kept
+    elif generation is not None:
+        raise ValueError("a generation can be chosen from a run, not from a single checkpoint")
+    elif isinstance(source, Checkpoint):
+        checkpoint, where, trust = source, "the checkpoint", trust or source.trusted
+    else:
+        checkpoint = Checkpoint.load(source, trust=trust)
+    definition = require_trusted(checkpoint.config, trust=trust, where=where)
+    if candidate is not None:
+        population = TrainingState.at(checkpoint, where).population()
+        require_candidate(population, candidate)
+        checkpoint = replace(checkpoint, mean=population.candidate(candidate))
+    return replace(checkpoint, trusted=trust), definition
+
+
+def require_candidate(population: Population, candidate: int) -> None:
+    """Refuse a candidate that a generation does not have.
+
+    Raises:
+        ValueError: it says which there are.
+    """
+    if not 0 <= candidate < len(population):
+        raise ValueError(
+            f"candidate must be from 0 to {len(population) - 1} in generation {population.generation}; got {candidate}"
+        )
+
+
+def require_same_spaces(checkpoint: Checkpoint, env: object) -> None:
+    """Refuse to play a policy in an environment that has changed under it, or whose own module has changed.
+
+    Raises:
+        ValueError: the spaces differ.
+        CheckpointError: the module's parameters do.
+    """
+    for name in ("observation_space", "action_space"):
+        then, now = getattr(checkpoint, name), getattr(env, name)
+        if then != now:
+            raise ValueError(
+                f"{checkpoint.where}: {checkpoint.config.env_id} has another {name} now ({now}) than when this policy "
+                f"was evolved ({then})"
+            )
+    if ":" in checkpoint.config.policy:
+        checkpoint.policy()

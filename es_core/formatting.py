@@ -1,0 +1,65 @@
+"""Values as text: numbers for people, any value for an error message, settings as JSON."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+
+def figures(value: float | None, interval: tuple[float, float] | None = None) -> str:
+    """A number for people, thousands apart.
+
+    Args:
+        value: the number; None: "-".
+        interval: in which it, or its like, lies: two digits of its width are shown. None: about four digits.
+    """
+    if value is None:
+        return "-"
+    edges = interval or (value, value)
+    width, exponent = edges[1] - edges[0], _exponent(max(map(abs, (value, *edges))))
+    if isinstance(value, int) or not math.isfinite(width):
+        decimals = 0
+    elif width > 0:
+        # No more than a float64 holds, which is what an interval as wide as a rounding error would ask for.
+        decimals = max(0, min(1 - _exponent(width), 15 - exponent))
+    elif abs(value) >= 1000:
+        decimals = 0
+    elif abs(value) >= 1 or value == 0:
+        decimals = 2
+    else:
+        return f"{value:.3g}"
+    if exponent < -4:
+        return f"{value:.{max(0, decimals + exponent)}e}"
+    return f"{value:,.{decimals}f}".replace(",", "\u202f")
+
+
+def _exponent(value: float) -> int:
+    return math.floor(math.log10(abs(value))) if 0 < abs(value) < math.inf else 0
+
+
+def text_of(value: Any) -> str:
+    """A value as Optuna stores it, and as people read it."""
+    return value if isinstance(value, str) else json.dumps(lists(value))
+
+
+_SHOWN = 200  # characters of a value in a message
+
+
+def lists(value: Any, depth: int = 50) -> Any:
+    """``value`` as JSON returns it: tuples as lists, NumPy's numbers as Python's."""
+    if isinstance(value, np.generic):
+        return value.item()
+    if depth and isinstance(value, Mapping):
+        return {key: lists(item, depth - 1) for key, item in value.items()}
+    return [lists(item, depth - 1) for item in value] if depth and isinstance(value, list | tuple) else value
+
+
+def shown(value: Any) -> str:
+    """``value`` for a message: not all of it if it is long, and its type if it cannot be written down."""
+    try:
+        written = repr(value)
+    except Exception:  # noqa: BLE001  (an endless nesting, a number of ten thousand digits, a __repr__ that raises)
+        return f"a {type(value).__name__} that cannot be shown"
+    return written if len(written) <= _SHOWN else f"{written[:_SHOWN]}... ({len(written)} characters)"

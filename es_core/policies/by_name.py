@@ -1,0 +1,58 @@
+"""Policies: from observations to actions. ``make_policy`` builds the one that a config names."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import gymnasium
+
+from es_core.config.train_config import TrainConfig
+from es_core.policies.actor import Actor, NotFiniteError
+from es_core.policies.engines import make_actor, require_engine
+from es_core.policies.layered import convolutional, linear, mlp, recurrent
+from es_core.policies.network import Policy
+from es_core.policies.spaces import is_image, leaves
+
+__all__ = ["POLICIES", "Actor", "NotFiniteError", "Policy", "make_actor", "make_policy", "require_engine"]
+
+POLICIES: Mapping[str, Callable[..., Policy]] = {
+    "linear": linear,
+    "mlp": mlp,
+    "rnn": partial(recurrent, "rnn"),
+    "lstm": partial(recurrent, "lstm"),
+    "gru": partial(recurrent, "gru"),
+    "cnn_small": partial(convolutional, "cnn_small"),
+    "cnn_nature": partial(convolutional, "cnn_nature"),
+}
+
+
+def make_policy(
+    config: TrainConfig, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]
+) -> Policy:
+    """The policy that ``config`` names, for these spaces.
+
+    A name "module:Class" is imported, and so must be trusted; it needs torch.
+
+    Raises:
+        ValueError: the policy, one of its settings or a space is not supported, or torch is not installed.
+    """
+    if config.observation_normalization and any(is_image(part) for _, _, part in leaves(observation_space)):
+        raise ValueError(
+            "observation_normalization is for numbers, not for images, whose pixels a policy divides by 255: set it to "
+            "False (on the command line: --no-observation-normalization)"
+        )
+    if ":" in config.policy:
+        try:
+            from es_core.policies.torch_policy import TorchPolicy
+        except ModuleNotFoundError as error:
+            if error.name != "torch":
+                raise
+            raise ValueError(f"policy={config.policy!r} needs torch: pip install 'es-envs[torch]'") from error
+        return TorchPolicy(config, observation_space, action_space)
+    if config.policy not in POLICIES:
+        raise ValueError(
+            f"policy must be one of {', '.join(POLICIES)}, or 'module:Class' for a torch module; got {config.policy!r}"
+        )
+    if config.policy_options:
+        raise ValueError(f"policy_options are for a torch module, policy='module:Class'; {config.policy!r} has none")
+    return POLICIES[config.policy](config, observation_space, action_space)

@@ -1,0 +1,76 @@
+"""Rollout pools: they evaluate populations, and never change a bit of the result."""
+
+from typing import Any
+
+from es_core.config.budgets import evaluation_episodes, largest_population
+from es_core.config.objects import require_importable
+from es_core.config.train_config import TrainConfig
+from es_core.pools.pool import STEP_TIMEOUT, Results, RolloutPool
+from es_envs import EnvDefinition
+
+__all__ = ["POOLS", "STEP_TIMEOUT", "Results", "RolloutPool", "make_pool", "require_pool"]
+
+POOLS = ("local", "ray", "vector")
+
+
+def require_pool(name: str, ray_address: str | None = None) -> None:
+    """Refuse a pool that does not exist, or the address of a cluster that it would not use.
+
+    Raises:
+        ValueError: it says what there is.
+    """
+    if name == "batched":  # up to version 0.1
+        raise ValueError("pool='batched' is gone: pool='vector' computes all candidates in one place")
+    if name not in POOLS:
+        raise ValueError(f"pool must be one of {', '.join(map(repr, POOLS))}, got {name!r}")
+    if ray_address is not None and name != "ray":
+        raise ValueError(f"ray_address={ray_address!r} is for pool='ray' (--pool ray), not {name!r}")
+
+
+def make_pool(
+    name: str,
+    definition: EnvDefinition,
+    config: TrainConfig,
+    *,
+    workers: int | None,
+    step_timeout: float = STEP_TIMEOUT,
+    recycle_after: int | None = None,
+    ray_address: str | None = None,
+) -> RolloutPool:
+    """The pool of a run.
+
+    Args:
+        name: one of ``POOLS``.
+        definition: of the environment.
+        config: of the run.
+        workers: processes; None: the usable cores.
+        step_timeout: seconds that a step or reset may take; a worker in which it takes longer is ended and replaced.
+        recycle_after: episodes of a worker, after which it is replaced between two generations; None: never.
+        ray_address: of the cluster, for the ray pool; None: what RAY_ADDRESS names, or this machine alone.
+
+    Raises:
+        ValueError: there is no such pool, the address is for another one, or objects cannot go to other machines; for
+            others see the pools themselves.
+    """
+    require_pool(name, ray_address)
+    if name != "vector" and config.vector_envs is not None:
+        raise ValueError(
+            f"vector_envs={config.vector_envs} is for pool='vector' (on the command line: --pool vector), not "
+            f"{name!r}; a run that has begun with it can be resumed with no other"
+        )
+    how: Any = {"workers": workers, "step_timeout": step_timeout, "recycle_after": recycle_after}
+    if name == "ray":
+        require_importable(definition, config)
+    most = largest_population(config)
+    if name == "local":
+        from es_core.pools.local import LocalPool
+
+        return LocalPool(definition, config, most=most, **how)
+    if name == "vector":
+        from es_core.pools.vector import VectorPool
+
+        return VectorPool(definition, config, most=most, **how)
+    from es_core.pools.cluster import RayPool
+
+    together = most + (evaluation_episodes(config, most) if config.eval_every else 0)
+    return RayPool(definition, config, most=together, ray_address=ray_address, **how)

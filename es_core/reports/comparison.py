@@ -1,0 +1,317 @@
+"""The comparison of runs, in groups that differ in nothing but the seed: whether groups differ by more than chance.
+
+Nothing that a run's files name is imported or built.
+"""
+
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from es_core.files import write_whole
+from es_core.formatting import text_of
+from es_core.reports.pages import Chart, Mark, render, require_page
+from es_core.runs.metrics import GenerationStats
+from es_core.runs.run_folder import RunFolder
+from es_core.statistics import (
+    Difference,
+    Estimate,
+    compare_paired,
+    compare_unpaired,
+    interquartile_mean,
+    mean,
+    mean_band,
+)
+
+_AXES = ("generations", "steps", "seconds")
+_POINTS = 200  # of a curve
+_LEAST_PAIRS = 6  # five cannot get below p = 0.0625, whatever the difference
+_COLOURS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Runs that differ in nothing but the seed.
+
+    Attributes:
+        name: the settings in which it differs from the other groups.
+        runs: in the order of their seeds.
+        scores: of each run, the fitness of the best centre on starts that no decision has seen (see
+            ``Run.best_score``).
+        fitness: mean of the scores.
+        middle: their interquartile mean.
+        solved: how many runs reached ``solved_at``.
+        steps: mean environment steps of a run, until it was solved or ended.
+    """
+
+    name: str
+    runs: tuple[RunFolder, ...]
+    scores: tuple[float, ...]
+    fitness: Estimate
+    middle: Estimate
+    solved: int
+    steps: Estimate
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Of the runs."""
+        return tuple(run.config.seed for run in self.runs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrast:
+    """A group against the first one: in "fitness", and in "steps to solve" where every run of both is solved."""
+
+    group: str
+    against: str
+    measure: str
+    difference: Difference
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """What a set of runs says about their settings.
+
+    Attributes:
+        env_id: of all runs.
+        fitness: of all runs.
+        groups: in the order in which their first runs were given.
+        settings: by name, the value in each group, where not all groups have the same.
+        contrasts: of each group with the first.
+    """
+
+    env_id: str
+    fitness: str
+    groups: tuple[Group, ...]
+    settings: dict[str, tuple[str, ...]]
+    contrasts: tuple[Contrast, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """All numbers but the curves, as JSON holds them."""
+        groups = [
+            {
+                "name": group.name,
+                "runs": [str(run.directory) for run in group.runs],
+                "seeds": list(group.seeds),
+                "scores": list(group.scores),
+                "fitness": asdict(group.fitness),
+                "interquartile_mean": asdict(group.middle),
+                "solved": group.solved,
+                "steps": asdict(group.steps),
+            }
+            for group in self.groups
+        ]
+        contrasts = [asdict(contrast) for contrast in self.contrasts]
+        return {"env_id": self.env_id, "fitness": self.fitness, "groups": groups, "contrasts": contrasts}
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the page: curves with intervals over the seeds, tables, tests.
+
+        Raises:
+            ValueError: ``path`` does not end in .html.
+            OSError: it cannot be written.
+        """
+        path = require_page(path)
+        runs = [run for group in self.groups for run in group.runs]
+        grids = {axis: _grid(axis, runs) for axis in _AXES}
+        page = render(
+            "compare.html",
+            grids={axis: {axis: grids[axis].tolist()} for axis in _AXES},
+            charts=_charts(self, grids),
+            linked=False,
+            comparison=self,
+            runs=len(runs),
+            colours=[_colour(number) for number in range(len(self.groups))],
+            version=version("es-envs"),
+            made=f"{datetime.now().astimezone():%Y-%m-%d %H:%M}",
+        )
+        write_whole(path, page)
+        return path
+
+
+def compare(sources: Sequence[RunFolder | str | os.PathLike[str]]) -> Comparison:
+    """Compare runs of one environment and fitness.
+
+    The first group is what the others are compared with: by the paired test where both have the same seeds, at least
+    six, and the runs of a seed are scored on the same starts of the same environment; else by Welch's t. A run counts
+    with its best centre's score on starts that no decision has seen; one that has not ended with the score that
+    confirmed that centre.
+
+    Args:
+        sources: Runs or their folders, at least two.
+
+    Raises:
+        FileNotFoundError: no such run.
+        CheckpointError: a damaged one.
+        ValueError: fewer than two runs, the same one twice, runs of different environments or fitness functions, or
+            one whose centre was never evaluated.
+    """
+    runs = [source if isinstance(source, RunFolder) else RunFolder.open(source) for source in sources]
+    _require_comparable(runs)
+    alike: dict[str, list[RunFolder]] = {}
+    for run in runs:
+        alike.setdefault(repr({**run.config.to_json(), "seed": None}), []).append(run)
+    members = [sorted(group, key=lambda run: run.config.seed) for group in alike.values()]
+    for one, other in itertools.chain.from_iterable(map(itertools.pairwise, members)):
+        if one.config.seed == other.config.seed:
+            raise ValueError(
+                f"{one.directory} and {other.directory} have equal settings and the same seed: they are one run twice, "
+                "and say no more than one of them; leave one out"
+            )
+    configs = [group[0].config.to_json() for group in members]
+    settings = {
+        name: tuple(_label(config[name]) for config in configs)
+        for name in configs[0]
+        if name != "seed" and any(config[name] != configs[0][name] for config in configs)
+    }
+    groups = tuple(
+        _group(", ".join(f"{name}={values[number]}" for name, values in settings.items()) or "all runs", group)
+        for number, group in enumerate(members)
+    )
+    contrasts = [contrast for group in groups[1:] for contrast in _contrasts(groups[0], group)]
+    return Comparison(
+        env_id=runs[0].config.env_id,
+        fitness=str(runs[0].config.fitness),
+        groups=groups,
+        settings=settings,
+        contrasts=tuple(contrasts),
+    )
+
+
+def _require_comparable(runs: Sequence[RunFolder]) -> None:
+    if len(runs) < 2:
+        raise ValueError(f"a comparison needs at least two runs, got {len(runs)}")
+    for name in ("env_id", "fitness"):
+        for run in runs:
+            here, there = getattr(runs[0].config, name), getattr(run.config, name)
+            if here != there:
+                raise ValueError(
+                    f"{run.directory} has {name}={there!r}, {runs[0].directory} has {here!r}: numbers of different "
+                    "tasks cannot be compared; give runs of one environment and one fitness"
+                )
+    for run in runs:
+        if run.best_score is None:
+            cause = "eval_every=0" if run.history and run.config.eval_every == 0 else "no generation is finished"
+            raise ValueError(f"the centre of {run.directory} was never evaluated ({cause}): leave that run out")
+
+
+def _group(name: str, runs: Sequence[RunFolder]) -> Group:
+    scores = [score.mean for _, score in filter(None, (run.best_score for run in runs))]
+    return Group(
+        name=name,
+        runs=tuple(runs),
+        scores=tuple(scores),
+        fitness=mean(scores),
+        middle=interquartile_mean(scores),
+        solved=sum(run.end == "solved" for run in runs),
+        steps=mean([run.history[-1].search_steps for run in runs]),
+    )
+
+
+def _contrasts(first: Group, other: Group) -> list[Contrast]:
+    paired = first.seeds == other.seeds and len(first.seeds) >= _LEAST_PAIRS and _starts(first) == _starts(other)
+    test = compare_paired if paired else compare_unpaired
+    measures = {"fitness": (first.scores, other.scores)}
+    if first.solved == len(first.runs) and other.solved == len(other.runs):
+        steps = [[float(run.history[-1].search_steps) for run in group.runs] for group in (first, other)]
+        measures["steps to solve"] = (tuple(steps[0]), tuple(steps[1]))
+    return [
+        Contrast(group=other.name, against=first.name, measure=name, difference=test(*values))
+        for name, values in measures.items()
+    ]
+
+
+def _starts(group: Group) -> list[object]:
+    """What the starts by which a run is scored follow from, beside its seed; without a final score they are its own."""
+    return [
+        (run.config.env_kwargs, run.config.confirm_episodes) if run.history[-1].final is not None else run.directory
+        for run in group.runs
+    ]
+
+
+def _charts(comparison: Comparison, grids: dict[str, NDArray[np.float64]]) -> list[Chart]:
+    def marks(value: Callable[[GenerationStats], float | None], *, interval: bool = True) -> tuple[Mark, ...]:
+        drawn = []
+        for axis, (number, group) in itertools.product(_AXES, enumerate(comparison.groups)):
+            curves = np.array([_curve(run, axis, value, grids[axis]) for run in group.runs])
+            curves[:, grids[axis] > max(_places(run, axis)[-1] for run in group.runs)] = np.nan
+            values, low, high = (column.tolist() for column in mean_band(curves))
+            ends = {"low": low, "high": high} if interval else {}
+            drawn.append(Mark(label=group.name, colour=_colour(number), grid=axis, values=values, **ends))
+        return tuple(drawn)
+
+    solved_at = {run.config.solved_at for group in comparison.groups for run in group.runs} - {None}
+    goals = [Mark(label=f"solved at {goal:g}", colour="goal", rule=goal) for goal in solved_at if goal is not None]
+    some_solved = any(group.solved for group in comparison.groups)
+    return [
+        Chart(
+            name="fitness",
+            title=f"Fitness of the centre: {comparison.fitness}",
+            note="On starts that training never sees: the mean over a group's runs, its 95 % interval over seeds. A "
+            "run that is solved keeps its last value while others of its group go on; a group's curve ends with the "
+            "last of its runs, or where the first that is not solved does.",
+            marks=(
+                *(goals if len(goals) == 1 else ()),
+                *marks(lambda stats: stats.evaluation.mean if stats.evaluation else None),
+            ),
+        ),
+        Chart(
+            name="solved",
+            title="Solved",
+            note="Share of a group's runs that have reached the goal.",
+            marks=marks(lambda stats: float(stats.solved), interval=False) if some_solved else (),
+            limits=(0, 1),
+        ),
+        Chart(
+            name="population",
+            title="Fitness of the population",
+            note="Mean of what training looked at, likewise.",
+            marks=marks(lambda stats: stats.fitness_mean),
+        ),
+    ]
+
+
+def _places(run: RunFolder, axis: str) -> NDArray[np.float64]:
+    if axis == "seconds":
+        return np.cumsum([stats.seconds for stats in run.history])
+    name = {"generations": "generation", "steps": "total_steps"}[axis]
+    return np.array([getattr(stats, name) for stats in run.history], float)
+
+
+def _grid(axis: str, runs: Sequence[RunFolder]) -> NDArray[np.float64]:
+    ends = [float(_places(run, axis)[-1]) for run in runs]
+    grid = np.linspace(0, max(ends), _POINTS)
+    return np.union1d(grid.round() if axis == "generations" else grid, ends)
+
+
+def _curve(
+    run: RunFolder, axis: str, value: Callable[[GenerationStats], float | None], grid: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """A run's last value at each place of the grid; NaN before the first, and behind the end of an unsolved run."""
+    values = [value(stats) for stats in run.history]
+    known = [k for k, each in enumerate(values) if each is not None]
+    places = _places(run, axis)
+    if not known:
+        return np.full(len(grid), np.nan)
+    found = np.searchsorted(places[known], grid, side="right") - 1
+    curve = np.array([values[k] for k in known], float)[found]
+    curve[found < 0] = np.nan
+    if run.end != "solved":
+        curve[grid > places[-1]] = np.nan
+    return curve
+
+
+def _label(value: Any) -> str:
+    """The value of a setting; a float without the digits that say nothing."""
+    return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else text_of(value)
+
+
+def _colour(number: int) -> str:
+    return f"group-{number % _COLOURS + 1}"

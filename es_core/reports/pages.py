@@ -1,0 +1,152 @@
+"""Pages: single HTML files that load nothing from anywhere, in which whatever users and plugins have named is text.
+
+Jinja escapes all values. A Content-Security-Policy forbids every script and style but the page's own, and all network.
+"""
+
+import base64
+import hashlib
+import math
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markdown_it import MarkdownIt
+from markupsafe import Markup
+
+from es_core.formatting import figures
+from es_envs.printable import printable
+
+_FOLDER = Path(__file__).parent / "templates"
+
+Column = Sequence[float | None]
+"""One number for each point of a grid; None where there is none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """Something drawn in a chart.
+
+    Attributes:
+        label: in the legend.
+        colour: "centre", "population", "other" or "goal", or "group-1" to "group-8".
+        grid: name of the points it is given at (``render``'s ``grids``); None for a rule.
+        values: of a line, or the height of each dot.
+        low: lower edge of a band, or of the interval around a line.
+        high: upper edge.
+        rule: the height of a line across the whole chart.
+        dots: draw dots instead of a line.
+    """
+
+    label: str
+    colour: str
+    grid: str | None = None
+    values: Column | None = None
+    low: Column | None = None
+    high: Column | None = None
+    rule: float | None = None
+    dots: bool = False
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to draw."""
+        column = self.values if self.values is not None else self.low
+        return self.rule is None and (column is None or all(value is None for value in column))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """Curves over one of the grids' axes, with one vertical axis.
+
+    Attributes:
+        name: part of its element's id.
+        title: what is drawn.
+        note: how to read it.
+        marks: what is drawn, from back to front.
+        limits: ends of the vertical axis; None: as the marks need them.
+    """
+
+    name: str
+    title: str
+    note: str
+    marks: tuple[Mark, ...]
+    limits: tuple[float, float] | None = None
+
+
+def render(
+    template: str, *, grids: Mapping[str, Mapping[str, Column]], charts: Sequence[Chart], linked: bool, **values: Any
+) -> bytes:
+    """A page, as the bytes of its file.
+
+    Args:
+        template: name of its file in this folder.
+        grids: for each name that marks use, the places of its points on each of the axes "generations", "steps" and
+            "seconds" that it knows. A mark is drawn while the reader has chosen one of those.
+        charts: the page's charts; those without marks are left out.
+        linked: the page shows films that lie beside it.
+        **values: of the template's variables.
+    """
+    environment = Environment(
+        loader=FileSystemLoader(_FOLDER),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {"markdown": _markdown, "figures": figures}
+    sources = {name: (_FOLDER / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")}
+    own = {name: f"'sha256-{_digest(text)}'" for name, text in sources.items()}
+    beside = " 'self' file:" if linked else ""
+    policy = (
+        f"default-src 'none'; script-src {own['page.js']}; style-src {own['page.css']}; img-src data:{beside}; "
+        f"media-src data:{beside}; base-uri 'none'; form-action 'none'"
+    )
+    kept = [replace(chart, marks=tuple(mark for mark in chart.marks if not mark.empty)) for chart in charts]
+    drawn = [chart for chart in kept if any(mark.rule is None for mark in chart.marks)]
+    text = environment.get_template(template).render(
+        policy=policy,
+        style=Markup(sources["page.css"]),  # noqa: S704  (this package's own file)
+        script=Markup(sources["page.js"]),  # noqa: S704
+        charts=drawn,
+        data=_rounded({"grids": grids, "charts": [asdict(chart) for chart in drawn]}),
+        **values,
+    )
+    return printable(text).encode()
+
+
+def require_page(path: str | os.PathLike[str]) -> Path:
+    """The absolute path of a page that is to be written.
+
+    Raises:
+        ValueError: it does not end in .html.
+    """
+    page = Path(path).absolute()
+    if page.suffix.lower() not in {".html", ".htm"}:
+        raise ValueError(f"a page's name must end in .html, got {page.name!r}")
+    return page
+
+
+def data_url(content: bytes, kind: str) -> str:
+    """The content of a file as an address."""
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def _digest(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _markdown(text: str) -> Markup:
+    """A docstring as HTML: tags in it are text, and it neither links nor shows anything from elsewhere."""
+    parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["image", "link", "autolink"])
+    return Markup(parser.render(text))  # noqa: S704
+
+
+def _rounded(value: Any) -> Any:
+    """Six digits, more than a screen has: a page of a long run stays small. What is no number becomes None."""
+    if isinstance(value, float):
+        return float(f"{value:.6g}") if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _rounded(item) for name, item in value.items()}
+    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value

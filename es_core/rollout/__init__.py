@@ -1,0 +1,1 @@
+"""The one loop that steps an environment, and the fitness of an episode."""

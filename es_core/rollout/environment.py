@@ -1,0 +1,99 @@
+"""The environment that a rollout steps: bare, in Gymnasium's wrappers for frames (skip, grey, resize, stack)."""
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from copy import deepcopy
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.error import DependencyNotInstalled
+from gymnasium.wrappers import (
+    FrameStackObservation,
+    GrayscaleObservation,
+    MaxAndSkipObservation,
+    ResizeObservation,
+    TransformObservation,
+)
+
+from es_core.config.train_config import TrainConfig
+from es_core.rollout.errors import SpaceError
+from es_envs import EnvDefinition
+from es_envs.returned import Checked
+
+Env = gymnasium.Env[Any, Any]
+
+
+def preprocessed(env: Env, settings: Mapping[str, Any]) -> Env:
+    """``env`` in the wrappers of a config's ``preprocessing`` (Mnih et al. 2015), applied in this order.
+
+    - skip: repeat each action for so many steps, and see the larger value of each entry of the last two;
+    - grey: colours ``(height, width, 3)`` become shades;
+    - resize: so many pixels in height and width;
+    - stack: the last observations along a new first dimension, the oldest first; at a reset all are the first one.
+
+    Raises:
+        ValueError: a wrapper is not for these observations, or needs a package that is not installed.
+    """
+    if any(settings.values()):
+        env = Checked(env)  # or the wrappers would stumble over what it returns
+    for name, wrap in _WRAPPERS.items():
+        if not settings.get(name):
+            continue
+        try:
+            env = wrap(env, settings)
+        except DependencyNotInstalled as error:
+            raise ValueError(f"preprocessing {name!r} needs OpenCV: pip install 'es-envs[image]'") from error
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"preprocessing {name!r} is not for observations {env.observation_space}: {error}"
+            ) from error
+    return env
+
+
+class _Skip(MaxAndSkipObservation[Any, Any, Any]):
+    """Gymnasium's own remembers frames: of an episode that ends within a step it shows those of the step before."""
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        frames: deque[Any] = deque(maxlen=2)
+        total, terminated, truncated = 0.0, False, False
+        info: dict[str, Any] = {}
+        for _ in range(self._skip):
+            observation, reward, terminated, truncated, info = self.env.step(action)
+            frames.append(np.array(observation))  # the environment may write into its own again
+            total += float(reward)
+            if terminated or truncated:
+                break
+        return np.max(frames, axis=0), total, terminated, truncated, info
+
+
+def _grey(env: Env, settings: Mapping[str, Any]) -> Env:
+    return GrayscaleObservation(env, keep_dim="stack" not in settings)  # an image has three dimensions
+
+
+def _stack(env: Env, settings: Mapping[str, Any]) -> Env:
+    copied: Env = TransformObservation(env, deepcopy, env.observation_space)  # the environment may reuse its arrays
+    return FrameStackObservation(copied, settings["stack"])
+
+
+_WRAPPERS: Mapping[str, Callable[[Env, Mapping[str, Any]], Env]] = {
+    "skip": lambda env, settings: _Skip(env, settings["skip"]),
+    "grey": _grey,
+    "resize": lambda env, settings: ResizeObservation(env, (settings["resize"], settings["resize"])),
+    "stack": _stack,
+}
+
+
+def make_env(definition: EnvDefinition, config: TrainConfig, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+    """The bare environment, in the wrappers of the config's ``preprocessing``.
+
+    Raises:
+        PluginError: it cannot be made.
+        SpaceError: a wrapper is not for its observations.
+    """
+    env = definition.build(**{**config.env_kwargs, **kwargs})
+    try:
+        return preprocessed(env, config.preprocessing)
+    except ValueError as error:
+        env.close()
+        raise SpaceError(f"{definition.label}: {error}") from error

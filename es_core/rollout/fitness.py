@@ -1,0 +1,105 @@
+"""The fitness of an episode, and of a candidate over its episodes."""
+
+import inspect
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from es_core.config.choices import SIGN_SHAPINGS
+from es_core.config.train_config import TrainConfig
+from es_envs import EnvDefinition, Episode
+from es_envs.episode import StepFitness
+from es_envs.fitness import fitness_names, load_fitness
+
+_AGGREGATIONS: Mapping[str, Callable[..., NDArray[np.float64]]] = {"mean": np.mean, "median": np.median, "min": np.min}
+
+
+def aggregated(values: NDArray[np.float64], aggregation: str) -> NDArray[np.float64]:
+    """One number ``(N,)`` for each candidate, from those of its episodes ``(N, k)``, by "mean", "median" or "min"."""
+    return _AGGREGATIONS[aggregation](values, axis=1)
+
+
+Observer = Callable[[Any, Any, float, Mapping[str, Any]], object]
+
+
+Fitnesses = Sequence[tuple[str, Any]]
+
+
+def load_fitnesses(definition: EnvDefinition, config: TrainConfig) -> Fitnesses:
+    """All fitness functions and classes of a run by name, the one that drives selection first."""
+    fitnesses = fitness_names(definition, config.fitness)
+    if config.shaping in SIGN_SHAPINGS:
+        fitnesses.setdefault("sign_return", "sign_return")
+    return [(name, load_fitness(target)) for name, target in fitnesses.items()]
+
+
+def begun(fitnesses: Fitnesses) -> Fitnesses:
+    """Fitnesses for an episode that begins: what sees every step is made anew."""
+    return [(name, _PerStep(fitness) if inspect.isclass(fitness) else fitness) for name, fitness in fitnesses]
+
+
+def observers_of(measured: Fitnesses) -> list[Observer]:
+    """What is to be called after every step."""
+    return [fitness.on_step for _, fitness in measured if isinstance(fitness, _PerStep)]
+
+
+def judged(episode: Episode, measured: Fitnesses) -> Episode:
+    """An episode with all fitness values; the first drives selection and must be a number, the others may fail.
+
+    Raises:
+        ValueError: the first one, or the sum of the rewards, is not finite.
+    """
+    if not _is_finite(episode.total_reward):
+        raise ValueError(
+            f"the rewards of {episode.length} steps add up to {episode.total_reward!r}, expected a finite number"
+        )
+    episode = replace(episode, total_reward=float(episode.total_reward))
+    values: dict[str, float | None] = {}
+    for position, (name, fitness) in enumerate(measured):
+        try:
+            value = fitness.result(episode) if isinstance(fitness, _PerStep) else fitness(episode)
+            if not _is_finite(value):
+                raise ValueError(f"it returned {value!r}, expected a finite number")
+            values[name] = float(value)
+        except Exception as error:
+            if position == 0:
+                raise ValueError(f"fitness {name!r} failed: {type(error).__name__}: {error}") from error
+            values[name] = None
+    return replace(episode, fitnesses=values)
+
+
+class _PerStep:
+    """A per-step fitness in use: what it raises is kept until its value is asked for.
+
+    A secondary one must not end the episode, and of the first one the error shall say which it was.
+    """
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._error: Exception | None = None
+        try:
+            self._fitness: StepFitness = make()
+        except Exception as error:  # noqa: BLE001  (raised by result)
+            self._error = error
+
+    def on_step(self, observation: Any, action: Any, reward: float, info: Mapping[str, Any]) -> None:
+        if self._error is None:
+            try:
+                self._fitness.on_step(observation, action, reward, info)
+            except Exception as error:  # noqa: BLE001  (raised by result)
+                self._error = error
+
+    def result(self, episode: Episode) -> float:
+        if self._error is not None:
+            raise self._error
+        return self._fitness.result(episode)
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except TypeError:
+        return False

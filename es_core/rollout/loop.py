@@ -1,0 +1,185 @@
+"""The one rollout loop: training, evaluation and recording all pass through it."""
+
+from collections.abc import Callable, Generator, Mapping, MutableSequence, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from es_core.config.budgets import step_limit
+from es_core.config.train_config import TrainConfig
+from es_core.policies.by_name import make_policy
+from es_core.policies.engines import make_actor, require_engine
+from es_core.policies.normalization import Statistics
+from es_core.rollout.environment import make_env
+from es_core.rollout.errors import SpaceError
+from es_core.rollout.fitness import Observer, begun, judged, load_fitnesses, observers_of
+from es_envs import EnvDefinition, Episode
+from es_envs.returned import of_reset, of_step
+
+STEP = 0  # place of the present step in a rollout's ``progress``
+
+
+class Rollout:
+    """One environment and one policy for life, and the loop in which they meet.
+
+    Args:
+        definition: of the environment.
+        config: of the run, resolved.
+        progress: where the number of each step is written, for whoever watches.
+        **kwargs: for the environment, over the config's; ``render_mode`` too.
+
+    Attributes:
+        env: the bare environment, in the wrappers of the config's ``preprocessing``; another one after ``close``.
+        policy: its kind.
+        engine: what computes it.
+        actor: the policy in use.
+
+    Raises:
+        PluginError: the environment cannot be made.
+        SpaceError: a space is not supported, or the config's engine cannot compute the policy.
+    """
+
+    def __init__(
+        self,
+        definition: EnvDefinition,
+        config: TrainConfig,
+        *,
+        progress: MutableSequence[int] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.definition = definition
+        self._progress: MutableSequence[int] = [0] if progress is None else progress
+        self._step_limit = step_limit(definition, config)
+        self._fitnesses = load_fitnesses(definition, config)
+        self._make_env = partial(make_env, definition, config, **kwargs)
+        self.env = self._make_env()
+        self._is_open = True
+        try:
+            self.policy = make_policy(config, self.env.observation_space, self.env.action_space)
+            self.engine = require_engine(config.engine, self.policy)
+            self.actor = make_actor(self.policy, engine=self.engine)
+        except ValueError as error:
+            self.close()
+            raise SpaceError(f"{definition.label}: {error}") from error
+
+    def close(self) -> None:
+        """Close the environment; a further episode is played in a new one. May be called twice."""
+        if self._is_open:
+            self._is_open = False
+            self.env.close()
+
+    def use(self, parameters: NDArray[np.float32], statistics: Statistics | None) -> None:
+        """Let these parameters ``(d,)`` act from now on, with this normalisation."""
+        self.actor.load(parameters, statistics)
+
+    def episode(
+        self,
+        seed: int,
+        *,
+        observers: Sequence[Observer] = (),
+        noise_seed: int | None = None,
+        max_steps: int | None = None,
+    ) -> Episode:
+        """Play one episode of the policy in use.
+
+        Args:
+            seed: for ``env.reset``.
+            observers: called after every step with observation, action, reward and info.
+            noise_seed: see ``Actor.reset``.
+            max_steps: a step limit below that of the definition and the config, or None.
+
+        Raises:
+            ValueError: an observation, the fitness or the sum of rewards is not finite, a reward is no number, or
+                ``reset`` or ``step`` returns something else than it must.
+            Exception: whatever the environment raises.
+        """
+        self.actor.reset(noise_seed=noise_seed)
+        try:
+            next(self._play(seed, self.actor, observers, max_steps, pauses=False))
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        raise RuntimeError("an episode that does not pause has paused")
+
+    def steps(self, seed: int, act: Callable[[Any], Any] | None = None) -> Generator[None, None, Episode]:
+        """Play one episode step by step: yields after each, and returns the episode.
+
+        Several of these may take turns, each in a ``Rollout`` of its own.
+
+        Args:
+            seed: for ``env.reset``.
+            act: chooses an action for each observation; None: the policy in use.
+        """
+        if act is None:
+            act = self.actor
+            self.actor.reset()
+        return self._play(seed, act, (), None, pauses=True)
+
+    def _play(
+        self,
+        seed: int,
+        act: Callable[[Any], Any],
+        observers: Sequence[Observer],
+        max_steps: int | None,
+        *,
+        pauses: bool,
+    ) -> Generator[None, None, Episode]:
+        """The loop through which each episode passes; a generator for those who look on, step by step."""
+        if not self._is_open:
+            self.env, self._is_open = self._make_env(), True
+        measured = begun(self._fitnesses)
+        observers = [*observers, *observers_of(measured)]
+        env_step, progress = self.env.step, self._progress
+        limit = self._step_limit if max_steps is None else min(max_steps, self._step_limit)
+
+        progress[STEP] = 0
+        observation, start_info = of_reset(self.env, self.env.reset(seed=seed))
+        first_observation, start_info = _kept(observation), _kept(start_info)
+        total_reward, length, terminated, truncated = 0.0, 0, False, False
+        info: Mapping[str, Any] = start_info
+        for length in range(1, limit + 1):
+            action = act(observation)
+            returned = env_step(action)
+            try:
+                observation, reward, terminated, truncated, info = returned
+            except (TypeError, ValueError):
+                of_step(self.env, returned)  # says what is wrong with it
+                raise
+            try:
+                total_reward += reward  # type: ignore[operator]  # Gymnasium says SupportsFloat
+            except TypeError:
+                raise ValueError(f"the reward of step {length} is {reward!r}, expected a number") from None
+            progress[STEP] = length
+            for observe in observers:
+                observe(observation, action, reward, info)  # type: ignore[arg-type]
+            if pauses:
+                yield
+            if terminated or truncated:
+                break
+
+        of_step(self.env, (observation, 0.0, terminated, truncated, info))  # the info is what fitness functions see
+        episode = Episode(
+            seed=seed,
+            total_reward=total_reward,
+            length=length,
+            terminated=bool(terminated),
+            truncated=not terminated,
+            start_info=start_info,
+            final_info=_kept(info),
+            first_observation=first_observation,
+            last_observation=_kept(observation),
+        )
+        return judged(episode, measured)
+
+
+def _kept(value: Any) -> Any:
+    """An observation or info with copies of its arrays, since an environment may write into its own again."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, Mapping):
+        return {key: _kept(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        items = [_kept(item) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    return value

@@ -1,0 +1,319 @@
+"""A policy and the state of its search in one file: safetensors for the arrays, canonical JSON for the rest.
+
+Nothing in the file is code. The JSON stands in a single metadata key (several would be written in varying order), with
+checksums of itself and of the arrays, so that equal runs give equal bytes and a damaged file is noticed.
+"""
+
+import hashlib
+import json
+import os
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+import es_envs
+from es_core.config.checks import finite, whole
+from es_core.config.train_config import TrainConfig
+from es_core.config.trust import require_trusted_policy
+from es_core.files import CheckpointError, read_whole, write_whole
+from es_core.formatting import shown
+from es_core.policies.actor import Actor
+from es_core.policies.by_name import make_policy
+from es_core.policies.engines import make_actor
+from es_core.policies.network import Policy
+from es_core.policies.normalization import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch, Statistics
+from es_core.policies.spaces import input_size, space_from_json, space_to_json
+
+if TYPE_CHECKING:
+    import torch
+
+FORMAT = 1
+_KEY = "es_envs"
+_LONGEST = 1000  # characters of what is wrong with a file, which may quote the file
+_MOST = 1_000_000_000  # bytes of a file
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Checkpoint:
+    """The centre of generation ``generation``, with all that is needed to run that generation.
+
+    Attributes:
+        config: of the run.
+        generation: from 0.
+        mean: ``(d,)`` float32.
+        strategy: state of the strategy and its optimiser (arrays and numbers by name).
+        statistics: by which observations or hidden layers are normalised, or None.
+        observation_space: of the environment.
+        action_space: of the environment.
+        progress: what else a resumed run must know: steps so far, and the best centre so far.
+        trusted: the caller vouches for it, so that its policy may be any module; not in the file.
+        where: its file, for messages; not in the file.
+    """
+
+    config: TrainConfig
+    generation: int
+    mean: NDArray[np.float32]
+    strategy: Mapping[str, Any]
+    statistics: Statistics | None
+    observation_space: gymnasium.Space[Any]
+    action_space: gymnasium.Space[Any]
+    progress: Mapping[str, Any] = field(default_factory=dict)
+    trusted: bool = False
+    where: str = "the checkpoint"
+
+    def __repr__(self) -> str:
+        return f"<Checkpoint of {self.config.env_id}, generation {self.generation}>"
+
+    @property
+    def parameter_hash(self) -> str:
+        """Of the mean's bytes."""
+        return parameter_hash(self.mean)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the file: a crash or a power failure leaves the old one or the new one, never a half.
+
+        Raises:
+            ValueError: the policy is so large that ``load`` would refuse the file.
+            OSError: it cannot be written.
+        """
+        arrays: dict[str, NDArray[Any]] = {"mean": self.mean}
+        numbers = {}
+        for name, value in self.strategy.items():
+            if isinstance(value, np.ndarray):
+                arrays[f"strategy.{name}"] = value
+            else:
+                numbers[name] = value
+        observations = None
+        if isinstance(self.statistics, ObservationStatistics):
+            arrays["statistics.total"], arrays["statistics.squares"] = self.statistics.total, self.statistics.squares
+            observations = self.statistics.count
+        elif self.statistics is not None:
+            arrays["reference"] = self.statistics.observations
+        document = {
+            "format": FORMAT,
+            "config": self.config.to_json(),
+            "generation": self.generation,
+            "strategy": numbers,
+            "observations": observations,
+            "observation_space": space_to_json(self.observation_space),
+            "action_space": space_to_json(self.action_space),
+            "progress": dict(self.progress),
+            "tensors": {name: _digest(array) for name, array in arrays.items()},
+        }
+        text = json.dumps({"document": document, "sha256": _json_digest(document)}, sort_keys=True, allow_nan=False)
+        content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, {_KEY: text})
+        if len(content) > _MOST:
+            raise ValueError(f"a checkpoint of {len(content)} bytes is too large, there is room for {_MOST}")
+        write_whole(Path(path), content)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], *, trust: bool = False) -> Self:
+        """Read and verify a file. Reading runs no code and imports nothing that the file names.
+
+        Args:
+            path: the file.
+            trust: its policy may be a module outside the installed plugins, which ``actor`` and ``module`` import.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            CheckpointError: it is no checkpoint, damaged, or of another version.
+        """
+        path = Path(path)
+        if path.is_dir():
+            raise FileNotFoundError(f"{path} is a folder: expected a checkpoint, such as {path / 'best.safetensors'}")
+        if not path.exists():
+            raise FileNotFoundError(f"there is no checkpoint {path}")
+        try:
+            content = read_whole(path.resolve(), _MOST)  # what the caller names may be a link of his own
+            arrays = load(content)
+            header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+            text = header.get("__metadata__", {}).get(_KEY)
+        except (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+            raise CheckpointError(
+                f"{path} cannot be read as a checkpoint (cut off, damaged, or another format): {error}"
+            ) from error
+        if text is None:
+            raise CheckpointError(f"{path} is a safetensors file, but no checkpoint of es-envs")
+        try:
+            with np.errstate(over="raise", divide="raise", invalid="raise"):
+                checkpoint = cls._from_document(_verified(text, arrays), arrays)
+                return replace(checkpoint, trusted=trust, where=str(path))
+        except CheckpointError as error:
+            raise CheckpointError(f"{path}: {str(error)[:_LONGEST]}") from None
+        except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+            cause = f"{type(error).__name__}: {error}"[:_LONGEST]
+            raise CheckpointError(f"{path} does not describe a checkpoint: {cause}") from error
+
+    @classmethod
+    def pretrained(cls, env_id: str) -> Self:
+        """The checkpoint that a plugin ships with its environment.
+
+        Args:
+            env_id: of the environment.
+
+        Raises:
+            UnknownEnvError: nobody knows the environment.
+            ValueError: it comes without one.
+            PluginError: the plugin's file is not there, damaged, or of another environment.
+        """
+        definition = es_envs.definition(env_id)
+        if definition.pretrained is None:
+            having = [name for name in es_envs.env_ids() if es_envs.definition(name).pretrained]
+            raise ValueError(
+                f"{definition.label} has no pretrained policy, there is one for {', '.join(having) or 'none'}; "
+                f"to evolve one, {shlex.join(['es-envs', 'train', env_id])}"
+            )
+        package, _, name = definition.pretrained.partition(":")
+        try:
+            with as_file(files(package) / name) as path:
+                checkpoint = cls.load(path)
+            if checkpoint.config.env_id != definition.id:
+                raise CheckpointError(f"it is a policy for {checkpoint.config.env_id}")
+        except (ImportError, OSError, CheckpointError) as error:
+            raise es_envs.PluginError(
+                f"{definition.label}: its pretrained policy {definition.pretrained!r} cannot be used: {error}"
+            ) from error
+        return checkpoint
+
+    @classmethod
+    def _from_document(cls, document: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:
+        config = TrainConfig.from_json(document["config"])
+        observation_space = space_from_json(document["observation_space"])
+        action_space = space_from_json(document["action_space"])
+        mean, inputs = arrays["mean"], input_size(observation_space)
+        size = mean.size  # of a policy in a module, which must not be imported here: `policy` compares
+        if ":" not in config.policy:
+            size = make_policy(config, observation_space, action_space).size
+        if size == 0:
+            raise CheckpointError(f"a policy from {observation_space} to {action_space} has no parameters")
+        expected: dict[str, tuple[int, ...]] = {"mean": (size,)}
+        statistics: Statistics | None = None
+        if config.virtual_batch_normalization:
+            expected["reference"] = (REFERENCE_SIZE, inputs)
+            statistics = ReferenceBatch(arrays["reference"])
+        elif document["observations"] is not None:
+            expected["statistics.total"] = expected["statistics.squares"] = (inputs,)
+            statistics = ObservationStatistics(
+                _counted(document, "observations"), arrays["statistics.total"], arrays["statistics.squares"]
+            )
+        for name, shape in expected.items():
+            if arrays[name].shape != shape:
+                raise CheckpointError(f"{name} has shape {shown(arrays[name].shape)}, its policy needs {shown(shape)}")
+            dtype = np.float64 if name.startswith("statistics.") else np.float32
+            if arrays[name].dtype != dtype:
+                raise CheckpointError(f"{name} has type {arrays[name].dtype}, expected {np.dtype(dtype)}")
+        _require_numbers(document["strategy"], arrays)
+        if isinstance(statistics, ObservationStatistics):  # sums that overflow are not those of observations
+            statistics.normalization(std_floor=config.observation_std_floor, clip=config.observation_clip)
+        prefix = "strategy."
+        state = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
+        unknown = [name for name in arrays if name not in expected and not name.startswith(prefix)]
+        if unknown:
+            raise CheckpointError(f"no checkpoint has arrays {shown(unknown)}")
+        return cls(
+            config=config,
+            generation=_counted(document, "generation"),
+            mean=mean,
+            strategy={**document["strategy"], **state},
+            statistics=statistics,
+            observation_space=observation_space,
+            action_space=action_space,
+            progress=dict(document["progress"]),
+        )
+
+    def policy(self) -> Policy:
+        """The kind of the policy; one of the user's is imported.
+
+        Raises:
+            ValueError: it is a module outside the installed plugins, and the checkpoint not trusted.
+            CheckpointError: its module is not what it was.
+        """
+        if not self.trusted:
+            require_trusted_policy(self.config, where=self.where)
+        policy = make_policy(self.config, self.observation_space, self.action_space)
+        if policy.size != self.mean.size:
+            raise CheckpointError(
+                f"{self.where}: policy {self.config.policy!r} has {policy.size} parameters now, and had "
+                f"{self.mean.size} when it was evolved: its module has changed"
+            )
+        return policy
+
+    def actor(self) -> Actor:
+        """The policy, ready to act: needs no environment, and torch only for a module of the user's.
+
+        Its observations are those that ``es_core.preprocessing.preprocessed(env, config.preprocessing)`` returns.
+
+        Raises:
+            ValueError, CheckpointError: as ``policy`` says.
+        """
+        return make_actor(self.policy(), self.mean, self.statistics)
+
+    def module(self) -> "torch.nn.Module":
+        """As a torch module: flattened observations ``(batch, n)`` to the raw outputs that decide an action.
+
+        Of a recurrent policy: observations and the state that the last call returned (None at an episode's start), to
+        raw outputs and state.
+
+        Raises:
+            ValueError, CheckpointError: as ``policy`` says.
+        """
+        return self.policy().module(self.mean, self.statistics)
+
+
+def parameter_hash(mean: NDArray[np.float32]) -> str:
+    """The first 16 hexadecimal digits of the SHA-256 of the bytes of ``mean``."""
+    return hashlib.sha256(np.ascontiguousarray(mean).tobytes()).hexdigest()[:16]
+
+
+def _digest(array: NDArray[Any]) -> str:
+    return hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
+
+
+def _json_digest(document: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(document, sort_keys=True, allow_nan=False).encode()).hexdigest()
+
+
+def _verified(text: str, arrays: Mapping[str, NDArray[Any]]) -> Mapping[str, Any]:
+    outer = json.loads(text)
+    document: Mapping[str, Any] = outer["document"]
+    version = document.get("format")
+    if whole(FORMAT + 1)(version) is None:
+        raise CheckpointError(
+            f"a newer version of es-envs wrote it (format {shown(version)}, this one reads {FORMAT}): upgrade with "
+            "`pip install --upgrade es-envs`"
+        )
+    if version != FORMAT:
+        raise CheckpointError(f"format {shown(version)} is not the {FORMAT} that this version of es-envs reads")
+    if outer["sha256"] != _json_digest(document):
+        raise CheckpointError("damaged: the checksum of its description does not fit")
+    if document["tensors"] != {name: _digest(array) for name, array in arrays.items()}:
+        raise CheckpointError("damaged: the checksum of its arrays does not fit")
+    return document
+
+
+def _require_numbers(numbers: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> None:
+    for name, value in numbers.items():
+        if not isinstance(value, bool) and finite(value):
+            raise CheckpointError(f"{shown(name)} of the strategy is {shown(value)}, expected a number")
+    for name, array in arrays.items():
+        if array.dtype.kind not in "fiub":
+            raise CheckpointError(f"{name} has type {array.dtype}, expected numbers")
+        if not np.isfinite(array).all():
+            raise CheckpointError(f"{name} has entries that are not finite")
+
+
+def _counted(document: Mapping[str, Any], name: str) -> int:
+    value: int = document[name]
+    expected = whole(0, 2**63 - 1)(value)
+    if expected:
+        raise CheckpointError(f"{name} is {shown(value)}, expected {expected}")
+    return value

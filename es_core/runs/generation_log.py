@@ -1,0 +1,91 @@
+"""The generation log: with the seeds, all that the next generation follows from.
+
+Training writes it to each line of metrics.jsonl, ``es_core.rebuild`` reads it again. Arrays are the bytes of their
+float64 numbers, the lowest byte first, in base64: every bit of them counts.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from es_core.config.checks import maybe, whole
+from es_core.formatting import shown
+from es_core.policies.normalization import ObservationStatistics
+
+_FLOAT64 = np.dtype("<f8")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GenerationLog:
+    """The fitness that a strategy learnt from in a generation, and what else the next generation takes over.
+
+    Attributes:
+        fitness: ``(N,)`` float64, from which the strategy learnt; NaN for a candidate that was dropped.
+        population_size: of the next generation; None: whatever the strategy has.
+        episode_cap: step limit of the next population's episodes, or None.
+        statistics: of all observations so far, by which the next generation's are normalised; None: by no such.
+    """
+
+    fitness: NDArray[np.float64]
+    population_size: int | None
+    episode_cap: int | None
+    statistics: ObservationStatistics | None
+
+    @property
+    def valid(self) -> NDArray[np.bool_]:
+        """``(N,)``, False for a candidate that was dropped."""
+        return ~np.isnan(self.fitness)
+
+    def to_json(self) -> dict[str, Any]:
+        """As the field ``log`` of a line of metrics.jsonl, with a checksum of all the rest."""
+        sums = self.statistics
+        log = {
+            "fitness": _text(self.fitness),
+            "population_size": self.population_size,
+            "episode_cap": self.episode_cap,
+            "observations": None if sums is None else sums.count,
+            "total": None if sums is None else _text(sums.total),
+            "squares": None if sums is None else _text(sums.squares),
+        }
+        return {**log, "sha256": _digest(log)}
+
+    @classmethod
+    def from_json(cls, values: Any) -> Self:
+        """What ``to_json`` described.
+
+        Raises:
+            ValueError: it described nothing of the kind.
+        """
+        try:
+            log = {name: value for name, value in values.items() if name != "sha256"}
+            if values["sha256"] != _digest(log):
+                raise ValueError("its checksum does not fit")
+            size, cap, count = (log[name] for name in ("population_size", "episode_cap", "observations"))
+            if maybe(whole(2))(size) or maybe(whole(1))(cap) or maybe(whole(0, 2**63 - 1))(count):
+                raise ValueError(f"no log has {shown((size, cap, count))}")
+            sums = None
+            if count is not None:
+                sums = ObservationStatistics(count, _numbers(log["total"]), _numbers(log["squares"]))
+                if not (np.isfinite(sums.total).all() and np.isfinite(sums.squares).all()):
+                    raise ValueError("its observations are not finite")
+            return cls(fitness=_numbers(log["fitness"]), population_size=size, episode_cap=cap, statistics=sums)
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise ValueError(f"its log cannot be read: {error}") from error
+
+
+def _text(numbers: NDArray[np.float64]) -> str:
+    return base64.b64encode(numbers.astype(_FLOAT64).tobytes()).decode()
+
+
+def _numbers(text: str) -> NDArray[np.float64]:
+    return np.frombuffer(base64.b64decode(text, validate=True), _FLOAT64).astype(np.float64)
+
+
+def _digest(log: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(log, sort_keys=True).encode()).hexdigest()[:16]

@@ -1,0 +1,124 @@
+"""One line of metrics.jsonl: the numbers of a generation."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from es_core.config.checks import require_fields
+from es_core.runs.scores import Evaluation
+
+DIAGNOSTICS = (
+    "sigma",
+    "gradient_norm",
+    "half_agreement",
+    "step_norm",
+    "step_to_sigma",
+    "step_cosine",
+    "parameter_norm",
+)
+"""What a strategy says about its last step; fields of ``GenerationStats``."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GenerationStats:
+    """One line of metrics.jsonl: the population of a generation, and the centre it was drawn around.
+
+    The line behind the last generation has a centre, but no population: its fitness fields are None.
+
+    Attributes:
+        generation: from 0.
+        fitness_mean: of the population; fitness_median, fitness_max, fitness_min and fitness_std likewise.
+        fitnesses: mean of every named fitness over the population's episodes; None where it failed.
+        population_size: candidates.
+        tied_pairs: share of mirrored pairs whose two candidates the strategy was told to be equally good; None without
+            pairs.
+        sigma: standard deviation of the candidates' noise (root mean square over the parameters).
+        gradient_norm: length of the estimated gradient; None where the strategy has none.
+        half_agreement: cosine between the gradients of the two halves of the population: on average 0 if they are all
+            noise; but n / (n + d) at most, with n pairs in each half and d parameters.
+        step_norm: length of the centre's step to the next one.
+        step_to_sigma: root mean square of that step's entries, divided by sigma.
+        step_cosine: cosine between that step and the one before it; below 0 the centre turns back.
+        parameter_norm: length of the next centre. A diagnostic that is not defined is None.
+        episode_length: mean steps of the population's episodes.
+        episode_cap: their step limit, where it was below that of whole episodes.
+        capped_episodes: share of them that a step limit ended.
+        steps: environment steps of the population's episodes, with those that choose an elite.
+        evaluation_steps: environment steps of the centre's.
+        total_steps: of both, since the run began.
+        total_episodes: of the populations, since the run began.
+        workers_replaced: processes that died or hung, and were replaced.
+        retried: candidates and episodes of the centre that failed once, and then did not.
+        failed_candidates: those that failed for good: ``candidate``, episode ``seed``, ``kind``, ``message``, and the
+            ``command`` that shows it. They enter none of the numbers above.
+        evaluation: the centre's score on starts that training never sees, or None if this generation had none.
+        confirmation: its score on a second set of starts, where it looked best or solved.
+        final: in the line that ends a run, the best centre's score on starts that no decision has seen.
+        solved: the confirmed centre reaches ``solved_at``, beyond what chance would explain.
+        parameter_hash: of the centre.
+        next_hash: of the next generation's centre; None in the last line.
+        seconds: wall time of the generation.
+    """
+
+    generation: int
+    fitness_mean: float | None
+    fitness_median: float | None
+    fitness_max: float | None
+    fitness_min: float | None
+    fitness_std: float | None
+    fitnesses: dict[str, float | None]
+    population_size: int | None
+    tied_pairs: float | None
+    sigma: float | None
+    gradient_norm: float | None
+    half_agreement: float | None
+    step_norm: float | None
+    step_to_sigma: float | None
+    step_cosine: float | None
+    parameter_norm: float | None
+    episode_length: float | None
+    episode_cap: int | None
+    capped_episodes: float | None
+    steps: int
+    evaluation_steps: int
+    total_steps: int
+    total_episodes: int
+    workers_replaced: int
+    retried: int
+    failed_candidates: list[dict[str, int | str | None]]
+    evaluation: Evaluation | None
+    confirmation: Evaluation | None
+    final: Evaluation | None
+    solved: bool
+    parameter_hash: str
+    next_hash: str | None
+    seconds: float
+
+    @property
+    def steps_per_second(self) -> float:
+        """Environment steps of all episodes by wall time."""
+        return (self.steps + self.evaluation_steps) / self.seconds
+
+    @property
+    def search_steps(self) -> int:
+        """``total_steps`` without those of the final score, which come when all is decided."""
+        return self.total_steps - (0 if self.final is None else self.final.steps)
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields, as JSON holds them."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Any) -> Self:
+        """The stats that ``to_json`` described.
+
+        Raises:
+            ValueError: it described none.
+        """
+        if isinstance(values, dict):
+            values = {"final": None, **values}  # older runs have none
+        require_fields(cls, values)
+        scores = {
+            name: Evaluation.from_json(values[name]) if values[name] else None
+            for name in ("evaluation", "confirmation", "final")
+        }
+        return cls(**{**values, **scores})

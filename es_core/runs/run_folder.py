@@ -1,0 +1,408 @@
+"""The folder of a run: config.json, metrics.jsonl, checkpoints/, best.safetensors, videos/."""
+
+import json
+import os
+import re
+import shlex
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any, Self
+
+from filelock import Timeout
+
+import es_envs
+from es_core.config.budgets import reached, share_done
+from es_core.config.objects import provide
+from es_core.config.train_config import BOUNDS, TrainConfig
+from es_core.files import (
+    CheckpointError,
+    append,
+    explained,
+    file_name,
+    hold,
+    opened,
+    read_lines,
+    read_whole,
+    remove,
+    remove_partial,
+    require_plain,
+    write_whole,
+)
+from es_core.runs.checkpoint import Checkpoint
+from es_core.runs.generation_log import GenerationLog
+from es_core.runs.metrics import GenerationStats
+from es_core.runs.scores import Evaluation
+from es_envs import EnvDefinition
+
+_LOG = "log"  # the field of a line that is a ``GenerationLog``
+
+
+@dataclass(eq=False)
+class RunFolder:
+    """A run folder and what is in it.
+
+    Attributes:
+        directory: the folder.
+        config: of the run.
+        trusted: the caller made or vouches for the run, so its config may name any module.
+        history: the lines of metrics.jsonl, but for their logs (see ``logs``).
+    """
+
+    directory: Path
+    config: TrainConfig
+    trusted: bool = False
+    history: list[GenerationStats] = field(default_factory=list)
+    _made: list[Path] = field(default_factory=list)  # folders, from the run's own upwards
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.config.env_id} in {self.directory}>"
+
+    @classmethod
+    def create(
+        cls, directory: str | os.PathLike[str] | None, config: TrainConfig, initial: Checkpoint | None = None
+    ) -> Self:
+        """Make the folder of a new run, with all that it depends on: from then on it can be resumed.
+
+        Args:
+            directory: the folder, which must not exist or be empty; None: runs/ID/DATE-TIME-sSEED.
+            config: of the run.
+            initial: whose parameters it starts from, if not from new ones.
+
+        Raises:
+            FileExistsError: the folder has something in it.
+            OSError: it cannot be written; nothing is left behind.
+        """
+        path = new_directory(config.env_id, f"s{config.seed}") if directory is None else Path(directory)
+        if path.exists() and not path.is_dir():
+            raise FileExistsError(f"{path} is a file: a run needs a folder, new or empty")
+        if path.exists() and any(path.iterdir()):
+            raise FileExistsError(
+                f"{path} exists and is not empty: choose another folder, or continue the run in it with resume=True "
+                f"({shlex.join(['es-envs', 'resume', str(path)])})"
+            )
+        path = path.resolve()
+        made = [folder for folder in (path, *path.parents) if not folder.exists()]
+        try:
+            with explained(path):
+                (path / "checkpoints").mkdir(parents=True)
+        except FileExistsError:  # another process was a moment faster
+            if directory is None:
+                return cls.create(None, config, initial)
+            raise
+        run = cls(path, config, trusted=True, _made=made)
+        try:
+            (path / "videos").mkdir()
+            if initial is not None:
+                initial.save(run.initial_path)
+            run.write_config(config)
+        except BaseException:
+            run.discard()
+            raise
+        return run
+
+    @classmethod
+    def open(
+        cls,
+        directory: str | os.PathLike[str],
+        *,
+        trust: bool = False,
+        env: Callable[..., Any] | None = None,
+        fitness: Callable[..., Any] | None = None,
+        policy: Callable[..., Any] | None = None,
+        changed_code: bool = False,
+    ) -> Self:
+        """Open the folder of a run.
+
+        Args:
+            directory: the folder.
+            trust: its config may name modules outside the installed plugins.
+            env: the environment's class or factory, if it was given to ``train`` as an object: no file holds it, and
+                to evaluate, record or resume the run takes the same one again.
+            fitness: likewise.
+            policy: likewise.
+            changed_code: the code of these may be another.
+
+        Raises:
+            FileNotFoundError: it is no run folder.
+            CheckpointError: its config.json or metrics.jsonl is damaged, or a link leads out of it.
+            ValueError: an object is not the one with which the run began.
+        """
+        path = _require_run_folder(directory)
+        config_file = path / "config.json"
+        try:
+            config = TrainConfig.from_json(json.loads(read_whole(config_file)))
+        except (ValueError, RecursionError) as error:
+            raise CheckpointError(f"{config_file} is damaged: {error}") from error
+        provide(config, env=env, fitness=fitness, policy=policy, changed_code=changed_code)
+        return cls(path, config, trust, list(_read_metrics(path / "metrics.jsonl")))
+
+    @cached_property
+    def definition(self) -> EnvDefinition:
+        """The definition of the run's environment, looked up once.
+
+        Raises:
+            UnknownEnvError: the environment is not installed.
+            PluginError: two plugins register it.
+        """
+        return es_envs.definition(self.config.env_id)
+
+    @property
+    def finished(self) -> bool:
+        """Whether a bound of the run is reached and its last centre evaluated, or the task solved."""
+        return self.end is not None
+
+    @property
+    def end(self) -> str | None:
+        """What ended the run: "solved", or a bound: "generations", "max_steps", "max_episodes"; None: nothing yet."""
+        last = self.history[-1] if self.history else None
+        if last is None or (last.population_size is not None and not last.solved):
+            return None  # the line behind the last generation, which has no population, is still to come
+        if last.solved:
+            return "solved"
+        steps = last.total_steps - last.evaluation_steps  # before that line
+        return reached(self.config, generations=last.generation, steps=steps, episodes=last.total_episodes)
+
+    @property
+    def initial_path(self) -> Path:
+        """Where the checkpoint is whose parameters the run starts from, if not from new ones."""
+        return self.directory / "initial.safetensors"
+
+    @property
+    def best_path(self) -> Path:
+        """Where the best evaluated centre is, or would be."""
+        return self.directory / "best.safetensors"
+
+    @property
+    def checkpoint(self) -> Checkpoint | None:
+        """The latest checkpoint, or None before the first."""
+        generations = self.checkpoint_generations()
+        return self.checkpoint_at(generations[-1]) if generations else None
+
+    @property
+    def stored_best(self) -> Checkpoint | None:
+        """The best evaluated centre in best.safetensors; None: there is none, or it is not what the log says.
+
+        Raises:
+            CheckpointError: the file is damaged.
+        """
+        if not os.path.lexists(self.best_path):
+            return None
+        score, checkpoint = self.best_score, self._checkpoint(self.best_path)
+        not_yet_in_log = checkpoint.generation >= len(self.history)
+        return checkpoint if score is None or not_yet_in_log or self._is_of(checkpoint, score[0]) else None
+
+    @property
+    def holds_best(self) -> bool:
+        """Whether best.safetensors is what the log says, or the log names none."""
+        score = self.best_score
+        try:
+            return score is None or self._is_of(self._checkpoint(self.best_path), score[0])
+        except (FileNotFoundError, CheckpointError):
+            return False
+
+    def _is_of(self, checkpoint: Checkpoint, generation: int) -> bool:
+        expected = generation, self.history[generation].parameter_hash
+        return (checkpoint.generation, checkpoint.parameter_hash) == expected
+
+    @property
+    def share_done(self) -> float:
+        """How far it has come, 0 to 1, by the bound that it will reach first."""
+        last = self.history[-1] if self.history else None
+        steps, episodes = (last.total_steps, last.total_episodes) if last is not None else (0, 0)
+        return share_done(self.config, generations=len(self.history), steps=steps, episodes=episodes)
+
+    @property
+    def best_score(self) -> tuple[int, Evaluation] | None:
+        """Generation and score of the best evaluated centre, or None if none was evaluated.
+
+        The final score, on starts that no decision has seen; in a run that has not ended, and in older ones, the one
+        that confirmed the centre, which as the highest of several is a little too high.
+        """
+        confirmed = [
+            (each.solved, each.confirmation.mean, each) for each in self.history if each.confirmation is not None
+        ]
+        if not confirmed:
+            return None
+        stats = max(confirmed, key=lambda each: each[:2])[2]  # the first of equals, as in training
+        score = self.history[-1].final or stats.confirmation
+        return (stats.generation, score) if score is not None else None
+
+    def checkpoint_generations(self) -> list[int]:
+        """Generations that have a checkpoint, ascending."""
+        files = (self.directory / "checkpoints").glob("*.safetensors")
+        return sorted(int(file.stem) for file in files if re.fullmatch(r"\d{6,}", file.stem))
+
+    @property
+    def come_to(self) -> int:
+        """The last generation that the log leads to."""
+        return sum(stats.next_hash is not None for stats in self.history)
+
+    @property
+    def next_generation(self) -> int | None:
+        """Where ``resume`` goes on: the latest checkpoint with all its lines before it; None: there is none.
+
+        A crash may have cut metrics.jsonl off, whose lines are not flushed to the disk one by one.
+        """
+        return max((g for g in self.checkpoint_generations() if g <= len(self.history)), default=None)
+
+    def checkpoint_at(self, generation: int) -> Checkpoint:
+        """The checkpoint of one generation.
+
+        Raises:
+            FileNotFoundError: there is none; the message says which there are.
+        """
+        path = self.checkpoint_path(generation)
+        if not path.exists():
+            present = ", ".join(map(str, self.checkpoint_generations())) or "none"
+            raise FileNotFoundError(
+                f"{self.directory} has no checkpoint of generation {generation}; there are: {present}"
+            )
+        checkpoint = self._checkpoint(path)
+        if checkpoint.generation != generation:
+            raise CheckpointError(f"{path} is of generation {checkpoint.generation}: somebody has renamed it")
+        return checkpoint
+
+    def _checkpoint(self, path: Path) -> Checkpoint:
+        opened(path).close()  # unlike a file that the caller names, it is no link
+        checkpoint = Checkpoint.load(path, trust=self.trusted)
+        bounds = {name: getattr(self.config, name) for name in BOUNDS}  # they may have grown since
+        if replace(checkpoint.config, **bounds) != self.config:
+            raise CheckpointError(f"{path} belongs to another run: its settings are not those of config.json")
+        return checkpoint
+
+    def checkpoint_path(self, generation: int) -> Path:
+        """Where the checkpoint of a generation is, or would be."""
+        return self.directory / "checkpoints" / f"{generation:06d}.safetensors"
+
+    def keep(self, checkpoint: Checkpoint) -> None:
+        """Write a checkpoint to its place; somebody may have deleted the folder, to make room, say."""
+        path = self.checkpoint_path(checkpoint.generation)
+        with explained(path):
+            path.parent.mkdir(exist_ok=True)
+        checkpoint.save(path)
+
+    def append(self, stats: GenerationStats, log: GenerationLog | None) -> None:
+        """Add a line to metrics.jsonl and to the history.
+
+        Args:
+            stats: of the generation.
+            log: of that generation; None where the strategy learnt nothing. The history does without it, so that a
+                long run does not fill the memory.
+
+        Raises:
+            OSError: it cannot be written, or only the beginning of it, which ``open`` passes over.
+        """
+        path = self.directory / "metrics.jsonl"
+        line = {**stats.to_json(), _LOG: None if log is None else log.to_json()}
+        append(path, json.dumps(line, allow_nan=False).encode() + b"\n")
+        self.history.append(stats)
+
+    def cut_history(self, generation: int) -> None:
+        """Forget the lines from ``generation`` on; a resumed run writes them again."""
+        del self.history[generation:]
+        path = self.directory / "metrics.jsonl"
+        lines = islice(read_lines(path), generation)
+        write_whole(path, b"".join(line.rstrip(b"\n") + b"\n" for line in lines))
+
+    def logs(self, first: int, last: int) -> Iterator[GenerationLog | None]:
+        """The logs of the generations from ``first`` up to ``last``, read one by one.
+
+        Raises:
+            CheckpointError: such a line is damaged.
+        """
+        path = self.directory / "metrics.jsonl"
+        if first == last:
+            return
+        for number, line in enumerate(islice(read_lines(path), first, last), first + 1):
+            try:
+                _, values = _parsed(line)
+                log = None if values is None else GenerationLog.from_json(values)
+            except (ValueError, RecursionError) as error:
+                raise CheckpointError(f"{path}, line {number} is damaged: {error}") from error
+            yield log
+
+    def write_config(self, config: TrainConfig) -> None:
+        """Write config.json; of a run that has begun, only its bounds may change."""
+        self.config = config
+        text = json.dumps(config.to_json(), indent=2, allow_nan=False) + "\n"
+        write_whole(self.directory / "config.json", text.encode())
+
+    def clear_partial(self) -> None:
+        """Remove half-written files of a process that was killed; the caller holds the folder's lock."""
+        for folder in (self.directory, self.directory / "checkpoints"):
+            remove_partial(folder)
+
+    def discard(self) -> None:
+        """Remove what ``create`` made, and no more; for a run that failed before its first checkpoint."""
+        if not self.directory.is_dir():
+            return  # somebody else has removed it
+        for entry in self.directory.iterdir():
+            remove(entry)
+        for folder in self._made:
+            if any(folder.iterdir()):
+                break
+            folder.rmdir()
+
+
+def lock(directory: str | os.PathLike[str]) -> AbstractContextManager[object]:
+    """Hold a run folder for writing, by a lock of the operating system, which a crash releases.
+
+    Raises:
+        FileNotFoundError: it is no run folder.
+        CheckpointError: a link leads out of it, or its .lock is none.
+        RuntimeError: another process is writing to the folder.
+    """
+    path = _require_run_folder(directory) / ".lock"
+    try:
+        return hold(path)
+    except Timeout:
+        raise RuntimeError(
+            f"another process is training in {path.parent}: wait for its end, or choose another folder"
+        ) from None
+
+
+def _require_run_folder(directory: str | os.PathLike[str]) -> Path:
+    path = Path(directory).resolve()
+    if not (path / "config.json").is_file():
+        within = max(path.glob("*/config.json"), key=lambda file: file.stat().st_mtime, default=None)
+        hint = f"did you mean {within.parent}?" if within else "training prints where its run is, by default in runs/"
+        raise FileNotFoundError(f"{path} is no run folder: it has no config.json; {hint}")
+    require_plain(path)
+    return path
+
+
+def new_directory(env_id: str, what: str) -> Path:
+    """A folder that does not exist yet, runs/ID/DATE-TIME-WHAT."""
+    stem = f"{datetime.now().astimezone():%Y%m%d-%H%M%S}-{what}"
+    parent = Path("runs") / file_name(env_id)
+    path, number = parent / stem, 1
+    while path.exists():
+        number += 1
+        path = parent / f"{stem}-{number}"
+    return path
+
+
+def _parsed(line: bytes) -> tuple[GenerationStats, Any]:
+    """A line of metrics.jsonl, and its log, which is not looked into."""
+    values = json.loads(line)
+    log = values.pop(_LOG, None) if isinstance(values, dict) else None
+    return GenerationStats.from_json(values), log
+
+
+def _read_metrics(path: Path) -> Iterable[GenerationStats]:
+    lines = read_lines(path)
+    for number, line in enumerate(lines, 1):
+        try:
+            stats, _ = _parsed(line)
+            if stats.generation != number - 1:
+                raise ValueError(f"it is of generation {stats.generation}, expected {number - 1}")
+        except (ValueError, RecursionError) as error:
+            if next(lines, None) is None:
+                return  # cut off while it was written: the run was killed; resume writes it again
+            raise CheckpointError(f"{path}, line {number} is damaged: {error}") from error
+        yield stats

@@ -1,0 +1,112 @@
+"""How good a policy is: from its episodes to one number, or to an ``Evaluation``."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from es_core.config.checks import require_fields
+from es_core.formatting import figures
+from es_core.statistics import mean
+from es_envs import Episode
+
+_Z = 1.959963984540054  # 97.5 % quantile of the normal distribution
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evaluation:
+    """The score of one policy over several episodes.
+
+    Attributes:
+        mean: of the run's fitness.
+        std: standard deviation of the fitness between episodes.
+        interval: 95 % interval of the mean (see ``es_core.significance``); None where all episodes score alike, which
+            says nothing of how others would, or there is but one.
+        returns: mean sum of rewards.
+        fitnesses: mean of every named fitness; None where it failed in some episode.
+        length: mean number of steps.
+        success_rate: share of episodes whose last info says ``is_success``; None if the environment does not say.
+        success_interval: 95 % interval of the success rate (Wilson 1927).
+        episodes: number of episodes.
+        distinct: number of different ones; 1 where every start is the same.
+        steps: environment steps in all.
+    """
+
+    mean: float
+    std: float
+    interval: tuple[float, float] | None
+    returns: float
+    fitnesses: dict[str, float | None]
+    length: float
+    success_rate: float | None
+    success_interval: tuple[float, float] | None
+    episodes: int
+    distinct: int
+    steps: int
+
+    @classmethod
+    def from_episodes(cls, episodes: Sequence[Episode]) -> Self:
+        """Score ``episodes``, at least one."""
+        fitness = np.array([episode.fitness for episode in episodes])
+        lengths = [episode.length for episode in episodes]
+        successes = [bool(e.final_info["is_success"]) for e in episodes if "is_success" in e.final_info]
+        known = len(successes) == len(episodes)
+        named = {name: [episode.fitnesses[name] for episode in episodes] for name in episodes[0].fitnesses}
+        return cls(
+            mean=float(fitness.mean()),
+            std=float(fitness.std()),
+            interval=mean(fitness).interval,
+            returns=float(np.mean([episode.total_reward for episode in episodes])),
+            fitnesses={name: _mean(values) for name, values in named.items()},
+            length=float(np.mean(lengths)),
+            success_rate=float(np.mean(successes)) if known else None,
+            success_interval=_wilson(sum(successes), len(successes)) if known else None,
+            episodes=len(episodes),
+            distinct=len(
+                {(e.total_reward, e.length, *e.fitnesses.values(), repr(e.last_observation)) for e in episodes}
+            ),
+            steps=sum(lengths),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields, as JSON holds them."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Any) -> Self:
+        """The evaluation that ``to_json`` described.
+
+        Raises:
+            ValueError: it described none.
+        """
+        require_fields(cls, values)
+        intervals = {name: values[name] and tuple(values[name]) for name in ("interval", "success_interval")}
+        return cls(**{**values, **intervals})
+
+    @property
+    def spread(self) -> str:
+        """The interval of the mean in words, or why there is none."""
+        if self.interval is None:
+            return f"all {self.episodes} alike" if self.episodes > 1 else "a single episode"
+        low, high = (figures(edge, self.interval) for edge in self.interval)
+        return f"95 % interval {low} to {high}"
+
+    def __str__(self) -> str:
+        text = f"{figures(self.mean, self.interval)} ({self.spread}) over {self.episodes} episodes"
+        if self.success_rate is not None and self.success_interval is not None:
+            low, high = self.success_interval
+            text += f", {self.success_rate:.0%} successful ({low:.0%} to {high:.0%})"
+        return text + (", all of them the same" if self.distinct == 1 < self.episodes else "")
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    return None if any(value is None for value in values) else float(np.mean(np.array(values, float)))
+
+
+def _wilson(successes: int, trials: int) -> tuple[float, float]:
+    rate, squared = successes / trials, _Z**2 / trials
+    centre = (rate + squared / 2) / (1 + squared)
+    half = _Z / (1 + squared) * math.sqrt(rate * (1 - rate) / trials + squared / (4 * trials))
+    return max(0.0, centre - half), min(1.0, centre + half)

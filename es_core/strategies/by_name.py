@@ -1,0 +1,134 @@
+"""Search strategies: ask for a population, tell its fitness."""
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import fields
+from inspect import Parameter, signature
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from es_core.config.choices import SIGN_SHAPINGS
+from es_core.config.train_config import TrainConfig
+from es_core.strategies.ars import ARS
+from es_core.strategies.cma_es import CMAES
+from es_core.strategies.ga import GA
+from es_core.strategies.openai_es import OpenAIES
+from es_core.strategies.pgpe import PGPE
+from es_core.strategies.population import Population
+from es_core.strategies.random_search import RandomSearch
+from es_core.strategies.schedules import schedule
+from es_core.strategies.sep_cma_es import SepCMAES
+from es_core.strategies.snes import SNES
+from es_core.strategies.strategy import Strategy
+from es_envs import PluginError, import_path, registry
+
+__all__ = [
+    "ARS",
+    "CMAES",
+    "GA",
+    "PGPE",
+    "SNES",
+    "STRATEGIES",
+    "OpenAIES",
+    "Population",
+    "RandomSearch",
+    "SepCMAES",
+    "Strategy",
+    "make_strategy",
+    "require_strategy",
+]
+
+STRATEGIES: Mapping[str, type[Strategy]] = {
+    "openai_es": OpenAIES,
+    "ars": ARS,
+    "pgpe": PGPE,
+    "snes": SNES,
+    "cma_es": CMAES,
+    "sep_cma_es": SepCMAES,
+    "ga": GA,
+    "random_search": RandomSearch,
+}
+
+# Settings that a strategy gets if its constructor has an argument of that name.
+_SETTINGS = ("learning_rate", "optimizer", "optimizer_options", "weight_decay", "shaping", "top_directions")
+
+
+def make_strategy(config: TrainConfig, mean: NDArray[np.float32]) -> Strategy:
+    """The strategy that ``config`` names, built in or registered by a plugin, starting at ``mean`` ``(d,)``.
+
+    Its class is called with ``mean``, ``population_size``, ``sigma`` and ``seed``; with those of ``learning_rate``,
+    ``optimizer``, ``optimizer_options``, ``weight_decay``, ``shaping`` and ``top_directions`` that its constructor has;
+    and with ``strategy_options``. With ``sigma_final`` or ``learning_rate_final``, that number is a function of the
+    generation.
+
+    Raises:
+        ValueError: nobody registers it, it refuses its arguments, or it has no use for a setting.
+        PluginError: it cannot be imported.
+    """
+    strategy = _find(config.strategy)
+    parameters = signature(strategy).parameters
+    takes_all = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
+    arguments: dict[str, Any] = {name: getattr(config, name) for name in ("population_size", "sigma", "seed")}
+    default = {field.name: field.default for field in fields(TrainConfig)}
+    rate = parameters.get("learning_rate")
+    if config.learning_rate is None and rate and (rate.default is not None or config.learning_rate_final is not None):
+        raise ValueError(
+            f"strategy {config.strategy!r} needs a learning_rate here: it has no rule that would choose one"
+        )
+    for name in _SETTINGS:
+        value = getattr(config, name)
+        if name in parameters or takes_all:
+            arguments[name] = value
+        elif value and value != default[name]:
+            raise ValueError(f"strategy {config.strategy!r} has no use for {name}={value!r}: leave it out")
+    if config.shaping in SIGN_SHAPINGS and not strategy.mirrored:
+        raise ValueError(
+            f"shaping={config.shaping!r} counts signs of rewards, which are compared within mirrored pairs, and "
+            f"strategy {config.strategy!r} has none: choose another shaping"
+        )
+    if config.steps_per_generation is not None and not strategy.resizable:
+        raise ValueError(
+            f"strategy {config.strategy!r} keeps its population_size, and steps_per_generation would change it in each "
+            "generation: leave it out, or choose another strategy"
+        )
+    for name in ("sigma", "learning_rate"):
+        final = getattr(config, f"{name}_final")
+        if final is None:
+            continue
+        if name not in arguments or (name == "sigma" and strategy.adapts_sigma):
+            why = "adapts sigma by itself" if name == "sigma" else "has no learning rate"
+            raise ValueError(f"strategy {config.strategy!r} {why}, so it has no use for {name}_final: leave it out")
+        generations = config.schedule_generations or config.generations
+        arguments[name] = schedule(arguments[name], final, shape=config.schedule, generations=generations)
+    for name in config.strategy_options:
+        if name in arguments or (name not in parameters and not takes_all):
+            own = [known for known in parameters if known not in {"mean", *arguments}]
+            has = f"its options are {', '.join(own)}" if own else "it has no options"
+            raise ValueError(f"strategy_options: strategy {config.strategy!r} has no option {name!r}; {has}")
+    return strategy(mean, **arguments, **config.strategy_options)
+
+
+def require_strategy(config: TrainConfig) -> None:
+    """Refuse, before anything starts, what no policy could put right; for errors see ``make_strategy``."""
+    make_strategy(config, np.zeros(1, np.float32))
+
+
+def _find(name: str) -> type[Strategy]:
+    if name in STRATEGIES:
+        return STRATEGIES[name]
+    registered = registry.strategies()
+    if name not in registered:
+        choices = [*STRATEGIES, *registered]
+        close = difflib.get_close_matches(name, choices, n=1)
+        hint = f": did you mean {close[0]!r}?" if close else f": there are {', '.join(choices)}"
+        raise ValueError(f"no strategy is called {name!r}{hint}")
+    target = registered[name]
+    try:
+        strategy = import_path.load(target)
+    except (ImportError, ValueError) as error:
+        raise PluginError(f"strategy {name!r} ({target}) cannot be imported: {error}") from error
+    if not (isinstance(strategy, type) and issubclass(strategy, Strategy)):
+        raise PluginError(f"strategy {name!r} ({target}) is no subclass of es_core.Strategy")
+    return strategy

@@ -1,0 +1,1 @@
+"""The loop of generations, its state, its hooks and what it shows."""

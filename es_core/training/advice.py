@@ -1,0 +1,133 @@
+"""Advice: one plain sentence when the numbers of a run say that something is wrong with its settings."""
+
+from collections.abc import Callable, Sequence
+from itertools import islice
+from statistics import fmean
+
+from es_core.runs.metrics import GenerationStats
+
+_WINDOW = 10  # generations: single ones are noisy, and advice that comes later is of less use
+_LONG_WINDOW = 100  # for what single generations hardly show
+
+History = Sequence[GenerationStats]
+Rule = Callable[[History], str]
+
+
+def advice(history: History) -> str:
+    """What the last generations say is wrong, and what to do about it; empty if all is well.
+
+    Args:
+        history: of a run; lines without a population are passed over.
+    """
+    return _first(history)[1]
+
+
+class Adviser:
+    """Gives each piece of advice once while it stays true."""
+
+    def __init__(self) -> None:
+        self._last_true: dict[Rule, int] = {}
+
+    def hear(self, history: History) -> str:
+        """To be called after each generation: what is to be said now, or nothing."""
+        rule, sentence = _first(history)
+        if rule is None:
+            return ""
+        # What was true a moment ago, and is so again, has been said.
+        said = rule in self._last_true and len(history) - self._last_true[rule] <= _WINDOW
+        self._last_true[rule] = len(history)
+        return "" if said else sentence
+
+
+def _first(history: History) -> tuple[Rule | None, str]:
+    with_population = (stats for stats in reversed(history) if stats.population_size is not None)
+    recent = list(islice(with_population, _LONG_WINDOW))[::-1]
+    return next(((rule, sentence) for rule in _RULES if (sentence := rule(recent))), (None, ""))
+
+
+def _no_difference(recent: History) -> str:
+    """Nothing can be learnt from candidates that are all alike: neither the strategy nor its settings matter."""
+    last = recent[-_WINDOW:]
+    if len(last) < _WINDOW or any(stats.fitness_std != 0 or stats.tied_pairs not in {None, 1} for stats in last):
+        return ""
+    return (
+        f"all candidates of the last {_WINDOW} generations have the same fitness, {recent[-1].fitness_mean:g}: either "
+        "it is the best there is, or the fitness does not depend on what the policy does"
+    )
+
+
+def _ties(recent: History) -> str:
+    """A pair that ties says nothing about its direction: above a half, most of the computing is in vain."""
+    ties = _mean("tied_pairs", recent)
+    if ties is None or ties <= 0.5:
+        return ""
+    last = recent[-1]
+    if last.fitness_median == last.fitness_max:  # at the top of the scale pairs tie however large sigma is
+        cause = f"most candidates reach the same fitness, {last.fitness_max:g}; if none is better, the task is solved"
+    else:
+        cause = "sigma is too small or the episodes too short"
+    return f"{100 * ties:.0f} % of the pairs tie: {cause}"
+
+
+def _capped(recent: History) -> str:
+    """A cap grows to twice its size at most: three generations that it cut off began at an eighth of what is needed."""
+    last = recent[-3:]
+    if len(last) < 3 or any(
+        stats.episode_cap is None or stats.capped_episodes is None or stats.capped_episodes < 0.9 for stats in last
+    ):
+        return ""
+    return f"nearly all episodes end at the training cap, now {last[-1].episode_cap} steps: raise episode_cap_start"
+
+
+def _long_steps(recent: History) -> str:
+    """The gradient is measured at a distance of sigma from the centre, and says little about what is further away."""
+    length = _mean("step_to_sigma", _with_gradient(recent))
+    if length is None or length <= 1:
+        return ""
+    return f"each step is {length:.1f} times as long as sigma: lower the learning rate or raise sigma"
+
+
+def _turning_back(recent: History) -> str:
+    """Steps that follow a slope point the same way, those of pure noise any way; only overshooting turns back.
+
+    The mean cosine of ten steps of pure noise has the standard deviation 0.3 / sqrt(d): it is this low in a policy of
+    d = 10 parameters once in a thousand times.
+    """
+    cosine = _mean("step_cosine", _with_gradient(recent))
+    if cosine is None or cosine >= -0.3:
+        return ""
+    return f"each step turns back on the one before it (cosine {cosine:.2f}): lower the learning rate"
+
+
+def _noise(recent: History) -> str:
+    """The two halves estimate the same gradient: on average their cosine is above 0 as soon as there is any signal.
+
+    A population that learns well may show so little of it (a hundredth, with many more parameters than pairs) that
+    their agreement alone proves nothing, not even over a long time: only where nothing is gained it says why.
+    """
+    agreement = _mean("half_agreement", recent, _LONG_WINDOW)
+    if agreement is None or agreement > 0:
+        return ""
+    fitness = [stats.fitness_mean for stats in recent if stats.fitness_mean is not None]
+    half = len(fitness) // 2
+    if fmean(fitness[half:]) > fmean(fitness[:half]):
+        return ""
+    return (
+        f"nothing was gained in {_LONG_WINDOW} generations, and the two halves of the population disagree about the "
+        "gradient: it is mostly noise; more candidates or more episodes_per_candidate would show the way"
+    )
+
+
+# The first that is true is told: causes before what follows from them.
+_RULES: tuple[Rule, ...] = (_no_difference, _ties, _capped, _long_steps, _turning_back, _noise)
+
+
+def _with_gradient(recent: History) -> History:
+    """Only strategies that follow a gradient have a learning rate; that the best candidate lies far off is no fault."""
+    return [stats for stats in recent if stats.gradient_norm is not None]
+
+
+def _mean(name: str, recent: History, window: int = _WINDOW) -> float | None:
+    """Of a whole window, or None."""
+    values = [value for value in (getattr(stats, name) for stats in recent[-window:]) if value is not None]
+    return fmean(values) if len(values) == window else None

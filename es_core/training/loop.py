@@ -1,0 +1,265 @@
+"""The loop of generations: the whole path of a run, from top to bottom."""
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from es_core.config.budgets import evaluation_episodes, step_limit
+from es_core.config.commands import run_command
+from es_core.config.train_config import TrainConfig
+from es_core.pools.by_name import make_pool
+from es_core.pools.forker import started_early
+from es_core.pools.pool import Results, RolloutPool
+from es_core.rollout.errors import Failure, RolloutError
+from es_core.runs.checkpoint import Checkpoint, parameter_hash
+from es_core.runs.metrics import DIAGNOSTICS, GenerationStats
+from es_core.runs.run_folder import RunFolder
+from es_core.runs.scores import Evaluation
+from es_core.seeding import Purpose, episode_seeds
+from es_core.training.confirmation import confirm, final_score
+from es_core.training.lifecycle import Lifecycle
+from es_core.training.progress import RunProgress, prepare_policy
+from es_core.training.selection import choose_elite, learning_fitness
+from es_core.training.state import TrainingState
+
+
+def evolve(
+    run: RunFolder,
+    *,
+    resume: bool,
+    pool: str,
+    lifecycle: Lifecycle,
+    progress: bool,
+    on_generation: Callable[[GenerationStats], bool | None] | None,
+    deadline: float,
+    **pool_options: Any,
+) -> None:
+    """Run the generations of a run, the folder of which is there; for the arguments and errors see ``es_core.train``.
+
+    Args:
+        run: new, or to be resumed.
+        resume: start at the run's latest checkpoint.
+        pool: name of the rollout pool.
+        lifecycle: who hears of the run.
+        progress: show how far it is.
+        on_generation: called with each generation's numbers; False stops the run.
+        deadline: no generation begins after it [s, of the monotonic clock].
+        **pool_options: for ``make_pool``.
+    """
+    with started_early(wanted=pool == "local"):
+        prepare_policy(run.config, shown=progress)
+        with make_pool(pool, run.definition, run.config, **pool_options) as rollout_pool:
+            _write_choices(run, rollout_pool)
+            state = (TrainingState.resume if resume else TrainingState.begin)(run, rollout_pool)
+            lifecycle.call("run_started", run=run, config=run.config)
+            try:
+                with RunProgress(run, rollout_pool.choice) if progress else nullcontext() as shown:
+                    _run_generations(run, state, rollout_pool, lifecycle, shown, on_generation, deadline)
+            finally:
+                lifecycle.call("run_finished", run=run)
+
+
+def _run_generations(
+    run: RunFolder,
+    state: TrainingState,
+    pool: RolloutPool,
+    lifecycle: Lifecycle,
+    progress: RunProgress | None,
+    on_generation: Callable[[GenerationStats], bool | None] | None,
+    deadline: float,
+) -> None:
+    """Run generations until the task is solved, a bound or the deadline reached, or ``on_generation`` says stop."""
+    config, strategy, limit = run.config, state.strategy, step_limit(pool.definition, run.config)
+    with _repeatable(run, state, pool) as begin:
+        while True:
+            before = begin()
+            started = time.perf_counter()
+            replaced, retried = pool.workers_replaced, pool.retried
+            generation, centre = strategy.generation, strategy.mean
+            last = state.at_end(config)
+            due = config.eval_every > 0 and (last or generation % config.eval_every == 0)
+            centre_episodes = evaluation_episodes(config, strategy.population_size) if due else 0
+            centre_seeds = episode_seeds(config.seed, Purpose.EVALUATION, centre_episodes, generation)
+            if last:
+                results = None
+                centre_results = pool.rollouts(centre, state.statistics, centre_seeds)
+            else:
+                population = state.population()
+                training_seeds = _training_seeds(config, len(population), generation)
+                results = pool.evaluate(population, training_seeds, centre_seeds=centre_seeds)
+                centre_results = results.centre
+            evaluation = Evaluation.from_episodes(centre_results) if due else None
+            confirmation, solved = confirm(run, state, before, pool, evaluation)
+
+            episode_cap = None if last else state.episode_cap
+            diagnostics: dict[str, Any] = dict.fromkeys(DIAGNOSTICS)
+            fitness = None if results is None else learning_fitness(config, results)
+            log, matches = None, []
+            if results is not None and fitness is not None and not solved:
+                matches = choose_elite(config, state, pool, population, fitness)
+                log = state.log(config, fitness, results, limit)
+                state.move_on(log)
+                diagnostics = {name: _finite(strategy.diagnostics.get(name)) for name in DIAGNOSTICS}
+            finished = last or solved
+            final = final_score(run, pool) if finished else None
+            evaluation_steps = sum(score.steps for score in (evaluation, confirmation, final) if score is not None)
+            steps = sum(episode.length for episode in matches) + (results.steps if results is not None else 0)
+            state.total_steps += evaluation_steps + steps
+            state.total_episodes += len(matches) + (results.lengths[results.valid].size if results is not None else 0)
+            stats = GenerationStats(
+                generation=generation,
+                **_population_stats(results, fitness if strategy.mirrored else None),
+                **diagnostics,
+                steps=steps,
+                episode_cap=episode_cap,
+                evaluation_steps=evaluation_steps,
+                total_steps=state.total_steps,
+                total_episodes=state.total_episodes,
+                workers_replaced=pool.workers_replaced - replaced,
+                retried=pool.retried - retried,
+                failed_candidates=_failed(run, before, results),
+                evaluation=evaluation,
+                confirmation=confirmation,
+                final=final,
+                solved=solved,
+                parameter_hash=parameter_hash(centre),
+                next_hash=None if last or solved else parameter_hash(strategy.mean),
+                seconds=time.perf_counter() - started,
+            )
+            if finished:  # first, since the line says that nothing is left to do
+                run.keep(before)
+            run.append(stats, log)
+            stopped = (on_generation is not None and on_generation(stats) is False) or time.monotonic() >= deadline
+            measured = None if results is None else results.fitness.copy()
+            lifecycle.call("generation_finished", run=run, stats=stats, fitness=measured)
+            if progress is not None:
+                progress.show(stats)
+            if not finished and (stopped or strategy.generation % config.checkpoint_every == 0):
+                run.keep(state.checkpoint(run, pool))
+            if finished or stopped:
+                return
+
+
+@contextmanager
+def _repeatable(run: RunFolder, state: TrainingState, pool: RolloutPool) -> Iterator[Callable[[], Checkpoint]]:
+    """Whatever interrupts a generation, or fails in it: it can be run again, and the error says how.
+
+    Yields:
+        What begins a generation: a function that returns its checkpoint, which is kept if that generation does not end.
+    """
+    before = state.checkpoint(run, pool)
+
+    def begin() -> Checkpoint:
+        nonlocal before
+        before = state.checkpoint(run, pool)
+        return before
+
+    try:
+        yield begin
+    except BaseException as error:
+        if before.generation < len(run.history) == state.strategy.generation:  # between two generations
+            begin()
+        with suppress(OSError):  # the disk itself is in trouble: an older one has to do
+            run.keep(before)
+        if isinstance(error, FloatingPointError):  # to resume would lead to the same end
+            error.add_note(f"The last parameters that are finite: {run.checkpoint_path(before.generation)}")
+        elif run.next_generation is not None and not run.finished:
+            lost = "Nothing is lost" if run.next_generation == before.generation else "The last checkpoint is intact"
+            error.add_note(f"{lost}: `{_command('resume', run)}` runs generation {run.next_generation} again.")
+        if isinstance(error, RolloutError) and error.failure is not None:
+            error.add_note(f"To see that episode fail: {_replay_command(run, before.generation, error.failure)}")
+        raise
+
+
+def _failed(run: RunFolder, before: Checkpoint, results: Results | None) -> list[dict[str, int | str | None]]:
+    """Candidates that have failed, for the metrics; the checkpoint from which they can be played again is kept."""
+    if results is None or not results.failures:
+        return []
+    run.keep(before)
+    failed = [
+        {**asdict(failure), "command": _replay_command(run, before.generation, failure)} for failure in results.failures
+    ]
+    warnings.warn(
+        f"{len(failed)} of {len(results.valid)} candidates of generation {before.generation} have failed. Candidate "
+        "{candidate}, for one, with episode seed {seed}: {kind}: {message}; to see it: {command}".format(**failed[0]),
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return failed
+
+
+def _population_stats(results: Results | None, told_pairs: NDArray[np.float64] | None) -> dict[str, Any]:
+    if results is None:
+        names = ("mean", "median", "max", "min", "std")
+        unknown = ("population_size", "episode_length", "tied_pairs", "capped_episodes")
+        return {f"fitness_{name}": None for name in names} | dict.fromkeys(unknown) | {"fitnesses": {}}
+    valid = results.valid
+    fitness = results.fitness[valid]
+    measures: dict[str, Callable[..., Any]] = {
+        "mean": np.mean,
+        "median": np.median,
+        "max": np.max,
+        "min": np.min,
+        "std": np.std,
+    }
+    named = {name: float(values[valid].mean()) for name, values in results.fitnesses.items()}
+    return {f"fitness_{name}": float(measure(fitness)) for name, measure in measures.items()} | {
+        "fitnesses": {name: None if math.isnan(value) else value for name, value in named.items()},
+        "population_size": len(valid),
+        "episode_length": float(results.lengths[valid].mean()),
+        "tied_pairs": _tied(told_pairs) if told_pairs is not None else None,
+        "capped_episodes": float(results.capped[valid].mean()),
+    }
+
+
+def _tied(told: NDArray[np.float64]) -> float:
+    """The share of pairs whose two candidates are told to be equally good."""
+    plus, minus = told[0::2], told[1::2]
+    return float(np.mean((plus == minus)[~np.isnan(plus + minus)]))
+
+
+def _finite(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _command(verb: str, run: RunFolder, **options: int) -> str:
+    """A command about the run; who has trained it trusts what it names."""
+    return run_command(verb, run.config, run.directory, trusted=True, **options)
+
+
+def _replay_command(run: RunFolder, generation: int, failure: Failure) -> str:
+    candidate = {} if failure.candidate is None else {"candidate": failure.candidate}
+    return _command("replay", run, generation=generation, **candidate, seed=failure.seed)
+
+
+def _training_seeds(config: TrainConfig, candidates: int, generation: int) -> NDArray[np.int64]:
+    """Seeds of the candidates' episodes: ``(k,)`` that they share, or ``(N, k)``."""
+    shape: tuple[int, ...] = (config.episodes_per_candidate,)
+    if config.episode_seeds == "independent":
+        shape = (candidates, *shape)
+    seeds = episode_seeds(config.seed, Purpose.TRAINING, math.prod(shape), generation)
+    return np.reshape(seeds, shape)
+
+
+def _write_choices(run: RunFolder, pool: RolloutPool) -> None:
+    """Write to config.json what the pool has chosen: it changes bits, and a resumed run keeps it.
+
+    Raises:
+        ValueError: the run has begun with others.
+    """
+    begun = bool(run.checkpoint_generations())
+    for name in ("engine", "device", "vector_envs", "vector_starts"):
+        then, now = getattr(run.config, name), getattr(pool.config, name)
+        if begun and then != now:
+            raise ValueError(
+                f"this run has {name}={then!r}, its pool would have {now!r}: it cannot be resumed with that"
+            )
+    if pool.config != run.config:
+        run.write_config(pool.config)

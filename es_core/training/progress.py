@@ -1,0 +1,200 @@
+"""What a run shows while it goes on, on stderr: a few live lines in a terminal or notebook, plain ones elsewhere."""
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from importlib.util import find_spec
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.progress_bar import ProgressBar
+from rich.table import Column, Table
+from rich.text import Text
+
+from es_core.config.train_config import TrainConfig
+from es_core.policies.compilation import prepare
+from es_core.runs.metrics import GenerationStats
+from es_core.runs.run_folder import RunFolder
+from es_core.runs.scores import Evaluation
+from es_core.training.advice import Adviser
+from es_envs.printable import printable
+
+_LINE_EVERY = 2.0  # seconds between plain lines
+_REDRAWS = 2.0  # a second: each takes the main process a few milliseconds
+_TEXT_WIDTH = 26  # of the numbers before a curve
+_CURVE_WIDTH = 48  # at most
+_LEVELS = "▁▂▃▄▅▆▇█"
+_ASCII_LEVELS = "_.-=+*#@"
+
+
+def count_progress(*, shown: bool) -> Progress:
+    """A bar that counts frames or episodes, where there is a terminal or notebook to show it."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, disable=not (shown and _is_live(console)))
+
+
+def search_progress(*, shown: bool) -> Progress:
+    """A bar for each trial, where there is a terminal or notebook to show it; its console takes lines anywhere."""
+    console = Console(stderr=True, quiet=not shown)
+    columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TaskProgressColumn(), TimeElapsedColumn())
+    return Progress(*columns, console=console, disable=not (shown and _is_live(console)))
+
+
+def prepare_policy(config: TrainConfig, *, shown: bool) -> None:
+    """Compile the policy before workers are started, and say so."""
+    prepare(config, partial(print_line, Console(stderr=True, quiet=not shown)))
+
+
+def print_line(console: Console, text: str) -> None:
+    """A line as it is: neither marked up nor wrapped, nor with control characters."""
+    console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
+
+
+def _is_live(console: Console) -> bool:
+    return console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
+
+
+class RunProgress:
+    """Generation and time left, fitness of population and centre over the run, the best, steps per second, advice."""
+
+    def __init__(self, run: RunFolder, note: str = "") -> None:
+        self._run, self._note = run, note
+        self._console = Console(stderr=True)
+        self._is_live = _is_live(self._console)
+        self._started, self._shown = time.monotonic(), 0.0
+        self._share = self._run.share_done  # of this session's beginning
+        self._adviser = Adviser()
+        self._population: list[float] = []
+        self._max: float | None = None  # of the latest generation's population; the last centre has none
+        self._low, self._high = math.inf, -math.inf  # of both curves
+        self._centre: list[float] = []  # the latest score at each generation
+        self._score: Evaluation | None = None
+        self._best: tuple[bool, float, int] | None = None
+        for stats in run.history:
+            self._take(stats)
+        self._live = Live(console=self._console, get_renderable=self._picture, refresh_per_second=_REDRAWS)
+
+    def __enter__(self) -> Self:
+        where = f"{self._run.config.env_id}: training in {self._run.directory}"
+        for line in (where, self._note):
+            if line:
+                print_line(self._console, line)
+        if self._is_live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if self._is_live:
+            self._live.refresh()  # a notebook would keep the picture of half a second ago
+            self._live.stop()
+
+    def show(self, stats: GenerationStats) -> None:
+        """Show one generation."""
+        self._take(stats)
+        if not self._is_live and (self._run.end is not None or time.monotonic() - self._shown >= _LINE_EVERY):
+            self._shown = time.monotonic()
+            told = "; ".join(f"{name} {numbers}" for name, _, numbers in self._rows() if numbers)
+            line = f"generation {self._counted()}: {told}; {self._left()}"
+            print_line(self._console, line)
+        text = self._adviser.hear(self._run.history)
+        if text:
+            print_line(self._console, f"advice: {text}")
+
+    def _take(self, stats: GenerationStats) -> None:
+        self._max = stats.fitness_max
+        if stats.fitness_mean is not None:
+            self._population.append(stats.fitness_mean)
+        self._score = stats.confirmation or stats.evaluation or self._score
+        if self._score is not None:
+            self._centre.append(self._score.mean)
+        latest = [*self._population[-1:], *self._centre[-1:]]
+        self._low, self._high = min([self._low, *latest]), max([self._high, *latest])
+        if stats.confirmation is not None:
+            scored = (stats.solved, stats.confirmation.mean, stats.generation)
+            self._best = max(self._best or scored, scored)
+        if stats.final is not None and self._best is not None:
+            self._best = self._best[0], stats.final.mean, self._best[2]
+
+    def _rows(self) -> Iterator[tuple[str, Sequence[float], str]]:
+        """What there is to say: its name, its course over the run, and in numbers."""
+        if self._population:
+            now = "" if self._max is None else f"{_short(self._population[-1])}, max {_short(self._max)}"
+            yield "population", self._population, now
+        if self._score is not None:
+            rate = self._score.success_rate
+            successful = f", {rate:.0%} successful" if rate is not None else ""
+            yield "centre", self._centre, f"{_short(self._score.mean)}{successful}"
+        if self._best is not None:
+            yield "best", [], f"{_short(self._best[1])} in generation {self._best[2]}"
+        if self._run.history:
+            yield "speed", [], f"{_thousands(self._run.history[-1].steps_per_second)} steps/s"
+
+    def _picture(self) -> RenderableType:
+        """The live lines: called by a thread of its own, twice a second."""
+        clock = _duration(time.monotonic() - self._started)
+        done = 1.0 if self._run.end is not None else self._run.share_done
+        width = self._console.width - 4  # a terminal writes ^C behind it
+        top = Table.grid(Column(), Column(ratio=1), Column(no_wrap=True), padding=(0, 2))
+        top.width = width
+        top.add_row(f"generation {self._counted()}", ProgressBar(1.0, done), f"{clock}, {self._left()}")
+
+        columns = max(1, min(_CURVE_WIDTH, width - len("population") - _TEXT_WIDTH - 4))
+        levels = _ASCII_LEVELS if self._console.options.ascii_only else _LEVELS
+        below = Table.grid(Column(style="dim"), Column(width=_TEXT_WIDTH), Column(style="cyan"), padding=(0, 2))
+        for name, values, numbers in self._rows():
+            curve = _curve(values, columns, (self._low, self._high), levels)
+            below.add_row(name, Text(numbers, no_wrap=True, overflow="ellipsis"), curve)
+        return Group(top, below)
+
+    def _counted(self) -> str:
+        done = self._run.history[-1].generation if self._run.history else 0
+        return f"{done}/{self._run.config.generations}"
+
+    def _left(self) -> str:
+        end = self._run.end
+        if end is not None:
+            return {"solved": "solved", "generations": "done"}.get(end, f"done: {end} is reached")
+        return f"at most {_duration(self._remaining())} left" if self._run.share_done > self._share else "starting"
+
+    def _remaining(self) -> float:
+        """Seconds until the bound that will be reached first, as fast as it has gone on so far."""
+        share = self._run.share_done
+        return (time.monotonic() - self._started) / (share - self._share) * (1 - share)
+
+
+def _curve(values: Sequence[float], width: int, bounds: tuple[float, float], levels: str) -> str:
+    """The course of ``values`` between two bounds, in ``width`` characters at most."""
+    columns = min(width, len(values))
+    seen = [values[(k + 1) * len(values) // columns - 1] for k in range(columns)]
+    low, high = (bound / 2 for bound in bounds)  # halves, whose difference is finite
+    heights = [(value / 2 - low) / (high - low) if high > low else 0.0 for value in seen]
+    return "".join(levels[round(height * (len(levels) - 1))] for height in heights)
+
+
+def _short(value: float) -> str:
+    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.2f}" if abs(value) >= 1 else f"{value:.3g}"
+
+
+def _thousands(rate: float) -> str:
+    return f"{rate / 1000:.0f}k" if rate >= 10_000 else f"{rate / 1000:.1f}k"
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -1,0 +1,137 @@
+"""Rebuild: any generation of a run from its log, without playing an episode."""
+
+import os
+import warnings
+
+from es_core.config.budgets import largest_population
+from es_core.config.train_config import require_bits
+from es_core.config.trust import require_trusted
+from es_core.files import CheckpointError, explained
+from es_core.policies.normalization import ObservationStatistics
+from es_core.pools.local import LocalPool
+from es_core.runs.checkpoint import Checkpoint, parameter_hash
+from es_core.runs.generation_log import GenerationLog
+from es_core.runs.metrics import GenerationStats
+from es_core.runs.run_folder import RunFolder
+from es_core.training.state import TrainingState
+
+
+def rebuild(run: RunFolder | str | os.PathLike[str], generation: int, *, trust: bool = False) -> Checkpoint:
+    """The checkpoint that a run had in front of a generation, or would have had: the same to the bit.
+
+    Everything else about a run is a function of its config and of what its strategy was told, which stands in
+    metrics.jsonl. So this starts at the nearest checkpoint before, or at the initial parameters, and tells the strategy
+    again, generation by generation. The environment is needed if there is no checkpoint before: it is made once, to be
+    asked for its spaces (and plays the reference batch of virtual batch normalisation).
+
+    Args:
+        run: a Run or its folder.
+        generation: which; the centre of the last one is the run's result.
+        trust: the run may name modules outside the installed plugins.
+
+    Raises:
+        FileNotFoundError: the run has not come so far.
+        CheckpointError: a file is damaged, the log leads elsewhere than the run went (it names the generation), or
+            another version wrote it.
+        ValueError: an untrusted name.
+    """
+    run = run if isinstance(run, RunFolder) else RunFolder.open(run, trust=trust)
+    kept = run.checkpoint_generations()
+    if generation in kept:
+        return run.checkpoint_at(generation)
+    if not 0 <= generation <= run.come_to:
+        raise FileNotFoundError(
+            f"{run.directory} has no generation {generation}: it has come to generation {run.come_to}"
+        )
+    require_bits(run.config, run.directory)
+    start = max((earlier for earlier in kept if earlier < generation), default=0)
+    if start in kept:
+        checkpoint = run.checkpoint_at(start)
+        state = TrainingState.at(checkpoint, run.checkpoint_path(start))
+    else:
+        definition = require_trusted(run.config, trust=trust or run.trusted, where=run.directory / "config.json")
+        with LocalPool(definition, run.config, workers=1, most=1) as pool:
+            state = TrainingState.first(run, pool)
+            checkpoint = state.checkpoint(run, pool)
+    for stats, log in zip(run.history[start:generation], run.logs(start, generation), strict=True):
+        _require_hash(run, state, stats.generation, stats.parameter_hash)
+        _replay(run, state, stats, log)
+        _require_hash(run, state, stats.generation + 1, stats.next_hash)
+    return state.checkpoint(run, checkpoint)
+
+
+def find_best(run: RunFolder) -> Checkpoint | None:
+    """The best evaluated centre of a run, or None if none was evaluated.
+
+    A file that is not there, or not what the log says, is rebuilt from the log, with a warning.
+
+    Raises:
+        CheckpointError: the file is damaged, or cannot be rebuilt.
+    """
+    checkpoint, score = run.stored_best, run.best_score
+    if checkpoint is not None or score is None:
+        return checkpoint
+    warnings.warn(
+        f"{run.best_path} is missing, or not the centre of generation {score[0]}, which is the best in "
+        "metrics.jsonl: it is rebuilt from there (resume puts the file back)",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+    return rebuild(run, score[0])
+
+
+def restore(run: RunFolder) -> None:
+    """Put back what a run needs to be resumed, and its best centre, where they are missing or not what the log says.
+
+    The caller holds the folder's lock, and has required that its names are trusted.
+
+    Raises:
+        CheckpointError: there is no checkpoint, and the log does not lead to one.
+        OSError: a file cannot be written.
+    """
+    for name in ("checkpoints", "videos"):
+        with explained(run.directory / name):
+            (run.directory / name).mkdir(exist_ok=True)
+    if run.history and run.next_generation is None:
+        rebuild(run, run.come_to, trust=True).save(run.checkpoint_path(run.come_to))
+    if run.best_score is not None and not run.holds_best:
+        generation, _ = run.best_score
+        try:
+            rebuild(run, generation, trust=True).save(run.best_path)
+        except CheckpointError as error:  # the run itself can go on
+            warnings.warn(
+                f"{run.best_path} is not the best centre, of generation {generation}, and cannot be put back: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+
+
+def _replay(run: RunFolder, state: TrainingState, stats: GenerationStats, log: GenerationLog | None) -> None:
+    where = f"{run.directory / 'metrics.jsonl'}, line {stats.generation + 1}"
+    if log is None:
+        raise CheckpointError(f"{where} has no log: generation {stats.generation + 1} cannot be rebuilt from it")
+    sums, before = log.statistics, state.statistics
+    entries = before.total.shape if isinstance(before, ObservationStatistics) else None
+    if (None if sums is None else sums.total.shape) != entries or (sums is not None and sums.squares.shape != entries):
+        raise CheckpointError(f"{where}: its observations are not those of this run")
+    if (log.population_size or 0) > largest_population(run.config):
+        raise CheckpointError(f"{where}: no population of this run has {log.population_size} candidates")
+    state.strategy.ask()
+    try:
+        state.move_on(log)
+    except (ValueError, ArithmeticError) as error:
+        raise CheckpointError(f"{where}: the strategy cannot learn from it: {error}") from error
+    if stats.confirmation is not None:
+        score = stats.solved, stats.confirmation.mean
+        state.best = score if state.best is None else max(state.best, score)
+    state.total_steps, state.total_episodes = stats.total_steps, stats.total_episodes
+
+
+def _require_hash(run: RunFolder, state: TrainingState, generation: int, expected: str | None) -> None:
+    found = parameter_hash(state.strategy.mean)
+    if found != expected:
+        raise CheckpointError(
+            f"{run.directory}: the log leads elsewhere than the run went: in front of generation {generation} the "
+            f"centre has hash {found}, metrics.jsonl says {expected}. Another version of es-envs or NumPy, another "
+            "kind of processor or a change of the files may be the reason"
+        )

@@ -1,0 +1,204 @@
+"""What a run carries from generation to generation: how it begins, moves on, and continues from a checkpoint."""
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from es_core.config.budgets import first_cap, largest_population, next_cap, next_population_size, reached, step_limit
+from es_core.config.checks import maybe, whole
+from es_core.config.train_config import TrainConfig, require_bits
+from es_core.files import CheckpointError
+from es_core.formatting import shown
+from es_core.policies.by_name import make_policy
+from es_core.policies.network import Policy
+from es_core.policies.normalization import ObservationStatistics, Statistics
+from es_core.policies.spaces import input_size
+from es_core.pools.pool import Results, RolloutPool
+from es_core.runs.checkpoint import Checkpoint
+from es_core.runs.generation_log import GenerationLog
+from es_core.runs.run_folder import RunFolder
+from es_core.strategies.by_name import make_strategy
+from es_core.strategies.population import Population
+from es_core.strategies.strategy import Strategy
+
+
+@dataclass
+class TrainingState:
+    """The state of a run between two generations.
+
+    Attributes:
+        strategy: holds the mean, and counts the generations.
+        statistics: by which the next generation's observations or hidden layers are normalised, or None.
+        episode_cap: step limit of the next population's episodes, or None.
+        total_steps: environment steps of all episodes so far.
+        total_episodes: of candidates, so far.
+        best: of the best centre so far: whether it is solved, and its confirmed fitness.
+    """
+
+    strategy: Strategy
+    statistics: Statistics | None
+    episode_cap: int | None
+    total_steps: int = 0
+    total_episodes: int = 0
+    best: tuple[bool, float] | None = None
+
+    @classmethod
+    def begin(cls, run: RunFolder, pool: RolloutPool) -> Self:
+        """In front of generation 0, of which it writes the checkpoint; for errors see ``first``."""
+        state = cls.first(run, pool)
+        run.keep(state.checkpoint(run, pool))
+        return state
+
+    @classmethod
+    def first(cls, run: RunFolder, pool: RolloutPool) -> Self:
+        """In front of generation 0.
+
+        Raises:
+            ValueError: the run's initial checkpoint is of another policy, or the strategy refuses a setting.
+            CheckpointError: that checkpoint is damaged.
+        """
+        config = run.config
+        policy = make_policy(config, pool.observation_space, pool.action_space)
+        statistics = first_statistics(config, policy, pool)
+        mean = policy.initial(config.seed)
+        if run.initial_path.exists():
+            source = Checkpoint.load(run.initial_path)
+            inputs = input_size(source.observation_space)
+            if (source.mean.size, inputs) != (mean.size, policy.inputs):
+                raise ValueError(
+                    f"initial has {source.mean.size} parameters for observations of {inputs} numbers, the policy "
+                    f"{mean.size} for {policy.inputs}: policy, hidden_sizes or spaces differ"
+                )
+            mean = source.mean
+            if statistics is not None and type(source.statistics) is type(statistics):
+                statistics = source.statistics
+        return cls(make_strategy(config, mean), statistics, first_cap(config, step_limit(pool.definition, config)))
+
+    @classmethod
+    def resume(cls, run: RunFolder, pool: RolloutPool) -> Self:
+        """Where the latest checkpoint stands that has all its lines before it; later lines are cut off.
+
+        Raises:
+            ValueError: the environment's spaces have changed.
+            CheckpointError: the checkpoint is damaged, or its policy has changed.
+        """
+        run.clear_partial()
+        run.write_config(run.config)  # its bounds may have grown
+        generation = run.next_generation
+        if generation is None:  # killed before the first
+            run.cut_history(0)
+            return cls.begin(run, pool)
+        checkpoint = run.checkpoint_at(generation)
+        if (checkpoint.observation_space, checkpoint.action_space) != (pool.observation_space, pool.action_space):
+            raise ValueError(f"{run.config.env_id} has other spaces now than when the run in {run.directory} was made")
+        checkpoint.policy()  # which a module of the user's may no longer be
+        state = cls.at(checkpoint, run.checkpoint_path(generation))
+        run.cut_history(generation)
+        return state
+
+    @classmethod
+    def at(cls, checkpoint: Checkpoint, where: object) -> Self:
+        """In front of the checkpoint's generation.
+
+        Args:
+            checkpoint: with the state of the strategy.
+            where: its file, for the message.
+
+        Raises:
+            CheckpointError: the state does not fit the config, or another version's bits would have to go on.
+        """
+        require_bits(checkpoint.config, where)
+        try:
+            strategy = make_strategy(checkpoint.config, checkpoint.mean)
+            strategy.load_state_dict(checkpoint.strategy)
+            _require_consistent(strategy, checkpoint)
+            progress = _progress(checkpoint)
+        except (LookupError, ValueError, TypeError, ArithmeticError) as error:
+            raise CheckpointError(f"{where}: its state does not fit: {type(error).__name__}: {error}") from error
+        return cls(strategy, checkpoint.statistics, **progress)
+
+    def population(self) -> Population:
+        """That of the next generation, with all that its episodes are played by."""
+        return replace(self.strategy.ask(), statistics=self.statistics, max_episode_steps=self.episode_cap)
+
+    def checkpoint(self, run: RunFolder, spaces: RolloutPool | Checkpoint) -> Checkpoint:
+        """All that is needed to run the next generation; ``spaces`` knows those of the environment."""
+        state = self.strategy.state_dict()
+        return Checkpoint(
+            config=run.config,
+            generation=self.strategy.generation,
+            mean=state["mean"],
+            strategy=state,
+            statistics=self.statistics,
+            observation_space=spaces.observation_space,
+            action_space=spaces.action_space,
+            progress={
+                "episode_cap": self.episode_cap,
+                "total_steps": self.total_steps,
+                "total_episodes": self.total_episodes,
+                "best": self.best,
+            },
+        )
+
+    def at_end(self, config: TrainConfig) -> bool:
+        """Whether a bound of the run is reached: there is no further generation."""
+        done = self.strategy.generation
+        return reached(config, generations=done, steps=self.total_steps, episodes=self.total_episodes) is not None
+
+    def log(
+        self, config: TrainConfig, fitness: NDArray[np.float64], results: Results, step_limit: int
+    ) -> GenerationLog:
+        """All that the next generation follows from.
+
+        Args:
+            config: of the run.
+            fitness: ``(N,)``, from which the strategy learns; NaN for a candidate that is dropped.
+            results: of this generation.
+            step_limit: of whole episodes.
+        """
+        steps, lengths = config.steps_per_generation, results.lengths[results.valid]
+        statistics = self.statistics if isinstance(self.statistics, ObservationStatistics) else None
+        return GenerationLog(
+            fitness=fitness,
+            population_size=None if steps is None else next_population_size(config, steps, lengths),
+            episode_cap=next_cap(config, step_limit, self.episode_cap, lengths),
+            statistics=statistics and statistics.merged(results.statistics or []),
+        )
+
+    def move_on(self, log: GenerationLog) -> None:
+        """Go on to the next generation."""
+        self.strategy.tell(log.fitness, log.valid)
+        self.episode_cap, self.statistics = log.episode_cap, log.statistics or self.statistics
+        if log.population_size is not None:
+            self.strategy.population_size = log.population_size
+
+
+def first_statistics(config: TrainConfig, policy: Policy, pool: RolloutPool) -> Statistics | None:
+    """By which observations or hidden layers are normalised in generation 0."""
+    if config.observation_normalization:
+        return ObservationStatistics.empty(policy.inputs)
+    return pool.reference_batch() if config.virtual_batch_normalization else None
+
+
+def _require_consistent(strategy: Strategy, checkpoint: Checkpoint) -> None:
+    if strategy.generation != checkpoint.generation:
+        raise ValueError(f"the strategy is in generation {strategy.generation}, the file in {checkpoint.generation}")
+    if not np.array_equal(strategy.mean, checkpoint.mean):
+        raise ValueError("the strategy's mean is not the file's")
+    config, size = checkpoint.config, strategy.population_size
+    if size != config.population_size and not (config.steps_per_generation and size <= largest_population(config)):
+        raise ValueError(f"the strategy has {size} candidates, its config allows {largest_population(config)}")
+
+
+def _progress(checkpoint: Checkpoint) -> dict[str, Any]:
+    """What stands in a checkpoint beside the strategy, as arguments of ``TrainingState``."""
+    names = ("episode_cap", "best", "total_steps", "total_episodes")
+    cap, best, *totals = (checkpoint.progress[name] for name in names)
+    if any(whole(0)(total) for total in totals) or maybe(whole(1))(cap):
+        raise ValueError(f"its progress cannot be {shown(checkpoint.progress)}")
+    if best is not None:
+        solved, fitness = best
+        best = bool(solved), float(fitness)
+    return {"episode_cap": cap, "best": best, "total_steps": totals[0], "total_episodes": totals[1]}

@@ -1,0 +1,1 @@
+"""Searching settings, training with several seeds, measuring throughput."""

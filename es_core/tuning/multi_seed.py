@@ -1,0 +1,289 @@
+"""Several seeds of one config, side by side: what settings are worth, without the luck of one run."""
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from es_core.config.checks import require_seconds
+from es_core.config.commands import as_arguments, chosen_settings, only_in_script
+from es_core.config.train_config import BOUNDS, TrainConfig
+from es_core.files import CheckpointError, require_plain
+from es_core.machine import usable_cores
+from es_core.pools.by_name import require_pool
+from es_core.pools.pool import STEP_TIMEOUT, require_workers
+from es_core.reports.comparison import Comparison, compare
+from es_core.run import Run
+from es_core.runs.run_folder import new_directory
+from es_core.training.progress import print_line, search_progress
+
+_LOOK_EVERY = 0.2  # seconds
+_SHOW_EVERY = 10  # looks
+_GRACE = 30.0  # seconds in which a run that is interrupted may write its checkpoint
+
+
+def train_seeds(
+    env_id: str,
+    seeds: Iterable[int],
+    *,
+    run_dir: str | os.PathLike[str] | None = None,
+    workers: int | None = None,
+    pool: str = "local",
+    ray_address: str | None = None,
+    initial: str | os.PathLike[str] | None = None,
+    max_seconds: float | None = None,
+    step_timeout: float = STEP_TIMEOUT,
+    recycle_after: int | None = None,
+    progress: bool = True,
+    loggers: Iterable[str] = (),
+    **config_fields: Any,
+) -> Comparison:
+    """Evolve a policy with each of several seeds, as many at once as there are workers for; or continue that.
+
+    Each run is a process of its own, with its share of the workers, and ends as it would alone: a worker each is what
+    uses a machine best, since no run waits for another one's last episode.
+
+    Args:
+        env_id: id of an environment that commands know, too: not one that only a script has registered.
+        seeds: at least two, all different.
+        run_dir: the folder, in which run ``s`` is ``seed-s``; those that are there are continued. None:
+            runs/ID/DATE-TIME-seeds.
+        workers: of all runs together; None: the usable cores, or the CPUs of the cluster.
+        pool: as for ``train``.
+        ray_address: likewise.
+        initial: likewise; those that are continued have begun.
+        max_seconds: that each run may take; the same call continues.
+        step_timeout: as for ``train``.
+        recycle_after: likewise.
+        progress: show what goes on.
+        loggers: names, as for ``train``.
+        **config_fields: fields of TrainConfig other than the seed.
+
+    Returns:
+        The runs as one group: their scores, mean and interquartile mean with 95 % intervals.
+
+    Raises:
+        UnknownEnvError, ValueError, TypeError: as for ``train``; fewer than two seeds; ``run_dir`` holds runs with
+            other settings.
+        ImportError: Ray is not installed, for the ray pool.
+        ConnectionError: there is no Ray cluster, or it has fewer CPUs than workers.
+        CheckpointError: in ``run_dir`` is a damaged run, or a link that leads out of it.
+        RuntimeError: a run has failed; the others are complete.
+    """
+    require_pool(pool, ray_address)
+    require_workers(workers)
+    require_seconds("step_timeout", step_timeout)
+    if max_seconds is not None:
+        require_seconds("max_seconds", max_seconds)
+    loggers = list(loggers)
+    if not all(isinstance(name, str) for name in loggers):
+        raise TypeError(f"loggers of runs in processes of their own must be names, got {loggers!r}")
+    configs = _configs(env_id, list(seeds), config_fields)
+    folder = new_directory(env_id, "seeds") if run_dir is None else Path(run_dir)
+    require_plain(folder)
+    how: list[object] = ["--pool", pool, "--step-timeout", step_timeout, "--quiet"]
+    how += [] if recycle_after is None else ["--recycle-after", recycle_after]
+    how += [] if max_seconds is None else ["--max-seconds", max_seconds]
+    how += [word for name in loggers for word in ("--logger", name)]
+    with ExitStack() as stack:
+        most = usable_cores()
+        if pool == "ray":
+            from es_core.pools.cluster import connection, require_cpus
+
+            how += ["--ray-address", stack.enter_context(connection(ray_address, cores=workers))]
+            most = require_cpus(workers)
+        together = min(len(configs), workers or most)
+        how += ["--workers", max(1, (workers or most) // together)]
+        runs = [_Planned(config, folder / f"seed-{config.seed}") for config in configs]
+        words = [run.words(initial) + [str(word) for word in how] for run in runs]
+        try:
+            _play(list(zip(runs, words, strict=True)), together, shown=progress)
+        except BaseException as error:
+            error.add_note(f"The same command with --run-dir {folder} continues.")
+            raise
+    return compare([run.folder for run in runs])
+
+
+def _configs(env_id: str, seeds: list[int], fields: dict[str, Any]) -> list[TrainConfig]:
+    if "seed" in fields:
+        raise ValueError(f"both seeds={seeds} and seed={fields['seed']!r}: leave out one of the two")
+    if len(seeds) < 2 or len(set(seeds)) < len(seeds):
+        raise ValueError(f"seeds must be at least two, all different, got {seeds}")
+    configs = [TrainConfig.for_env(env_id, **fields, seed=seed) for seed in seeds]
+    if only_in_script(configs[0]):
+        raise ValueError(
+            f"your script has registered {env_id}, or defines its fitness or policy, and each run is a process that "
+            "does not know them: put them into a module or plugin (es-envs new), or call train() with one seed after "
+            "the other"
+        )
+    if configs[0].eval_every == 0:
+        raise ValueError("runs are compared by the scores of their centres: eval_every must be at least 1, got 0")
+    return configs
+
+
+@dataclass(frozen=True)
+class _Planned:
+    """One of the runs."""
+
+    config: TrainConfig
+    folder: Path
+
+    @property
+    def seed(self) -> int:
+        """Of the run."""
+        return self.config.seed
+
+    def words(self, initial: str | os.PathLike[str] | None) -> list[str]:
+        """What follows ``es-envs`` in the command that begins it, or continues it.
+
+        Raises:
+            ValueError: its folder holds a run with other settings.
+        """
+        settings = chosen_settings(self.config)
+        if not (self.folder / "config.json").exists():
+            begin = [] if initial is None else ["--initial", str(initial)]
+            return ["train", self.config.env_id, "--run-dir", str(self.folder), *as_arguments(settings), *begin]
+        there, bounds = (
+            Run.open(self.folder, trust=True).config,
+            {name: getattr(self.config, name) for name in BOUNDS},
+        )
+        settled: dict[str, Any] = dict(bounds)
+        if self.config.schedule_generations in {None, self.config.generations}:  # unless given, from the first call
+            settled["schedule_generations"] = self.config.schedule_generations
+        if there.env_id != self.config.env_id or chosen_settings(replace(there, **settled)) != settings:
+            raise ValueError(f"{self.folder} holds a run with other settings: choose another folder")
+        later = {name: value for name, value in bounds.items() if value != getattr(there, name)}
+        # The names of its config are those that were given here.
+        return ["resume", str(self.folder), *as_arguments(later), "--trust-names"]
+
+    def share_done(self) -> float:
+        """How far it is."""
+        with suppress(OSError, CheckpointError, ValueError):  # it has not begun, or is just writing a line
+            run = Run.open(self.folder, trust=True)
+            return 1.0 if run.end is not None else run.share_done
+        return 0.0
+
+    def outcome(self) -> str:
+        """What came of it."""
+        run = Run.open(self.folder, trust=True)
+        end = "stopped" if run.end is None else "solved" if run.end == "solved" else f"{run.end} reached"
+        score = f", best centre {run.best_score[1]}" if run.best_score is not None else ""
+        return f"{end} in generation {run.history[-1].generation}{score}" if run.history else end
+
+
+class _Process:
+    """A run while it is played, by a process of its own.
+
+    Args:
+        words: what follows ``es-envs``.
+    """
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self._words = words
+        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (closed by `end`)
+        options: dict[str, Any] = {"process_group": 0}  # Ctrl-C is for this process, which then ends the runs in order
+        if sys.platform == "win32":
+            options = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+        self._process = subprocess.Popen(  # noqa: S603  (our own command, by our own interpreter)
+            [sys.executable, "-m", "es_core", "--end-with-stdin", *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=self._said,
+            # It finds modules where this process does, and ends when this process closes its stdin, or is gone.
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            **options,
+        )
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
+    @property
+    def said(self) -> str:
+        """What it wrote to stderr."""
+        self._said.seek(0)
+        return self._said.read().decode(errors="replace").strip()
+
+    def failure(self) -> str:
+        """Why it has ended before its time; empty if it has not."""
+        if self._process.returncode == 0:
+            return ""
+        return f"{shlex.join(['es-envs', *self._words])} ended with exit code {self._process.returncode}:\n{self.said}"
+
+    def interrupt(self) -> None:
+        """Let it write its checkpoint, and end."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+
+    def end(self) -> None:
+        """See to it that it has ended."""
+        try:
+            self.interrupt()
+            self._process.wait(timeout=_GRACE)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._said.close()
+
+
+def _play(runs: Sequence[tuple[_Planned, list[str]]], together: int, *, shown: bool) -> None:
+    """Play all runs, ``together`` of them at once.
+
+    Raises:
+        RuntimeError: some have failed.
+    """
+    waiting, failures = deque(runs), dict[int, str]()
+    with search_progress(shown=shown) as display, _processes() as processes:
+        bars = {run.seed: display.add_task(f"seed {run.seed}", total=1.0, start=False) for run, _ in runs}
+        for looks in count():
+            while waiting and len(processes) < together:
+                run, words = waiting.popleft()
+                processes[run.seed] = _Process(words)
+                display.start_task(bars[run.seed])
+            for run in [run for run, _ in runs if run.seed in processes]:
+                process = processes[run.seed]
+                if process.is_alive:
+                    if looks % _SHOW_EVERY == 0 and shown:
+                        display.update(bars[run.seed], completed=run.share_done())
+                    continue
+                del processes[run.seed]
+                failure = process.failure()
+                for line in process.said.splitlines():
+                    if line.startswith("warning:"):
+                        print_line(display.console, f"seed {run.seed}: {line}")
+                process.end()
+                if failure:
+                    failures[run.seed] = failure
+                display.update(bars[run.seed], completed=1.0)
+                print_line(display.console, f"seed {run.seed}: {'failed' if failure else run.outcome()}")
+            if not processes:
+                break
+            time.sleep(_LOOK_EVERY)
+    if failures:
+        seed, failure = next(iter(failures.items()))
+        raise RuntimeError(
+            f"{len(failures)} of {len(runs)} runs have failed (seeds {', '.join(map(str, failures))}), the others are "
+            f"complete. Seed {seed}: {failure}"
+        )
+
+
+@contextmanager
+def _processes() -> Iterator[dict[int, _Process]]:
+    """Processes, by seed; those that are left are ended, in order."""
+    processes: dict[int, _Process] = {}
+    try:
+        yield processes
+    finally:
+        for process in processes.values():
+            process.interrupt()
+        for process in processes.values():
+            process.end()

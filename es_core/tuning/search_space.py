@@ -1,0 +1,144 @@
+"""Domains: among which values of a setting a search chooses, and among which it does unless it is told."""
+
+import math
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from es_core.config.checks import finite
+from es_core.config.train_config import BOUNDS, TrainConfig, option_fields, unknown_field
+from es_core.formatting import text_of
+
+if TYPE_CHECKING:
+    import optuna
+
+# Without these being equal, one trial's score says nothing about another's.
+_EQUAL_FOR_ALL = frozenset({
+    "env_kwargs", "fitness", "seed", "max_episode_steps", "eval_every", "eval_episodes", "eval_share",
+    "confirm_episodes", "solved_at", *BOUNDS,
+})  # fmt: skip
+
+# What is searched unless something else is asked for. The noise and the step decide whether anything is learnt at all;
+# how many candidates and episodes a generation has decides how well it knows where to go, and how rarely it goes.
+_USUAL: Mapping[str, Any] = {
+    "sigma": (0.01, 0.5),
+    "population_size": (16, 256),
+    "episodes_per_candidate": [1, 2, 4],
+    "observation_normalization": [False, True],
+}
+_USUAL_FOR: Mapping[str, Mapping[str, Any]] = {
+    "openai_es": {"learning_rate": (0.003, 0.3)},
+    "ars": {"sigma": (0.003, 0.3), "learning_rate": (0.003, 0.3)},
+    "pgpe": {"sigma": (0.02, 1.0), "learning_rate": (0.02, 1.0)},
+    "snes": {"sigma": (0.02, 1.0), "learning_rate": (0.1, 3.0)},
+    "cma_es": {"sigma": (0.02, 2.0), "population_size": (8, 128)},
+    "sep_cma_es": {"sigma": (0.02, 2.0), "population_size": (8, 128)},
+    "ga": {"sigma": (0.003, 0.3)},
+    "random_search": {"sigma": (0.05, 3.0)},
+}
+
+
+@dataclass(frozen=True)
+class Range:
+    """Numbers from ``low`` to ``high``, both included: whole ones are multiples of ``step``."""
+
+    low: float
+    high: float
+    step: int | None  # None: any number
+
+    def draw(self, trial: "optuna.Trial", name: str) -> float:
+        """What Optuna suggests."""
+        if self.step is not None:
+            low, high = self._steps()
+            return self.step * trial.suggest_int(_parameter(name, self.step), low, high, log=_is_wide(low, high))
+        value = trial.suggest_float(name, self.low, self.high, log=_is_wide(self.low, self.high))
+        return min(max(float(f"{value:.3g}"), self.low), self.high)  # three digits can be read, and typed
+
+    def fixed(self, name: str, value: Any) -> dict[str, Any]:
+        """How Optuna is told to begin with ``value``, if that is in the range."""
+        if value is None or not self.low <= value <= self.high:
+            return {}
+        return {name: float(value)} if self.step is None else {_parameter(name, self.step): value // self.step}
+
+    def _steps(self) -> tuple[int, int]:
+        step = self.step or 1
+        return math.ceil(self.low / step), math.floor(self.high / step)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few values; Optuna stores their text."""
+
+    values: tuple[Any, ...]
+
+    def draw(self, trial: "optuna.Trial", name: str) -> Any:
+        """What Optuna suggests."""
+        texts = {text_of(value): value for value in self.values}
+        return texts[trial.suggest_categorical(name, list(texts))]
+
+    def fixed(self, name: str, value: Any) -> dict[str, Any]:
+        """How Optuna is told to begin with ``value``, if that is among them."""
+        return {name: text_of(value)} if value in self.values else {}
+
+
+def usual_search(base: TrainConfig, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What is searched for the strategy of ``base`` unless something else is asked for: all that is not ``given``."""
+    usual = {**_USUAL, **_USUAL_FOR.get(base.strategy, {})}
+    if base.policy.startswith("cnn") or base.virtual_batch_normalization:
+        del usual["observation_normalization"]
+    if base.steps_per_generation is not None:
+        del usual["population_size"]  # it follows from that
+    return {name: _with(values, getattr(base, name)) for name, values in usual.items() if name not in given}
+
+
+def _with(values: Any, value: Any) -> Any:
+    """``values``, stretched to ``value``: what a search finds is compared with what there was before."""
+    if value is None:  # the strategy has a rule
+        return values
+    if isinstance(values, tuple):
+        return (min(*values, value), max(*values, value))
+    return values if value in values else [*values, value]
+
+
+def domain(base: TrainConfig, name: str, wanted: Any) -> Range | Choice:
+    """Where a setting is searched.
+
+    Raises:
+        TypeError: there is no such setting.
+        ValueError: a range or a value that cannot be.
+    """
+    options = {option.name: option for option in option_fields()}
+    if name not in options:
+        raise TypeError(unknown_field(name, set(options)))
+    flag = f"--{name.replace('_', '-')}"
+    if name in _EQUAL_FOR_ALL:
+        raise ValueError(f"{name} must be equal in all trials, which are compared by it: give it one value ({flag})")
+    kind = options[name].type
+    kinds = set(typing.get_args(kind) if isinstance(kind, types.UnionType) else [kind]) - {types.NoneType}
+    if not isinstance(wanted, tuple):
+        if isinstance(wanted, str) or not isinstance(wanted, Sequence) or not wanted:
+            raise ValueError(f"{name} is searched in a range (low, high) or a list of values, got {wanted!r}")
+        values = tuple(getattr(replace(base, **{name: value}), name) for value in wanted)
+        if len({text_of(value) for value in values}) < 2:
+            raise ValueError(f"{name} has one value to choose from, {wanted[0]!r}, which is no search: give it {flag}")
+        return Choice(values)
+    if not kinds <= {int, float}:
+        raise ValueError(f"{name} is no number, and so has no range {wanted!r}: list the values to choose from")
+    if len(wanted) != 2 or any(finite(end) for end in wanted) or not wanted[0] < wanted[1]:
+        raise ValueError(f"a range is (low, high), two numbers, the lower one first; for {name} got {wanted!r}")
+    for end in wanted:
+        replace(base, **{name: end})
+    step = (2 if name == "population_size" else 1) if kinds == {int} else None  # most strategies need pairs
+    if step == 2 and math.ceil(wanted[0] / 2) > wanted[1] // 2:
+        raise ValueError(f"{name} is even, and there is no such number in {wanted!r}")
+    return Range(*wanted, step)
+
+
+def _parameter(name: str, step: int) -> str:
+    return name if step == 1 else f"{name} / {step}"
+
+
+def _is_wide(low: float, high: float) -> bool:
+    return low > 0 and high >= 10 * low

@@ -1,0 +1,369 @@
+"""Bench: how fast an environment steps, how fast it trains, and where the rest of the time goes."""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import Any, Self
+
+import gymnasium
+import numpy as np
+
+import es_envs
+from es_core.config.budgets import step_limit
+from es_core.config.objects import packed, resolved
+from es_core.config.train_config import TrainConfig
+from es_core.policies.by_name import make_policy
+from es_core.pools.by_name import make_pool
+from es_core.pools.forker import Forker
+from es_core.pools.pool import Results, RolloutPool
+from es_core.pools.process import Child, ChildDiedError, end
+from es_core.pools.worker import action_noise_seed
+from es_core.rollout.errors import RolloutError
+from es_core.rollout.loop import Rollout
+from es_core.seeding import Purpose, episode_seeds
+from es_core.strategies.by_name import make_strategy
+from es_core.strategies.population import Population
+from es_core.training.progress import prepare_policy, search_progress
+from es_core.training.state import first_statistics
+from es_envs import EnvDefinition, import_path, registry
+
+_ROUNDS = 5  # of both measurements, one after the other, if there is time for so many: the median of them is quoted
+_FIRST_CAP = 16  # steps of the first, shortest episodes
+_PARTS = 12  # of the time: one play of what is measured takes no more, since it is played a few times over
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """Where the time of training goes, in one process for each worker at once.
+
+    Attributes:
+        env_id: of the environment.
+        workers: processes.
+        population_size: candidates of a generation.
+        candidates: how many of them were played; fewer if there was no time for all.
+        episode_cap: steps after which their episodes were cut off, since there was no time for whole ones; or None.
+        bare: environment steps per second of all processes, without a policy.
+        training: environment steps per second of whole generations.
+        shares: the lowest and the highest quotient of the two in one round of measurements.
+        environment: microseconds of a worker for one step of the environment, resets included.
+        policy: likewise for the policy and the loop around the environment.
+        noise: likewise for the candidates' parameters.
+        update: likewise that workers wait while the main process updates the mean.
+        waiting: likewise for all the rest: messages, and waiting for the last candidate of a generation.
+        not_forked: why each worker is a process of its own, instead of forked from one; or None.
+    """
+
+    env_id: str
+    workers: int
+    population_size: int
+    candidates: int
+    episode_cap: int | None
+    bare: float
+    training: float
+    shares: tuple[float, float]
+    environment: float
+    policy: float
+    noise: float
+    update: float
+    waiting: float
+    not_forked: str | None
+
+    @property
+    def share(self) -> float:
+        """What training reaches of the bare environments' speed; it does all that they do, so that more is noise."""
+        return min(1.0, self.training / self.bare)
+
+    @property
+    def advice(self) -> str:
+        """What would make it faster, or nothing."""
+        total = self.workers * 1e6 / self.training
+        if self.candidates < self.population_size or self.episode_cap is not None:
+            return ""  # which makes both of these too large
+        if self.waiting > 0.2 * total:
+            return (
+                "Workers wait a fifth of the time or more: a larger population_size, or more episodes_per_candidate, "
+                "shares the work out more evenly."
+            )
+        if self.update > 0.2 * total:
+            return "The update takes a fifth of the time or more: more episodes_per_candidate would make it rarer."
+        return ""
+
+
+def bench(
+    env: str | TrainConfig | Callable[..., gymnasium.Env[Any, Any]],
+    *,
+    workers: int | None = None,
+    seconds: float = 10.0,
+    progress: bool = False,
+    **config_fields: Any,
+) -> Bench:
+    """Measure the speed of an environment, bare and in training.
+
+    Both play the same episodes, those of generation 0, and take turns, so that what else the machine does slows both
+    alike. Where a generation would take too long, only some of its candidates are played, or the beginnings of their
+    episodes.
+
+    Args:
+        env: id of an environment, whose recommended settings then apply; or a complete TrainConfig; or a class or
+            function that makes an environment.
+        workers: processes; None: the usable cores.
+        seconds: in total, or as long as it takes to start the processes and play a few steps in each, twice.
+        progress: show a progress bar, if there is a terminal.
+        **config_fields: fields of TrainConfig.
+
+    Raises:
+        UnknownEnvError: nobody knows the environment.
+        ValueError, TypeError: a setting that cannot be.
+        RolloutError: an episode failed.
+    """
+    if not (isinstance(seconds, int | float) and seconds > 0):
+        raise ValueError(f"seconds must be positive, got {seconds!r}")
+    config = resolved(env, config_fields)
+    definition = es_envs.definition(config.env_id)
+    prepare_policy(config, shown=progress)
+    started = time.perf_counter()
+    with (
+        make_pool("local", definition, config, workers=workers) as pool,
+        search_progress(shown=progress) as display,
+    ):
+        task = display.add_task(config.env_id, total=seconds)
+
+        def left() -> float:
+            spent = time.perf_counter() - started
+            display.update(task, completed=min(spent, seconds))
+            return seconds - spent
+
+        training = _Training(pool)
+        training.grow(definition, seconds / _PARTS, left)
+        with Forker() as forker, _Bare(forker, definition, pool.config, training.share_out()) as bare:
+            rounds: list[_Round] = []
+            longest = 0.0
+            while not rounds or (len(rounds) < 10 * _ROUNDS and left() > longest):
+                began = time.perf_counter()
+                turn = max(0.0, left()) / (2 * max(1, _ROUNDS - len(rounds)))
+                wall, update = training.measure(turn)
+                rounds.append(_Round(wall, update, *bare.measure(turn)))
+                longest = max(longest, time.perf_counter() - began)
+            not_forked = forker.reason
+        return _summary(training, rounds, not_forked)
+
+
+@dataclass(frozen=True)
+class _Round:
+    """What one round measured: seconds a step of training, and of its update; microseconds a step of the parts."""
+
+    wall: float
+    update: float
+    environment: float
+    policy: float
+    noise: float
+    bare: float  # steps a second of all processes
+
+
+def _summary(training: "_Training", rounds: Sequence[_Round], not_forked: str | None) -> Bench:
+    def middle(name: str) -> float:
+        return float(median(getattr(each, name) for each in rounds))
+
+    pool, played = training.pool, training.population
+    shares = [1 / (each.wall * each.bare) for each in rounds]
+    per_step, update = (1e6 * pool.workers * middle(name) for name in ("wall", "update"))
+    environment, policy, noise = (middle(name) for name in ("environment", "policy", "noise"))
+    return Bench(
+        env_id=pool.config.env_id,
+        workers=pool.workers,
+        population_size=pool.config.population_size,
+        candidates=len(played),
+        episode_cap=played.max_episode_steps,
+        bare=middle("bare"),
+        training=1 / middle("wall"),
+        shares=(min(shares), max(shares)),
+        environment=environment,
+        policy=policy,
+        noise=noise,
+        update=update,
+        waiting=max(0.0, per_step - environment - policy - noise - update),
+        not_forked=not_forked,
+    )
+
+
+class _Training:
+    """Generation 0, again and again, and the updates of a strategy that goes on.
+
+    Attributes:
+        pool: plays it.
+        population: that part of it for which there is time.
+        seeds: ``(N, k)``, of its episodes.
+    """
+
+    def __init__(self, pool: RolloutPool) -> None:
+        self.pool = pool
+        config = pool.config
+        policy = make_policy(config, pool.observation_space, pool.action_space)
+        self._strategy = make_strategy(config, policy.initial(config.seed))
+        self._whole = replace(self._strategy.ask(), statistics=first_statistics(config, policy, pool))
+        shape: tuple[int, ...] = (config.episodes_per_candidate,)
+        if config.episode_seeds == "independent":
+            shape = (len(self._whole), *shape)
+        seeds = np.reshape(episode_seeds(config.seed, Purpose.TRAINING, int(np.prod(shape))), shape)
+        self.seeds = np.broadcast_to(seeds, (len(self._whole), config.episodes_per_candidate))
+        self.population = self._whole
+
+    def grow(self, definition: EnvDefinition, most: float, left: Callable[[], float]) -> None:
+        """Choose the largest part that takes about ``most`` seconds: longer episodes first, then more candidates."""
+        limit = step_limit(definition, self.pool.config)
+        cap, count, total = min(_FIRST_CAP, limit), min(2 * self.pool.workers, len(self._whole)), len(self._whole)
+        self._choose(count, cap, limit)
+        self._play()  # which also warms up
+        while True:
+            began = time.perf_counter()
+            results = self._play()
+            took = time.perf_counter() - began
+            cut = cap < limit and int(results.lengths.max(initial=0)) >= cap
+            left()
+            if 2 * took > most or not (cut or count < total):
+                break
+            cap, count = (min(2 * cap, limit), count) if cut else (limit, min(2 * count, total))
+            self._choose(count, cap, limit)
+        if not cut:
+            self._choose(count, limit, limit)
+
+    def _choose(self, count: int, cap: int, limit: int) -> None:
+        whole = self._whole
+        self.population = replace(
+            whole,
+            parent=whole.parent[:count],
+            noise_seed=whole.noise_seed[:count],
+            sign=whole.sign[:count],
+            max_episode_steps=cap if cap < limit else None,
+        )
+
+    def _play(self) -> Results:
+        return self.pool.evaluate(self.population, self.seeds[: len(self.population)])
+
+    def share_out(self) -> list[tuple[Population, list[tuple[int, list[int]]]]]:
+        """The population, and for each worker, which of its candidates play which episodes in a process without it."""
+        indices = range(len(self.population))
+        return [
+            (self.population, [(index, self.seeds[index].tolist()) for index in indices[worker :: self.pool.workers]])
+            for worker in range(min(self.pool.workers, len(self.population)))
+        ]
+
+    def measure(self, seconds: float) -> tuple[float, float]:
+        """Seconds a step, by whole generations, and the part of them in which the mean is updated."""
+        played, updated, steps = 0.0, 0.0, 0.0
+        ends = time.perf_counter() + seconds
+        while not steps or time.perf_counter() < ends:
+            times = [time.perf_counter()]
+            results = self._play()
+            times.append(time.perf_counter())
+            total = len(self._strategy.ask())
+            # Whatever fitness: it shall take as long as ever.
+            self._strategy.tell(np.resize(results.fitness[results.valid], total))
+            times.append(time.perf_counter())
+            played += times[1] - times[0]
+            updated += (times[2] - times[1]) * len(self.population) / total
+            steps += results.steps
+        return (played + updated) / steps, updated / steps
+
+
+class _Bare:
+    """As many processes as the pool has workers, which play its episodes on their own, with and without the policy."""
+
+    def __init__(
+        self,
+        forker: Forker,
+        definition: EnvDefinition,
+        config: TrainConfig,
+        parts: Sequence[tuple[Population, list[tuple[int, list[int]]]]],
+    ) -> None:
+        self._label = definition.label
+        self._children: list[Child] = []
+        forker.load([__name__, *registry.modules(definition)])
+        try:
+            for _ in parts:  # one by one, so that those that were started are ended if one cannot be
+                self._children.append(Child(f"{__name__}:measure", forker=forker))
+            self._ask([(definition, config, packed(definition, config), *part) for part in parts])
+        except BaseException:
+            end(self._children)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        end(self._children)
+
+    def measure(self, seconds: float) -> tuple[float, float, float, float]:
+        """Medians of environment, policy and noise; steps a second of all environments at once."""
+        answers = self._ask([seconds] * len(self._children))
+        environment, policy, noise = (median(answer[which] for answer in answers) for which in range(3))
+        return environment, policy, noise, sum(1e6 / answer[0] for answer in answers)
+
+    def _ask(self, messages: Sequence[object]) -> list[Any]:
+        try:
+            for child, message in zip(self._children, messages, strict=True):
+                child.send(message)
+            return [child.receive() for child in self._children]
+        except ChildDiedError as error:
+            raise RolloutError(f"{self._label}: {error}") from None
+
+
+def measure(connection: Any) -> None:
+    """In a process of its own: whenever it is asked, microseconds a step of environment, policy and noise.
+
+    The first message says which episodes; it is answered when they have been played once. Each further one says how
+    many seconds the measurement may take.
+    """
+    definition, config, objects, population, work = connection.recv()
+    import_path.receive(objects)
+    rollout = Rollout(definition, config)
+    if config.observation_normalization:
+        rollout.actor.collect()
+    parameters = np.empty(rollout.policy.size, np.float32)
+    recorded: list[tuple[int, list[Any]]] = []  # the seed of each episode, and its actions
+    loading = 0.0
+
+    def play(*, record: bool = False) -> int:
+        nonlocal loading
+        steps = 0
+        for index, seeds in work:
+            started = time.perf_counter()
+            rollout.use(population.candidate(index, parameters), population.statistics)
+            loading += time.perf_counter() - started
+            for seed in seeds:
+                noise_seed = action_noise_seed(rollout.policy, population, index, seed)
+                taken: list[Any] = []
+                observers = [lambda _o, action, *_, taken=taken: taken.append(action)] if record else []
+                episode = rollout.episode(
+                    seed, observers=observers, noise_seed=noise_seed, max_steps=population.max_episode_steps
+                )
+                steps += episode.length
+                if record:
+                    recorded.append((seed, taken))
+        return steps
+
+    def replay() -> None:
+        """The same episodes, without a policy."""
+        step, reset = rollout.env.step, rollout.env.reset
+        for seed, taken in recorded:
+            reset(seed=seed)
+            for action in taken:
+                step(action)
+
+    steps = play(record=True)
+    connection.send(steps)
+    while True:
+        ends = time.perf_counter() + connection.recv()
+        bare, whole, noise, times = 0.0, 0.0, 0.0, 0
+        while not times or time.perf_counter() < ends:
+            started, loading = time.perf_counter(), 0.0
+            replay()
+            middle = time.perf_counter()
+            play()
+            whole += time.perf_counter() - middle - loading
+            bare += middle - started
+            noise += loading
+            times += 1
+        environment, played, loaded = (1e6 * total / (times * steps) for total in (bare, whole, noise))
+        connection.send((environment, max(0.0, played - environment), loaded))

@@ -1,0 +1,1 @@
+"""Films of policies, and a window to watch them in."""

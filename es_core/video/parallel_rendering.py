@@ -1,0 +1,156 @@
+"""Artists: processes that share out the frames of a film, and play the same episodes for them."""
+
+import traceback
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from es_core.config.objects import packed
+from es_core.pools.pool import STEP_TIMEOUT
+from es_core.pools.process import Child, ChildDiedError, end
+from es_core.pools.watchdog import patience
+from es_core.rollout.errors import RolloutError
+from es_core.video.layout import Frame
+from es_core.video.renderer import FrameError, Setting, Shot, Studio, Take
+from es_envs import EnvDefinition, Episode, import_path
+
+
+class DisagreementError(RuntimeError):
+    """What was played to be filmed is not the episode that was scored; the message says it all."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What tells one episode from another; the total reward as text, in which NaN equals NaN."""
+
+    fitnesses: dict[str, float | None]
+    fitness: float
+    length: int
+    total_reward: str
+
+    @classmethod
+    def of(cls, episode: Episode) -> "Measured":
+        """What was measured in ``episode``."""
+        return cls(dict(episode.fitnesses), episode.fitness, episode.length, repr(episode.total_reward))
+
+    def __str__(self) -> str:
+        return f"fitness {self.fitness} in {self.length} steps"
+
+
+def difference(definition: EnvDefinition, scored: Episode, filmed: Measured | None) -> str | None:
+    """What to say if what was filmed (None: another number of frames) is not what was scored."""
+    then = Measured.of(scored)
+    if filmed == then:
+        return None
+    return (
+        f"{definition.label} is not deterministic: the episode with seed {scored.seed} had {then} when it was scored "
+        f"and {filmed or 'another length'} when it was filmed"
+    )
+
+
+class Artists:
+    """Processes that each draw a share of every shot's frames, for which all play the same episodes.
+
+    An artist draws one frame ahead and then waits until it is taken, so that memory does not grow with the film.
+
+    Args:
+        setting: see there.
+        number: of processes.
+    """
+
+    def __init__(self, setting: Setting, number: int) -> None:
+        self._definition = setting.definition
+        self._children: list[Child] = []
+        try:
+            for k in range(number):
+                self._children.append(Child(f"{__name__}:draw", patience=patience(STEP_TIMEOUT)))
+                self._send(k, (setting, packed(setting.definition, setting.config), (k, number)))
+        except BaseException:
+            self.close()
+            raise
+
+    def frames(self, shot: Shot, takes: Sequence[Take], count: int) -> Iterator[Frame]:
+        """Frames of a shot, in order.
+
+        Args:
+            shot: what is seen.
+            takes: of its players, as they were scored.
+            count: of the frames.
+
+        Raises:
+            DisagreementError: an artist played another episode than was scored.
+            FrameError: a frame could not be drawn.
+            RolloutError: an episode failed, or a process died.
+        """
+        for k in range(len(self._children)):
+            self._send(k, shot)
+        for number in range(count):
+            message = self._receive(number % len(self._children))
+            if isinstance(message, list):  # and no frame: its episodes are shorter
+                self._compare(takes, message)
+                raise DisagreementError(difference(self._definition, takes[0].episode, None))
+            yield message
+        for k in range(len(self._children)):
+            message = self._receive(k)
+            self._compare(takes, message if isinstance(message, list) else [None] * len(takes))
+
+    def _compare(self, takes: Sequence[Take], filmed: Sequence[Measured | None]) -> None:
+        for take, measured in zip(takes, filmed, strict=False):  # what is drawn from poses is not played again
+            found = difference(self._definition, take.episode, measured)
+            if found is not None:
+                raise DisagreementError(found)
+
+    def _send(self, k: int, message: object) -> None:
+        try:
+            self._children[k].send(message)
+        except ChildDiedError as error:
+            raise self._death(error) from None
+
+    def _receive(self, k: int) -> Any:
+        """The next frame, or what was measured after the last one of a shot."""
+        try:
+            message = self._children[k].receive()
+        except ChildDiedError as error:
+            raise self._death(error) from None
+        if isinstance(message, Exception):
+            raise message
+        return message
+
+    def _death(self, error: ChildDiedError) -> RolloutError:
+        return RolloutError(f"{self._definition.label}: drawing frames failed: {error}")
+
+    def close(self) -> None:
+        """End the processes. May be called twice."""
+        end(self._children)
+
+
+def draw(connection: Any) -> None:
+    """What an artist runs: for each shot that it is sent, send its frames, then what was measured."""
+    setting, objects, share = connection.recv()
+    label = setting.definition.label
+    import_path.receive(objects)
+    try:
+        studio = Studio(setting)
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
+        failed = RolloutError(f"{label}: a process that draws frames could not start: {type(error).__name__}: {error}")
+        connection.send(_with_traceback(failed))
+        return
+    try:
+        while True:
+            frames = studio.frames(connection.recv(), share)
+            while True:
+                try:
+                    connection.send(next(frames))
+                except StopIteration as stop:
+                    connection.send([Measured.of(episode) for episode in stop.value])
+                    break
+    except (FrameError, RolloutError) as error:
+        connection.send(_with_traceback(error))
+    finally:
+        studio.close()
+
+
+def _with_traceback(error: Exception) -> Exception:
+    """``error`` with the present traceback as a note, since a traceback itself cannot travel."""
+    error.add_note(f"The traceback of the process that draws frames:\n{traceback.format_exc()}")
+    return error

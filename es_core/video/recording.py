@@ -1,0 +1,249 @@
+"""Record: a film of evolved policies, in real time, of the very episodes that ``evaluate`` scores."""
+
+import json
+import math
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from importlib.metadata import version
+from io import BytesIO
+from pathlib import Path
+from typing import Literal
+
+from PIL import Image
+
+import es_envs
+from es_core.config.checks import require_positive, whole
+from es_core.evaluation.scoring import Source, require_same_spaces
+from es_core.files import write_whole
+from es_core.machine import usable_cores
+from es_core.runs.checkpoint import parameter_hash
+from es_core.seeding import Purpose, episode_seeds
+from es_core.training.progress import count_progress
+from es_core.video.camera_paths import VIEWS, Scene, casts, scored
+from es_core.video.captions import Captioner
+from es_core.video.encoder import ENDINGS, film
+from es_core.video.layout import LAYOUTS, Frame, cell
+from es_core.video.parallel_rendering import Artists, DisagreementError, Measured, difference
+from es_core.video.renderer import Setting, Studio
+from es_envs import Episode
+
+_MOST_FRAMES = {".mp4": 30.0, ".gif": 12.5}  # a second: what films need; simulations run at 50 to 500
+_WORTH_A_PROCESS = 16  # frames: about as many could be drawn while a process starts
+_PAUSE = 0.6  # seconds that the last frame of a shot stays before the next one
+_IN_A_GRID = 16  # candidates, unless it is said how many
+
+
+def record(
+    source: Source,
+    path: str | os.PathLike[str],
+    *,
+    episodes: int = 1,
+    seed: int = 0,
+    seeds: Sequence[int] | None = None,
+    generation: int | None = None,
+    candidate: int | None = None,
+    generations: Sequence[int] | Literal["auto"] | None = None,
+    population: int | None = None,
+    layout: Literal["grid", "ghosts"] | None = None,
+    camera: Literal["follow", "fixed", "orbit"] | None = None,
+    speed: float = 1.0,
+    width: int = 640,
+    height: int = 480,
+    fps: float | None = None,
+    workers: int | None = None,
+    trust: bool = False,
+    progress: bool = False,
+) -> list[Episode]:
+    """Film a policy, or several: one after the other, side by side, or as ghosts in one scene.
+
+    Beside the film, with the same name, stand a picture from it (.png) and what it shows (.json).
+
+    Frames go to the encoder as they are drawn; memory does not grow with the film. Several processes draw at a time:
+    each plays the same episodes, and draws its share of the frames.
+
+    Args:
+        source: as for ``evaluate``.
+        path: of the film, ending in .mp4 or .gif; written under a temporary name and then renamed.
+        episodes: how many, one after the other.
+        seed: which starts; episode k is the one that ``evaluate(seed=seed)`` scores.
+        seeds: of the episodes themselves, as ``Episode.seed`` has them, instead of ``episodes`` and ``seed``.
+        generation: of a Run: the centre of this generation instead; without its checkpoint, it is rebuilt from the log.
+        candidate: one of the population around that centre instead.
+        generations: of a Run: the centres of these generations; "auto": of a few that show how the run went on.
+        population: so many candidates of the generation's population, from the first on.
+        layout: "grid": side by side; "ghosts": in one scene, each translucent but the last generation, or the best
+            candidate. Without ``generations``, it is the population that is seen. None: one after the other.
+        camera: of a ``BulletEnv``: "follow" what moves, "fixed" where all is seen, or "orbit" around it; None:
+            "fixed" for ghosts, "follow" otherwise.
+        speed: how many times faster than in reality time passes.
+        width: of a frame [pixels], where the environment lets one choose; its own size otherwise.
+        height: likewise.
+        fps: frames a second at most; None: 30, of a GIF 12.5. Every k-th step is drawn, so that the film keeps time.
+        workers: processes that draw; 1: this one alone. None: as many as the usable cores, or fewer for a short film.
+        trust: the source may name modules outside the installed plugins.
+        progress: show a progress bar, if there is a terminal.
+
+    Returns:
+        The episodes, as they were filmed.
+
+    Raises:
+        ValueError: an unknown ending, an impossible size, what does not go together, or an environment that cannot
+            render, or has a camera of its own.
+        FileNotFoundError: no such run or checkpoint, or no such folder for the film.
+        RolloutError: an episode failed.
+    """
+    path = Path(path)
+    fps = _MOST_FRAMES.get(path.suffix.lower(), 0.0) if fps is None else fps
+    _refuse_nonsense(path, layout, camera, {"fps": fps, "speed": speed})
+    counts = {"episodes": episodes, "width": width, "height": height, "workers": workers, "population": population}
+    for name, count in counts.items():
+        if count is not None:
+            require_positive(name, count)
+    if seeds is not None and (not seeds or any(whole(0)(each) for each in seeds)):
+        raise ValueError(f"seeds must be one or more whole numbers of at least 0, got {list(seeds)}")
+    if generations is None and layout == "grid":
+        population = population or _IN_A_GRID
+    cast, checkpoint, definition = casts(
+        source,
+        generation=generation,
+        candidate=candidate,
+        generations=generations,
+        population=population,
+        together=layout is not None,
+        trust=trust,
+    )
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} for the film")
+    setting = Setting(
+        definition=definition,
+        config=checkpoint.config,
+        size=cell((width, height), len(cast[0])) if layout == "grid" else (width, height),
+        layout=layout or "alone",
+        speed=speed,
+        fps=fps,
+    )
+    with closing(Studio(setting)) as studio:
+        require_same_spaces(checkpoint, studio.rollout.env)
+        starts = episode_seeds(seed, Purpose.TEST, episodes) if seeds is None else tuple(seeds)
+        scenes = scored(studio, cast, starts, setting, camera)
+        production = _Production(path, studio.rate, scenes, progress=progress)
+        frames = sum(scene.frames for scene in scenes)
+        processes = min(workers, frames) if workers else max(1, min(usable_cores(), frames // _WORTH_A_PROCESS))
+        filmed, said = [take.episode for scene in scenes for take in scene.takes], None
+        if processes > 1:
+            try:
+                with closing(Artists(setting, processes)) as artists:
+                    production.shoot(artists.frames(scene.shot, scene.takes, scene.frames) for scene in scenes)
+            except DisagreementError as error:
+                said = str(error)  # and one process films it again, so that the film is no mixture
+        if processes == 1 or said is not None:
+            played: list[Episode] = []
+            production.shoot(_drawn_here(studio, scene, played) for scene in scenes)
+            for before, after in zip(filmed, played, strict=False):
+                said = said or difference(definition, before, Measured.of(after))
+            filmed = played or filmed
+        if said:
+            warnings.warn(said, RuntimeWarning, stacklevel=2)
+        write_whole(path.with_suffix(".json"), _side_car(setting, production, camera))
+        return filmed
+
+
+def _refuse_nonsense(path: Path, layout: str | None, camera: str | None, positive: Mapping[str, float]) -> None:
+    if path.suffix.lower() not in ENDINGS:
+        raise ValueError(f"a film's name must end in {' or '.join(ENDINGS)}, got {path.name!r}")
+    for name, choice, choices in (("layout", layout, LAYOUTS), ("camera", camera, VIEWS)):
+        if choice is not None and choice not in choices:
+            raise ValueError(f"{name} must be one of {', '.join(choices)}, got {choice!r}")
+    for name, number in positive.items():
+        if not (math.isfinite(number) and number > 0):
+            raise ValueError(f"{name} must be positive, got {number!r}")
+
+
+@dataclass
+class _Production:
+    """A film in the making."""
+
+    path: Path
+    rate: float
+    scenes: Sequence[Scene]
+    progress: bool
+    frames: int = 0
+    size: tuple[int, int] = (0, 0)
+
+    def shoot(self, footage: Iterable[Iterable[Frame]]) -> None:
+        """Write the film from each scene's frames, and a picture from the middle of its last scene."""
+        pause = round(_PAUSE * self.rate)
+        lengths = [scene.frames + pause for scene in self.scenes[:-1]] + [self.scenes[-1].frames]
+        captioner, self.frames = Captioner(lengths), 0
+        poster = sum(lengths) - lengths[-1] // 2 - 1
+        with film(self.path, self.rate) as add, count_progress(shown=self.progress) as bar:
+            task = bar.add_task("filming", total=sum(lengths))
+            for scene, length, frames in zip(self.scenes, lengths, footage, strict=True):
+                for frame in _held(frames, length):
+                    captioned = captioner.caption(frame, scene.caption, self.frames)
+                    add(captioned)
+                    if self.frames == poster:
+                        picture = Image.fromarray(captioned)
+                    self.frames += 1
+                    bar.advance(task)
+        self.size = picture.size
+        png = BytesIO()
+        picture.save(png, "PNG")
+        write_whole(self.path.with_suffix(".png"), png.getvalue())
+
+
+def _held(frames: Iterable[Frame], length: int) -> Iterator[Frame]:
+    """``frames``, and the last one again and again up to ``length``."""
+    number = 0
+    for number, frame in enumerate(frames, 1):  # noqa: B007
+        yield frame
+    for _ in range(number, length):
+        yield frame
+
+
+def _drawn_here(studio: Studio, scene: Scene, played: list[Episode]) -> Iterator[Frame]:
+    """Frames of a scene, drawn by this process; what was played for them is added to ``played``."""
+    played += yield from studio.frames(scene.shot)
+
+
+def _side_car(setting: Setting, production: _Production, camera: str | None) -> bytes:
+    """What a film shows, as JSON."""
+    plugins = {plugin.name: plugin.version for plugin in es_envs.plugins()}
+    plugin = setting.definition.plugin
+    shots = [
+        {
+            "seed": scene.shot.seed,
+            "frames": scene.frames,
+            "players": [
+                {
+                    "generation": player.generation,
+                    "candidate": player.candidate,
+                    "parameter_hash": parameter_hash(player.parameters),
+                    "fitness": take.episode.fitness,
+                    "fitnesses": dict(take.episode.fitnesses),
+                    "steps": take.episode.length,
+                }
+                for player, take in zip(scene.shot.players, scene.takes, strict=True)
+            ],
+        }
+        for scene in production.scenes
+    ]
+    document = {
+        "film": production.path.name,
+        "es_envs": version("es-envs"),
+        "environment": setting.definition.id,
+        "plugin": plugin and {"name": plugin, "version": plugins.get(plugin)},
+        "env_kwargs": dict(setting.config.env_kwargs),
+        "layout": setting.layout,
+        "camera": camera,
+        "speed": setting.speed,
+        "rate": production.rate,
+        "size": production.size,
+        "frames": production.frames,
+        "seconds": production.frames / production.rate,
+        "shots": shots,
+    }
+    return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode()

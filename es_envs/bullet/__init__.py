@@ -1,0 +1,24 @@
+"""Environments simulated by PyBullet, which is the extra ``es-envs[bullet]``.
+
+Names load their module when first used: a camera can be placed without PyBullet.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from es_envs.bullet.camera import Camera
+    from es_envs.bullet.env import BulletEnv, bounded, pybullet, require_one_of
+
+__all__ = ["BulletEnv", "Camera", "bounded", "pybullet", "require_one_of"]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Camera":
+        from es_envs.bullet.camera import Camera
+
+        return Camera
+    if name in __all__:
+        from es_envs.bullet import env
+
+        return getattr(env, name)
+    raise AttributeError(f"module 'es_envs.bullet' has no attribute {name!r}")

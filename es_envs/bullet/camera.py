@@ -1,0 +1,193 @@
+"""Where a picture is taken from, and what is seen from there."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Camera:
+    """Where a picture is taken from.
+
+    Attributes:
+        target: the point in the middle of the picture, in world coordinates [m].
+        distance: from the camera to the target [m].
+        yaw: turn around the vertical [degrees]: 0 looks along +y, 90 along -x.
+        pitch: [degrees]: 0 looks horizontally, -90 straight down.
+        field_of_view: from the picture's lower edge to its upper one [degrees].
+    """
+
+    target: tuple[float, float, float]
+    distance: float
+    yaw: float
+    pitch: float
+    field_of_view: float = 45.0
+
+    @property
+    def axes(self) -> NDArray[np.float64]:
+        """Unit vectors in world coordinates ``(3, 3)``: to the right of the picture, up in it, and straight ahead."""
+        yaw, pitch = math.radians(self.yaw), math.radians(self.pitch)
+        sin, cos, rise, level = math.sin(yaw), math.cos(yaw), math.sin(pitch), math.cos(pitch)
+        return np.array([[cos, sin, 0.0], [sin * rise, -cos * rise, level], [-sin * level, cos * level, rise]])
+
+    @property
+    def near(self) -> float:
+        """Nothing closer to the camera is seen [m]."""
+        return self.distance / 20
+
+    @property
+    def far(self) -> float:
+        """No body further from it is seen [m]."""
+        return self.distance * 30
+
+
+Part = tuple[slice, slice]
+"""A rectangle of a picture: its rows and columns [pixels]."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class View:
+    """What a camera sees, in OpenGL's terms.
+
+    Attributes:
+        camera: see there.
+        size: width and height of the picture [pixels].
+        from_world: ``(4, 4)``: times world coordinates (x, y, z, 1) are the camera's: right, up, back.
+        projection: ``(4, 4)``: times those are clip coordinates.
+    """
+
+    camera: Camera
+    size: tuple[int, int]
+    from_world: NDArray[np.float64]
+    projection: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, camera: Camera, size: tuple[int, int]) -> "View":
+        """The whole picture of a camera."""
+        turn = camera.axes * [[1.0], [1.0], [-1.0]]
+        from_world, projection = np.eye(4), np.zeros((4, 4))
+        from_world[:3, :3], from_world[:3, 3] = turn, -turn @ camera.target
+        from_world[2, 3] -= camera.distance
+        slope, near, far = math.tan(math.radians(camera.field_of_view) / 2), camera.near, camera.far
+        projection[0, 0], projection[1, 1] = size[1] / size[0] / slope, 1 / slope
+        projection[2, 2:] = (far + near) / (near - far), 2 * far * near / (near - far)
+        projection[3, 2] = -1.0
+        return cls(camera=camera, size=size, from_world=from_world, projection=projection)
+
+    @property
+    def to_clip(self) -> NDArray[np.float64]:
+        """``(4, 4)``: times world coordinates are clip coordinates."""
+        to_clip: NDArray[np.float64] = self.projection @ self.from_world
+        return to_clip
+
+    @property
+    def eye(self) -> NDArray[np.float64]:
+        """Where the camera is."""
+        eye: NDArray[np.float64] = self.camera.target - self.camera.distance * self.camera.axes[2]
+        return eye
+
+    @property
+    def to_pixels(self) -> NDArray[np.float64]:
+        """``(3, 4)``: times world coordinates are column, row and 1 in homogeneous coordinates [pixels]."""
+        width, height = self.size
+        return np.array([[width / 2, 0, 0, width / 2], [0, -height / 2, 0, height / 2], [0, 0, 0, 1]]) @ self.to_clip
+
+    def outlines(self, polygons: Sequence[NDArray[np.float64]]) -> list[list[tuple[float, float]]]:
+        """Where polygons, with corners ``(n, 4)``, are seen [pixels]; an empty list: nowhere."""
+        if not polygons:
+            return []
+        seen, near = np.array(polygons) @ self.to_pixels.T, self.camera.near
+        return [
+            [(x / w, y / w) for x, y, w in (_in_front(corners, near) if is_near else corners)]
+            for corners, is_near in zip(seen.tolist(), np.any(seen[..., 2] <= near, axis=1), strict=True)
+        ]
+
+    def smaller(self, times: float) -> "View":
+        """The same, with so many times fewer pixels along each side."""
+        width, height = (max(1, math.ceil(length / times)) for length in self.size)
+        return replace(self, size=(width, height))
+
+    def around(self, seen: NDArray[np.bool_], boxes: Sequence[NDArray[np.float64]]) -> Part | None:
+        """The part in which something is, or None.
+
+        Args:
+            seen: where it is in a ``smaller`` picture.
+            boxes: opposite corners ``(2, 3)`` of boxes in which it is, too: it may be too thin for that picture.
+        """
+        y, x = (np.nonzero(seen) + np.array(0.5)) * (self.size[1] / seen.shape[0])
+        corners = np.array([(*corner, 1.0) for box in boxes for corner in product(*box.T)]).reshape(-1, 4)
+        at_x, at_y, w = self.to_pixels @ corners.T
+        if np.any(w < self.camera.near):
+            return slice(0, self.size[1]), slice(0, self.size[0])
+        margin = self.size[1] / seen.shape[0]
+        rows, columns = (
+            slice(max(0, int(where.min() - margin)), min(length, int(where.max() + margin) + 1))
+            for where, length in ((np.append(y, at_y / w), self.size[1]), (np.append(x, at_x / w), self.size[0]))
+        )
+        return (rows, columns) if rows.start < rows.stop and columns.start < columns.stop else None
+
+    def part(self, part: Part) -> "View":
+        """What is seen in a part of the picture; depth is measured as in the whole."""
+        rows, columns = part
+        (width, height), (w, h) = self.size, (columns.stop - columns.start, rows.stop - rows.start)
+        zoom = np.eye(4)
+        zoom[0, 0], zoom[1, 1] = width / w, height / h
+        zoom[0, 3] = (width - columns.start - columns.stop) / w
+        zoom[1, 3] = (rows.start + rows.stop - height) / h
+        return replace(self, size=(w, h), projection=zoom @ self.projection)
+
+
+@runtime_checkable
+class Stage(Protocol):
+    """An environment that is drawn from anywhere, and in several states at once: each ``BulletEnv`` is one."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+
+    def camera(self) -> Camera:
+        """Where the environment's own camera stands in the present state."""
+
+    def pose(self) -> NDArray[np.float64]:
+        """Where all is that moves, ``(p,)``."""
+
+    def picture(self, camera: Camera, poses: Sequence[NDArray[np.float64]] = ()) -> NDArray[np.uint8]:
+        """The present state as a picture ``(height, width, 3)``, or in its place several poses.
+
+        Args:
+            camera: where it is taken from.
+            poses: of which all but the last are drawn as ghosts; the present state is lost with them.
+        """
+
+
+def from_light(camera: Camera, light: Sequence[float]) -> Camera:
+    """A camera that looks from the light at what another one looks at, from so far that its rays are parallel.
+
+    Args:
+        camera: the other one.
+        light: direction towards the light.
+    """
+    x, y, z = (np.array(light) / np.linalg.norm(light)).tolist()
+    return Camera(
+        target=camera.target,
+        distance=30 * camera.distance,
+        yaw=math.degrees(math.atan2(x, -y)),
+        pitch=-math.degrees(math.asin(z)),
+        field_of_view=camera.field_of_view / 30,
+    )
+
+
+def _in_front(outline: list[list[float]], near: float) -> list[list[float]]:
+    """The part of a polygon, with corners (x, y, w), that is further than ``near`` before the camera."""
+    kept = []
+    for here, there in zip(outline, outline[1:] + outline[:1], strict=True):
+        if here[2] > near:
+            kept.append(here)
+        if (here[2] > near) != (there[2] > near):
+            part = (near - here[2]) / (there[2] - here[2])
+            kept.append([a + part * (b - a) for a, b in zip(here, there, strict=True)])
+    return kept

@@ -1,0 +1,574 @@
+"""The base class for environments simulated by PyBullet: it owns the connection, the snapshot and the order of events.
+
+This is the only module that imports pybullet, the extra ``es-envs[bullet]``. Environments take pybullet from here
+(``from es_envs.bullet import BulletEnv, pybullet``): then a missing pybullet is explained, and its banner,
+which every process would print, is left out.
+"""
+
+import ctypes
+import importlib.util
+import math
+import os
+import sys
+import time
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from numbers import Integral
+from pathlib import Path
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from es_envs.bullet.camera import Camera, View, from_light
+from es_envs.bullet.scenery import Colour, Rectangle, Scenery, Silhouette, ghost_colours, laid_over
+from es_envs.display import has_display
+
+
+@contextmanager
+def _descriptor(number: int, target: int) -> Iterator[None]:
+    """Lead what is written to file descriptor ``number``, by C code too, to ``target`` for a while."""
+    c_library = ctypes.CDLL(None) if os.name == "posix" else None
+    stream = sys.stdout if number == 1 else sys.stderr
+    if stream is None:  # a program without a console: there is nothing to lead elsewhere
+        yield
+        return
+    stream.flush()
+    if c_library is not None:
+        c_library.fflush(None)
+    saved = os.dup(number)
+    os.dup2(target, number)
+    try:
+        yield
+    finally:
+        if c_library is not None:
+            c_library.fflush(None)
+        os.dup2(saved, number)
+        os.close(saved)
+
+
+try:
+    with Path(os.devnull).open("wb") as nowhere, _descriptor(2, nowhere.fileno()):
+        import pybullet
+        import pybullet_data
+except ImportError as error:
+    raise ImportError(
+        f"es_envs.bullet needs pybullet, which this Python {sys.version_info.major}.{sys.version_info.minor} "
+        f"cannot import ({error}). PyPI has wheels of it up to Python 3.11 only: there, "
+        "`pip install 'es-envs[bullet]'`; for other versions of Python, `conda install -c conda-forge pybullet`."
+    ) from error
+
+__all__ = ["BulletEnv", "Camera", "bounded", "pybullet", "require_one_of"]
+
+RENDER_MODES = ("rgb_array", "human")
+RENDERERS = ("tiny", "egl")
+_CAMERA_EVERY = 1 / 30  # seconds between two looks of a window
+_CATCH_UP = 0.25  # seconds at most by which steps in a window may be late, and are followed by faster ones
+_egl_clients: set[int] = set()
+_COARSE = 96  # pixels: height of the picture by which it is found out where bodies are
+_SMOOTHED = 0.5  # of a picture's pixels: bodies are drawn at twice the size if that is less
+_SILHOUETTE = (96, 96)  # pixels
+
+
+class BulletEnv(gymnasium.Env[Any, Any], ABC):
+    """A Gymnasium environment in a Bullet world of its own.
+
+    The world is built once and its state saved before the first step. Every reset returns to that snapshot, which
+    is two orders of magnitude faster than loading anything again, does not leak, and makes an episode depend on its
+    seed and actions alone, to the last bit. The order of events is this class's:
+
+    * ``__init__``: connect, ``build``, ``decorate`` (only if something is to be drawn), snapshot;
+    * ``reset``: seed ``self.np_random``, back to the snapshot, ``place``, ``observe``, ``info``;
+    * ``step``: ``action_repeat`` times (``act``, one physics step), then ``observe``, ``outcome``, ``info``;
+    * ``render``: ``camera``.
+
+    A subclass answers those few questions. Its constructor sets its own options, ``observation_space`` and
+    ``action_space``, then calls ``super().__init__``. It calls ``pybullet`` itself, always with
+    ``physicsClientId=self.client``. It does not count steps: the step limit belongs to the ``EnvDefinition``.
+
+    Args:
+        render_mode: None, "rgb_array" (``render`` returns a picture) or "human" (a window, in real time).
+        action_repeat: physics steps for each ``step``; None for the class's own number.
+        width: of a picture [pixels].
+        height: of a picture [pixels].
+        renderer: what draws "rgb_array": "tiny" (software, works everywhere) or "egl" (OpenGL without a display).
+
+    Attributes:
+        client: the physicsClientId of this environment's world; -1 once it is closed.
+        metadata: of the instance: ``render_fps`` is the number of ``step`` calls that make a second.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES)}  # noqa: RUF012  (Gymnasium declares it so)
+    time_step: ClassVar[float] = 1 / 240
+    """Duration of a physics step [s]."""
+    gravity: ClassVar[float] = -9.81
+    """Along z [m/s²]."""
+    action_repeat: int = 1
+    light: ClassVar[tuple[float, float, float]] = (-4.0, -6.0, 10.0)
+    """Direction towards the light, which is above the ground, in world coordinates."""
+    sky: ClassVar[Colour] = (0.95, 0.97, 0.98, 1.0)
+    """What is seen above the horizon where no body is."""
+    ground: ClassVar[Colour] = (0.58, 0.66, 0.7, 1.0)
+    """What is seen below the horizon where no body is. Not a body: nothing stands on it."""
+    ground_height: ClassVar[float] = 0.0
+    """Of what ``mark_ground`` draws [m]."""
+
+    def __init__(
+        self,
+        *,
+        render_mode: str | None = None,
+        action_repeat: int | None = None,
+        width: int = 640,
+        height: int = 480,
+        renderer: str = "tiny",
+    ) -> None:
+        if render_mode is not None and render_mode not in RENDER_MODES:
+            raise ValueError(f"render_mode must be None or one of {', '.join(RENDER_MODES)}, got {render_mode!r}")
+        require_one_of("renderer", renderer, RENDERERS)
+        if action_repeat is not None:
+            self.action_repeat = _positive_integer("action_repeat", action_repeat)
+        self.width = _positive_integer("width", width)
+        self.height = _positive_integer("height", height)
+        self.render_mode = render_mode
+        self.metadata = {
+            "render_modes": [mode for mode in RENDER_MODES if mode != "human" or has_display(wayland=False)],
+            "render_fps": 1 / (self.time_step * self.action_repeat),
+        }
+        self._egl = renderer == "egl" and render_mode == "rgb_array"
+        self._opengl = self._egl or render_mode == "human"
+        self._step_due = self._camera_due = 0.0
+        self._camera: Camera | None = None
+        self._scenery = Scenery(self.sky, self.ground, self.ground_height, self.light)
+        self._in_scenery: set[int] = set()  # bodies that it draws
+        self._hidden: set[tuple[int, int]] = set()  # links
+        self._marks = 0
+        self.client = self._connect()
+        self._disconnect = weakref.finalize(self, _disconnect, self.client, self._opengl, os.getpid())
+        try:
+            with self._quiet():
+                self._start_world()
+        except BaseException:
+            self.close()
+            raise
+
+    def _connect(self) -> int:
+        if self.render_mode == "human":
+            if not has_display(wayland=False):  # Bullet would end the whole process
+                raise RuntimeError("render_mode 'human' needs a display, and DISPLAY is not set; use 'rgb_array'")
+            sky = zip(("red", "green", "blue"), self.sky, strict=False)
+            options = " ".join(f"--background_color_{name}={value}" for name, value in sky)
+            with self._quiet():
+                return int(pybullet.connect(pybullet.GUI, options=options))
+        return int(pybullet.connect(pybullet.DIRECT))
+
+    def _quiet(self) -> AbstractContextManager[None]:
+        return _descriptor(1, 2) if self._opengl else nullcontext()
+
+    def _start_world(self) -> None:
+        client = self.client
+        if self._egl:
+            _load_egl(client)  # before the bodies, else every picture is blank
+        if self.render_mode == "human":
+            pybullet.configureDebugVisualizer(pybullet.COV_ENABLE_GUI, 0, physicsClientId=client)
+            # On what `mark_ground` paints they are noise.
+            pybullet.configureDebugVisualizer(pybullet.COV_ENABLE_SHADOWS, 0, physicsClientId=client)
+            pybullet.configureDebugVisualizer(pybullet.COV_ENABLE_RENDERING, 0, physicsClientId=client)
+        pybullet.setTimeStep(self.time_step, physicsClientId=client)
+        pybullet.setGravity(0.0, 0.0, self.gravity, physicsClientId=client)
+        # Without it the order of contacts depends on earlier episodes, and so do the last bits of the next one.
+        pybullet.setPhysicsEngineParameter(deterministicOverlappingPairs=1, physicsClientId=client)
+        self.build()
+        if self.render_mode == "human":  # a window knows no ground but bodies
+            self.visual_box((200.0, 200.0, 0.01), (0.0, 0.0, self.ground_height - 0.005), self.ground)
+        if self.render_mode is not None:
+            self.decorate()
+        if self.render_mode == "human":
+            pybullet.configureDebugVisualizer(pybullet.COV_ENABLE_RENDERING, 1, physicsClientId=client)
+        # Before any step: a state saved with contacts in it is restored with small differences.
+        self._snapshot = pybullet.saveState(physicsClientId=client)
+        self._movable = self._find_movable()
+        self._shown = self._find_shown()
+        self._apart = self._save_apart()
+
+    @abstractmethod
+    def build(self) -> None:
+        """Load the bodies and switch their motors off or to their start command.
+
+        Called once, by the constructor; gravity and time step are set. Everything that episodes share belongs here:
+        nothing may be loaded or removed later. Take no physics step.
+        """
+
+    def decorate(self) -> None:
+        """Colour the bodies and add visual ones (without mass and collision shape).
+
+        Called once, after ``build``, and only if the environment can render. Must not change the physics: an episode
+        that is filmed is the same episode.
+        """
+
+    @abstractmethod
+    def place(self) -> None:
+        """Set where the episode starts, every random number from ``self.np_random``.
+
+        Called by every ``reset``, the first included, in the state that ``build`` left behind. Motor commands are not
+        part of that state; nor are ``self``'s own attributes, which must be set back here.
+        """
+
+    @abstractmethod
+    def act(self, action: Any) -> None:
+        """Give the action to the motors.
+
+        Called before every physics step, ``action_repeat`` times for each ``step``, since Bullet forgets a torque
+        after one physics step.
+        """
+
+    @abstractmethod
+    def observe(self) -> Any:
+        """Read the world and return a new observation, a member of ``observation_space``.
+
+        Called at the end of ``reset`` and after the physics steps of ``step``. What ``outcome`` and ``info`` need may
+        be kept in attributes here.
+        """
+
+    @abstractmethod
+    def outcome(self) -> tuple[float, bool]:
+        """The step's reward and whether the episode has terminated. Called by ``step``, after ``observe``."""
+
+    def info(self) -> dict[str, Any]:
+        """What ``reset`` and ``step`` return as info, a new dict. Called last."""
+        return {}
+
+    @abstractmethod
+    def camera(self) -> Camera:
+        """Where the camera stands in the present state. Called for every picture, never while training."""
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start an episode; ``options`` are not used."""
+        super().reset(seed=seed, options=options)
+        self._restore()
+        self.place()
+        observation = self.observe()
+        if self.render_mode == "human":
+            self._show()
+        return observation, self.info()
+
+    def _find_movable(self) -> dict[int, dict[int, int]]:
+        """Bodies that can move, and of each the joints that can, with how many numbers say where they are."""
+        client = self.client
+        movable = {}
+        for index in range(pybullet.getNumBodies(physicsClientId=client)):
+            body = pybullet.getBodyUniqueId(index, physicsClientId=client)
+            mass = pybullet.getDynamicsInfo(body, -1, physicsClientId=client)[0]
+            joints = range(pybullet.getNumJoints(body, physicsClientId=client))
+            if mass > 0 or joints:
+                movable[body] = {
+                    joint: len(pybullet.getJointStateMultiDof(body, joint, physicsClientId=client)[0])
+                    for joint in joints
+                    if pybullet.getJointInfo(body, joint, physicsClientId=client)[2] != pybullet.JOINT_FIXED
+                }
+        return movable
+
+    def _save_apart(self) -> int:
+        """Save a state in which no movable body touches another, then return to the snapshot."""
+        client = self.client
+        for body in self._movable:
+            place = (0.0, 0.0, 1000.0 + 100.0 * body)  # far from each other
+            pybullet.resetBasePositionAndOrientation(body, place, (0.0, 0.0, 0.0, 1.0), physicsClientId=client)
+        apart = int(pybullet.saveState(physicsClientId=client))
+        pybullet.restoreState(self._snapshot, physicsClientId=client)
+        return apart
+
+    def _restore(self) -> None:
+        """Return to the snapshot, by way of a state without contacts.
+
+        A pair of bodies that still touches after ``restoreState`` keeps the impulses of the last episode, from which
+        the solver starts: the next episode would differ from its twin in the last bits, and then in all. (Switching the
+        pair's collisions off and on forgets them, too, but changes the order of the pairs.)
+        """
+        pybullet.restoreState(self._apart, physicsClientId=self.client)
+        pybullet.performCollisionDetection(physicsClientId=self.client)
+        pybullet.restoreState(self._snapshot, physicsClientId=self.client)
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        """Run the physics for ``action_repeat`` steps under ``action``; never truncates."""
+        client = self.client
+        for _ in range(self.action_repeat):
+            self.act(action)
+            pybullet.stepSimulation(physicsClientId=client)
+        observation = self.observe()
+        reward, terminated = self.outcome()
+        if self.render_mode == "human":
+            self._show()
+        return observation, reward, terminated, False, self.info()
+
+    def render(self) -> NDArray[np.uint8] | None:
+        """The present state as a picture ``(height, width, 3)``, or None in "human" mode, where the window shows it.
+
+        Raises:
+            RuntimeError: the environment was made without a render_mode.
+        """
+        if self.render_mode is None:
+            raise RuntimeError(f"{type(self).__name__} was made without a render_mode: pass render_mode='rgb_array'")
+        if self.render_mode == "human":
+            return None
+        return self.picture(self.camera())
+
+    def pose(self) -> NDArray[np.float64]:
+        """Where all is that moves, ``(p,)``: of each body position and orientation of its base, and its joints."""
+        numbers: list[float] = []
+        for body, joints in self._movable.items():
+            for part in pybullet.getBasePositionAndOrientation(body, physicsClientId=self.client):
+                numbers += part
+            if joints:
+                states = pybullet.getJointStatesMultiDof(body, list(joints), physicsClientId=self.client)
+                numbers += (number for position, *_ in states for number in position)
+        return np.array(numbers)
+
+    def _assume(self, pose: NDArray[np.float64]) -> None:
+        """Put all that moves where ``pose`` says, at rest; the episode in play is over with that."""
+        numbers = iter(pose.tolist())
+
+        def take(count: int) -> list[float]:
+            return [next(numbers) for _ in range(count)]
+
+        for body, joints in self._movable.items():
+            pybullet.resetBasePositionAndOrientation(body, take(3), take(4), physicsClientId=self.client)
+            if joints:
+                positions = [take(size) for size in joints.values()]
+                pybullet.resetJointStatesMultiDof(body, list(joints), positions, physicsClientId=self.client)
+
+    def picture(self, camera: Camera, poses: Sequence[NDArray[np.float64]] = ()) -> NDArray[np.uint8]:
+        """The present state as a picture ``(height, width, 3)``, or in its place several poses.
+
+        Args:
+            camera: where it is taken from.
+            poses: of which all but the last are drawn as ghosts, from blue for the first to yellow. Afterwards the
+                world is in one of them, so that the next call must be ``reset``, or this one again.
+        """
+        if poses:
+            self._assume(poses[-1])
+        view = View.of(camera, (self.width, self.height))
+        picture = self._scenery.seen_by(view, self._silhouette(camera)).copy()
+        if not poses:
+            self._lay(picture, view, self._shown)
+            return picture
+        self._lay(picture, view, self._shown - self._movable.keys())
+        for pose, colour in zip(poses, [*ghost_colours(len(poses) - 1), None], strict=True):
+            self._assume(pose)
+            self._lay(picture, view, self._shown & self._movable.keys(), ghost=colour)
+        return picture
+
+    def _find_shown(self) -> set[int]:
+        """Bodies of which something is seen, other than scenery."""
+        client = self.client
+        count = pybullet.getNumBodies(physicsClientId=client)
+        bodies = {pybullet.getBodyUniqueId(index, physicsClientId=client) for index in range(count)}
+        shapes = {body: pybullet.getVisualShapeData(body, physicsClientId=client) for body in bodies - self._in_scenery}
+        return {body for body in shapes if any((body, shape[1]) not in self._hidden for shape in shapes[body])}
+
+    def _lay(
+        self, picture: NDArray[np.uint8], view: View, bodies: set[int], *, ghost: tuple[int, int, int] | None = None
+    ) -> None:
+        """Draw bodies in the present state over a picture, which is written into."""
+        if not bodies:
+            return
+        coarse = self._drawn(view.smaller(max(1.0, view.size[1] / _COARSE)))[1]
+        part = view.around(np.isin(coarse, list(bodies)), self._bounds(bodies))
+        if part is None:
+            return
+        near = view.part(part)
+        smooth = 4 * math.prod(near.size) < _SMOOTHED * math.prod(view.size)
+        drawn, owner = self._drawn(near.smaller(0.5) if smooth else near)
+        laid_over(picture[part], drawn, np.isin(owner, list(bodies)), ghost=ghost)
+
+    def _bounds(self, bodies: set[int]) -> list[NDArray[np.float64]]:
+        """Opposite corners ``(2, 3)`` of boxes around each link, of those that can collide."""
+        client = self.client
+        return [
+            np.array(pybullet.getAABB(body, link, physicsClientId=client))
+            for body in bodies
+            for link in range(-1, pybullet.getNumJoints(body, physicsClientId=client))
+            if (body, link) not in self._hidden
+        ]
+
+    def _silhouette(self, camera: Camera) -> Silhouette | None:
+        """What moves, as the light sees it around the middle of a picture."""
+        bodies = self._shown & self._movable.keys()
+        if not bodies:
+            return None
+        view = View.of(from_light(camera, self.light), _SILHOUETTE)
+        return Silhouette(seen=np.isin(self._drawn(view)[1], list(bodies)), view=view)
+
+    def _drawn(self, view: View) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
+        """The bodies in the present state: colours ``(height, width, 4)``, and whose each pixel is."""
+        width, height = view.size
+        with self._quiet():
+            drawn = pybullet.getCameraImage(
+                width,
+                height,
+                view.from_world.T.reshape(-1).tolist(),
+                view.projection.T.reshape(-1).tolist(),
+                lightDirection=self.light,
+                lightAmbientCoeff=0.65,
+                lightDiffuseCoeff=0.4,
+                lightSpecularCoeff=0.0,
+                shadow=0,
+                renderer=pybullet.ER_BULLET_HARDWARE_OPENGL if self._egl else pybullet.ER_TINY_RENDERER,
+                physicsClientId=self.client,
+            )
+        # A pybullet compiled without numpy returns flat tuples, hence the reshapes.
+        colours = np.asarray(drawn[2], np.uint8).reshape(height, width, 4)
+        return colours, np.asarray(drawn[4], np.int32).reshape(height, width)
+
+    @property
+    def window_closed(self) -> bool:
+        """Whether there was a window, and its user has closed it: the world has gone with it."""
+        return self.render_mode == "human" and not pybullet.isConnected(self.client)
+
+    def close(self) -> None:
+        """Leave the world. May be called again; an environment that is forgotten closes itself."""
+        self._disconnect()  # a finalizer runs once only
+        self.client = -1  # Bullet gives the number to the next world, which must not be touched from here
+
+    def load_urdf(
+        self,
+        path: str | Path,
+        position: Sequence[float] = (0.0, 0.0, 0.0),
+        orientation: Sequence[float] = (0.0, 0.0, 0.0, 1.0),
+        *,
+        fixed: bool = False,
+    ) -> int:
+        """Load a model, for use in ``build``; returns its body id.
+
+        Args:
+            path: of the URDF file; a relative one is also looked up among the models that come with pybullet.
+            position: of the base [m].
+            orientation: of the base, a quaternion (x, y, z, w).
+            fixed: whether the base is fastened to the world.
+
+        Raises:
+            FileNotFoundError: there is no such file; Bullet itself would not say which one is missing.
+        """
+        candidates = [Path(path), Path(pybullet_data.getDataPath()) / path]
+        for candidate in candidates:
+            if candidate.is_file():
+                return int(
+                    pybullet.loadURDF(
+                        str(candidate), position, orientation, useFixedBase=fixed, physicsClientId=self.client
+                    )
+                )
+        raise FileNotFoundError(
+            f"{type(self).__name__}: no model at {' or '.join(map(str, dict.fromkeys(candidates)))}"
+        )
+
+    def joints(self, body: int) -> dict[str, int]:
+        """Joint indices of a body by joint name, for use in ``build``."""
+        count = pybullet.getNumJoints(body, physicsClientId=self.client)
+        infos = (pybullet.getJointInfo(body, joint, physicsClientId=self.client) for joint in range(count))
+        return {info[1].decode(): info[0] for info in infos}
+
+    def paint(self, body: int, colour: Colour, link: int = -1) -> None:
+        """Colour a link of a body (-1: the base), for use in ``decorate``. Opacity 0 hides it."""
+        if colour[3] == 0.0:
+            self._hidden.add((body, link))
+        pybullet.changeVisualShape(body, link, rgbaColor=colour, physicsClientId=self.client)
+
+    def visual_box(
+        self, size: Sequence[float], position: Sequence[float], colour: Colour, *, stripes: Sequence[Colour] = ()
+    ) -> None:
+        """Add a box that is seen but takes no part in the physics, for use in ``decorate``.
+
+        Args:
+            size: along x, y, z [m]; one that is 0 makes a rectangle. Boxes may touch, but should not overlap.
+            position: of its middle [m].
+            colour: red, green, blue, opacity, each from 0 to 1.
+            stripes: colours of its top, by turns; none: ``colour``. A window shows none.
+        """
+        half = np.array(size) / 2
+        shape = pybullet.createVisualShape(
+            pybullet.GEOM_BOX, halfExtents=half.tolist(), rgbaColor=colour, physicsClientId=self.client
+        )
+        body = pybullet.createMultiBody(
+            baseMass=0.0, baseVisualShapeIndex=shape, basePosition=position, physicsClientId=self.client
+        )
+        self._in_scenery.add(body)
+        self._scenery.put(np.array([position - half, position + half]), colour, stripes)
+
+    def mark_ground(self, rectangles: Sequence[Rectangle], colour: Colour) -> None:
+        """Paint rectangles onto the ground, over those painted before, for use in ``decorate``."""
+        for x0, y0, x1, y1 in rectangles:
+            self._scenery.mark((x0, y0, x1, y1), colour)
+            if self.render_mode == "human":
+                self._marks += 1
+                height = self.ground_height + 0.001 * self._marks  # else they would flicker
+                self.visual_box((x1 - x0, y1 - y0, 0.001), ((x0 + x1) / 2, (y0 + y1) / 2, height), colour)
+
+    def _show(self) -> None:
+        """Point the window's camera and wait for the wall clock to reach the simulated time."""
+        now = time.monotonic()
+        if now >= self._camera_due:  # not at every step: to turn the camera takes as long as the window takes to draw
+            self._camera_due = now + _CAMERA_EVERY
+            camera = self.camera()
+            if camera != self._camera:  # one that stands still may be turned by hand
+                self._camera = camera
+                pybullet.resetDebugVisualizerCamera(
+                    camera.distance, camera.yaw, camera.pitch, camera.target, physicsClientId=self.client
+                )
+        now = time.monotonic()
+        time.sleep(max(0.0, self._step_due - now))
+        self._step_due = max(self._step_due, now - _CATCH_UP) + 1 / self.metadata["render_fps"]
+
+    def __getstate__(self) -> Any:
+        raise TypeError(
+            f"{type(self).__name__} cannot be pickled or copied, its world lives in Bullet: "
+            "make another environment in the process that needs it"
+        )
+
+
+def bounded(values: list[float], limit: float) -> NDArray[np.float32]:
+    """``values`` as a float32 observation, every entry clipped to ±``limit``."""
+    observation = np.array(values, np.float32)
+    # Asking first is several times faster than clipping, which is rarely needed.
+    if max(values) > limit or min(values) < -limit:
+        np.clip(observation, -limit, limit, out=observation)
+    return observation
+
+
+def require_one_of(name: str, value: str, choices: Collection[str]) -> None:
+    """Refuse an argument that is none of the choices.
+
+    Raises:
+        ValueError: it names the argument, the choices and the value.
+    """
+    if value not in choices:
+        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
+
+
+def _positive_integer(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name} must be a positive integer, got {value!r}")
+    return int(value)
+
+
+def _load_egl(client: int) -> None:
+    found = importlib.util.find_spec("eglRenderer")
+    if found is None or found.origin is None:
+        raise RuntimeError("renderer 'egl': this build of pybullet comes without eglRenderer; use renderer='tiny'")
+    if _egl_clients:
+        raise RuntimeError(
+            "renderer 'egl': another environment of this process uses it, and closing one would end the process when "
+            "the other draws; close that one first, or use renderer='tiny'"
+        )
+    if pybullet.loadPlugin(found.origin, "_eglRendererPlugin", physicsClientId=client) < 0:
+        raise RuntimeError("renderer 'egl': Bullet cannot use EGL on this machine; use renderer='tiny'")
+    _egl_clients.add(client)
+
+
+def _disconnect(client: int, opengl: bool, pid: int) -> None:
+    # A forked child has the object but not the world. A window may have been closed by its user.
+    if os.getpid() == pid and pybullet.isConnected(client):
+        _egl_clients.discard(client)
+        with _descriptor(1, 2) if opengl else nullcontext():
+            pybullet.disconnect(client)

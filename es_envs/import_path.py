@@ -1,0 +1,123 @@
+"""``module:name`` strings: what they name, and the name of a given object.
+
+Environments, fitness functions, policies and initializers go into files by name, never as objects. What no module
+holds, since a script or notebook defines it, has a local name, ``module:name#hash``: the process that was given it
+keeps it under that name, and hands it to its children.
+"""
+
+import importlib
+import pickle
+import re
+from collections.abc import Callable, Iterable, Mapping
+from types import ModuleType
+from typing import Any
+
+_ADVICE = "put it into a module of its own (a .py file beside your script) and import it from there"
+_LOCAL = re.compile(r"(?!final_info:)[^:#]+:[^:#]+#[0-9a-f]{8}")
+
+# By local name: objects, and what other processes make them of. A child has the latter first.
+_objects: dict[str, Any] = {}
+_packed: dict[str, bytes] = {}
+
+
+def load(name: str) -> Any:
+    """Import what a ``module:name`` string names.
+
+    Raises:
+        ValueError: the string has no ``:``, the module has nothing of that name, or only another module that it has
+            imported has it, or it is ``__main__``; or it is a local name, and this process was not given the object.
+        ImportError: the module cannot be imported.
+    """
+    if is_local(name):
+        return _kept(name)
+    module_name, separator, attribute = name.partition(":")
+    if not (separator and module_name and attribute):
+        raise ValueError(f"expected a string 'module:name', got {name!r}")
+    if module_name == "__main__":
+        raise ValueError(f"{name!r} is in the running script, which no worker imports: {_ADVICE}")
+    target = importlib.import_module(module_name)
+    for part in attribute.split("."):
+        try:
+            target = getattr(target, part)
+        except AttributeError:
+            raise ValueError(f"module {module_name!r} has no {attribute!r} (asked for by {name!r})") from None
+        if isinstance(target, ModuleType):  # else a name would reach all that its module has imported
+            raise ValueError(
+                f"{part!r} in {name!r} is the module {target.__name__}: name what is in it by its own name"
+            )
+    return target
+
+
+def name_of(target: Callable[..., Any]) -> str:
+    """The ``module:name`` under which another process can import ``target``.
+
+    Raises:
+        ValueError: no other process can import it: a lambda, a function inside a function, or one defined in the
+            script or notebook itself.
+    """
+    advice = f"{_ADVICE}, or give it to train() as it is"
+    module, qualname = getattr(target, "__module__", None), getattr(target, "__qualname__", None)
+    if not module or not qualname:
+        raise ValueError(f"{target!r} has no name that a worker process could import: {advice}")
+    if "<" in qualname:
+        kind = "a lambda" if qualname.endswith("<lambda>") else "defined inside a function"
+        raise ValueError(f"{qualname!r} is {kind}, which no worker process can import: {advice}")
+    if module == "__main__":
+        raise ValueError(
+            f"{qualname!r} is defined in the running script or notebook, which no worker imports: {advice}"
+        )
+    name = f"{module}:{qualname}"
+    if load(name) is not target:
+        raise ValueError(f"{name!r} names something else than the given object: {advice}")
+    return name
+
+
+def is_local(name: str) -> bool:
+    """Whether ``name`` is that of an object which no module holds."""
+    return _LOCAL.fullmatch(name) is not None
+
+
+def remember(target: Any, name: str) -> None:
+    """Keep an object, as it is now, under a local name.
+
+    Raises:
+        ValueError: it cannot be copied to another process; the message names the variable that cannot.
+    """
+    import cloudpickle
+
+    try:
+        _packed[name] = cloudpickle.dumps(target)
+    except Exception as error:
+        raise ValueError(f"{name!r} cannot be copied to a worker process: {error}") from error
+    _objects[name] = target
+
+
+def packed(named: Iterable[str]) -> dict[str, bytes]:
+    """What another process makes those of these objects of that have local names; for a child of this process alone.
+
+    They are as they were when they were kept, so that a worker that is started later gets the same.
+
+    Raises:
+        ValueError: this process was not given one of them.
+    """
+    local = [name for name in named if is_local(name)]
+    for name in local:
+        _kept(name)
+    return {name: _packed[name] for name in local}
+
+
+def receive(objects: Mapping[str, bytes]) -> None:
+    """In a child: keep what the process that started it has ``packed``. An object is made when it is first used."""
+    _packed.update(objects)
+
+
+def _kept(name: str) -> Any:
+    if name not in _objects:
+        if name not in _packed:
+            raise ValueError(
+                f"{name!r} was given to train() as an object by a script or notebook, and no file holds it: give the "
+                "same one again, as fitness=... or policy=... of Run.open() or of train(resume=True). For commands and "
+                "other machines, put it into a module (a .py file), import it from there, and train anew"
+            )
+        _objects[name] = pickle.loads(_packed[name])  # noqa: S301  (by the process that started this one, or itself)
+    return _objects[name]

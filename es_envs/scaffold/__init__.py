@@ -1,0 +1,1 @@
+"""The files that ``es-envs new`` writes."""

@@ -1,0 +1,129 @@
+"""A new plugin, from templates: it installs, passes its tests and trains before anything in it is changed."""
+
+import importlib.util
+import keyword
+import re
+import tempfile
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, distribution
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+import es_envs
+
+# Where each template goes in the plugin's folder; a template may use the names of `_texts`.
+_SHARED = {
+    "gitignore": ".gitignore",
+    "workflow.yml": ".github/workflows/test.yml",
+    "README.md": "README.md",
+    "init.py": "$package/__init__.py",
+    "fitness.py": "$package/fitness.py",
+    "test.py": "tests/test_$package.py",
+}
+_OWN = {
+    "bullet": {
+        "bullet_pyproject.toml": "pyproject.toml",
+        "bullet_env.py": "$package/env.py",
+        "rover.urdf": "$package/rover.urdf",
+    },
+    "gymnasium": {
+        "gymnasium_pyproject.toml": "pyproject.toml",
+        "gymnasium_env.py": "$package/env.py",
+    },
+}
+KINDS = tuple(_OWN)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewPlugin:
+    """A plugin that has just been written.
+
+    Attributes:
+        folder: where it is.
+        package: what is imported.
+        env_id: its environment.
+    """
+
+    folder: Path
+    package: str
+    env_id: str
+
+
+def new_plugin(name: str, *, kind: str | None = None, parent: Path | None = None) -> NewPlugin:
+    """Write a plugin's distribution into a new folder of its name, whole or not at all.
+
+    Args:
+        name: of the distribution; the package's and the environment's follow from it: ``my-rover`` has the package
+            ``my_rover`` and the environment ``MyRover-v0``.
+        kind: "bullet" (a model simulated by PyBullet) or "gymnasium" (plain Python); None for the first if pybullet
+            is installed.
+        parent: where the folder is made (default: the current directory).
+
+    Raises:
+        ValueError: a distribution, package or environment cannot have this name, or has it already.
+        FileExistsError: there is something of this name in ``parent``.
+    """
+    if kind is None:
+        kind = "bullet" if importlib.util.find_spec("pybullet") else "gymnasium"
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+    package = _package_of(name)
+    words = [word for word in re.split(r"[-_.]+", name) if word]
+    title = "".join(word[0].upper() + word[1:] for word in words)
+    env_id = _free_env_id(name, f"{title}-v0")
+    folder = (parent or Path()) / name
+    if folder.exists() or folder.is_symlink():
+        raise FileExistsError(f"{folder} is there already: choose another name, or move it away")
+
+    texts = {
+        "name": name,
+        "package": package,
+        "env_id": env_id,
+        "env_class": f"{title}Env",
+        "model_row": f"| its model | `{package}/rover.urdf` |\n" if kind == "bullet" else "",
+    }
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{package}-") as draft:
+        whole = Path(draft) / name
+        for template, place in {**_SHARED, **_OWN[kind]}.items():
+            target = whole / Template(place).substitute(texts)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            source = files("es_envs.scaffold") / "templates" / f"{template}.template"
+            target.write_text(Template(source.read_text(encoding="utf-8")).substitute(texts), encoding="utf-8")
+        whole.rename(folder)
+    return NewPlugin(folder=folder, package=package, env_id=env_id)
+
+
+def _package_of(name: str) -> str:
+    """The package of a distribution, if both names can be had."""
+    if not re.fullmatch(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?", name, re.ASCII | re.IGNORECASE):
+        raise ValueError(
+            f"{name!r} is no name for a distribution: expected letters, digits, '-', '_' and '.', first and last a "
+            "letter or digit, such as 'my-rover'"
+        )
+    package = re.sub(r"[-_.]+", "_", name).lower()
+    if not package.isidentifier() or keyword.iskeyword(package):
+        raise ValueError(
+            f"{name!r}: its package would be {package!r}, which Python cannot import: choose a name that begins with "
+            "a letter and is no word of Python's own"
+        )
+    if package == "tests" or importlib.util.find_spec(package) is not None:
+        raise ValueError(f"{name!r}: there is a package {package!r} already, which it would hide: choose another name")
+    try:
+        installed = distribution(name)
+    except PackageNotFoundError:
+        return package
+    raise ValueError(
+        f"{name!r}: the distribution {installed.name} {installed.version} is installed, which it would replace: "
+        "choose another name"
+    )
+
+
+def _free_env_id(name: str, env_id: str) -> str:
+    try:
+        definition = es_envs.definition(env_id)
+    except es_envs.UnknownEnvError:
+        return env_id
+    raise ValueError(
+        f"{name!r}: there is an environment {env_id} already ({definition.entry_point}): choose another name"
+    )

@@ -1,0 +1,316 @@
+"""The checks: each is a function whose docstring says what training requires, and whose error says what to change."""
+
+import inspect
+import math
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, SupportsFloat
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.utils.env_checker import check_env as gymnasium_check_env
+from gymnasium.utils.env_checker import data_equivalence
+
+from es_envs import registry
+from es_envs.fitness import fitness_names, load_fitness
+from es_envs.testing.episodes import Trace, action_sources, bits, first_difference, look, playing, trace
+from es_envs.testing.faults import ConformanceError, Skip, told
+from es_envs.testing.subject import Subject, elsewhere
+
+LEAK_RESETS, LEAK_BYTES_PER_RESET = 100, 10_000
+
+
+def can_be_made(subject: Subject) -> None:
+    """The entry point makes an environment from the keyword arguments."""
+    with subject.env() as env:
+        env.reset(seed=0)
+
+
+def runs_by_name_in_a_fresh_process(subject: Subject) -> None:
+    """A worker process can make the environment from its entry point and keyword arguments, and play to the end."""
+    if isinstance(subject.rehearsal, ConformanceError):
+        raise subject.rehearsal
+
+
+def prints_nothing(subject: Subject) -> None:
+    """Nothing is written to stdout, where the results of programs stand."""
+    if isinstance(subject.rehearsal, ConformanceError):
+        raise Skip("no episode could be played in a fresh process")
+    if subject.rehearsal.printed:
+        line = subject.rehearsal.printed.splitlines()[0][:100]
+        raise ConformanceError(
+            f"it prints {line!r} to stdout, where the results of programs stand: use logging, or write to stderr"
+        )
+
+
+def follows_gymnasium(subject: Subject) -> None:
+    """Gymnasium's own checker finds no error and has no warning."""
+    render_mode = "rgb_array" if _can_render(subject) else None
+    env = registry.make(subject.env_id, render_mode, **subject.kwargs)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            gymnasium_check_env(env.unwrapped)
+    except (Exception, Warning) as error:
+        message = re.sub(r"\x1b\[\d+m", "", f"{type(error).__name__}: {error}")  # Gymnasium colours its warnings
+        raise ConformanceError(f"gymnasium.utils.env_checker.check_env says: {message}") from error
+    finally:
+        env.close()
+
+
+def stays_within_its_spaces(subject: Subject) -> None:
+    """Observations are members of the observation space, rewards finite, under random and under extreme actions."""
+    with subject.env() as env:
+        for name, actions in action_sources(env.action_space).items():
+            _check_episode(subject, env, name, actions)
+
+
+def resets_by_seed(subject: Subject) -> None:
+    """The same seed gives the same start, bit for bit."""
+    with subject.env() as env:
+        for seed in range(4):
+            (first, first_info), _, (again, again_info) = (env.reset(seed=s) for s in (seed, seed + 100, seed))
+            if bits(first) != bits(again) or not data_equivalence(first_info, again_info, exact=True):
+                raise ConformanceError(
+                    f"reset(seed={seed}) gives different starts when called twice: call super().reset(seed=seed) and "
+                    "draw every random number from self.np_random"
+                )
+
+
+def begins_as_it_goes_on(subject: Subject) -> None:
+    """The first episode that a process plays is the same, bit for bit, when it is played again."""
+    life = subject.life
+    step = first_difference(life.first, life.again)
+    if step and first_difference(life.again, life.third):
+        raise Skip("no two episodes are the same: see the next check")
+    if step:
+        raise ConformanceError(
+            f"the first episode that a process plays is unlike all later ones with the same seed and actions, {step}: "
+            "what it prepares, later ones find done (a cache, a file read when needed, a warm-up); prepare it in the "
+            "constructor"
+        )
+
+
+def forgets_earlier_episodes(subject: Subject) -> None:
+    """An episode is the same, bit for bit, whatever episodes came before it, few or many."""
+    life = subject.life
+    with subject.env() as env:
+        trace(env, seed=1, steps=subject.steps)  # the first one is another check's
+        fresh = trace(env, seed=1, steps=subject.steps)
+        # Some are abandoned near the start: contacts that are still there after reset are the hardest to forget.
+        for seed, steps in ((2, subject.steps), (3, 5), (4, subject.steps), (1, 1), (1, 2), (1, 5)):
+            trace(env, seed, steps)
+        again = trace(env, seed=1, steps=subject.steps)
+    _insist_equal(
+        fresh, again, "after other episodes", "something of them survives reset (caches, motors, contacts, counters)"
+    )
+    for one, other, when in (
+        (life.again, life.third, "when it is played three times in a row"),
+        (life.third, life.late, f"after {life.steps} steps of others"),
+    ):
+        step = first_difference(one, other)
+        if step:
+            raise ConformanceError(
+                f"the same seed and actions give another episode {when}, {step}: something survives reset (a counter "
+                "of steps or episodes, a file that grows, memory that fills)"
+            )
+
+
+def is_the_same_in_every_process(subject: Subject) -> None:
+    """An episode is the same, bit for bit, in a fresh process."""
+    life = subject.life
+    for sibling in life.siblings:
+        if isinstance(sibling, str):
+            raise ConformanceError(
+                f"beside other processes it raises {sibling}: does it want a port, or a file, alone?"
+            )
+    differences = [first_difference(life.first, sibling) for sibling in life.siblings]
+    if not life.depends_on_the_past:
+        with subject.env() as env:
+            look(env, 5, subject.steps)
+            differences.append(first_difference(life.again, trace(env, 5, subject.steps).digests))
+    for difference in filter(None, differences):
+        raise ConformanceError(
+            f"the same seed and actions give another episode in a fresh process, {difference}: it depends on something "
+            "besides them (a global random state, the process id, the time, hash order)"
+        )
+
+
+def shares_nothing_between_instances(subject: Subject) -> None:
+    """Two environments that step in turns do not influence each other."""
+    if subject.life.depends_on_the_past:
+        raise Skip("an episode depends on those before it, and so on those of other environments perhaps")
+    alone = []
+    for seed in (1, 2):
+        with subject.env() as env:
+            trace(env, seed, 1)  # the first one is another check's
+            alone.append(trace(env, seed, subject.steps))
+    with subject.env() as first, subject.env() as second:
+        for seed, env in ((1, first), (2, second)):
+            trace(env, seed, 1)
+        players = [playing(first, 1, subject.steps), playing(second, 2, subject.steps)]
+        traces: dict[int, Trace] = {}
+        while len(traces) < len(players):
+            for index, player in enumerate(players):
+                if index not in traces:
+                    try:
+                        next(player)
+                    except StopIteration as end:
+                        traces[index] = end.value
+    for index, expected in enumerate(alone):
+        _insist_equal(
+            expected, traces[index], "beside another environment", "the two share state (class attributes, a client id)"
+        )
+
+
+def has_finite_fitness(subject: Subject) -> None:
+    """Every fitness that the definition names is a finite number, for whole and for abandoned episodes."""
+    with subject.env() as env:
+        for name, target in fitness_names(subject.definition).items():
+            for seed, steps in ((1, subject.steps), (2, 1)):
+                fitness: Any = load_fitness(target)
+                watching: Any = fitness() if inspect.isclass(fitness) else None
+                episode = trace(env, seed, steps, watching).episode
+                try:
+                    value = watching.result(episode) if watching is not None else fitness(episode)
+                except Exception as error:
+                    raise ConformanceError(f"fitness {name!r} raises {told(error)}") from error
+                if not isinstance(value, SupportsFloat) or not math.isfinite(value):
+                    raise ConformanceError(f"fitness {name!r} of an episode is {value!r}, expected a finite number")
+
+
+def does_not_leak(subject: Subject) -> None:
+    """Memory does not grow from reset to reset."""
+    # In a fresh process: memory that this one has freed would hide a leak.
+    growth = float(elsewhere(subject, "growth", 0, LEAK_RESETS).result)
+    if math.isnan(growth):
+        raise Skip("this system has no /proc to tell how much memory a process holds")
+    if growth > LEAK_BYTES_PER_RESET:
+        raise ConformanceError(
+            f"every reset leaks about {growth / 1000:.0f} kB: build the world once, in the constructor, not in reset"
+        )
+
+
+def renders(subject: Subject) -> None:
+    """Pictures are uint8 arrays (height, width, 3), and an episode that is filmed is the same episode."""
+    if not _can_render(subject):
+        raise Skip("no 'rgb_array' in metadata['render_modes']: the environment can be trained, not filmed")
+    steps = min(subject.steps, 50)
+    with subject.env() as env:
+        unseen = trace(env, seed=1, steps=steps)
+    with subject.env("rgb_array") as env:
+        if env.render_mode != "rgb_array":
+            raise ConformanceError("render_mode is not kept: set self.render_mode = render_mode in the constructor")
+        player = playing(env, 1, steps)
+        shapes = set()
+        try:
+            while True:
+                if next(player) % 20 == 0:
+                    shapes.add(_picture_shape(env.render()))
+        except StopIteration as end:
+            filmed = end.value
+        shapes.add(_picture_shape(env.render()))
+    if len(shapes) > 1:
+        raise ConformanceError(f"render gives pictures of several sizes: {sorted(shapes)}")
+    if not isinstance(env.metadata.get("render_fps"), int | float) or not env.metadata["render_fps"] > 0:
+        raise ConformanceError("metadata['render_fps'] must be the number of steps that make a second, for films")
+    _insist_equal(unseen, filmed, "while it is filmed", "rendering or its preparation changes the simulation")
+
+
+def closes_twice(subject: Subject) -> None:
+    """An environment may be closed twice, and before its first reset."""
+    for reset in (True, False):
+        env = subject.definition.build(None, **subject.kwargs)
+        if reset:
+            env.reset(seed=0)
+        env.close()
+        try:
+            env.close()
+        except Exception as error:
+            raise ConformanceError(f"close, called a second time, raises {type(error).__name__}: {error}") from error
+
+
+CHECKS: tuple[Callable[[Subject], None], ...] = (
+    runs_by_name_in_a_fresh_process,
+    prints_nothing,
+    follows_gymnasium,
+    stays_within_its_spaces,
+    resets_by_seed,
+    begins_as_it_goes_on,
+    forgets_earlier_episodes,
+    is_the_same_in_every_process,
+    shares_nothing_between_instances,
+    has_finite_fitness,
+    does_not_leak,
+    renders,
+    closes_twice,
+)
+
+
+def _insist_equal(one: Trace, other: Trace, circumstance: str, suspicion: str) -> None:
+    difference = first_difference(one.moments, other.moments)
+    if difference:
+        raise ConformanceError(
+            f"the same seed and actions give another episode {circumstance}, {difference}: {suspicion}"
+        )
+    for when, info in (("starts", "start_info"), ("ends", "final_info")):
+        if not data_equivalence(getattr(one.episode, info), getattr(other.episode, info), exact=True):
+            raise ConformanceError(f"the same episode {when} with another info {circumstance}: {suspicion}")
+
+
+def _check_episode(subject: Subject, env: gymnasium.Env[Any, Any], name: str, choose: Callable[[], Any]) -> None:
+    env.action_space.seed(0)
+    observation, _ = env.reset(seed=0)
+    _insist_member(env.observation_space, observation, "the observation of reset(seed=0)")
+    for step in range(1, subject.steps + 1):
+        observation, reward, terminated, truncated, _ = env.step(choose())
+        when = f"at step {step} under {name} actions (seed 0)"
+        _insist_member(env.observation_space, observation, f"the observation {when}")
+        if not math.isfinite(reward):
+            raise ConformanceError(f"the reward {when} is {reward!r}, expected a finite number")
+        if terminated or truncated:
+            return
+
+
+def _insist_member(space: gymnasium.Space[Any], observation: Any, what: str) -> None:
+    if space.contains(observation) and all(np.all(np.isfinite(leaf)) for leaf in _numbers(observation)):
+        return
+    if any(not np.all(np.isfinite(leaf)) for leaf in _numbers(observation)):
+        raise ConformanceError(f"{what} holds NaN or infinity: {observation!r}")
+    if isinstance(space, spaces.Box) and isinstance(observation, np.ndarray) and observation.shape == space.shape:
+        outside = np.argwhere((observation < space.low) | (observation > space.high))
+        if len(outside):
+            entry = tuple(outside[0].tolist())
+            raise ConformanceError(
+                f"{what} is out of bounds: entry {entry} is {observation[entry]}, the space says "
+                f"{space.low[entry]} to {space.high[entry]}; clip it or widen the space"
+            )
+        raise ConformanceError(f"{what} has dtype {observation.dtype}, the space says {space.dtype}")
+    raise ConformanceError(f"{what} is no member of {space}: {observation!r}")
+
+
+def _numbers(value: Any) -> Iterator[Any]:
+    """The numeric leaves of an observation."""
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    if isinstance(value, tuple | list):
+        for item in value:
+            yield from _numbers(item)
+    elif isinstance(value, int | float | np.number) or (isinstance(value, np.ndarray) and value.dtype.kind in "fiub"):
+        yield value
+
+
+def _can_render(subject: Subject) -> bool:
+    with subject.env() as env:
+        return "rgb_array" in env.metadata.get("render_modes", ())
+
+
+def _picture_shape(picture: Any) -> tuple[int, ...]:
+    if not (
+        isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3
+    ):
+        seen = f"{picture.dtype} {picture.shape}" if isinstance(picture, np.ndarray) else type(picture).__name__
+        raise ConformanceError(f"render must return a uint8 array (height, width, 3), got {seen}")
+    return tuple(picture.shape)

@@ -1,0 +1,117 @@
+"""Episodes under random actions, to the last bit: what the conformance kit compares."""
+
+import copy
+import functools
+import hashlib
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from es_envs.episode import Episode, StepFitness
+
+
+@dataclass(frozen=True)
+class Trace:
+    """An episode under random actions, to the last bit.
+
+    Attributes:
+        moments: the bytes of what ``reset`` and each ``step`` returned, infos excepted.
+        episode: the same as fitness functions see it.
+    """
+
+    moments: tuple[bytes, ...]
+    episode: Episode
+
+    @property
+    def digests(self) -> list[str]:
+        """A short text for each moment: equal for equal moments, in any process."""
+        return [hashlib.blake2b(moment, digest_size=8).hexdigest() for moment in self.moments]
+
+
+def playing(
+    env: gymnasium.Env[Any, Any], seed: int, steps: int, observer: StepFitness | None = None
+) -> Generator[int, None, Trace]:
+    """Play an episode under random actions that depend on the seed; pause after every step, which it yields."""
+    env.action_space.seed(seed)
+    observation, info = env.reset(seed=seed)
+    start_info, first_observation = dict(info), copy.deepcopy(observation)
+    moments = [bits(observation)]
+    total_reward, length, terminated, truncated = 0.0, 0, False, False
+    while not (terminated or truncated) and length < steps:
+        action = env.action_space.sample()
+        observation, reward, terminated, truncated, info = env.step(action)
+        if observer is not None:
+            observer.on_step(observation, action, float(reward), info)
+        total_reward += float(reward)
+        length += 1
+        moments.append(bits((observation, float(reward), bool(terminated), bool(truncated))))
+        yield length
+    episode = Episode(
+        seed=seed,
+        total_reward=total_reward,
+        length=length,
+        terminated=bool(terminated),
+        truncated=not terminated,
+        start_info=start_info,
+        final_info=info,
+        first_observation=first_observation,
+        last_observation=observation,
+    )
+    return Trace(tuple(moments), episode)
+
+
+def trace(env: gymnasium.Env[Any, Any], seed: int, steps: int, observer: StepFitness | None = None) -> Trace:
+    """Play a whole episode, or ``steps`` steps of it."""
+    player = playing(env, seed, steps, observer)
+    while True:
+        try:
+            next(player)
+        except StopIteration as end:
+            return cast("Trace", end.value)
+
+
+def bits(value: Any) -> bytes:
+    """Bytes that are equal only for values equal to the last bit."""
+    if isinstance(value, Mapping):
+        return b"{" + b",".join(bits(key) + b":" + bits(value[key]) for key in sorted(value)) + b"}"
+    if isinstance(value, tuple | list):
+        return b"(" + b",".join(bits(item) for item in value) + b")"
+    if isinstance(value, np.ndarray) and value.dtype.kind != "O":
+        return f"{value.dtype}{value.shape}".encode() + value.tobytes()
+    return repr(value).encode()
+
+
+def first_difference(one: Sequence[object], other: Sequence[object]) -> str:
+    """From where on two episodes differ, as far as both go; empty: nowhere."""
+    for step, (moment, other_moment) in enumerate(zip(one, other, strict=False)):
+        if moment != other_moment:
+            return f"from step {step} on" if step else "from its start on"
+    return ""
+
+
+def action_sources(space: gymnasium.Space[Any]) -> dict[str, Callable[[], Any]]:
+    """Ways to choose actions: at random, and the same extreme one in every step."""
+    sources: dict[str, Callable[[], Any]] = {"random": space.sample}
+    extremes: tuple[Any, ...] = ()
+    if isinstance(space, spaces.Box):
+        extremes = (space.low, space.high)
+    elif isinstance(space, spaces.Discrete):
+        extremes = (space.start, space.start + space.n - 1)
+    elif isinstance(space, spaces.MultiBinary):
+        extremes = (np.zeros(space.shape, space.dtype), np.ones(space.shape, space.dtype))
+    for name, extreme in zip(("smallest", "largest"), extremes, strict=False):
+        if space.contains(extreme) and np.all(np.isfinite(extreme)):
+            sources[name] = functools.partial(copy.deepcopy, extreme)
+    return sources
+
+
+_LOOK = 300  # steps of an episode that is compared with others several times
+
+
+def look(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> list[str]:
+    """The digests of an episode's beginning."""
+    return trace(env, seed, min(steps, _LOOK)).digests

@@ -1,0 +1,24 @@
+"""What the conformance kit raises."""
+
+
+class ConformanceError(AssertionError):
+    """An environment breaks promises; the message has one sentence for each.
+
+    Attributes:
+        raised: what the environment has raised, if that is the fault.
+    """
+
+    raised = ""
+
+
+class HopelessError(ConformanceError):
+    """An environment hangs, ends its process or returns nonsense: no further check can be made."""
+
+
+class Skip(Exception):  # noqa: N818  (not an error)
+    """A check cannot be made here; the message says why."""
+
+
+def told(error: BaseException) -> str:
+    """Type and message of an error, on one line of a fault."""
+    return f"{type(error).__name__}: {error}"

@@ -1,0 +1,171 @@
+"""What a process does in which an environment is tried: it plays, and writes one line of JSON."""
+
+import ast
+import faulthandler
+import functools
+import itertools
+import json
+import math
+import os
+import sys
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+
+from es_envs.definition import EnvDefinition
+from es_envs.returned import Checked, ReturnError
+from es_envs.testing.episodes import action_sources, look, trace
+from es_envs.testing.faults import told
+from es_envs.testing.subject import (
+    MARK,
+    Subject,
+)
+
+LEAK_ROUNDS, LEAK_RESETS, LEAK_BYTES_PER_RESET = 3, 100, 10_000
+
+
+_REHEARSED = 4  # episodes under random actions
+
+
+_SIBLINGS = 3  # further processes in which it is played
+
+
+_STDERR = 2  # whatever an environment makes of sys.stderr
+
+
+def answer() -> None:
+    """What the fresh process does: carry out the task that its argument describes, write the result to stdout."""
+    message = ast.literal_eval(sys.argv[1])
+    watch = functools.partial(faulthandler.dump_traceback_later, message["time_limit"], exit=True, file=_STDERR)
+    definition = EnvDefinition(
+        id=message["id"],
+        entry_point=message["entry_point"],
+        initializer=message["initializer"],
+        kwargs=message["kwargs"],
+    )
+
+    def carry_out(task: Callable[..., Any], *arguments: Any) -> Any:
+        watch()
+        with Subject(definition.id, definition, {}).env() as env:
+            result = task(_Watched(env, watch), *arguments)
+            watch()
+        return result
+
+    tasks: Mapping[str, Callable[..., Any]] = {"rehearsal": _rehearse, "life": _live, "growth": _growth}
+    said: dict[str, Any] = {}
+    try:
+        # Before anything is made, which no process would share with those that are forked from it.
+        siblings = []
+        if message["task"] == "life" and sys.platform == "linux":
+            siblings = _in_siblings(functools.partial(carry_out, look, *message["arguments"][:2]))
+        said["result"] = carry_out(tasks[message["task"]], *message["arguments"])
+        if message["task"] == "life":
+            said["result"]["siblings"] = siblings
+    except ReturnError as error:
+        said["hopeless"] = str(error)
+    except KeyboardInterrupt as error:
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        said["hopeless"] = (
+            f"it raises KeyboardInterrupt in line {where.lineno} of {where.filename} ({where.name}), which ends "
+            "whatever trains it as Ctrl-C would"
+        )
+    except Exception as error:  # noqa: BLE001  (the asking process tells of it)
+        said["raised"] = told(error)
+    sys.stdout.write(f"{MARK}{json.dumps(said)}\n")
+
+
+def _in_siblings(play: Callable[[], list[str]]) -> list[list[str] | str]:
+    """What ``play`` returns, or raises, in processes that are alike but for their ids."""
+    readers = []
+    for _ in range(_SIBLINGS):
+        reader, writer = os.pipe()
+        if not os.fork():
+            try:
+                said: list[str] | str = play()
+            except BaseException as error:  # noqa: BLE001  (whatever it is, this process must end here)
+                said = told(error)
+            os.write(writer, json.dumps(said).encode())
+            os._exit(0)
+        os.close(writer)
+        readers.append(reader)
+    answers = []
+    for reader in readers:
+        with os.fdopen(reader) as answer:
+            answers.append(answer.read() or '"nothing, and ends"')
+    return [json.loads(answer) for answer in answers]
+
+
+class _Watched(Checked):
+    """Each call has the same time, however many there are."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], watch: Callable[[], None]) -> None:
+        super().__init__(env)
+        self._watch = watch
+
+    def reset(self, **options: Any) -> Any:
+        self._watch()
+        return super().reset(**options)
+
+    def step(self, action: Any) -> Any:
+        self._watch()
+        return super().step(action)
+
+
+def _rehearse(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> str:
+    """Episodes of every kind that the checks play."""
+    for offset in range(_REHEARSED):
+        trace(env, seed + offset, steps)
+    for choose in action_sources(env.action_space).values():
+        env.reset(seed=seed)
+        for _ in range(steps):
+            _, _, terminated, truncated, _ = env.step(choose())
+            if terminated or truncated:
+                break
+    return "done"
+
+
+def _live(env: gymnasium.Env[Any, Any], seed: int, steps: int, life_steps: int, seconds: float) -> dict[str, Any]:
+    """The same episode at various times: see ``Life``."""
+    episodes = {"first": look(env, seed, steps), "again": trace(env, seed, steps).digests}
+    episodes["third"] = look(env, seed, steps)
+    played, end = 0, time.monotonic() + seconds
+    for other in itertools.count(seed + 1):
+        if played >= life_steps or time.monotonic() >= end:
+            break
+        env.reset(seed=other)
+        for _ in range(steps):
+            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            played += 1
+            if terminated or truncated or time.monotonic() >= end:
+                break
+    return {**episodes, "late": look(env, seed, steps), "steps": played}
+
+
+def _growth(env: gymnasium.Env[Any, Any], seed: int, resets: int) -> float:
+    """Bytes by which memory grows with each reset: the least of some rounds, since allocators grow in bursts."""
+    growths = []
+    _reset_often(env, seed, resets)  # allocators take their share first
+    for _ in range(LEAK_ROUNDS):
+        before = _memory()
+        _reset_often(env, seed, resets)
+        growths.append((_memory() - before) / resets)
+    return min(growths)
+
+
+def _reset_often(env: gymnasium.Env[Any, Any], seed: int, times: int) -> None:
+    for offset in range(times):
+        env.reset(seed=seed + offset)
+        env.step(env.action_space.sample())
+
+
+def _memory() -> float:
+    """Bytes of physical memory that this process holds, NaN if the system does not tell."""
+    try:
+        pages = int(Path("/proc/self/statm").read_text().split()[1])
+    except OSError:
+        return math.nan
+    return float(pages * os.sysconf("SC_PAGE_SIZE"))

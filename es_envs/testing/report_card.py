@@ -1,0 +1,143 @@
+"""The report card of an environment."""
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from es_envs import registry
+from es_envs.testing.checks import CHECKS, can_be_made, runs_by_name_in_a_fresh_process
+from es_envs.testing.episodes import bits
+from es_envs.testing.faults import ConformanceError, HopelessError, Skip, told
+from es_envs.testing.subject import Subject
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """How one check went.
+
+    Attributes:
+        name: of the check.
+        question: what it asks, in a sentence.
+        status: "passed", "failed" or "skipped".
+        message: the fault, or why the check was skipped; else empty.
+    """
+
+    name: str
+    question: str
+    status: Literal["passed", "failed", "skipped"]
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Report:
+    """An environment's report card.
+
+    Attributes:
+        env_id: the environment.
+        results: of all checks, in order.
+        distinct_starts: different first observations among 8 seeds; 1 means a fixed start, 0 unknown.
+        reset_microseconds: what a seeded reset costs, or NaN if it cannot be measured.
+        step_microseconds: what a step under random actions costs, or NaN if it cannot be measured.
+    """
+
+    env_id: str
+    results: tuple[CheckResult, ...]
+    distinct_starts: int
+    reset_microseconds: float
+    step_microseconds: float
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        """Names of the checks that passed."""
+        return tuple(result.name for result in self.results if result.status == "passed")
+
+    @property
+    def faults(self) -> tuple[str, ...]:
+        """One sentence for each check that failed."""
+        return tuple(result.message for result in self.results if result.status == "failed")
+
+
+def check_env(env_id: str, **kwargs: Any) -> Report:
+    """Examine an environment and insist that no check fails.
+
+    Args:
+        env_id: as for ``es_envs.make``.
+        **kwargs: for the environment's constructor.
+
+    Raises:
+        ConformanceError: at least one check fails.
+        UnknownEnvError: nobody knows the id.
+    """
+    report = examine(env_id, **kwargs)
+    if report.faults:
+        raise ConformanceError("\n".join(f"{env_id}: {fault}" for fault in report.faults))
+    return report
+
+
+def examine(env_id: str, **kwargs: Any) -> Report:
+    """Run all checks, whatever the outcome; arguments as for ``check_env``."""
+    subject = Subject(env_id, registry.definition(env_id), kwargs)
+    # Elsewhere first: what hangs or crashes must not take this process along.
+    hopeless = isinstance(subject.rehearsal, HopelessError)
+    first = _result(runs_by_name_in_a_fresh_process if hopeless else can_be_made, subject)
+    others = [check for check in (can_be_made, *CHECKS) if check.__name__ != first.name]
+    if first.status == "failed":
+        reason = "nothing else can be said before that is repaired" if hopeless else "it cannot be made"
+        rest = [CheckResult(check.__name__, str(check.__doc__), "skipped", reason) for check in others]
+        return Report(env_id, (first, *rest), 0, math.nan, math.nan)
+    results = [first]
+    for check in others:
+        result = _result(check, subject, known=subject.raises)
+        if result.status == "failed" and result.message in {other.message for other in results}:
+            result = replace(result, status="skipped", message=f"as above: {result.message}")
+        results.append(result)
+    try:
+        starts, costs = _distinct_starts(subject), _costs(subject)
+    except Exception:  # noqa: BLE001  (the checks have told what is wrong)
+        starts, costs = 0, (math.nan, math.nan)
+    return Report(env_id, tuple(results), starts, *costs)
+
+
+def _result(check: Callable[[Subject], None], subject: Subject, known: str = "") -> CheckResult:
+    """How one check goes; what another one has told of is ``known``."""
+    name, question = check.__name__, str(check.__doc__)
+    try:
+        check(subject)
+    except Skip as reason:
+        return CheckResult(name, question, "skipped", str(reason))
+    # A KeyboardInterrupt may be the user's: a fresh process finds those of the environment.
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever an environment raises is a fault of it)
+        cause = error.__cause__ if isinstance(error, ConformanceError) else error
+        if cause is not None and known == told(cause):
+            return CheckResult(name, question, "skipped", f"here, too, it raises {told(cause)}")
+        message = str(error) if isinstance(error, ConformanceError) else f"it raised {told(error)} (asked: {question})"
+        return CheckResult(name, question, "failed", message)
+    return CheckResult(name, question, "passed")
+
+
+def _distinct_starts(subject: Subject) -> int:
+    with subject.env() as env:
+        return len({bits(env.reset(seed=seed)[0]) for seed in range(8)})
+
+
+def _costs(subject: Subject, seconds: float = 0.1) -> tuple[float, float]:
+    """Microseconds for a seeded reset and for a step under random actions, each the mean over ``seconds``."""
+    with subject.env() as env:
+        actions = [env.action_space.sample() for _ in range(256)]
+        reset_time = step_time = 0.0
+        resets = steps = 0
+        while step_time < seconds:
+            start = time.perf_counter()
+            env.reset(seed=resets)
+            reset_time += time.perf_counter() - start
+            resets += 1
+            start = time.perf_counter()
+            for step in range(subject.steps):
+                _, _, terminated, truncated, _ = env.step(actions[step % len(actions)])
+                steps += 1
+                if terminated or truncated:
+                    break
+            step_time += time.perf_counter() - start
+    return reset_time / resets * 1e6, step_time / steps * 1e6

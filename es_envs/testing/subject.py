@@ -1,0 +1,182 @@
+"""What is checked, and how it gets on in a process of its own."""
+
+import ast
+import contextlib
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+
+from es_envs.definition import EnvDefinition
+from es_envs.testing.episodes import first_difference
+from es_envs.testing.faults import ConformanceError, HopelessError, Skip
+
+MAX_STEPS = 1000
+"""Episodes are cut here, so that an environment without an end is checked in seconds."""
+
+
+TIME_LIMIT = 30.0
+"""Seconds that a call of the environment may take; one that takes longer hangs."""
+
+
+LIFE_STEPS, LIFE_SECONDS = 5000, 5.0
+"""Steps, or seconds if they are over first, after which an episode is compared with what it was before."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Of a fresh process.
+
+    Attributes:
+        result: what it was asked for, as JSON can hold it.
+        printed: what else it has written to stdout.
+    """
+
+    result: Any
+    printed: str
+
+
+@dataclass(frozen=True)
+class Life:
+    """An episode that a fresh process plays time and again in one environment; each step of it is a digest.
+
+    Attributes:
+        first: its beginning, played before anything else.
+        again: the whole episode, played next.
+        third: its beginning, played next.
+        late: its beginning, played after many other episodes.
+        steps: of those other episodes.
+        siblings: its beginning as other processes play it before anything else, or what they raised.
+    """
+
+    first: list[str]
+    again: list[str]
+    third: list[str]
+    late: list[str]
+    steps: int
+    siblings: list[list[str] | str]
+
+    @property
+    def depends_on_the_past(self) -> bool:
+        """Whether the episode changes as time goes on, not only after the first one."""
+        return bool(first_difference(self.again, self.third) or first_difference(self.third, self.late))
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What is checked: an environment's id and definition, and the constructor's keyword arguments."""
+
+    env_id: str
+    definition: EnvDefinition
+    kwargs: Mapping[str, Any]
+
+    @property
+    def steps(self) -> int:
+        """Where episodes are cut."""
+        return min(self.definition.max_episode_steps or MAX_STEPS, MAX_STEPS)
+
+    @functools.cached_property
+    def rehearsal(self) -> Answer | ConformanceError:
+        """How a fresh process gets on with whole episodes, or what is wrong."""
+        try:
+            return elsewhere(self, "rehearsal", 0, self.steps)
+        except ConformanceError as fault:
+            return fault
+
+    @functools.cached_property
+    def _life(self) -> Life | ConformanceError:
+        try:
+            return Life(**elsewhere(self, "life", 5, self.steps, LIFE_STEPS, LIFE_SECONDS).result)
+        except ConformanceError as fault:
+            return fault
+
+    @property
+    def life(self) -> Life:
+        """How an episode comes out at various times, in processes that have played nothing before.
+
+        Raises:
+            ConformanceError: such a process fails.
+            Skip: it is known that it would.
+        """
+        if isinstance(self.rehearsal, ConformanceError):
+            raise Skip("no episode could be played in a fresh process")
+        if isinstance(self._life, ConformanceError):
+            raise self._life
+        return self._life
+
+    @property
+    def raises(self) -> str:
+        """What whole episodes raise in a fresh process; empty: nothing."""
+        return self.rehearsal.raised if isinstance(self.rehearsal, ConformanceError) else ""
+
+    @contextlib.contextmanager
+    def env(self, render_mode: str | None = None) -> Iterator[gymnasium.Env[Any, Any]]:
+        """A bare environment, closed afterwards."""
+        env = self.definition.build(render_mode, **self.kwargs)
+        try:
+            yield env
+        finally:
+            env.close()
+
+
+MARK = "\nthe answer of es_envs.testing: "
+
+
+def elsewhere(subject: Subject, task: str, *arguments: float) -> Answer:
+    """The answer of a fresh process that gets names only, as training's workers do."""
+    definition = subject.definition
+    message = {
+        "id": definition.id,
+        "entry_point": definition.entry_point,
+        "initializer": definition.initializer,
+        "kwargs": {**definition.kwargs, **subject.kwargs},
+        "task": task,
+        "arguments": arguments,
+        "time_limit": TIME_LIMIT,
+    }
+    try:
+        plain = ast.literal_eval(repr(message)) == message
+    except (ValueError, SyntaxError):
+        plain = False
+    if not plain:
+        raise ConformanceError(f"keyword arguments must be plain values to reach a worker, got {message['kwargs']!r}")
+    child = subprocess.run(  # noqa: S603  (this interpreter, this module)
+        [sys.executable, "-c", "from es_envs.testing.fresh_process import answer; answer()", repr(message)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},  # noqa: PTH109
+    )
+    before, mark, rest = child.stdout.rpartition(MARK)
+    if mark and not child.returncode:
+        text, _, after = rest.partition("\n")
+        said = json.loads(text)
+        if "result" in said:
+            return Answer(said["result"], (before + after).strip())
+        if "hopeless" in said:
+            raise HopelessError(said["hopeless"])
+        fault = ConformanceError(f"a fresh process cannot run {definition.entry_point!r} by name: {said['raised']}")
+        fault.raised = said["raised"]
+        raise fault
+    if "Timeout (" in child.stderr:
+        raise HopelessError(f"it hangs: a call had not returned after {TIME_LIMIT:g} s{_whereabouts(child.stderr)}")
+    if "Traceback (most recent call last)" not in child.stderr:
+        end = f"signal {-child.returncode}" if child.returncode < 0 else f"exit code {child.returncode}"
+        raise HopelessError(
+            f"it ends the process in which it runs ({end}): a crash of compiled code, a lack of memory, or an exit"
+        )
+    reason = child.stderr.strip().splitlines()[-1]
+    raise ConformanceError(f"a fresh process cannot run {definition.entry_point!r} by name: {reason}")
+
+
+def _whereabouts(traceback: str) -> str:
+    """Where the main thread, the last one that faulthandler writes down, has come to."""
+    place = re.search(r'File "(.+)", line (\d+) in (\S+)', traceback.rpartition("Thread 0x")[2])
+    return f", in line {place[2]} of {place[1]} ({place[3]})" if place else ""
