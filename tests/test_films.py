@@ -122,15 +122,15 @@ def test_beside_a_film_stand_a_picture_and_all_that_tells_what_it_shows(run, tmp
 def test_a_few_generations_are_chosen_that_show_progress(run, monkeypatch):
     from dataclasses import replace
 
-    from es_core.video.camera_paths import telling_generations
+    from es_core.video.filmed_policies import representative_generations
 
     fitness = [1.0, 2.0, 1.5, 7.0, 7.5, 6.0, 11.0, 10.0]
     stats = [replace(run.history[0], generation=g, fitness_mean=f, evaluation=None) for g, f in enumerate(fitness)]
     monkeypatch.setattr(run, "history", stats)
-    assert telling_generations(run, range(9)) == [0, 3, 6]
-    assert telling_generations(run, [0, 4, 8]) == [0, 4]
+    assert representative_generations(run, range(9)) == [0, 3, 6]
+    assert representative_generations(run, [0, 4, 8]) == [0, 4]
     monkeypatch.setattr(run, "history", [])
-    assert telling_generations(run, [0]) == [0]
+    assert representative_generations(run, [0]) == [0]
 
 
 def test_an_evolution_shows_what_a_run_has_no_checkpoints_of_and_what_it_has_if_its_log_leads_elsewhere(run, tmp_path):

@@ -35,7 +35,7 @@ class Label:
 
 @dataclass(frozen=True, kw_only=True)
 class Caption:
-    """What is written on a shot.
+    """What is written on a clip.
 
     Attributes:
         title: in large letters, on the left.
@@ -54,7 +54,7 @@ class Captioner:
     """Writes captions on frames, and how far the film has come.
 
     Args:
-        lengths: of the film's shots [frames].
+        lengths: of the film's clips [frames].
     """
 
     def __init__(self, lengths: Sequence[int]) -> None:
@@ -79,7 +79,7 @@ class Captioner:
         return captioned
 
     def _progress(self, frame: Frame, number: int) -> None:
-        """A line along the lower edge, a piece of it for each shot."""
+        """A line along the lower edge, a piece of it for each clip."""
         height, width = frame.shape[:2]
         thickness, gap = max(2, height // 120), max(1, width // 320)
         edges = np.round(self._ends / self._ends[-1] * width).astype(int)

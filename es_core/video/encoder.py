@@ -28,7 +28,7 @@ _LOSSLESS = {
     "output_params": ["-threads", "2", "-preset", "ultrafast", "-crf", "0"],
 }
 _PALETTE = "palettegen=max_colors=128:stats_mode=diff"
-# Ordered dither stands still from frame to frame, so that what does not move takes no room.
+# Ordered dither stands still from frame to frame, so that what does not move scored no room.
 _PAINTED = "paletteuse=dither=bayer:bayer_scale=4:diff_mode=rectangle"
 
 

@@ -1,4 +1,4 @@
-"""Artists: processes that share out the frames of a film, and play the same episodes for them."""
+"""Parallel rendering: processes that share the frames of a film, and play the same episodes for them."""
 
 import traceback
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from es_core.pools.process import Child, ChildDiedError, end
 from es_core.pools.watchdog import patience
 from es_core.rollout.errors import RolloutError
 from es_core.video.layout import Frame
-from es_core.video.renderer import FrameError, Setting, Shot, Studio, Take
+from es_core.video.renderer import Clip, FilmOptions, FrameError, Renderer, ScoredEpisode
 from es_envs import EnvDefinition, Episode, import_path
 
 
@@ -48,55 +48,55 @@ def difference(definition: EnvDefinition, scored: Episode, filmed: Measured | No
     )
 
 
-class Artists:
+class RenderingProcesses:
     """Processes that each draw a share of every shot's frames, for which all play the same episodes.
 
-    An artist draws one frame ahead and then waits until it is taken, so that memory does not grow with the film.
+    Each draws one frame ahead and then waits until it is taken, so that memory does not grow with the film.
 
     Args:
-        setting: see there.
+        options: see there.
         number: of processes.
     """
 
-    def __init__(self, setting: Setting, number: int) -> None:
-        self._definition = setting.definition
+    def __init__(self, options: FilmOptions, number: int) -> None:
+        self._definition = options.definition
         self._children: list[Child] = []
         try:
             for k in range(number):
                 self._children.append(Child(f"{__name__}:draw", patience=patience(STEP_TIMEOUT)))
-                self._send(k, (setting, packed(setting.definition, setting.config), (k, number)))
+                self._send(k, (options, packed(options.definition, options.config), (k, number)))
         except BaseException:
             self.close()
             raise
 
-    def frames(self, shot: Shot, takes: Sequence[Take], count: int) -> Iterator[Frame]:
-        """Frames of a shot, in order.
+    def frames(self, clip: Clip, scored: Sequence[ScoredEpisode], count: int) -> Iterator[Frame]:
+        """Frames of a clip, in order.
 
         Args:
-            shot: what is seen.
-            takes: of its players, as they were scored.
+            clip: what is seen.
+            scored: of its policies, as they were scored.
             count: of the frames.
 
         Raises:
-            DisagreementError: an artist played another episode than was scored.
+            DisagreementError: a process played another episode than was scored.
             FrameError: a frame could not be drawn.
             RolloutError: an episode failed, or a process died.
         """
         for k in range(len(self._children)):
-            self._send(k, shot)
+            self._send(k, clip)
         for number in range(count):
             message = self._receive(number % len(self._children))
             if isinstance(message, list):  # and no frame: its episodes are shorter
-                self._compare(takes, message)
-                raise DisagreementError(difference(self._definition, takes[0].episode, None))
+                self._compare(scored, message)
+                raise DisagreementError(difference(self._definition, scored[0].episode, None))
             yield message
         for k in range(len(self._children)):
             message = self._receive(k)
-            self._compare(takes, message if isinstance(message, list) else [None] * len(takes))
+            self._compare(scored, message if isinstance(message, list) else [None] * len(scored))
 
-    def _compare(self, takes: Sequence[Take], filmed: Sequence[Measured | None]) -> None:
-        for take, measured in zip(takes, filmed, strict=False):  # what is drawn from poses is not played again
-            found = difference(self._definition, take.episode, measured)
+    def _compare(self, scored: Sequence[ScoredEpisode], filmed: Sequence[Measured | None]) -> None:
+        for one, measured in zip(scored, filmed, strict=False):  # what is drawn from poses is not played again
+            found = difference(self._definition, one.episode, measured)
             if found is not None:
                 raise DisagreementError(found)
 
@@ -107,7 +107,7 @@ class Artists:
             raise self._death(error) from None
 
     def _receive(self, k: int) -> Any:
-        """The next frame, or what was measured after the last one of a shot."""
+        """The next frame, or what was measured after the last one of a clip."""
         try:
             message = self._children[k].receive()
         except ChildDiedError as error:
@@ -125,19 +125,19 @@ class Artists:
 
 
 def draw(connection: Any) -> None:
-    """What an artist runs: for each shot that it is sent, send its frames, then what was measured."""
-    setting, objects, share = connection.recv()
-    label = setting.definition.label
+    """Run a process that draws: for each clip that it receives, send its frames, then what was measured."""
+    options, objects, share = connection.recv()
+    label = options.definition.label
     import_path.receive(objects)
     try:
-        studio = Studio(setting)
+        renderer = Renderer(options)
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
         failed = RolloutError(f"{label}: a process that draws frames could not start: {type(error).__name__}: {error}")
         connection.send(_with_traceback(failed))
         return
     try:
         while True:
-            frames = studio.frames(connection.recv(), share)
+            frames = renderer.frames(connection.recv(), share)
             while True:
                 try:
                     connection.send(next(frames))
@@ -147,7 +147,7 @@ def draw(connection: Any) -> None:
     except (FrameError, RolloutError) as error:
         connection.send(_with_traceback(error))
     finally:
-        studio.close()
+        renderer.close()
 
 
 def _with_traceback(error: Exception) -> Exception:

@@ -22,17 +22,19 @@ from es_core.machine import usable_cores
 from es_core.runs.checkpoint import parameter_hash
 from es_core.seeding import Purpose, episode_seeds
 from es_core.training.progress import count_progress
-from es_core.video.camera_paths import VIEWS, Scene, casts, scored
+from es_core.video.camera_paths import VIEWS
 from es_core.video.captions import Captioner
+from es_core.video.clips import ScoredClip, score_clips
 from es_core.video.encoder import ENDINGS, film
+from es_core.video.filmed_policies import filmed_policies
 from es_core.video.layout import LAYOUTS, Frame, cell
-from es_core.video.parallel_rendering import Artists, DisagreementError, Measured, difference
-from es_core.video.renderer import Setting, Studio
+from es_core.video.parallel_rendering import DisagreementError, Measured, RenderingProcesses, difference
+from es_core.video.renderer import FilmOptions, Renderer
 from es_envs import Episode
 
 _MOST_FRAMES = {".mp4": 30.0, ".gif": 12.5}  # a second: what films need; simulations run at 50 to 500
 _WORTH_A_PROCESS = 16  # frames: about as many could be drawn while a process starts
-_PAUSE = 0.6  # seconds that the last frame of a shot stays before the next one
+_PAUSE = 0.6  # seconds that the last frame of a clip stays before the next one
 _IN_A_GRID = 16  # candidates, unless it is said how many
 
 
@@ -57,7 +59,7 @@ def record(
     trust: bool = False,
     progress: bool = False,
 ) -> list[Episode]:
-    """Film a policy, or several: one after the other, side by side, or as ghosts in one scene.
+    """Film a policy, or several: one after the other, side by side, or as ghosts in one clip.
 
     Beside the film, with the same name, stand a picture from it (.png) and what it shows (.json).
 
@@ -74,7 +76,7 @@ def record(
         candidate: one of the population around that centre instead.
         generations: of a Run: the centres of these generations; "auto": of a few that show how the run went on.
         population: so many candidates of the generation's population, from the first on.
-        layout: "grid": side by side; "ghosts": in one scene, each translucent but the last generation, or the best
+        layout: "grid": side by side; "ghosts": in one clip, each translucent but the last generation, or the best
             candidate. Without ``generations``, it is the population that is seen. None: one after the other.
         camera: of a ``BulletEnv``: "follow" what moves, "fixed" where all is seen, or "orbit" around it; None:
             "fixed" for ghosts, "follow" otherwise.
@@ -106,7 +108,7 @@ def record(
         raise ValueError(f"seeds must be one or more whole numbers of at least 0, got {list(seeds)}")
     if generations is None and layout == "grid":
         population = population or _IN_A_GRID
-    cast, checkpoint, definition = casts(
+    groups, checkpoint, definition = filmed_policies(
         source,
         generation=generation,
         candidate=candidate,
@@ -117,37 +119,37 @@ def record(
     )
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} for the film")
-    setting = Setting(
+    options = FilmOptions(
         definition=definition,
         config=checkpoint.config,
-        size=cell((width, height), len(cast[0])) if layout == "grid" else (width, height),
+        size=cell((width, height), len(groups[0])) if layout == "grid" else (width, height),
         layout=layout or "alone",
         speed=speed,
         fps=fps,
     )
-    with closing(Studio(setting)) as studio:
-        require_same_spaces(checkpoint, studio.rollout.env)
+    with closing(Renderer(options)) as renderer:
+        require_same_spaces(checkpoint, renderer.rollout.env)
         starts = episode_seeds(seed, Purpose.TEST, episodes) if seeds is None else tuple(seeds)
-        scenes = scored(studio, cast, starts, setting, camera)
-        production = _Production(path, studio.rate, scenes, progress=progress)
-        frames = sum(scene.frames for scene in scenes)
+        clips = score_clips(renderer, groups, starts, options, camera)
+        writer = _FilmWriter(path, renderer.rate, clips, progress=progress)
+        frames = sum(clip.frames for clip in clips)
         processes = min(workers, frames) if workers else max(1, min(usable_cores(), frames // _WORTH_A_PROCESS))
-        filmed, said = [take.episode for scene in scenes for take in scene.takes], None
+        filmed, said = [one.episode for clip in clips for one in clip.scored], None
         if processes > 1:
             try:
-                with closing(Artists(setting, processes)) as artists:
-                    production.shoot(artists.frames(scene.shot, scene.takes, scene.frames) for scene in scenes)
+                with closing(RenderingProcesses(options, processes)) as rendering:
+                    writer.write(rendering.frames(clip.clip, clip.scored, clip.frames) for clip in clips)
             except DisagreementError as error:
                 said = str(error)  # and one process films it again, so that the film is no mixture
         if processes == 1 or said is not None:
             played: list[Episode] = []
-            production.shoot(_drawn_here(studio, scene, played) for scene in scenes)
+            writer.write(_drawn_here(renderer, clip, played) for clip in clips)
             for before, after in zip(filmed, played, strict=False):
                 said = said or difference(definition, before, Measured.of(after))
             filmed = played or filmed
         if said:
             warnings.warn(said, RuntimeWarning, stacklevel=2)
-        write_whole(path.with_suffix(".json"), _side_car(setting, production, camera))
+        write_whole(path.with_suffix(".json"), _side_car(options, writer, camera))
         return filmed
 
 
@@ -163,27 +165,27 @@ def _refuse_nonsense(path: Path, layout: str | None, camera: str | None, positiv
 
 
 @dataclass
-class _Production:
+class _FilmWriter:
     """A film in the making."""
 
     path: Path
     rate: float
-    scenes: Sequence[Scene]
+    clips: Sequence[ScoredClip]
     progress: bool
     frames: int = 0
     size: tuple[int, int] = (0, 0)
 
-    def shoot(self, footage: Iterable[Iterable[Frame]]) -> None:
-        """Write the film from each scene's frames, and a picture from the middle of its last scene."""
+    def write(self, footage: Iterable[Iterable[Frame]]) -> None:
+        """Write the film from each scene's frames, and a picture from the middle of its last clip."""
         pause = round(_PAUSE * self.rate)
-        lengths = [scene.frames + pause for scene in self.scenes[:-1]] + [self.scenes[-1].frames]
+        lengths = [clip.frames + pause for clip in self.clips[:-1]] + [self.clips[-1].frames]
         captioner, self.frames = Captioner(lengths), 0
         poster = sum(lengths) - lengths[-1] // 2 - 1
         with film(self.path, self.rate) as add, count_progress(shown=self.progress) as bar:
             task = bar.add_task("filming", total=sum(lengths))
-            for scene, length, frames in zip(self.scenes, lengths, footage, strict=True):
+            for clip, length, frames in zip(self.clips, lengths, footage, strict=True):
                 for frame in _held(frames, length):
-                    captioned = captioner.caption(frame, scene.caption, self.frames)
+                    captioned = captioner.caption(frame, clip.caption, self.frames)
                     add(captioned)
                     if self.frames == poster:
                         picture = Image.fromarray(captioned)
@@ -204,46 +206,46 @@ def _held(frames: Iterable[Frame], length: int) -> Iterator[Frame]:
         yield frame
 
 
-def _drawn_here(studio: Studio, scene: Scene, played: list[Episode]) -> Iterator[Frame]:
-    """Frames of a scene, drawn by this process; what was played for them is added to ``played``."""
-    played += yield from studio.frames(scene.shot)
+def _drawn_here(renderer: Renderer, clip: ScoredClip, played: list[Episode]) -> Iterator[Frame]:
+    """Frames of a clip, drawn by this process; what was played for them is added to ``played``."""
+    played += yield from renderer.frames(clip.clip)
 
 
-def _side_car(setting: Setting, production: _Production, camera: str | None) -> bytes:
+def _side_car(options: FilmOptions, writer: _FilmWriter, camera: str | None) -> bytes:
     """What a film shows, as JSON."""
     plugins = {plugin.name: plugin.version for plugin in es_envs.plugins()}
-    plugin = setting.definition.plugin
-    shots = [
+    plugin = options.definition.plugin
+    clips = [
         {
-            "seed": scene.shot.seed,
-            "frames": scene.frames,
+            "seed": clip.clip.seed,
+            "frames": clip.frames,
             "players": [
                 {
-                    "generation": player.generation,
-                    "candidate": player.candidate,
-                    "parameter_hash": parameter_hash(player.parameters),
-                    "fitness": take.episode.fitness,
-                    "fitnesses": dict(take.episode.fitnesses),
-                    "steps": take.episode.length,
+                    "generation": policy.generation,
+                    "candidate": policy.candidate,
+                    "parameter_hash": parameter_hash(policy.parameters),
+                    "fitness": one.episode.fitness,
+                    "fitnesses": dict(one.episode.fitnesses),
+                    "steps": one.episode.length,
                 }
-                for player, take in zip(scene.shot.players, scene.takes, strict=True)
+                for policy, one in zip(clip.clip.policies, clip.scored, strict=True)
             ],
         }
-        for scene in production.scenes
+        for clip in writer.clips
     ]
     document = {
-        "film": production.path.name,
+        "film": writer.path.name,
         "es_envs": version("es-envs"),
-        "environment": setting.definition.id,
+        "environment": options.definition.id,
         "plugin": plugin and {"name": plugin, "version": plugins.get(plugin)},
-        "env_kwargs": dict(setting.config.env_kwargs),
-        "layout": setting.layout,
+        "env_kwargs": dict(options.config.env_kwargs),
+        "layout": options.layout,
         "camera": camera,
-        "speed": setting.speed,
-        "rate": production.rate,
-        "size": production.size,
-        "frames": production.frames,
-        "seconds": production.frames / production.rate,
-        "shots": shots,
+        "speed": options.speed,
+        "rate": writer.rate,
+        "size": writer.size,
+        "frames": writer.frames,
+        "seconds": writer.frames / writer.rate,
+        "shots": clips,
     }
     return (json.dumps(document, indent=2, allow_nan=False) + "\n").encode()

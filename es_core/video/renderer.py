@@ -1,4 +1,4 @@
-"""Drawing: who plays in a shot of a film, and its frames."""
+"""The renderer: plays policies in environments that draw, and returns the frames of a clip."""
 
 import math
 from collections.abc import Generator, Iterator
@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core.config.train_config import TrainConfig
-from es_core.policies.normalization import Statistics
 from es_core.rollout.errors import RolloutError
 from es_core.rollout.loop import Rollout
+from es_core.video.filmed_policies import FilmedPolicy
 from es_core.video.layout import Frame, arranged, even
 from es_envs import EnvDefinition, Episode
-from es_envs.bullet.camera import Camera, Stage
+from es_envs.bullet.camera import Camera, FreeCameraEnv
 from es_envs.definition import KeywordError
 
 _USUAL_RATE = 30.0  # steps a second of an environment that does not say
@@ -25,30 +25,8 @@ class FrameError(ValueError):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Player:
-    """A policy that plays in a film.
-
-    Attributes:
-        generation: it is of.
-        candidate: its index in that generation's population; None: the centre.
-        parameters: ``(d,)``.
-        statistics: by which its observations or hidden layers are normalised, or None.
-    """
-
-    generation: int
-    candidate: int | None
-    parameters: NDArray[np.float32]
-    statistics: Statistics | None
-
-    @property
-    def title(self) -> str:
-        """For a caption."""
-        return f"generation {self.generation}" + ("" if self.candidate is None else f", candidate {self.candidate}")
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Take:
-    """An episode as it was scored.
+class ScoredEpisode:
+    """An episode as it was scored, before it is filmed.
 
     Attributes:
         episode: the episode.
@@ -62,31 +40,31 @@ class Take:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Shot:
-    """What is seen at a time: one player, or several who play the same start together.
+class Clip:
+    """What a film shows at a time: one policy, or several that play the same start together.
 
     Attributes:
-        players: who.
+        policies: those seen.
         seed: of the episode.
-        cameras: for each player, where the camera stands at each frame; empty: where the environment has it.
-        poses: for each player, what moves at each frame; empty: the episodes are played again to be drawn.
+        cameras: for each policy, where the camera stands at each frame; empty: where the environment has it.
+        poses: for each policy, what moves at each frame; empty: the episodes are played again to be drawn.
     """
 
-    players: tuple[Player, ...]
+    policies: tuple[FilmedPolicy, ...]
     seed: int
     cameras: tuple[tuple[Camera, ...], ...] = ()
     poses: tuple[NDArray[np.float64], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
-class Setting:
-    """Where and how a film is shot.
+class FilmOptions:
+    """What holds for a whole film.
 
     Attributes:
         definition: of the environment.
         config: of the run.
         size: width and height of a player's picture [pixels], where the environment lets one choose.
-        layout: how several players are arranged: "grid" or "ghosts"; "alone": there is one.
+        layout: how several policies are arranged: "grid" or "ghosts"; "alone": there is one.
         speed: how many times faster than in reality time passes.
         fps: frames a second at most.
     """
@@ -99,11 +77,11 @@ class Setting:
     fps: float
 
 
-class Studio:
-    """Environments that draw, as many as players are played at a time.
+class Renderer:
+    """Environments that draw, as many as policies are seen at a time.
 
     Args:
-        setting: see there.
+        options: see there.
 
     Attributes:
         rate: frames a second.
@@ -113,12 +91,12 @@ class Studio:
         ValueError: the environment cannot draw frames.
     """
 
-    def __init__(self, setting: Setting) -> None:
-        self._setting = setting
+    def __init__(self, options: FilmOptions) -> None:
+        self._options = options
         self._rollouts = [self._make_rollout()]
         steps_a_second = float(self.rollout.env.metadata.get("render_fps") or _USUAL_RATE)
-        steps_a_second *= setting.speed / setting.config.preprocessing.get("skip", 1)
-        self.every = max(1, math.ceil(steps_a_second / setting.fps - 1e-9))
+        steps_a_second *= options.speed / options.config.preprocessing.get("skip", 1)
+        self.every = max(1, math.ceil(steps_a_second / options.fps - 1e-9))
         self.rate = steps_a_second / self.every
 
     @property
@@ -127,16 +105,16 @@ class Studio:
         return self._rollouts[0]
 
     @property
-    def stage(self) -> Stage | None:
+    def free_camera(self) -> FreeCameraEnv | None:
         """The environment, if its pictures can be taken from anywhere."""
         env = self.rollout.env.unwrapped
-        return env if isinstance(env, Stage) else None
+        return env if isinstance(env, FreeCameraEnv) else None
 
     def _make_rollout(self) -> Rollout:
-        definition, config, (width, height) = self._setting.definition, self._setting.config, self._setting.size
+        definition, config, (width, height) = self._options.definition, self._options.config, self._options.size
         try:
             rollout = Rollout(definition, config, render_mode="rgb_array", width=width, height=height)
-        except KeywordError:  # it takes no width or height: its frames have a size of their own
+        except KeywordError:  # it scored no width or height: its frames have a size of their own
             rollout = Rollout(definition, config, render_mode="rgb_array")
         modes = rollout.env.metadata.get("render_modes", [])
         if "rgb_array" not in modes:
@@ -144,78 +122,78 @@ class Studio:
             raise ValueError(f"{definition.label} cannot be filmed: 'rgb_array' is not among its render modes {modes}")
         return rollout
 
-    def score(self, player: Player, seed: int, *, cameras: bool = False, poses: bool = False) -> Take:
+    def score(self, policy: FilmedPolicy, seed: int, *, cameras: bool = False, poses: bool = False) -> ScoredEpisode:
         """Play an episode, unseen.
 
         Args:
-            player: who plays.
+            policy: the policy.
             seed: of the episode.
-            cameras: of a ``Stage``: note where its camera stands.
-            poses: of a ``Stage``: note what moves.
+            cameras: of a ``FreeCameraEnv``: note where its camera stands.
+            poses: of a ``FreeCameraEnv``: note what moves.
 
         Raises:
             RolloutError: it failed.
         """
         stood: list[Camera] = []
         moved: list[NDArray[np.float64]] = []
-        stage, performance = self.stage, _Performance(self.rollout, player, seed, self._setting)
-        while performance.advance(self.every):
-            if stage is not None and cameras:
-                stood.append(stage.camera())
-            if stage is not None and poses:
-                moved.append(stage.pose())
-        return Take(episode=performance.episode, cameras=tuple(stood), poses=np.array(moved) if moved else None)
+        env, in_film = self.free_camera, _EpisodeInFilm(self.rollout, policy, seed, self._options)
+        while in_film.advance(self.every):
+            if env is not None and cameras:
+                stood.append(env.camera())
+            if env is not None and poses:
+                moved.append(env.pose())
+        return ScoredEpisode(episode=in_film.episode, cameras=tuple(stood), poses=np.array(moved) if moved else None)
 
-    def frames(self, shot: Shot, share: tuple[int, int] = (0, 1)) -> Generator[Frame, None, list[Episode]]:
-        """Frames of a shot, in order; returns the episodes, unless they are drawn from poses.
+    def frames(self, clip: Clip, share: tuple[int, int] = (0, 1)) -> Generator[Frame, None, list[Episode]]:
+        """Frames of a clip, in order; returns the episodes, unless they are drawn from poses.
 
         Args:
-            shot: what is seen.
+            clip: what is seen.
             share: ``(k, n)``: draw frames k, k + n, k + 2n, ... only.
 
         Raises:
             FrameError: a frame could not be drawn.
             RolloutError: an episode failed.
         """
-        if shot.poses:
-            yield from self._posed(shot, share)
+        if clip.poses:
+            yield from self._drawn_from_poses(clip, share)
             return []
-        return (yield from self._played(shot, share))
+        return (yield from self._played(clip, share))
 
-    def _played(self, shot: Shot, share: tuple[int, int]) -> Generator[Frame, None, list[Episode]]:
-        while len(self._rollouts) < len(shot.players):
+    def _played(self, clip: Clip, share: tuple[int, int]) -> Generator[Frame, None, list[Episode]]:
+        while len(self._rollouts) < len(clip.policies):
             self._rollouts.append(self._make_rollout())
-        performances = [
-            _Performance(rollout, player, shot.seed, self._setting)
-            for rollout, player in zip(self._rollouts, shot.players, strict=False)
+        in_film = [
+            _EpisodeInFilm(rollout, policy, clip.seed, self._options)
+            for rollout, policy in zip(self._rollouts, clip.policies, strict=False)
         ]
         number, (first, stride) = 0, share
-        while sum(performance.advance(self.every) for performance in performances):  # each of them, to the last
+        while sum(in_film.advance(self.every) for in_film in in_film):  # each of them, to the last
             if number % stride == first:
-                cameras = [_at(of_player, number) for of_player in shot.cameras] or [None] * len(performances)
-                frames = [each.frame(camera) for each, camera in zip(performances, cameras, strict=True)]
-                yield arranged(frames, self._setting.layout, self._setting.size)
+                cameras = [_at(of_policy, number) for of_policy in clip.cameras] or [None] * len(in_film)
+                frames = [each.frame(camera) for each, camera in zip(in_film, cameras, strict=True)]
+                yield arranged(frames, self._options.layout, self._options.size)
             number += 1
-        return [performance.episode for performance in performances]
+        return [in_film.episode for in_film in in_film]
 
-    def _posed(self, shot: Shot, share: tuple[int, int]) -> Iterator[Frame]:
-        stage, size = self.stage, self._setting.size
-        if stage is None:
-            raise TypeError(f"{self._setting.definition.label} cannot be drawn from poses")
-        stage.reset(seed=shot.seed)
+    def _drawn_from_poses(self, clip: Clip, share: tuple[int, int]) -> Iterator[Frame]:
+        env, size = self.free_camera, self._options.size
+        if env is None:
+            raise TypeError(f"{self._options.definition.label} cannot be drawn from poses")
+        env.reset(seed=clip.seed)
         first, stride = share
-        for number in range(first, max(map(len, shot.poses)), stride):
-            poses = [_at(of_player, number) for of_player in shot.poses]
-            cameras = [_at(of_player, number) for of_player in shot.cameras]
+        for number in range(first, max(map(len, clip.poses)), stride):
+            poses = [_at(of_policy, number) for of_policy in clip.poses]
+            cameras = [_at(of_policy, number) for of_policy in clip.cameras]
             seen = [(cameras[-1], poses)]
-            if self._setting.layout != "ghosts":
+            if self._options.layout != "ghosts":
                 seen = [(camera, [pose]) for camera, pose in zip(cameras, poses, strict=True)]
             try:
-                frames = [even(stage.picture(*each)) for each in seen]
+                frames = [even(env.picture(*each)) for each in seen]
             except Exception as error:
-                where = f"{self._setting.definition.label}, episode seed {shot.seed}, frame {number}"
+                where = f"{self._options.definition.label}, episode seed {clip.seed}, frame {number}"
                 raise FrameError(f"{where}: picture() failed: {type(error).__name__}: {error}") from error
-            yield frames[0] if len(frames) == 1 else arranged(frames, self._setting.layout, size)
+            yield frames[0] if len(frames) == 1 else arranged(frames, self._options.layout, size)
 
     def close(self) -> None:
         """Close the environments."""
@@ -224,13 +202,13 @@ class Studio:
 
 
 @dataclass
-class _Performance:
+class _EpisodeInFilm:
     """One player's episode, to be played bit by bit."""
 
     rollout: Rollout
-    player: Player
+    policy: FilmedPolicy
     seed: int
-    setting: Setting
+    options: FilmOptions
     steps: int = 0
     _played: Generator[None, None, Episode] | None = None
     _episode: Episode | None = None
@@ -244,9 +222,9 @@ class _Performance:
 
     def advance(self, steps: int) -> bool:
         """Play as many steps, up to the episode's end; whether there were any."""
-        label, before = self.setting.definition.label, self.steps
+        label, before = self.options.definition.label, self.steps
         if self._played is None:
-            self.rollout.use(self.player.parameters, self.player.statistics)
+            self.rollout.use(self.policy.parameters, self.policy.statistics)
             self._played = self.rollout.steps(self.seed)
         try:
             while self._episode is None and self.steps < before + steps:
@@ -266,7 +244,7 @@ class _Performance:
         if self._drawn is not None and self._drawn[:2] == (self.steps, camera):
             return self._drawn[2]
         env = self.rollout.env
-        where = f"{self.setting.definition.label}, episode seed {self.seed}, step {self.steps}"
+        where = f"{self.options.definition.label}, episode seed {self.seed}, step {self.steps}"
         try:
             picture = env.render() if camera is None else env.unwrapped.picture(camera)  # type: ignore[attr-defined]
         except Exception as error:
@@ -281,5 +259,5 @@ class _Performance:
 
 
 def _at(sequence: Any, number: int) -> Any:
-    """What belongs to a frame: a player whose episode has ended stays as it was."""
+    """What belongs to a frame: a policy whose episode has ended stays as it was."""
     return sequence[min(number, len(sequence) - 1)]

@@ -143,7 +143,7 @@ class View:
 
 
 @runtime_checkable
-class Stage(Protocol):
+class FreeCameraEnv(Protocol):
     """An environment that is drawn from anywhere, and in several states at once: each ``BulletEnv`` is one."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:

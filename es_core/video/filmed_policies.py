@@ -1,0 +1,145 @@
+"""Policies on film: which policies a film shows."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from es_core.evaluation.scoring import Source, find_policy
+from es_core.files import CheckpointError
+from es_core.policies.normalization import Statistics
+from es_core.runs.checkpoint import Checkpoint
+from es_core.runs.run_folder import RunFolder
+from es_core.training.state import TrainingState
+from es_envs import EnvDefinition
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FilmedPolicy:
+    """A policy that plays in a film.
+
+    Attributes:
+        generation: it is of.
+        candidate: its index in that generation's population; None: the centre.
+        parameters: ``(d,)``.
+        statistics: by which its observations or hidden layers are normalised, or None.
+    """
+
+    generation: int
+    candidate: int | None
+    parameters: NDArray[np.float32]
+    statistics: Statistics | None
+
+    @property
+    def title(self) -> str:
+        """For a caption."""
+        return f"generation {self.generation}" + ("" if self.candidate is None else f", candidate {self.candidate}")
+
+
+_LEVELS = (0.2, 0.4, 0.6, 0.8)  # of the way from the first fitness to the best: what an evolution shows between the two
+
+
+def representative_generations(run: RunFolder, among: Iterable[int]) -> list[int]:
+    """Choose a few generations that show a run's progress: the first, the best, and the first past each of some levels.
+
+    Args:
+        run: their evaluated centres count, or their populations' means if fewer than two were evaluated.
+        among: generations to choose from, ascending.
+    """
+    among = list(among)
+    stats = [run.history[generation] for generation in among if generation < len(run.history)]
+    evaluated = {each.generation: each.evaluation.mean for each in stats if each.evaluation}
+    populations = {each.generation: each.fitness_mean for each in stats if each.fitness_mean is not None}
+    known = evaluated if len(evaluated) > 1 else populations
+    if not known:
+        return among[-1:]
+    first, best = min(known), max(known, key=lambda generation: (known[generation], -generation))
+    if best == first:
+        return sorted({first, max(known)})
+    levels = [known[first] + level * (known[best] - known[first]) for level in _LEVELS]
+    passed = [next(generation for generation, value in known.items() if value >= level) for level in levels]
+    return sorted({first, *passed, best} & set(range(first, best + 1)))
+
+
+def _evolution(run: RunFolder, *, trust: bool) -> list[tuple[Checkpoint, EnvDefinition]]:
+    """The checkpoints of representative generations."""
+    try:
+        chosen = representative_generations(run, range(max(1, len(run.history))))
+        return [find_policy(run, generation=generation, trust=trust) for generation in chosen]
+    except CheckpointError:  # of another kind of processor, say: what was kept can be shown all the same
+        chosen = representative_generations(run, run.checkpoint_generations())
+        return [find_policy(run, generation=generation, trust=trust) for generation in chosen]
+
+
+def filmed_policies(
+    source: Source,
+    *,
+    generation: int | None,
+    candidate: int | None,
+    generations: Sequence[int] | str | None,
+    population: int | None,
+    together: bool,
+    trust: bool,
+) -> tuple[list[tuple[FilmedPolicy, ...]], Checkpoint, EnvDefinition]:
+    """Find the policies of each clip of a film; a checkpoint of the run; and the definition of its environment.
+
+    Args:
+        source: as for ``record``.
+        generation: likewise, as are the following.
+        candidate: see there.
+        generations: see there.
+        population: see there.
+        together: all are seen in one clip.
+        trust: see there.
+
+    Raises:
+        ValueError: what is asked for does not go together, or is nowhere.
+        FileNotFoundError: there is no such run, checkpoint or generation.
+        CheckpointError: a checkpoint is damaged.
+    """
+    if generations is not None:
+        if generation is not None or candidate is not None or population is not None:
+            raise ValueError("a film shows generations, or one generation's centre, candidate or population: choose")
+        run = source if isinstance(source, RunFolder) else _run_in(source, trust=trust)
+        if isinstance(generations, str):
+            checkpoints = _evolution(run, trust=trust)
+        else:
+            checkpoints = [find_policy(run, generation=each, trust=trust) for each in generations]
+        if not checkpoints:
+            raise ValueError("generations must name at least one generation")
+        checkpoint, definition = checkpoints[-1]
+        policies = [policy_of(each) for each, _ in checkpoints]
+    else:
+        checkpoint, definition = find_policy(source, generation=generation, candidate=candidate, trust=trust)
+        policies = [policy_of(checkpoint, candidate)]
+        if population is not None or together:
+            if candidate is not None:
+                raise ValueError("a film shows a candidate or the population: choose one")
+            policies = _population(checkpoint, population)
+    return [tuple(policies)] if together else [(each,) for each in policies], checkpoint, definition
+
+
+def _run_in(source: object, *, trust: bool) -> RunFolder:
+    if isinstance(source, Checkpoint) or not Path(str(source)).is_dir():
+        raise ValueError("generations can be chosen from a run, not from a single checkpoint")
+    return RunFolder.open(str(source), trust=trust)
+
+
+def _population(checkpoint: Checkpoint, most: int | None) -> list[FilmedPolicy]:
+    """The candidates around a checkpoint's centre, the first ``most`` of them, or all."""
+    candidates = TrainingState.at(checkpoint, "the checkpoint").population()
+    number = len(candidates) if most is None else min(most, len(candidates))
+    own = policy_of(checkpoint)
+    return [replace(own, candidate=k, parameters=candidates.candidate(k)) for k in range(number)]
+
+
+def policy_of(checkpoint: Checkpoint, candidate: int | None = None) -> FilmedPolicy:
+    """A checkpoint's policy, for a film."""
+    return FilmedPolicy(
+        generation=checkpoint.generation,
+        candidate=candidate,
+        parameters=checkpoint.mean,
+        statistics=checkpoint.statistics,
+    )
