@@ -33,7 +33,7 @@ from report import Report, Spread, options
 from es_core import train
 from es_core.pools.by_name import make_pool
 from es_core.pools.scheduler import Scheduler
-from es_core.training.state import Search
+from es_core.training.state import TrainingState
 from es_envs import definition
 
 SCALES = (16, 128, 1440, 10_000)
@@ -191,7 +191,7 @@ def recorded_lengths(*, quick: bool) -> NDArray[np.int64]:
         )
         with make_pool("local", definition("RaceCar-v0"), run.config, workers=None) as pool:
             for generation in run.checkpoint_generations()[:-1]:
-                search = Search.at(run.checkpoint_at(generation), run.directory)
+                search = TrainingState.at(run.checkpoint_at(generation), run.directory)
                 population = search.population()
                 lengths.append(pool.evaluate(population, np.array([generation])).lengths.ravel())
     return np.concatenate(lengths)

@@ -4,6 +4,8 @@ import contextlib
 import json
 import shutil
 import tempfile
+from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
@@ -56,3 +58,31 @@ def asked(driver):
     messages = [json.loads(entry["message"])["message"] for entry in driver.get_log("performance")]
     sent = [each["params"]["request"]["url"] for each in messages if each["method"] == "Network.requestWillBeSent"]
     return [url for url in sent if not url.startswith("data:")]
+
+
+BITES = """<script>window.bitten = 1</script>"></script><img src=x onerror="window.bitten = 1">'`${1}"""
+
+
+class Page(HTMLParser):
+    """The text of a page, its elements with their attributes, and the data of its charts."""
+
+    def __init__(self, path):
+        super().__init__()
+        self.elements, self.texts = [], []
+        self.feed(Path(path).read_text(encoding="utf-8"))
+        self.text = " ".join(" ".join(self.texts).split())
+        scripts = [k for k, (tag, _) in enumerate(self.elements) if tag == "script"]
+        self.scripts = len(scripts)
+        self.data = json.loads(next(text for text in self.texts if text.startswith('{"charts"')))
+
+    def handle_starttag(self, tag, attributes):
+        self.elements.append((tag, dict(attributes)))
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    def attributes(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    def chart(self, name):
+        return next(chart for chart in self.data["charts"] if chart["name"] == name)

@@ -15,7 +15,7 @@ from es_core import CheckpointError, Run, rebuild, train
 from es_core.cli import main
 from es_core.evaluation.scoring import find_policy
 from es_core.seeding import Purpose, episode_seeds
-from es_core.training.state import Search
+from es_core.training.state import TrainingState
 
 SETTINGS = {
     "generations": 6,
@@ -170,7 +170,7 @@ def test_commands_rebuild_what_has_no_checkpoint_and_say_so(run, bare, capsys):
     sentence = "no checkpoint of generation 4 is kept: it is rebuilt from the log in metrics.jsonl"
     assert said[bare].err.splitlines() == [sentence, sentence]
     policy, _ = find_policy(bare, generation=4, candidate=3, trust=False)
-    np.testing.assert_array_equal(policy.mean, Search.at(run.checkpoint_at(4), "").population().candidate(3))
+    np.testing.assert_array_equal(policy.mean, TrainingState.at(run.checkpoint_at(4), "").population().candidate(3))
 
     for command in ("evaluate", "record"):
         assert main([command, str(bare), "--generation=9"]) == 1
@@ -182,7 +182,7 @@ def test_commands_rebuild_what_has_no_checkpoint_and_say_so(run, bare, capsys):
 # ---- damage
 
 
-def told(fields):
+def log(fields):
     """A change of a line's log, whose checksum fits again."""
 
     def change(line):
@@ -203,16 +203,16 @@ DAMAGES = {
     "an older line": (lambda line: {k: v for k, v in line.items() if k != "log"}, "line 3 has no log"),
     "another kind": (lambda line: {**line, "log": [1]}, "line 3 is damaged: its log cannot be read"),
     "a changed number": (lambda line: {**line, "log": {**line["log"], "episode_cap": 7}}, "its checksum does not fit"),
-    "too few": (told({"fitness": numbers(1, 2)}), r"line 3: the strategy cannot be told that: .* \(\d+,\), got \(2,\)"),
-    "half a number": (told({"fitness": "AAAA"}), "line 3 is damaged: its log cannot be read: buffer size"),
-    "no base64": (told({"fitness": "?"}), "line 3 is damaged: its log cannot be read"),
-    "none": (told({"fitness": None}), "line 3 is damaged: its log cannot be read"),
-    "infinite": (told({"fitness": numbers(*[np.inf] * 12)}), "line 3: the strategy cannot be told that"),
-    "too many candidates": (told({"population_size": 10**12}), "line 3: no population of this run has 1000000000000"),
-    "a cap of none": (told({"episode_cap": 0}), "line 3 is damaged: its log cannot be read: no log has"),
-    "no observations": (told({"observations": None}), "line 3: its observations are not those of this run"),
-    "others": (told({"total": numbers(1)}), "line 3: its observations are not those of this run"),
-    "not finite": (told({"total": numbers(1, np.nan)}), "line 3 is damaged: .* its observations are not finite"),
+    "too few": (log({"fitness": numbers(1, 2)}), r"line 3: the strategy cannot learn from it: .* \(\d+,\), got \(2,\)"),
+    "half a number": (log({"fitness": "AAAA"}), "line 3 is damaged: its log cannot be read: buffer size"),
+    "no base64": (log({"fitness": "?"}), "line 3 is damaged: its log cannot be read"),
+    "none": (log({"fitness": None}), "line 3 is damaged: its log cannot be read"),
+    "infinite": (log({"fitness": numbers(*[np.inf] * 12)}), "line 3: the strategy cannot learn from it"),
+    "too many candidates": (log({"population_size": 10**12}), "line 3: no population of this run has 1000000000000"),
+    "a cap of none": (log({"episode_cap": 0}), "line 3 is damaged: its log cannot be read: no log has"),
+    "no observations": (log({"observations": None}), "line 3: its observations are not those of this run"),
+    "others": (log({"total": numbers(1)}), "line 3: its observations are not those of this run"),
+    "not finite": (log({"total": numbers(1, np.nan)}), "line 3 is damaged: .* its observations are not finite"),
     "another hash": (lambda line: {**line, "next_hash": "0" * 16}, "in front of generation 3 the centre has hash"),
 }  # fmt: skip
 
@@ -234,7 +234,7 @@ def test_a_log_that_leads_elsewhere_names_the_generation(run, bare):
     lines = (bare / "metrics.jsonl").read_text().splitlines(keepends=True)
     line = json.loads(lines[3])
     fitness = np.frombuffer(base64.b64decode(line["log"]["fitness"]))
-    lines[3] = json.dumps(told({"fitness": numbers(*fitness[::-1])})(line)) + "\n"
+    lines[3] = json.dumps(log({"fitness": numbers(*fitness[::-1])})(line)) + "\n"
     (bare / "metrics.jsonl").write_text("".join(lines))
     rebuild(bare, 3)
     with pytest.raises(CheckpointError, match=r"the log leads elsewhere than the run went: in front of generation 4"):

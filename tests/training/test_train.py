@@ -143,7 +143,7 @@ def test_an_elite_is_chosen_by_additional_episodes_whoever_plays_them_and_whenev
     assert whole.history[-1].total_episodes == 3 * (8 + 3 * 4)
     config, chosen = whole.config, []
     with LocalPool(es_envs.definition(walk), config, workers=1, most=1) as pool:
-        for generation, told in enumerate(whole.told(0, 3)):
+        for generation, told in enumerate(whole.logs(0, 3)):
             strategy = make_strategy(config, whole.checkpoint_at(generation).mean)
             strategy.load_state_dict(whole.checkpoint_at(generation).strategy)
             population, seeds = strategy.ask(), episode_seeds(config.seed, Purpose.ELITE, 4, generation)

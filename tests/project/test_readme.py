@@ -4,32 +4,13 @@ import dataclasses
 import importlib
 import re
 import shlex
-import subprocess
-import sys
 import tomllib
-from pathlib import Path
 
 import pytest
+from documents import DOCUMENTS, ROOT, TEXTS, block, run_python
 
 from es_core.cli import main
 from es_envs import EnvDefinition, hookspecs
-
-ROOT = Path(__file__).parent.parent
-DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
-TEXTS = {document: document.read_text(encoding="utf-8") for document in DOCUMENTS}
-
-
-def block(label):
-    """The one code block behind the marker ``<!-- label -->``."""
-    pattern = rf"<!-- {re.escape(label)} -->\n```\w*\n(.*?)```"
-    (found,) = (text for document in TEXTS.values() for text in re.findall(pattern, document, re.DOTALL))
-    return found
-
-
-def run_python(script, folder):
-    done = subprocess.run([sys.executable, "-"], input=script, cwd=folder, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
 
 
 def install(folder, name, entry_points):

@@ -21,7 +21,7 @@ from es_core import TrainConfig, train
 from es_core.cli import _parser, main
 from es_core.cli.arguments import config_fields, searched
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SHORT = ["--generations=13", "--population-size=16", "--max-episode-steps=30", "--eval-episodes=2"]
 SHORT += ["--confirm-episodes=2", "--solved-at=none"]
 

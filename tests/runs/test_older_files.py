@@ -16,7 +16,7 @@ import pytest
 from es_core import Checkpoint, CheckpointError, Run, compare, evaluate, rebuild, replay, train
 from es_core.config.train_config import BITS, TrainConfig
 
-WRITTEN = Path(__file__).parent / "written_by_9c9a60a"
+WRITTEN = Path(__file__).parents[1] / "written_by_9c9a60a"
 RUNS = {"dense": 31.2, "memory": 21.8}
 """Each run, and the mean of five unseen episodes of its best centre then."""
 

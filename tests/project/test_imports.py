@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 OLD = ROOT / "tests" / "written_by_9c9a60a" / "dense"
 
 # A room imports from lower ones only, and a file of a room from files of its own that do not import it.

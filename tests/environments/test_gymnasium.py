@@ -18,7 +18,7 @@ import es_envs
 from es_core import Run
 from es_core.cli import main
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 TINY = [
     "--generations=2",
     "--population-size=4",

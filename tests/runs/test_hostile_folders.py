@@ -17,7 +17,7 @@ from es_core.evaluation.scoring import find_policy
 from es_core.files import remove, write_whole
 from es_core.training.loggers import SessionLogger
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SPARSE, MOST_MEMORY = 3_000_000_000, 50_000_000  # bytes
 FILM = {"width": 32, "height": 24, "workers": 1}
 HOW = {"workers": 1, "progress": False}

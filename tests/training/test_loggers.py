@@ -146,7 +146,7 @@ def test_weights_and_biases_gets_settings_and_numbers_and_a_resumed_run_keeps_it
 
 
 def test_the_logger_in_the_manual_hears_of_every_generation(tmp_path):
-    from test_readme import block, run_python
+    from documents import block, run_python
 
     tiny = "generations=2, max_episode_steps=20, population_size=4, confirm_episodes=2, workers=1"
     printed = run_python(block("logger").replace("generations=2", tiny), tmp_path)

@@ -169,7 +169,7 @@ def test_an_entry_point_that_names_nothing_is_skipped(installed):
 
 
 def test_the_ids_of_the_plugins_that_ship_with_the_project_are_known_to_the_registry():
-    folders = Path(__file__).parent.parent.glob("plugins/*/pyproject.toml")
+    folders = Path(__file__).parents[2].glob("plugins/*/pyproject.toml")
     shipped = {tomllib.loads(file.read_text())["project"]["name"] for file in folders}
     ids = {(plugin.distribution, env_id) for plugin in es_envs.plugins() for env_id in plugin.ids}
     assert set(registry._SHIPPED.items()) == {(name, env_id) for name, env_id in ids if name in shipped}

@@ -12,7 +12,7 @@ import pytest
 
 from es_core import Run, train
 
-TESTS = Path(__file__).parent
+TESTS = Path(__file__).parents[1]
 
 SCRIPT = """
     import sys

@@ -9,8 +9,7 @@ import sysconfig
 from pathlib import Path
 
 import pytest
-from test_packaging import ROOT, run
-from test_readme import block
+from documents import ROOT, block, run
 
 from es_core.cli import main
 

@@ -268,7 +268,7 @@ record("run", "film.mp4", episodes=300, workers=2, trust=True)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_no_process_outlives_a_recording_that_is_interrupted_or_killed(number, artist, tmp_path):
     artist(None)
-    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}){FILMING}"
+    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r}){FILMING}"
     with running([sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True) as main:
         drawing = set()
         while len(drawing) < 2:

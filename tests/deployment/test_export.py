@@ -19,7 +19,7 @@ from es_core.policies.spaces import parts
 from es_core.seeding import Purpose, episode_seeds
 
 EXPORT = sys.modules[export.__module__]
-RUN_ONNX = Path(__file__).parent.parent / "examples" / "run_onnx.py"
+RUN_ONNX = Path(__file__).parents[2] / "examples" / "run_onnx.py"
 FIELDS = {
     "generations": 2,
     "population_size": 4,

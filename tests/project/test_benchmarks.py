@@ -12,7 +12,7 @@ import pytest
 
 from es_core import Checkpoint, TrainConfig, evaluate, train
 
-BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 NAMES = (
     "cluster_model", "flush", "policy_size", "ray_pool", "reset", "rivals", "scaling", "startup",
     "throughput", "vector", "video",

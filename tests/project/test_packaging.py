@@ -2,35 +2,19 @@
 
 import os
 import re
-import subprocess
 import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+from documents import ROOT, block, run
 from packaging.requirements import Requirement
 
-ROOT = Path(__file__).parent.parent
 PROJECTS = {
     path.parent: tomllib.loads(path.read_text(encoding="utf-8"))
     for path in ROOT.glob("**/pyproject.toml")
     if "." not in path.parent.name
 }
-
-
-def run(*command, cwd=None, **options):
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [str(part) for part in command],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-        **options,
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"
-    return done.stdout
 
 
 def test_every_package_is_in_the_list():
@@ -72,8 +56,6 @@ def test_constraints_hold_one_exact_version_of_everything_required():
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory):
     """Wheels of every distribution, and of the plugin in README."""
-    from test_readme import block
-
     folder = tmp_path_factory.mktemp("wheels")
     hover = tmp_path_factory.mktemp("hover")
     for name in ("es_hover.py", "pyproject.toml"):

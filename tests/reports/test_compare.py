@@ -6,8 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from browser import asked, chromium, console, needs_chromium, visit
-from test_report import BITES, Page
+from browser import BITES, Page, asked, chromium, console, needs_chromium, visit
 
 from es_core import compare, train
 from es_core.cli import main

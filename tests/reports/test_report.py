@@ -4,13 +4,12 @@ import argparse
 import json
 import shlex
 import shutil
-from html.parser import HTMLParser
 from pathlib import Path
 
 import imageio.v2 as imageio
 import numpy as np
 import pytest
-from browser import asked, chromium, console, needs_chromium, visit
+from browser import BITES, Page, asked, chromium, console, needs_chromium, visit
 from conftest import TINY, registered
 
 from es_core import CheckpointError, Run, TrainConfig, report, train
@@ -23,32 +22,6 @@ const film = document.querySelector("video[src^=data]"), done = arguments[0];
 film.ontimeupdate = () => { if (film.currentTime > 0.1) done(film.currentTime); };
 film.play();
 """
-BITES = """<script>window.bitten = 1</script>"></script><img src=x onerror="window.bitten = 1">'`${1}"""
-
-
-class Page(HTMLParser):
-    """The text of a page, its elements with their attributes, and the data of its charts."""
-
-    def __init__(self, path):
-        super().__init__()
-        self.elements, self.texts = [], []
-        self.feed(Path(path).read_text(encoding="utf-8"))
-        self.text = " ".join(" ".join(self.texts).split())
-        scripts = [k for k, (tag, _) in enumerate(self.elements) if tag == "script"]
-        self.scripts = len(scripts)
-        self.data = json.loads(next(text for text in self.texts if text.startswith('{"charts"')))
-
-    def handle_starttag(self, tag, attributes):
-        self.elements.append((tag, dict(attributes)))
-
-    def handle_data(self, data):
-        self.texts.append(data)
-
-    def attributes(self, tag):
-        return [attributes for name, attributes in self.elements if name == tag]
-
-    def chart(self, name):
-        return next(chart for chart in self.data["charts"] if chart["name"] == name)
 
 
 @pytest.fixture(scope="module")
