@@ -12,7 +12,7 @@ from pathlib import Path
 from PIL import Image
 
 import es_envs
-from es_core.cli import _parser
+from es_core.cli import make_parser
 from es_core.config.train_config import STRATEGY_DEFAULTS, option_fields
 from es_core.reports.data_sheet import data_sheet, space_text
 from es_envs import EnvDefinition
@@ -92,9 +92,10 @@ def settings() -> str:
 
 def commands() -> str:
     """The page about the command line: what each command does, and its arguments."""
-    (choices,) = (action.choices for action in _parser()._actions if isinstance(action.choices, dict))  # noqa: SLF001
+    (choices,) = (action.choices for action in make_parser()._actions if isinstance(action.choices, dict))  # noqa: SLF001
     lines = [COMMANDS]
     for name, command in choices.items():
+        command.show_settings()
         arguments = [
             action
             for group in command._action_groups  # noqa: SLF001

@@ -4,7 +4,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import gymnasium
 
 from es_core.config.checks import require_seconds
 from es_core.config.objects import resolved
-from es_core.config.train_config import BOUNDS, OBJECTS, TrainConfig, require_bits, unknown_field
+from es_core.config.train_config import OBJECTS, TrainConfig, require_bits
 from es_core.config.trust import require_trusted
 from es_core.policies.engines import require_device
 from es_core.pools.by_name import require_pool
@@ -198,34 +197,7 @@ def _reopen(
         given["env_id"] = env
     run = Run.open(run_dir, trust=isinstance(env, TrainConfig), changed_code=changed_code, **objects)
     vouched = {*given, *("env_id" if name == "env" else name for name in objects)}
-    stored = run.config.to_json()
-    given.pop("bits", None)
-    for name, left_open in (
-        ("fitness", None),
-        ("schedule_generations", None),
-        ("engine", "auto"),
-        ("device", "auto"),
-        ("vector_envs", None),
-        ("vector_starts", None),
-    ):  # what the run settled when it began
-        if given.get(name) == left_open:
-            given.pop(name, None)
-    bounds = {name: given.pop(name, getattr(run.config, name)) for name in BOUNDS}
-    for name, value in given.items():
-        if name not in stored:
-            raise TypeError(unknown_field(name, set(stored)))
-        wanted = replace(run.config, **{name: value}).to_json()[name]
-        if wanted != stored[name]:
-            raise ValueError(
-                f"{name} cannot change in a resumed run: it was {stored[name]!r}, now {wanted!r}. Only "
-                f"{', '.join(BOUNDS)} can, and only grow; a new run may begin with this one's policy (initial=... or, "
-                f"on the command line, --initial {run.best_path})"
-            )
-    config = replace(run.config, **bounds)
-    for name, now in bounds.items():
-        then = getattr(run.config, name)
-        if now is not None and (then is None or now < then):
-            raise ValueError(f"{name} can only grow in a resumed run: it was {then}, now {now}")
+    config = run.config.continued(given)
     require_trusted(config, trust=run.trusted, vouched=vouched, where=run.directory / "config.json")
     run.config = config
     if not run.finished:

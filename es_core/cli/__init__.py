@@ -8,7 +8,6 @@ import argparse
 import contextlib
 import difflib
 import os
-import re
 import signal
 import sys
 import threading
@@ -21,6 +20,15 @@ import es_envs
 from es_core.cli import doctor, environments, plugin, policies, reports, settings, training
 from es_core.cli.arguments import Parser
 from es_core.cli.output import say, say_error
+
+GROUPS = {
+    "begin": ("demo", "new", "list"),
+    "train": ("train", "resume", "tune", "bench"),
+    "look": ("evaluate", "record", "watch", "replay", "report", "compare", "export"),
+    "environments": ("show", "check", "plugins"),
+    "machine": ("doctor",),
+}
+"""The commands, as the help arranges them."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -76,14 +84,14 @@ def _signals_raised() -> Iterator[None]:
 
 def _exit_code(arguments: Sequence[str] | None) -> int:
     try:
-        parser = _parser()
+        parser = make_parser()
         if "_ARGCOMPLETE" in os.environ:  # a shell asks how a command could go on
             import argcomplete
 
             argcomplete.autocomplete(parser, always_complete_options=False)
         options, unknown = parser.parse_known_args(arguments)
         if unknown:
-            options.parser.error(_unrecognized(unknown, options.parser.format_usage()))
+            options.parser.error(_unrecognized(unknown, options.parser.options))
         if options.end_with_stdin:
             threading.Thread(target=_end_with_stdin, daemon=True).start()
         code: int = options.command(options) or 0
@@ -121,11 +129,11 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
     return code
 
 
-def _unrecognized(words: Sequence[str], usage: str) -> str:
+def _unrecognized(words: Sequence[str], options: Sequence[str]) -> str:
     said = f"unrecognized: {' '.join(words)}"
     if not words[0].startswith("-"):
         return f"{said} (one name too many, or behind an option: names come first)"
-    close = difflib.get_close_matches(words[0].partition("=")[0], re.findall(r"--[\w-]+", usage), n=1)
+    close = difflib.get_close_matches(words[0].partition("=")[0], options, n=1)
     return f"{said} (did you mean {close[0]}?)" if close else said
 
 
@@ -133,12 +141,23 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     say(f"warning: {message}")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = Parser(prog="es-envs", description="Evolve policies for your own simulations.")
+def make_parser() -> argparse.ArgumentParser:
+    """Make the parser of all commands."""
+    parser = Parser(
+        prog="es-envs",
+        usage="%(prog)s COMMAND [options]",
+        description="Evolve policies for your own simulations. `es-envs COMMAND --help` explains a command.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--version", action="version", version=f"es-envs {version('es-envs')}")
     # For a process that starts commands: they are interrupted when it closes their stdin, or is gone.
     parser.add_argument("--end-with-stdin", action="store_true", help=argparse.SUPPRESS)
-    commands = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    commands = parser.add_subparsers(prog="es-envs", required=True, metavar="COMMAND", help=argparse.SUPPRESS)
     for module in (environments, doctor, training, policies, reports, settings, plugin):
         module.add(commands)
+    width = max(map(len, commands.choices))
+    parser.epilog = "\n\n".join(
+        "\n".join([f"{group}:", *(f"  {name:{width}}  {commands.choices[name].summary}" for name in names)])
+        for group, names in GROUPS.items()
+    )
     return parser

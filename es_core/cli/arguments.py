@@ -5,27 +5,55 @@ import difflib
 import json
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, Field
 from typing import Any, NoReturn
 
 import es_envs
 
 _POOL_HELP = (
-    "who plays: worker processes, each its own candidates (local, the default), on the nodes of a Ray cluster, too "
-    "(ray); or one vector environment with a candidate in each copy, computed at once, on a GPU with --device cuda "
-    "(vector)"
+    "what plays episodes: worker processes (local, the default), those of a Ray cluster (ray), or one vector "
+    "environment with a candidate in each copy, on a GPU with --device cuda (vector)"
 )
+TRUST_HELP = "let the run's files name modules outside the installed plugins"
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are as short as the others: the usage of some commands is fifty lines long.
+    """A parser whose help and errors are short: some commands have eighty options.
 
-    It takes no beginnings of options, which the next option that is added could make ambiguous.
+    It takes no abbreviations of options, which the next option that is added could make ambiguous. Settings, which
+    ``add_setting`` adds, stand in the help of ``--help-all`` alone.
     """
 
     def __init__(self, **how: Any) -> None:
         super().__init__(**{"allow_abbrev": False, **how})
+        self.summary = ""  # of a command, for the help of the whole program
+        self._settings: list[tuple[argparse.Action, str]] = []
+
+    def add_setting(self, group: Any, *names: str, help_text: str, **how: Any) -> None:
+        """Add an option to a group of which only ``--help-all`` tells."""
+        if not self._settings:
+            self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show all settings and exit")
+            self.epilog = f"All settings: `{self.prog} --help-all`"
+        self._settings.append((group.add_argument(*names, help=argparse.SUPPRESS, **how), help_text))
+
+    def show_settings(self) -> None:
+        """Let the help tell of the settings, too."""
+        for action, text in self._settings:
+            action.help = text
+        self.epilog = "Settings have these defaults, unless the strategy or the environment has others."
+
+    def format_help(self) -> str:
+        """The help, with a usage of one line."""
+        if self.usage is None:
+            names = [str(action.metavar or action.dest) for action in self._actions if not action.option_strings]
+            self.usage = " ".join(["%(prog)s", *names, "[options]"])
+        return super().format_help()
+
+    @property
+    def options(self) -> list[str]:
+        """All options that it takes, such as ``--seed``."""
+        return [name for action in self._actions for name in action.option_strings]
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         """Refuse the name of a command that does not exist; argparse itself would list them all."""
@@ -40,6 +68,16 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"error: {message}; `{self.prog} --help` says what there is\n")
 
 
+class _HelpAll(argparse.Action):
+    """Shows all settings, and exits."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        if isinstance(parser, Parser):
+            parser.show_settings()
+        parser.print_help()
+        parser.exit()
+
+
 def add_command(
     commands: Any,
     name: str,
@@ -47,8 +85,8 @@ def add_command(
     help_text: str,
     *,
     as_json: bool = True,
-) -> argparse.ArgumentParser:
-    """A command that calls ``run`` with its options, and ends with the exit code that it returns, or 0.
+) -> Parser:
+    """Add a command that calls ``run`` with its options, and ends with the exit code that it returns, or 0.
 
     Args:
         commands: where it is added: what ``add`` of each of this package's modules is given.
@@ -57,9 +95,8 @@ def add_command(
         help_text: in lower case, without a full stop.
         as_json: whether it has ``--json``.
     """
-    sub: argparse.ArgumentParser = commands.add_parser(
-        name, help=help_text, description=help_text[0].upper() + help_text[1:] + "."
-    )
+    sub: Parser = commands.add_parser(name, description=help_text[0].upper() + help_text[1:] + ".")
+    sub.summary = help_text
     sub.add_argument("--quiet", action="store_true", help="show no progress")
     if as_json:
         sub.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -67,9 +104,12 @@ def add_command(
     return sub
 
 
-def add_env_id(sub: argparse.ArgumentParser) -> None:
-    """Which environment."""
-    argument = sub.add_argument("env_id", metavar="ID", help="see `es-envs list`; ids that Gymnasium knows work too")
+def add_env_id(sub: argparse.ArgumentParser, *, optional: bool = False) -> None:
+    """Add the environment."""
+    how: dict[str, Any] = {"nargs": "?"} if optional else {}
+    argument = sub.add_argument(
+        "env_id", metavar="ID", **how, help="see `es-envs list`; ids that Gymnasium knows work too"
+    )
     argument.completer = _env_ids  # type: ignore[attr-defined]  # argcomplete looks for it
 
 
@@ -84,90 +124,98 @@ def _env_ids_and_files(*, prefix: str, **_: object) -> list[str]:
 
 
 def add_run_dir(sub: argparse.ArgumentParser) -> None:
-    """Where the run goes."""
+    """Add the folder of the run."""
     sub.add_argument("--run-dir", metavar="DIR", help="folder of the run (default: runs/ID/DATE-TIME-sSEED)")
 
 
 def config_fields(options: argparse.Namespace) -> dict[str, Any]:
-    """The fields of TrainConfig that were given."""
+    """Return the fields of TrainConfig that were given."""
     from es_core.config.train_config import option_fields
 
     return {field.name: getattr(options, field.name) for field in option_fields() if hasattr(options, field.name)}
 
 
-def care(options: argparse.Namespace) -> dict[str, Any]:
-    """How the workers are looked after, where that was given."""
+def watching(options: argparse.Namespace) -> dict[str, Any]:
+    """Return how workers are watched, as far as it was given."""
     return {name: getattr(options, name) for name in ("step_timeout", "recycle_after") if hasattr(options, name)}
 
 
 def chosen_episodes(options: argparse.Namespace) -> dict[str, Any]:
-    """Which episodes of which policy."""
+    """Return which episodes of which policy were chosen."""
     given = {name: getattr(options, name) for name in ("episodes", "seed", "generation", "candidate")}
     return {**given, "trust": options.trust_names}
 
 
-def add_workers(sub: argparse.ArgumentParser, *, pool: bool = False) -> None:
-    """How many processes, and for training, which pool."""
+def add_workers(sub: argparse.ArgumentParser) -> None:
+    """Add the number of processes."""
     sub.add_argument("--workers", type=int, metavar="N", help="worker processes (default: the usable cores)")
-    if pool:
-        sub.add_argument("--pool", choices=("local", "ray", "vector"), default="local", help=_POOL_HELP)
-        sub.add_argument(
-            "--ray-address",
-            metavar="ADDRESS",
-            help="cluster of --pool ray: auto or HOST:PORT (default: what RAY_ADDRESS names, or this machine alone)",
-        )
+
+
+def add_pool(sub: Parser) -> None:
+    """Add the choice of a pool, among the settings."""
+    group = sub.add_argument_group("rollout pool")
+    sub.add_setting(group, "--pool", choices=("local", "ray", "vector"), default="local", help_text=_POOL_HELP)
+    sub.add_setting(
+        group,
+        "--ray-address",
+        metavar="ADDRESS",
+        help_text="cluster of --pool ray: auto or HOST:PORT (default: what RAY_ADDRESS names, or this machine alone)",
+    )
 
 
 def add_max_seconds(sub: argparse.ArgumentParser) -> None:
-    """The bound in time, which changes no number."""
+    """Add the bound in time, which changes no number."""
     sub.add_argument(
         "--max-seconds", type=float, metavar="S", help="stop after the generation in which so much time has passed"
     )
 
 
-def add_training(sub: argparse.ArgumentParser) -> None:
-    """How a run is carried out."""
-    add_workers(sub, pool=True)
+def add_training(sub: Parser) -> None:
+    """Add what says how a run is carried out."""
+    add_workers(sub)
     add_max_seconds(sub)
-    sub.add_argument(
+    add_pool(sub)
+    group = sub.add_argument_group("workers and logs")
+    sub.add_setting(
+        group,
         "--step-timeout",
         type=float,
         default=argparse.SUPPRESS,
         metavar="S",
-        help="seconds that a step or reset may take, or its worker is ended and replaced (default: 300)",
+        help_text="seconds that a step or reset may take, or its worker is ended and replaced (default: 300)",
     )
-    sub.add_argument(
+    sub.add_setting(
+        group,
         "--recycle-after",
         type=int,
         default=argparse.SUPPRESS,
         metavar="N",
-        help="episodes, after which a worker is replaced between two generations (default: never)",
+        help_text="episodes, after which a worker is replaced between two generations (default: never)",
     )
-    sub.add_argument(
+    sub.add_setting(
+        group,
         "--logger",
         action="append",
         default=[],
         dest="loggers",
         metavar="NAME",
-        help="whom to tell about the run besides: wandb (Weights & Biases); may be given several times",
+        help_text="also log the run to NAME: wandb (Weights & Biases); may be given several times",
     )
 
 
 def add_trust(sub: argparse.ArgumentParser) -> None:
-    """For commands that read what others may have written."""
-    sub.add_argument(
-        "--trust-names", action="store_true", help="let the run's files name modules outside the installed plugins"
-    )
+    """Add the trust that commands need which read what others may have written."""
+    sub.add_argument("--trust-names", action="store_true", help=TRUST_HELP)
 
 
 def add_size(sub: argparse.ArgumentParser) -> None:
-    """Of a film."""
+    """Add the size of a film."""
     sub.add_argument("--width", type=int, default=640, metavar="PIXELS", help="of the film (default: %(default)s)")
     sub.add_argument("--height", type=int, default=480, metavar="PIXELS", help="of the film (default: %(default)s)")
 
 
 def add_source(sub: argparse.ArgumentParser) -> None:
-    """Whose policy."""
+    """Add the run whose policy is meant."""
     argument = sub.add_argument(
         "source", metavar="RUN", help="a run folder or a checkpoint file; with --pretrained, an environment's ID"
     )
@@ -178,7 +226,7 @@ def add_source(sub: argparse.ArgumentParser) -> None:
 
 
 def add_policy(sub: argparse.ArgumentParser, episodes: int | None) -> None:
-    """Which policy, and which episodes it plays (None: without end)."""
+    """Add the policy, and the episodes that it plays (None: without end)."""
     add_source(sub)
     default = "until the window is closed" if episodes is None else episodes
     sub.add_argument("--episodes", type=int, default=episodes, metavar="N", help=f"episodes (default: {default})")
@@ -188,28 +236,46 @@ def add_policy(sub: argparse.ArgumentParser, episodes: int | None) -> None:
     add_trust(sub)
 
 
-def add_config_options(parser: argparse.ArgumentParser) -> None:
-    """An option for each field of TrainConfig; one that is not given stays out of the namespace."""
+def add_config_options(sub: Parser, shown: Sequence[str] = ()) -> None:
+    """Add an option for each field of TrainConfig; one that is not given stays out of the namespace.
+
+    Args:
+        sub: the command's parser.
+        shown: fields of which the short help tells, too, in this order.
+    """
     from es_core.config.train_config import option_fields
 
-    group = parser.add_argument_group(
-        "settings: task", "defaults are those below, then the strategy's own, then what the environment recommends"
-    )
-    for field in option_fields():
-        if field.metadata["group"]:
-            group = parser.add_argument_group(f"settings: {field.metadata['group']}")
-        default = f" (default: {field.default})" if field.default not in {None, MISSING} else ""
-        add_config_option(group, field, field.metadata["help"] + default)
+    known = {field.name: field for field in option_fields()}
+    for name in shown:
+        sub.add_argument(*_flag(known[name]), help=_help(known[name]), **_kind(known[name]))
+    group = None
+    for name, field in known.items():
+        if group is None or field.metadata["group"]:
+            group = sub.add_argument_group(f"settings: {field.metadata['group'] or 'task'}")
+        if name not in shown:
+            sub.add_setting(group, *_flag(field), help_text=_help(field), **_kind(field))
 
 
-def add_config_option(group: Any, field: "Field[Any]", help_text: str) -> None:
-    """The option for one field of TrainConfig."""
-    flag, text = f"--{field.name.replace('_', '-')}", help_text.replace("%", "%%")
+def add_config_option(sub: argparse.ArgumentParser, field: "Field[Any]", help_text: str) -> None:
+    """Add the option for one field of TrainConfig, with a help of its own."""
+    sub.add_argument(*_flag(field), help=help_text.replace("%", "%%"), **_kind(field))
+
+
+def _flag(field: "Field[Any]") -> tuple[str]:
+    return (f"--{field.name.replace('_', '-')}",)
+
+
+def _help(field: "Field[Any]") -> str:
+    default = f" (default: {field.default})" if field.default not in {None, MISSING} else ""
+    return f"{field.metadata['help']}{default}".replace("%", "%%")
+
+
+def _kind(field: "Field[Any]") -> dict[str, Any]:
+    """How argparse reads the option of a field."""
     if field.type is bool:
-        group.add_argument(flag, action=argparse.BooleanOptionalAction, default=argparse.SUPPRESS, help=text)
-    else:
-        parse, metavar = _parse(field.type)
-        group.add_argument(flag, type=parse, default=argparse.SUPPRESS, help=text, metavar=metavar)
+        return {"action": argparse.BooleanOptionalAction, "default": argparse.SUPPRESS}
+    parse, metavar = _parse(field.type)
+    return {"type": parse, "default": argparse.SUPPRESS, "metavar": metavar}
 
 
 def _parse(kind: Any) -> tuple[Callable[[str], Any], str]:

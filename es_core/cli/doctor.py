@@ -14,8 +14,7 @@ def add(commands: Any) -> None:
         commands,
         "doctor",
         _doctor,
-        "examine this installation and machine: what is there, missing or broken, and what to do; 1 if anything is "
-        "broken",
+        "examine this installation and machine, and say what to do about what is missing; exit code 1 if it is broken",
     )
 
 

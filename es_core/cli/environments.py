@@ -21,9 +21,7 @@ def add(commands: Any) -> None:
     add_env_id(sub)
     sub = add_command(commands, "plugins", _plugins, "list the plugins, and what is wrong with those that do not work")
     sub.add_argument("--strict", action="store_true", help="exit with 1 if one is neither active nor disabled: for CI")
-    sub = add_command(
-        commands, "check", _check, "check that an environment keeps the promises on which training relies"
-    )
+    sub = add_command(commands, "check", _check, "test that an environment meets training's requirements")
     add_env_id(sub)
 
 

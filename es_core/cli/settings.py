@@ -9,11 +9,12 @@ from es_core.cli.arguments import (
     add_config_options,
     add_env_id,
     add_max_seconds,
+    add_pool,
     add_workers,
     config_fields,
     searched,
 )
-from es_core.cli.output import command_line, print_json, print_table, put, say
+from es_core.cli.output import print_json, print_table, put, say
 
 _SHOWN_TRIALS = 10
 
@@ -46,7 +47,8 @@ def add(commands: Any) -> None:
     sub.add_argument("--trials", type=int, default=30, metavar="N", help="choices of settings (default: %(default)s)")
     sub.add_argument("--seeds", type=int, default=2, metavar="N", help="runs of each trial (default: %(default)s)")
     sub.add_argument("--dir", metavar="DIR", help="folder of the search (default: runs/tune/ID-HASH of what is asked)")
-    add_workers(sub, pool=True)
+    add_workers(sub)
+    add_pool(sub)
     add_max_seconds(sub)
     add_config_options(sub)
 
@@ -89,7 +91,7 @@ def _bench(options: argparse.Namespace) -> None:
 
 
 def _tune(options: argparse.Namespace) -> None:
-    from es_core.config.commands import as_arguments, run_command
+    from es_core.config.commands import run_command, train_command
     from es_core.formatting import figures, text_of
     from es_core.tuning.settings_search import tune
 
@@ -106,8 +108,7 @@ def _tune(options: argparse.Namespace) -> None:
         progress=not options.quiet,
         **config_fields(options),
     )
-    pool = [] if options.pool == "local" else ["--pool", options.pool]
-    command = command_line("train", options.env_id, *as_arguments(result.settings), *pool)
+    command = train_command(result.run.config, result.run.directory, trusted=True)
     if options.json:
         found = {"run": str(result.run.directory), "settings": result.settings, "command": command}
         trials = [asdict(trial) for trial in result.trials]

@@ -1,10 +1,12 @@
 """The commands that train: train, resume, demo."""
 
 import argparse
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import es_envs
 from es_core.cli.arguments import (
+    TRUST_HELP,
     add_command,
     add_config_option,
     add_config_options,
@@ -14,18 +16,20 @@ from es_core.cli.arguments import (
     add_training,
     add_trust,
     add_workers,
-    care,
     config_fields,
+    watching,
 )
 from es_core.cli.output import command_line, print_json, put, say
 from es_core.cli.reports import print_comparison
 
 if TYPE_CHECKING:
+    from es_core.config.train_config import TrainConfig
     from es_core.reports.comparison import Comparison
     from es_core.run import Run
     from es_core.runs.run_folder import RunFolder
 
 DEMO_ENV = "CartPoleBullet-v0"
+_SHOWN = ("seed", "generations", "fitness", "strategy", "population_size", "sigma", "learning_rate", "policy")
 
 
 def add(commands: Any) -> None:
@@ -33,19 +37,26 @@ def add(commands: Any) -> None:
     from es_core.config.train_config import BOUNDS, option_fields
 
     sub = add_command(commands, "train", _train, "evolve a policy for an environment")
-    add_env_id(sub)
-    add_run_dir(sub)
-    sub.add_argument("--initial", metavar="CHECKPOINT", help="start from the policy in this file")
+    add_env_id(sub, optional=True)
+    sub.add_argument(
+        "--config",
+        metavar="FILE",
+        help="a run's config.json: its settings, and its environment, unless others are given",
+    )
     sub.add_argument(
         "--seeds",
         type=_seeds,
         metavar="SEEDS",
         help="a run for each of several seeds, 0..9 or 0,3,5, side by side: mean, interval and interquartile mean",
     )
+    add_run_dir(sub)
     add_training(sub)
-    add_config_options(sub)
+    group = sub.add_argument_group("start")
+    sub.add_setting(group, "--initial", metavar="CHECKPOINT", help_text="start from the policy in this file")
+    sub.add_setting(group, "--trust-names", action="store_true", help_text=TRUST_HELP)
+    add_config_options(sub, shown=_SHOWN)
 
-    sub = add_command(commands, "resume", _resume, "continue a run where its latest checkpoint stands")
+    sub = add_command(commands, "resume", _resume, "continue a run from its latest checkpoint")
     sub.add_argument("run", metavar="RUN", help="a run folder")
     for field in option_fields():  # of the others a run says itself that they cannot change
         help_text = f"a later end: {field.metadata['help']}" if field.name in BOUNDS else argparse.SUPPRESS
@@ -73,6 +84,7 @@ def _seeds(text: str) -> list[int]:
 
 
 def _train(options: argparse.Namespace) -> None:
+    env, settings = _settings(options)
     how = {
         "run_dir": options.run_dir,
         "workers": options.workers,
@@ -82,21 +94,38 @@ def _train(options: argparse.Namespace) -> None:
         "max_seconds": options.max_seconds,
         "progress": not options.quiet,
         "loggers": options.loggers,
-        **care(options),
-        **config_fields(options),
+        **watching(options),
+        **settings,
     }
     if options.seeds is not None:
         from es_core.tuning.multi_seed import train_seeds
 
-        _report_seeds(train_seeds(options.env_id, options.seeds, **how), options)
+        _report_seeds(train_seeds(env, options.seeds, **how), options)
         return
     from es_core.pools.forker import started_early
 
     with started_early(wanted=options.pool == "local"):  # it loads while this process imports the rest
         from es_core.run import train
 
-        run = train(options.env_id, **how)
+        run = train(env, **how)
     _report_run(run, options)
+
+
+def _settings(options: argparse.Namespace) -> "tuple[str | TrainConfig, dict[str, Any]]":
+    """The environment's id and the settings that were given, or the whole config that they make with a file's."""
+    given = config_fields(options)
+    if options.config is None:
+        if options.env_id is None:
+            options.parser.error("an ID is required: an environment's, or --config FILE of a run")
+        return options.env_id, given
+    from es_core.config.train_config import TrainConfig
+    from es_core.config.trust import require_trusted
+
+    config = TrainConfig.load(options.config)
+    if options.env_id not in {None, config.env_id}:
+        raise ValueError(f"{options.config} is for {config.env_id}, not for {options.env_id}: leave out one of the two")
+    require_trusted(replace(config, **given), trust=options.trust_names, vouched={*given}, where=options.config)
+    return replace(config, **given), {}
 
 
 def _report_seeds(comparison: "Comparison", options: argparse.Namespace) -> None:
@@ -120,7 +149,7 @@ def _resume(options: argparse.Namespace) -> None:
         max_seconds=options.max_seconds,
         progress=not options.quiet,
         loggers=options.loggers,
-        **care(options),
+        **watching(options),
         **config_fields(options),
     )
     if len(run.history) == before and run.end is not None:

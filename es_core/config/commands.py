@@ -1,10 +1,7 @@
 """Commands to be copied into a shell: those that would make or continue a run."""
 
-import json
 import os
 import shlex
-import typing
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -49,29 +46,30 @@ def chosen_settings(config: TrainConfig) -> dict[str, Any]:
     return {**_chosen(config), **changed_settings(config)}
 
 
-def train_command(config: TrainConfig, initial: Path | None = None) -> str:
-    """What begins a run with these settings.
+def train_command(config: TrainConfig, directory: str | os.PathLike[str], *, trusted: bool) -> str:
+    """The command that begins a run with the settings of another one.
 
     Args:
-        config: of the run.
-        initial: the checkpoint from which it starts.
+        config: the other run's.
+        directory: the other run's.
+        trusted: see ``run_command``.
 
     Raises:
         UnknownEnvError, ValueError, PluginError: as for ``usual_settings``.
     """
-    settings = chosen_settings(config)
+    initial = Path(directory) / "initial.safetensors"
     if only_in_script(config):
         given = given_objects(config)
-        arguments = {**settings, **({} if initial is None else {"initial": str(initial)})}
+        arguments = {**chosen_settings(config), **({"initial": str(initial)} if initial.exists() else {})}
         written = {name: repr(value) for name, value in arguments.items()} | given
         env = written.pop("env", repr(config.env_id))
         return f"train({', '.join([env, *(f'{name}={value}' for name, value in written.items())])})"
-    words = ["es-envs", "train", config.env_id, *as_arguments(settings)]
-    if initial is not None:
+    words = ["es-envs", "train", "--config", str(Path(directory) / "config.json")]
+    if initial.exists():
         words += ["--initial", str(initial)]
     if config.vector_envs is not None:
         words += ["--pool", "vector"]
-    return shlex.join(words)
+    return shlex.join([*words, *_trust(config, trusted=trusted)])
 
 
 def run_command(
@@ -87,7 +85,7 @@ def run_command(
             the installed plugins, the command says so. Of anybody else's run it must not.
         **options: further ones.
     """
-    trust = trusted and not _names_plugins_only(config)
+    trust = _trust(config, trusted=trusted)
     if verb == "resume" and config.vector_envs is not None:
         options["pool"] = "vector"
     if only_in_script(config):
@@ -100,17 +98,18 @@ def run_command(
         film = ["'film.mp4'"] if verb == "record" else []
         return f"Run.open({opened}).{verb}({', '.join([*film, *given])})"
     words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
-    return shlex.join(["es-envs", verb, str(directory), *words, *(["--trust-names"] if trust else [])])
+    return shlex.join(["es-envs", verb, str(directory), *words, *trust])
 
 
-def _names_plugins_only(config: TrainConfig) -> bool:
+def _trust(config: TrainConfig, *, trusted: bool) -> list[str]:
+    """The option without which a command refuses the names of a config that the reader trusts."""
     try:
         require_trusted(config, trust=False, where="")
     except (es_envs.UnknownEnvError, es_envs.PluginError):
-        return True  # as far as can be seen here
+        return []  # as far as can be seen here
     except ValueError:
-        return False
-    return True
+        return ["--trust-names"] if trusted else []
+    return []
 
 
 def only_in_script(config: TrainConfig) -> bool:
@@ -118,27 +117,6 @@ def only_in_script(config: TrainConfig) -> bool:
     env_id = config.env_id
     registered = env_id in es_envs.env_ids() and es_envs.definition(env_id).plugin is None
     return registered or bool(given_objects(config))
-
-
-def as_arguments(settings: Mapping[str, Any]) -> list[str]:
-    """Options of ``es-envs train`` that give these settings."""
-    kinds = {field.name: field.type for field in option_fields()}
-    words = []
-    for name, value in settings.items():
-        flag, text = f"--{name.replace('_', '-')}", _typed(kinds[name], value)
-        if kinds[name] is bool:
-            words.append(flag if value else flag.replace("--", "--no-", 1))
-        else:
-            words += [f"{flag}={text}"] if text.startswith("-") else [flag, text]
-    return words
-
-
-def _typed(kind: Any, value: Any) -> str:
-    if value is None:
-        return "none"
-    if typing.get_origin(kind) is tuple:
-        return ",".join(map(str, value))
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _chosen(config: TrainConfig) -> dict[str, Any]:

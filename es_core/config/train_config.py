@@ -1,8 +1,11 @@
 """Every number that changes the result of a run: the ``TrainConfig``."""
 
 import difflib
+import json
+import os
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields, replace
+from pathlib import Path
 from typing import Any, Self
 
 import es_envs
@@ -23,7 +26,7 @@ from es_core.config.checks import (
     wrappers,
 )
 from es_core.config.choices import SCHEDULES, SIGN_SHAPINGS
-from es_core.files import CheckpointError
+from es_core.files import CheckpointError, read_whole
 from es_core.formatting import lists, shown
 from es_envs import EnvDefinition
 from es_envs.code_hash import keep
@@ -51,6 +54,16 @@ MOST = 1_000_000
 
 # Fields that bound a run: the only ones that may change when it is resumed, and only grow (None: no bound).
 BOUNDS = ("generations", "max_steps", "max_episodes")
+
+# Fields that a run chooses when it begins, and what leaves the choice to it.
+_LEFT_OPEN: Mapping[str, Any] = {
+    "fitness": None,
+    "schedule_generations": None,
+    "engine": "auto",
+    "device": "auto",
+    "vector_envs": None,
+    "vector_starts": None,
+}
 
 # Fields that may be given as objects; the config has their names.
 OBJECTS = ("fitness", "policy")
@@ -361,9 +374,54 @@ class TrainConfig:
             generations = self.generations  # settled now: a resumed run may have more
         return replace(self, fitness=fitness, schedule_generations=generations)
 
+    def continued(self, given: Mapping[str, Any]) -> Self:
+        """This config of a run that has begun, with the bounds among ``given`` settings, which may have grown.
+
+        Args:
+            given: settings, as JSON holds them or as the fields are; what the run chose when it began may be left open.
+
+        Raises:
+            TypeError: there is no such setting.
+            ValueError: a setting differs, or a bound is smaller.
+        """
+        stored, bounds = self.to_json(), {name: given.get(name, getattr(self, name)) for name in BOUNDS}
+        for name, value in given.items():
+            if name not in stored:
+                raise TypeError(unknown_field(name, set(stored)))
+            if name in {"bits", *BOUNDS} or (name in _LEFT_OPEN and value == _LEFT_OPEN[name]):
+                continue
+            wanted = replace(self, **{name: value}).to_json()[name]
+            if wanted != stored[name]:
+                raise ValueError(
+                    f"{name} cannot change in a resumed run: it was {stored[name]!r}, now {wanted!r}. Only "
+                    f"{', '.join(BOUNDS)} can, and only grow; a new run may begin with this one's policy (initial=... "
+                    "or, on the command line, --initial RUN/best.safetensors)"
+                )
+        grown = replace(self, **bounds)
+        for name, now in bounds.items():
+            then = getattr(self, name)
+            if now is not None and (then is None or now < then):
+                raise ValueError(f"{name} can only grow in a resumed run: it was {then}, now {now}")
+        return grown
+
     def to_json(self) -> dict[str, Any]:
         """The fields, as JSON holds them."""
         return {option.name: lists(getattr(self, option.name)) for option in fields(self)}
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a config.json, of this version or an earlier one.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            CheckpointError: the file is damaged.
+        """
+        try:
+            return cls.from_json(json.loads(read_whole(Path(path))))
+        except FileNotFoundError:
+            raise FileNotFoundError(f"there is no file {path}: expected the config.json of a run") from None
+        except (ValueError, RecursionError) as error:
+            raise CheckpointError(f"{path} is damaged: {error}") from error
 
     @classmethod
     def from_json(cls, values: Any) -> Self:

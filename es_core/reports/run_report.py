@@ -358,11 +358,10 @@ def _commands(run: RunFolder) -> Iterator[tuple[str, str]]:
     def command(verb: str) -> str:
         return run_command(verb, run.config, run.directory, trusted=run.trusted)
 
-    initial = run.initial_path if run.initial_path.exists() else None
     with contextlib.suppress(es_envs.UnknownEnvError, es_envs.PluginError, ValueError, ImportError):
         yield (
             "The same run once more: the same numbers, to the last bit, with the same versions",
-            train_command(run.config, initial),
+            train_command(run.config, run.directory, trusted=run.trusted),
         )
     if not run.finished and run.config.bits == BITS:
         yield "Go on where it stopped", command("resume")

@@ -27,7 +27,6 @@ from es_core.files import (
     hold,
     opened,
     read_lines,
-    read_whole,
     remove,
     remove_partial,
     require_plain,
@@ -133,11 +132,7 @@ class RunFolder:
             ValueError: an object is not the one with which the run began.
         """
         path = _require_run_folder(directory)
-        config_file = path / "config.json"
-        try:
-            config = TrainConfig.from_json(json.loads(read_whole(config_file)))
-        except (ValueError, RecursionError) as error:
-            raise CheckpointError(f"{config_file} is damaged: {error}") from error
+        config = TrainConfig.load(path / "config.json")
         provide(config, env=env, fitness=fitness, policy=policy, changed_code=changed_code)
         return cls(path, config, trust, list(_read_metrics(path / "metrics.jsonl")))
 

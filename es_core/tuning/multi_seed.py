@@ -1,5 +1,6 @@
 """Several seeds of one config, side by side: what settings are worth, without the luck of one run."""
 
+import json
 import os
 import shlex
 import subprocess
@@ -15,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from es_core.config.checks import require_seconds
-from es_core.config.commands import as_arguments, chosen_settings, only_in_script
+from es_core.config.commands import only_in_script
+from es_core.config.objects import resolved
 from es_core.config.train_config import BOUNDS, TrainConfig
-from es_core.files import CheckpointError, require_plain
+from es_core.files import CheckpointError, explained, require_plain, write_whole
 from es_core.machine import usable_cores
 from es_core.pools.by_name import require_pool
 from es_core.pools.pool import STEP_TIMEOUT, require_workers
@@ -28,11 +30,12 @@ from es_core.training.progress import print_line, search_progress
 
 _LOOK_EVERY = 0.2  # seconds
 _SHOW_EVERY = 10  # looks
+_SETTINGS = "settings.json"  # all runs', but for the seed
 _GRACE = 30.0  # seconds in which a run that is interrupted may write its checkpoint
 
 
 def train_seeds(
-    env_id: str,
+    env: str | TrainConfig,
     seeds: Iterable[int],
     *,
     run_dir: str | os.PathLike[str] | None = None,
@@ -53,7 +56,8 @@ def train_seeds(
     uses a machine best, since no run waits for another one's last episode.
 
     Args:
-        env_id: id of an environment that commands know, too: not one that only a script has registered.
+        env: id of an environment, or a complete TrainConfig, whose seed does not count; of an environment that
+            commands know, too: not one that only a script has registered.
         seeds: at least two, all different.
         run_dir: the folder, in which run ``s`` is ``seed-s``; those that are there are continued. None:
             runs/ID/DATE-TIME-seeds.
@@ -87,8 +91,8 @@ def train_seeds(
     loggers = list(loggers)
     if not all(isinstance(name, str) for name in loggers):
         raise TypeError(f"loggers of runs in processes of their own must be names, got {loggers!r}")
-    configs = _configs(env_id, list(seeds), config_fields)
-    folder = new_directory(env_id, "seeds") if run_dir is None else Path(run_dir)
+    configs = _configs(env, list(seeds), config_fields)
+    folder = new_directory(configs[0].env_id, "seeds") if run_dir is None else Path(run_dir)
     require_plain(folder)
     how: list[object] = ["--pool", pool, "--step-timeout", step_timeout, "--quiet"]
     how += [] if recycle_after is None else ["--recycle-after", recycle_after]
@@ -105,6 +109,9 @@ def train_seeds(
         how += ["--workers", max(1, (workers or most) // together)]
         runs = [_Planned(config, folder / f"seed-{config.seed}") for config in configs]
         words = [run.words(initial) + [str(word) for word in how] for run in runs]
+        with explained(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+        write_whole(folder / _SETTINGS, json.dumps(configs[0].to_json(), indent=2).encode())
         try:
             _play(list(zip(runs, words, strict=True)), together, shown=progress)
         except BaseException as error:
@@ -113,19 +120,20 @@ def train_seeds(
     return compare([run.folder for run in runs])
 
 
-def _configs(env_id: str, seeds: list[int], fields: dict[str, Any]) -> list[TrainConfig]:
+def _configs(env: str | TrainConfig, seeds: list[int], fields: dict[str, Any]) -> list[TrainConfig]:
     if "seed" in fields:
         raise ValueError(f"both seeds={seeds} and seed={fields['seed']!r}: leave out one of the two")
     if len(seeds) < 2 or len(set(seeds)) < len(seeds):
         raise ValueError(f"seeds must be at least two, all different, got {seeds}")
-    configs = [TrainConfig.for_env(env_id, **fields, seed=seed) for seed in seeds]
-    if only_in_script(configs[0]):
+    config = resolved(env, fields)
+    configs = [replace(config, seed=seed) for seed in seeds]
+    if only_in_script(config):
         raise ValueError(
-            f"your script has registered {env_id}, or defines its fitness or policy, and each run is a process that "
-            "does not know them: put them into a module or plugin (es-envs new), or call train() with one seed after "
-            "the other"
+            f"your script has registered {config.env_id}, or defines its fitness or policy, and each run is a process "
+            "that does not know them: put them into a module or plugin (es-envs new), or call train() with one seed "
+            "after the other"
         )
-    if configs[0].eval_every == 0:
+    if config.eval_every == 0:
         raise ValueError("runs are compared by the scores of their centres: eval_every must be at least 1, got 0")
     return configs
 
@@ -143,27 +151,26 @@ class _Planned:
         return self.config.seed
 
     def words(self, initial: str | os.PathLike[str] | None) -> list[str]:
-        """What follows ``es-envs`` in the command that begins it, or continues it.
+        """The words behind ``es-envs`` of the command that begins it, or continues it.
 
         Raises:
             ValueError: its folder holds a run with other settings.
         """
-        settings = chosen_settings(self.config)
         if not (self.folder / "config.json").exists():
+            settings = ["--config", str(self.folder.parent / _SETTINGS), "--seed", str(self.config.seed)]
             begin = [] if initial is None else ["--initial", str(initial)]
-            return ["train", self.config.env_id, "--run-dir", str(self.folder), *as_arguments(settings), *begin]
-        there, bounds = (
-            Run.open(self.folder, trust=True).config,
-            {name: getattr(self.config, name) for name in BOUNDS},
-        )
-        settled: dict[str, Any] = dict(bounds)
-        if self.config.schedule_generations in {None, self.config.generations}:  # unless given, from the first call
-            settled["schedule_generations"] = self.config.schedule_generations
-        if there.env_id != self.config.env_id or chosen_settings(replace(there, **settled)) != settings:
-            raise ValueError(f"{self.folder} holds a run with other settings: choose another folder")
-        later = {name: value for name, value in bounds.items() if value != getattr(there, name)}
+            return ["train", *settings, "--run-dir", str(self.folder), *begin, "--trust-names"]
+        there, wanted = Run.open(self.folder, trust=True).config, self.config.to_json()
+        if self.config.schedule_generations == self.config.generations:  # it follows from them, as of the first call
+            del wanted["schedule_generations"]
+        try:
+            continued = there.continued(wanted)
+        except ValueError as error:
+            raise ValueError(f"{self.folder} holds a run with other settings, choose another folder: {error}") from None
+        later = {name: value for name in BOUNDS if (value := getattr(continued, name)) != getattr(there, name)}
+        bounds = [f"--{name.replace('_', '-')}={'none' if value is None else value}" for name, value in later.items()]
         # The names of its config are those that were given here.
-        return ["resume", str(self.folder), *as_arguments(later), "--trust-names"]
+        return ["resume", str(self.folder), *bounds, "--trust-names"]
 
     def share_done(self) -> float:
         """How far it is."""

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from gymnasium import spaces
 
 import es_envs
 from es_core import Run, TrainConfig
-from es_core.cli import _parser, main
+from es_core.cli import GROUPS, main, make_parser
 from es_core.config.train_config import BOUNDS, option_fields
 from es_core.reports.data_sheet import space_text
 
@@ -191,14 +192,65 @@ def test_settings_of_the_command_line_are_those_of_the_run(capsys, tmp_path):
     assert {name: getattr(config, name) for name in names} == {name: EXAMPLES[name][1] for name in names}
 
 
-def test_help_names_every_setting_with_its_default(capsys):
+def help_of(capsys, *words):
     with pytest.raises(SystemExit) as stop:
-        main(["train", "--help"])
+        main([*words])
     assert stop.value.code == 0
-    out = capsys.readouterr().out
+    return capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["train", "bench", "tune"])
+def test_help_all_names_every_setting_with_its_default(command, capsys):
+    out = help_of(capsys, command, "--help-all")
     for field in option_fields():
         assert f"--{field.name.replace('_', '-')}" in out
     assert "(default: 64)" in out
+
+
+def test_help_of_train_names_a_dozen_options(capsys):
+    usage, *lines = help_of(capsys, "train", "--help").splitlines()
+    assert usage == "usage: es-envs train ID [options]"
+    named = [line.split()[0] for line in lines if line.startswith("  --")]
+    shown = {"seed", "seeds", "workers", "run-dir", "generations", "max-seconds", "strategy", "population-size",
+             "sigma", "learning-rate", "policy", "fitness"}  # fmt: skip
+    assert sorted(named) == sorted({*(f"--{name}" for name in shown), "--config", "--quiet", "--json", "--help-all"})
+    assert lines[-1] == "All settings: `es-envs train --help-all`"
+
+
+def test_help_of_the_program_arranges_all_commands_in_groups(capsys):
+    out = help_of(capsys, "--help")
+    listed = [name for names in GROUPS.values() for name in names]
+    for group, names in GROUPS.items():
+        part = out.partition(f"\n{group}:\n")[2].partition("\n\n")[0]
+        assert tuple(line.split()[0] for line in part.splitlines()) == names
+    (choices,) = (action.choices for action in make_parser()._actions if isinstance(action.choices, dict))
+    assert sorted(listed) == sorted(choices)
+
+
+def test_train_takes_the_settings_of_a_file_and_those_given_besides(folder, capsys, tmp_path):
+    words = ["--config", Run.open(folder).directory / "config.json", "--seed", 4, "--run-dir", tmp_path / "r"]
+    results(capsys, "train", *words, "--workers", 1, "--quiet")
+    assert Run.open(tmp_path / "r").config == replace(Run.open(folder).config, seed=4)
+
+
+@pytest.mark.parametrize(
+    ("content", "words", "message"),
+    [
+        (None, [], "there is no file .*config.json: expected the config.json of a run"),
+        ("{", [], "config.json is damaged"),
+        ('{"env_id": "CartPole-v1"}', ["Acrobot-v1"], "is for CartPole-v1, not for Acrobot-v1: leave out one"),
+        ('{"env_id": "os:Walk-v0"}', [], "names env_id='os:Walk-v0', no function or class of an installed plugin"),
+        ('{"env_id": "CartPole-v1", "fitness": "os:getcwd"}', [], "names fitness='os:getcwd'"),
+        ('{"env_id": "CartPole-v1", "sigma": -1}', [], "sigma must be"),
+    ],
+)
+def test_a_config_file_that_cannot_be_used_is_explained(content, words, message, tmp_path, capsys):
+    path = tmp_path / "config.json"
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    assert main(["train", *words, "--config", str(path), "--run-dir", str(tmp_path / "run")]) in {1, 2}
+    assert re.search(message, capsys.readouterr().err)
+    assert not (tmp_path / "run").exists()
 
 
 def test_evaluate_prints_a_score_with_its_interval(folder, capsys):
@@ -258,7 +310,7 @@ def test_errors_go_to_stderr_with_the_documented_exit_code(arguments, code, mess
         ([], "required: COMMAND; `es-envs --help` says"),
         (["trian"], "there is no command 'trian' (did you mean train?)"),
         (["banana"], "there is no command 'banana'; `es-envs --help`"),
-        (["train"], "required: ID; `es-envs train --help` says"),
+        (["train"], "an ID is required: an environment's, or --config FILE of a run; `es-envs train --help` says"),
         (["train", "X-v0", "--sigma", "big"], "argument --sigma: invalid number value: 'big'"),
         (["train", "X-v0", "--env-kwargs", "{"], "invalid JSON value"),
         (["train", "X-v0", "--genertions", "3"], "unrecognized: --genertions 3 (did you mean --generations?)"),
@@ -278,7 +330,7 @@ def test_usage_errors_exit_with_2_in_one_line(arguments, message, capsys):
 
 def commands():
     """The parser of each command, by its name."""
-    (choices,) = (action.choices for action in _parser()._actions if isinstance(action.choices, dict))
+    (choices,) = (action.choices for action in make_parser()._actions if isinstance(action.choices, dict))
     return choices
 
 
@@ -294,7 +346,7 @@ def test_a_command_with_two_letters_swapped_is_asked_about(name, capsys):
 
 @pytest.mark.parametrize("name", ["", *commands()])
 def test_no_command_takes_the_beginning_of_an_option_for_the_option(name):
-    parser = commands()[name] if name else _parser()
+    parser = commands()[name] if name else make_parser()
     required = [word for action in parser._actions for word in needed(action)]
     options = {flag for action in parser._actions for flag in action.option_strings if flag.startswith("--")}
     for flag in options:

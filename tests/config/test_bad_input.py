@@ -588,7 +588,7 @@ def test_an_environment_that_cannot_be_filmed_says_what_is_missing_and_is_still_
 
 
 def test_a_missing_pybullet_is_explained(python):
-    done = python("import sys; sys.modules['pybullet'] = None\nimport es_envs.bullet")
+    done = python("import sys; sys.modules['pybullet'] = None\nfrom es_envs.bullet import BulletEnv")
     last = done.err.strip().splitlines()[-1]
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     for text in (

@@ -265,8 +265,9 @@ def test_built_in_policies_load_no_torch():
     code = """
 import sys, numpy as np
 from gymnasium import spaces
-from es_core.config import TrainConfig
-from es_core.policies import make_actor, make_policy
+from es_core import TrainConfig
+from es_core.policies.by_name import make_policy
+from es_core.policies.engines import make_actor
 for kind, shape, dtype in (("lstm", (3,), np.float32), ("cnn_small", (20, 20, 3), np.uint8)):
     space = spaces.Box(0, 255, shape, dtype)
     policy = make_policy(TrainConfig(env_id="Walk-v0", policy=kind), space, spaces.Discrete(2))

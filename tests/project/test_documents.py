@@ -18,7 +18,7 @@ import pytest
 from conftest import registered
 
 from es_core import TrainConfig, train
-from es_core.cli import _parser, main
+from es_core.cli import main, make_parser
 from es_core.cli.arguments import config_fields, searched
 
 ROOT = Path(__file__).parents[2]
@@ -115,7 +115,7 @@ def test_the_lines_are_found():
 def test_a_line_has_arguments_and_settings_that_there_are(page, words, readers, capsys):
     if words == ["--version"]:
         return
-    options, unknown = _parser().parse_known_args(words)
+    options, unknown = make_parser().parse_known_args(words)
     assert not unknown
     if words[0] in {"train", "bench", "tune"}:
         config = TrainConfig.for_env(options.env_id, **config_fields(options))

@@ -1,6 +1,5 @@
 """The report of a run: what is on its page, and, in a real browser, how that behaves."""
 
-import argparse
 import json
 import shlex
 import shutil
@@ -14,7 +13,6 @@ from conftest import TINY, registered
 
 from es_core import CheckpointError, Run, TrainConfig, report, train
 from es_core.cli import main
-from es_core.cli.arguments import add_config_options, config_fields
 from es_core.config.commands import train_command
 
 PLAY = """
@@ -71,7 +69,7 @@ def test_a_page_holds_curves_films_settings_environment_versions_and_commands(ru
 
     for text in ("solved_at", "Discrete(2)", "Chosen for this run", "numpy 2", stats[-1].parameter_hash):
         assert text in content.text
-    assert "es-envs train CartPoleBullet-v0 --seed 5 --generations 4 --population-size 8 --sigma 0.02" in content.text
+    assert f"es-envs train --config '{run.directory / 'config.json'}'" in content.text
     assert f"es-envs record '{run.directory}'" in content.text
     sources = [each["src"] for tag in ("video", "img") for each in content.attributes(tag)]
     assert sorted(source.partition(",")[0] for source in sources) == [
@@ -83,7 +81,7 @@ def test_a_page_holds_curves_films_settings_environment_versions_and_commands(ru
 
 def test_the_command_on_the_page_makes_the_same_run_again(run, page, tmp_path):
     command = next(text for text in Page(page).texts if text.startswith("es-envs train"))
-    assert main([*command.split()[1:], "--run-dir", str(tmp_path / "again"), "--workers", "1", "--quiet"]) == 0
+    assert main([*shlex.split(command)[1:], "--run-dir", str(tmp_path / "again"), "--workers", "1", "--quiet"]) == 0
     assert Run.open(tmp_path / "again").config == run.config
 
 
@@ -96,13 +94,18 @@ def test_the_command_on_the_page_makes_the_same_run_again(run, page, tmp_path):
         ("Pendulum-v1", {"strategy": "pgpe", "policy": "gru", "action_bins": ((-2.0, 0.0, 2.0),), "eval_every": 0}),
     ],
 )
-def test_the_command_that_makes_a_run_again_gives_all_its_settings(env_id, fields):
+def test_the_command_that_makes_a_run_again_gives_all_its_settings(env_id, fields, tmp_path, monkeypatch):
     config = TrainConfig.for_env(env_id, **fields)
-    program, verb, named, *words = shlex.split(train_command(config))
-    assert (program, verb, named) == ("es-envs", "train", env_id)
-    parser = argparse.ArgumentParser()
-    add_config_options(parser)
-    assert TrainConfig.for_env(named, **config_fields(parser.parse_args(words))) == config
+    (tmp_path / "config.json").write_text(json.dumps(config.to_json()), encoding="utf-8")
+    given = []
+
+    def begin(env, **_):
+        given.append(env)
+        raise ValueError("that is all")
+
+    monkeypatch.setattr("es_core.run.train", begin)
+    assert main(shlex.split(train_command(config, tmp_path, trusted=False))[1:]) == 2
+    assert given == [config]
 
 
 def test_whatever_users_and_plugins_name_is_text(tmp_path):

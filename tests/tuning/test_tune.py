@@ -111,7 +111,7 @@ def test_max_steps_bound_each_run_by_the_generation_that_reaches_them(aim, tmp_p
     stats = result.run.history
     assert stats[-1].solved or stats[-3].total_steps < 50 <= stats[-1].total_steps
     with pytest.raises(SystemExit):
-        main(["tune", "--help"])
+        main(["tune", "--help-all"])
     assert "the generation that reaches them is the last" in " ".join(capsys.readouterr().out.split())
 
 
@@ -354,6 +354,6 @@ def test_without_optuna_the_command_that_installs_it_is_named(aim, monkeypatch, 
 
 
 def test_the_command_line_knows_tune_without_loading_optuna():
-    code = "import sys, es_core.cli, es_core.tune; print('optuna' in sys.modules)"
+    code = "import sys, es_core.cli, es_core.tuning.settings_search; print('optuna' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
