@@ -1,8 +1,13 @@
-"""What one rollout measured, for fitness functions and for whoever reads a result."""
+"""The one loop that steps an environment, and the episode that it plays."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Generator, Mapping, MutableSequence, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
+
+import gymnasium
+import numpy as np
+
+from es_envs.returned import of_reset, of_step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,3 +60,89 @@ class StepFitness(Protocol):
 
     def result(self, episode: Episode) -> float:
         """Called once, when the episode has ended."""
+
+
+Observer = Callable[[Any, Any, float, Mapping[str, Any]], object]
+"""Called after every step with observation, action, reward and info."""
+STEP = 0
+"""Place of the present step in ``progress``."""
+
+
+def play(
+    env: gymnasium.Env[Any, Any],
+    act: Callable[[Any], Any],
+    seed: int,
+    limit: int,
+    observers: Sequence[Observer] = (),
+    *,
+    progress: MutableSequence[int] | None = None,
+    pauses: bool = False,
+) -> Generator[None, None, Episode]:
+    """Play one episode: the loop through which each one passes, of training, films and the conformance kit alike.
+
+    Args:
+        env: the environment.
+        act: chooses an action for each observation.
+        seed: for ``env.reset``.
+        limit: steps at most.
+        observers: called after every step.
+        progress: where the number of each step is written, for whoever watches.
+        pauses: yield after every step; else the first ``next`` plays the whole episode.
+
+    Returns:
+        The episode, without fitness, as the value of the generator.
+
+    Raises:
+        ValueError: a reward is not a number, or ``reset`` or ``step`` returns something else than it must.
+        Exception: whatever the environment raises.
+    """
+    env_step, progress = env.step, [0] if progress is None else progress
+    progress[STEP] = 0
+    observation, start_info = of_reset(env, env.reset(seed=seed))
+    first_observation, start_info = _kept(observation), _kept(start_info)
+    total_reward, length, terminated, truncated = 0.0, 0, False, False
+    info: Mapping[str, Any] = start_info
+    for length in range(1, limit + 1):
+        action = act(observation)
+        returned = env_step(action)
+        try:
+            observation, reward, terminated, truncated, info = returned
+        except (TypeError, ValueError):
+            of_step(env, returned)  # says what is wrong with it
+            raise
+        try:
+            total_reward += reward  # type: ignore[operator]  # Gymnasium says SupportsFloat
+        except TypeError:
+            raise ValueError(f"the reward of step {length} is {reward!r}, expected a number") from None
+        progress[STEP] = length
+        for observe in observers:
+            observe(observation, action, reward, info)  # type: ignore[arg-type]
+        if pauses:
+            yield
+        if terminated or truncated:
+            break
+
+    of_step(env, (observation, 0.0, terminated, truncated, info))  # the info is what fitness functions see
+    return Episode(
+        seed=seed,
+        total_reward=total_reward,
+        length=length,
+        terminated=bool(terminated),
+        truncated=not terminated,
+        start_info=start_info,
+        final_info=_kept(info),
+        first_observation=first_observation,
+        last_observation=_kept(observation),
+    )
+
+
+def _kept(value: Any) -> Any:
+    """An observation or info with copies of its arrays, since an environment may write into its own again."""
+    if isinstance(value, np.ndarray):
+        return value.copy()
+    if isinstance(value, Mapping):
+        return {key: _kept(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        items = [_kept(item) for item in value]
+        return tuple(items) if isinstance(value, tuple) else items
+    return value

@@ -27,7 +27,7 @@ from es_core.evaluation.scoring import Source, find_policy, require_same_spaces
 from es_core.files import write_whole
 from es_core.policies.spaces import parts
 from es_core.rollout.errors import RolloutError
-from es_core.rollout.loop import Rollout
+from es_core.rollout.rollout import Rollout
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.run_folder import RunFolder
 from es_core.seeding import Purpose, episode_seeds

@@ -6,7 +6,7 @@ from contextlib import closing
 from es_core.evaluation.scoring import find_policy, require_candidate, require_same_spaces
 from es_core.pools.worker import action_noise_seed
 from es_core.rollout.errors import RolloutError
-from es_core.rollout.loop import Rollout
+from es_core.rollout.rollout import Rollout
 from es_core.runs.run_folder import RunFolder
 from es_core.training.state import TrainingState
 from es_envs import Episode

@@ -10,7 +10,7 @@ import numpy as np
 
 from es_core import seeding
 from es_core.config.train_config import TrainConfig
-from es_core.rollout.loop import Rollout
+from es_core.rollout.rollout import Rollout
 from es_core.strategies.population import Population
 
 _OBSERVATIONS, _STEPS = 100, 200

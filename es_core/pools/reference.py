@@ -8,7 +8,7 @@ import numpy as np
 
 from es_core import seeding
 from es_core.policies.normalization import REFERENCE_SIZE, ReferenceBatch
-from es_core.rollout.loop import Rollout
+from es_core.rollout.rollout import Rollout
 
 
 def play_reference(rollout: Rollout, seeds: Sequence[int]) -> ReferenceBatch:

@@ -25,7 +25,7 @@ from es_core.pools.worker import Answer, Played, action_noise_seed, described, e
 from es_core.rollout.environment import make_env
 from es_core.rollout.errors import SpaceError
 from es_core.rollout.fitness import Fitnesses, begun, judged, load_fitnesses, observers_of
-from es_core.rollout.loop import Rollout
+from es_core.rollout.rollout import Rollout
 from es_envs import EnvDefinition, Episode
 from es_envs.returned import info_of
 

@@ -34,7 +34,7 @@ from es_core.pools.messages import (
 from es_core.pools.probe import take_probe
 from es_core.pools.reference import play_reference
 from es_core.pools.watchdog import Watchdog
-from es_core.rollout.loop import Rollout
+from es_core.rollout.rollout import Rollout
 from es_core.strategies.population import Drawn, Population
 from es_envs import Episode, import_path
 

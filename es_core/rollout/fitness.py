@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from es_core.config.choices import SIGN_SHAPINGS
 from es_core.config.train_config import TrainConfig
 from es_envs import EnvDefinition, Episode
-from es_envs.episode import StepFitness
+from es_envs.episode import Observer, StepFitness
 from es_envs.fitness import fitness_names, load_fitness
 
 _AGGREGATIONS: Mapping[str, Callable[..., NDArray[np.float64]]] = {"mean": np.mean, "median": np.median, "min": np.min}
@@ -21,9 +21,6 @@ _AGGREGATIONS: Mapping[str, Callable[..., NDArray[np.float64]]] = {"mean": np.me
 def aggregated(values: NDArray[np.float64], aggregation: str) -> NDArray[np.float64]:
     """One number ``(N,)`` for each candidate, from those of its episodes ``(N, k)``, by "mean", "median" or "min"."""
     return _AGGREGATIONS[aggregation](values, axis=1)
-
-
-Observer = Callable[[Any, Any, float, Mapping[str, Any]], object]
 
 
 Fitnesses = Sequence[tuple[str, Any]]

@@ -20,7 +20,7 @@ from es_core.pools.pool import Results, RolloutPool
 from es_core.pools.process import Child, ChildDiedError, end
 from es_core.pools.worker import action_noise_seed
 from es_core.rollout.errors import RolloutError
-from es_core.rollout.loop import Rollout
+from es_core.rollout.rollout import Rollout
 from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies.by_name import make_strategy
 from es_core.strategies.population import Population

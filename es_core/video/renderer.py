@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from es_core.config.train_config import TrainConfig
 from es_core.rollout.errors import RolloutError
-from es_core.rollout.loop import Rollout
+from es_core.rollout.rollout import Rollout
 from es_core.video.filmed_policies import FilmedPolicy
 from es_core.video.layout import Frame, arranged, even
 from es_envs import EnvDefinition, Episode

@@ -20,7 +20,7 @@ from es_core.files import CheckpointError
 from es_core.pools import process
 from es_core.pools.process import Child, ChildDiedError, end
 from es_core.rollout.errors import RolloutError
-from es_core.rollout.loop import Rollout
+from es_core.rollout.rollout import Rollout
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.run_folder import RunFolder
 from es_core.seeding import Purpose, episode_seeds

@@ -1,6 +1,7 @@
 """The checks: each is a function whose docstring says what training requires, and whose error says what to change."""
 
 import inspect
+import itertools
 import math
 import re
 import warnings
@@ -14,6 +15,7 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 from gymnasium.utils.env_checker import data_equivalence
 
 from es_envs import registry
+from es_envs.episode import STEP, play
 from es_envs.fitness import fitness_names, load_fitness
 from es_envs.testing.episodes import Trace, action_sources, bits, first_difference, look, playing, trace
 from es_envs.testing.faults import ConformanceError, Skip, told
@@ -203,14 +205,15 @@ def renders(subject: Subject) -> None:
     with subject.env("rgb_array") as env:
         if env.render_mode != "rgb_array":
             raise ConformanceError("render_mode is not kept: set self.render_mode = render_mode in the constructor")
-        player = playing(env, 1, steps)
-        shapes = set()
-        try:
-            while True:
-                if next(player) % 20 == 0:
-                    shapes.add(_picture_shape(env.render()))
-        except StopIteration as end:
-            filmed = end.value
+        filming, shapes = playing(env, 1, steps), set()
+        for step in itertools.count(1):
+            try:
+                next(filming)
+            except StopIteration as end:
+                filmed = end.value
+                break
+            if step % 20 == 0:
+                shapes.add(_picture_shape(env.render()))
         shapes.add(_picture_shape(env.render()))
     if len(shapes) > 1:
         raise ConformanceError(f"render gives pictures of several sizes: {sorted(shapes)}")
@@ -262,16 +265,21 @@ def _insist_equal(one: Trace, other: Trace, circumstance: str, suspicion: str) -
 
 def _check_episode(subject: Subject, env: gymnasium.Env[Any, Any], name: str, choose: Callable[[], Any]) -> None:
     env.action_space.seed(0)
-    observation, _ = env.reset(seed=0)
-    _insist_member(env.observation_space, observation, "the observation of reset(seed=0)")
-    for step in range(1, subject.steps + 1):
-        observation, reward, terminated, truncated, _ = env.step(choose())
-        when = f"at step {step} under {name} actions (seed 0)"
+    progress = [0]
+
+    def act(observation: Any) -> Any:
+        if progress[STEP] == 0:
+            _insist_member(env.observation_space, observation, "the observation of reset(seed=0)")
+        return choose()
+
+    def check(observation: Any, action: Any, reward: float, info: Mapping[str, Any]) -> None:  # noqa: ARG001
+        when = f"at step {progress[STEP]} under {name} actions (seed 0)"
         _insist_member(env.observation_space, observation, f"the observation {when}")
         if not math.isfinite(reward):
             raise ConformanceError(f"the reward {when} is {reward!r}, expected a finite number")
-        if terminated or truncated:
-            return
+
+    for _ in play(env, act, 0, subject.steps, [check], progress=progress, pauses=True):
+        pass
 
 
 def _insist_member(space: gymnasium.Space[Any], observation: Any, what: str) -> None:

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
-from es_envs.episode import Episode, StepFitness
+from es_envs.episode import Episode, StepFitness, play
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Trace:
     """An episode under random actions, to the last bit.
 
     Attributes:
-        moments: the bytes of what ``reset`` and each ``step`` returned, infos excepted.
+        moments: the bytes of each observation and reward, and of how the episode ended, unless it was cut.
         episode: the same as fitness functions see it.
     """
 
@@ -33,45 +33,29 @@ class Trace:
 
 
 def playing(
-    env: gymnasium.Env[Any, Any], seed: int, steps: int, observer: StepFitness | None = None
-) -> Generator[int, None, Trace]:
-    """Play an episode under random actions that depend on the seed; pause after every step, which it yields."""
+    env: gymnasium.Env[Any, Any], seed: int, steps: int, observer: StepFitness | None = None, *, pauses: bool = True
+) -> Generator[None, None, Trace]:
+    """Play an episode under random actions that depend on the seed; pause after every step."""
     env.action_space.seed(seed)
-    observation, info = env.reset(seed=seed)
-    start_info, first_observation = dict(info), copy.deepcopy(observation)
-    moments = [bits(observation)]
-    total_reward, length, terminated, truncated = 0.0, 0, False, False
-    while not (terminated or truncated) and length < steps:
-        action = env.action_space.sample()
-        observation, reward, terminated, truncated, info = env.step(action)
-        if observer is not None:
-            observer.on_step(observation, action, float(reward), info)
-        total_reward += float(reward)
-        length += 1
-        moments.append(bits((observation, float(reward), bool(terminated), bool(truncated))))
-        yield length
-    episode = Episode(
-        seed=seed,
-        total_reward=total_reward,
-        length=length,
-        terminated=bool(terminated),
-        truncated=not terminated,
-        start_info=start_info,
-        final_info=info,
-        first_observation=first_observation,
-        last_observation=observation,
-    )
-    return Trace(tuple(moments), episode)
+    moments: list[bytes] = []
+
+    def keep(observation: Any, action: Any, reward: float, info: Mapping[str, Any]) -> None:  # noqa: ARG001
+        moments.append(bits((observation, float(reward))))
+
+    observers = [keep] if observer is None else [keep, observer.on_step]
+    sample = env.action_space.sample
+    episode = yield from play(env, lambda _: sample(), seed, steps, observers, pauses=pauses)
+    ended = [bits(episode.terminated)] if episode.length < steps else []  # else it may have been cut
+    return Trace((bits(episode.first_observation), *moments, *ended), episode)
 
 
 def trace(env: gymnasium.Env[Any, Any], seed: int, steps: int, observer: StepFitness | None = None) -> Trace:
     """Play a whole episode, or ``steps`` steps of it."""
-    player = playing(env, seed, steps, observer)
-    while True:
-        try:
-            next(player)
-        except StopIteration as end:
-            return cast("Trace", end.value)
+    try:
+        next(playing(env, seed, steps, observer, pauses=False))
+    except StopIteration as end:
+        return cast("Trace", end.value)
+    raise RuntimeError("an episode that does not pause has paused")
 
 
 def bits(value: Any) -> bytes:

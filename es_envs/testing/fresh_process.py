@@ -17,6 +17,7 @@ from typing import Any
 import gymnasium
 
 from es_envs.definition import EnvDefinition
+from es_envs.episode import play
 from es_envs.returned import Checked, ReturnError
 from es_envs.testing.episodes import action_sources, look, trace
 from es_envs.testing.faults import told
@@ -120,11 +121,8 @@ def _rehearse(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> str:
     for offset in range(_REHEARSED):
         trace(env, seed + offset, steps)
     for choose in action_sources(env.action_space).values():
-        env.reset(seed=seed)
-        for _ in range(steps):
-            _, _, terminated, truncated, _ = env.step(choose())
-            if terminated or truncated:
-                break
+        for _ in play(env, lambda _, choose=choose: choose(), seed, steps):  # type: ignore[misc]
+            pass
     return "done"
 
 
@@ -136,11 +134,9 @@ def _live(env: gymnasium.Env[Any, Any], seed: int, steps: int, life_steps: int, 
     for other in itertools.count(seed + 1):
         if played >= life_steps or time.monotonic() >= end:
             break
-        env.reset(seed=other)
-        for _ in range(steps):
-            _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        for _ in play(env, lambda _: env.action_space.sample(), other, steps, pauses=True):
             played += 1
-            if terminated or truncated or time.monotonic() >= end:
+            if time.monotonic() >= end:
                 break
     return {**episodes, "late": look(env, seed, steps), "steps": played}
 

@@ -12,7 +12,7 @@ import pytest
 import es_envs
 from es_core import TrainConfig
 from es_core.cli import main
-from es_core.rollout.loop import Rollout
+from es_core.rollout.rollout import Rollout
 from es_envs import testing
 
 OPTIONS = [

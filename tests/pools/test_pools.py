@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_limits
 
 from es_core import RolloutError, Run, TrainConfig, evaluate, train
 from es_core.pools.by_name import make_pool
-from es_core.rollout.loop import Rollout
+from es_core.rollout.rollout import Rollout
 from es_envs import definition
 
 # How a run is carried out, by name; those of one engine give the same bits.

@@ -13,7 +13,7 @@ import es_envs
 from es_core import TrainConfig, train
 from es_core.pools.by_name import make_pool
 from es_core.rollout.environment import preprocessed
-from es_core.rollout.loop import Rollout
+from es_core.rollout.rollout import Rollout
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import definition
 

@@ -1,6 +1,6 @@
-"""The one rollout loop: training, evaluation and recording all pass through it."""
+"""Rollouts: one environment and one policy, which play episodes together."""
 
-from collections.abc import Callable, Generator, Mapping, MutableSequence, Sequence
+from collections.abc import Callable, Generator, MutableSequence, Sequence
 from functools import partial
 from typing import Any
 
@@ -14,15 +14,13 @@ from es_core.policies.engines import make_actor, require_engine
 from es_core.policies.normalization import Statistics
 from es_core.rollout.environment import make_env
 from es_core.rollout.errors import SpaceError
-from es_core.rollout.fitness import Observer, begun, judged, load_fitnesses, observers_of
+from es_core.rollout.fitness import begun, judged, load_fitnesses, observers_of
 from es_envs import EnvDefinition, Episode
-from es_envs.returned import of_reset, of_step
-
-STEP = 0  # place of the present step in a rollout's ``progress``
+from es_envs.episode import Observer, play
 
 
 class Rollout:
-    """One environment and one policy for life, and the loop in which they meet.
+    """One environment and one policy for life, which play episodes together.
 
     Args:
         definition: of the environment.
@@ -125,61 +123,11 @@ class Rollout:
         *,
         pauses: bool,
     ) -> Generator[None, None, Episode]:
-        """The loop through which each episode passes; a generator for those who look on, step by step."""
+        """Play an episode, and measure its fitness; a generator for those who look on, step by step."""
         if not self._is_open:
             self.env, self._is_open = self._make_env(), True
         measured = begun(self._fitnesses)
-        observers = [*observers, *observers_of(measured)]
-        env_step, progress = self.env.step, self._progress
         limit = self._step_limit if max_steps is None else min(max_steps, self._step_limit)
-
-        progress[STEP] = 0
-        observation, start_info = of_reset(self.env, self.env.reset(seed=seed))
-        first_observation, start_info = _kept(observation), _kept(start_info)
-        total_reward, length, terminated, truncated = 0.0, 0, False, False
-        info: Mapping[str, Any] = start_info
-        for length in range(1, limit + 1):
-            action = act(observation)
-            returned = env_step(action)
-            try:
-                observation, reward, terminated, truncated, info = returned
-            except (TypeError, ValueError):
-                of_step(self.env, returned)  # says what is wrong with it
-                raise
-            try:
-                total_reward += reward  # type: ignore[operator]  # Gymnasium says SupportsFloat
-            except TypeError:
-                raise ValueError(f"the reward of step {length} is {reward!r}, expected a number") from None
-            progress[STEP] = length
-            for observe in observers:
-                observe(observation, action, reward, info)  # type: ignore[arg-type]
-            if pauses:
-                yield
-            if terminated or truncated:
-                break
-
-        of_step(self.env, (observation, 0.0, terminated, truncated, info))  # the info is what fitness functions see
-        episode = Episode(
-            seed=seed,
-            total_reward=total_reward,
-            length=length,
-            terminated=bool(terminated),
-            truncated=not terminated,
-            start_info=start_info,
-            final_info=_kept(info),
-            first_observation=first_observation,
-            last_observation=_kept(observation),
-        )
+        observers = [*observers, *observers_of(measured)]
+        episode = yield from play(self.env, act, seed, limit, observers, progress=self._progress, pauses=pauses)
         return judged(episode, measured)
-
-
-def _kept(value: Any) -> Any:
-    """An observation or info with copies of its arrays, since an environment may write into its own again."""
-    if isinstance(value, np.ndarray):
-        return value.copy()
-    if isinstance(value, Mapping):
-        return {key: _kept(item) for key, item in value.items()}
-    if isinstance(value, tuple | list):
-        items = [_kept(item) for item in value]
-        return tuple(items) if isinstance(value, tuple) else items
-    return value
