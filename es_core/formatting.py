@@ -35,6 +35,13 @@ def figures(value: float | None, interval: tuple[float, float] | None = None) ->
     return f"{value:,.{decimals}f}".replace(",", "\u202f")
 
 
+def duration(seconds: float) -> str:
+    """A time, for people, in the unit that suits it."""
+    if seconds < 120:
+        return f"{seconds:.{0 if seconds >= 10 else 1}f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+
+
 def _exponent(value: float) -> int:
     return math.floor(math.log10(abs(value))) if 0 < abs(value) < math.inf else 0
 

@@ -54,6 +54,7 @@ def add(commands: Any) -> None:
 
 
 def _bench(options: argparse.Namespace) -> None:
+    from es_core.formatting import figures
     from es_core.tuning.throughput import bench
 
     if not options.quiet:
@@ -73,8 +74,12 @@ def _bench(options: argparse.Namespace) -> None:
     parts = [(name, getattr(result, name)) for name in ("environment", "policy", "noise", "update", "waiting")]
     print_table(
         [
-            ("bare environment", f"{result.bare:,.0f} steps/s", f"{result.workers} processes at once"),
-            ("training", f"{result.training:,.0f} steps/s", f"{result.share:.0%} of that ({low:.0%} to {high:.0%})"),
+            ("bare environment", f"{figures(round(result.bare))} steps/s", f"{result.workers} processes at once"),
+            (
+                "training",
+                f"{figures(round(result.training))} steps/s",
+                f"{result.share:.0%} of that ({low:.0%} to {high:.0%})",
+            ),
             ("", "", ""),
             ("a step takes a worker", f"{total:.2f} µs", ""),
             *((f"  {name}", f"{value:.2f} µs", f"{value / total:.0%}") for name, value in parts),
@@ -122,7 +127,7 @@ def _tune(options: argparse.Namespace) -> None:
             str(trial.number + 1),
             f"{trial.solved} of {result.seeds}",
             figures(trial.fitness, (min(reached), max(reached))),
-            f"{trial.steps:,.0f}".replace(",", " "),
+            figures(round(trial.steps)),
             *map(text_of, trial.settings.values()),
         )
         for trial in best

@@ -182,6 +182,7 @@ def _demo(options: argparse.Namespace) -> None:
 
 
 def _report_run(run: "Run", options: argparse.Namespace) -> None:
+    from es_core.formatting import figures
     from es_core.training.advice import advice
 
     last = run.history[-1] if run.history else None
@@ -200,8 +201,7 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
         return
     put(run.directory)
     if last is not None:
-        steps = f"{last.total_steps:,}".replace(",", " ")
-        say(f"{_ending(run)}; {steps} environment steps")
+        say(f"{_ending(run)}; {figures(last.total_steps)} environment steps")
     if sentence := advice(run.history):
         say(f"advice: {sentence}")
     if best is not None:

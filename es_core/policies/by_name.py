@@ -12,6 +12,7 @@ from es_core.policies.engines import make_actor, require_engine
 from es_core.policies.layered import convolutional, linear, mlp, recurrent
 from es_core.policies.network import Policy
 from es_core.policies.spaces import is_image, leaves
+from es_envs.choice import require_one_of
 
 __all__ = ["POLICIES", "Actor", "NotFiniteError", "Policy", "make_actor", "make_policy", "require_engine"]
 
@@ -49,10 +50,7 @@ def make_policy(
                 raise
             raise ValueError(f"policy={config.policy!r} needs torch: pip install 'es-envs[torch]'") from error
         return TorchPolicy(config, observation_space, action_space)
-    if config.policy not in POLICIES:
-        raise ValueError(
-            f"policy must be one of {', '.join(POLICIES)}, or 'module:Class' for a torch module; got {config.policy!r}"
-        )
+    require_one_of("policy", config.policy, [*POLICIES, "module:Class (a torch module)"])
     if config.policy_options:
         raise ValueError(f"policy_options are for a torch module, policy='module:Class'; {config.policy!r} has none")
     return POLICIES[config.policy](config, observation_space, action_space)

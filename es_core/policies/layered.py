@@ -23,6 +23,7 @@ from es_core.policies.layers import (
 from es_core.policies.network import Policy, Vector
 from es_core.policies.normalization import ReferenceBatch, Statistics
 from es_core.policies.spaces import input_size, is_image, leaves
+from es_envs.choice import require_one_of
 
 if TYPE_CHECKING:
     import torch
@@ -149,8 +150,7 @@ def recurrent(
 
 
 def _activation(name: str) -> Activation:
-    if name not in get_args(Activation):
-        raise ValueError(f"activation must be one of {', '.join(get_args(Activation))}, got {name!r}")
+    require_one_of("activation", name, get_args(Activation))
     return cast("Activation", name)
 
 

@@ -7,6 +7,7 @@ from es_core.config.objects import require_importable
 from es_core.config.train_config import TrainConfig
 from es_core.pools.pool import STEP_TIMEOUT, Results, RolloutPool
 from es_envs import EnvDefinition
+from es_envs.choice import require_one_of
 
 __all__ = ["POOLS", "STEP_TIMEOUT", "Results", "RolloutPool", "make_pool", "require_pool"]
 
@@ -21,8 +22,7 @@ def require_pool(name: str, ray_address: str | None = None) -> None:
     """
     if name == "batched":  # up to version 0.1
         raise ValueError("pool='batched' is gone: pool='vector' computes all candidates in one place")
-    if name not in POOLS:
-        raise ValueError(f"pool must be one of {', '.join(map(repr, POOLS))}, got {name!r}")
+    require_one_of("pool", name, POOLS)
     if ray_address is not None and name != "ray":
         raise ValueError(f"ray_address={ray_address!r} is for pool='ray' (--pool ray), not {name!r}")
 

@@ -17,7 +17,7 @@ from es_core.config.commands import changed_settings, run_command, train_command
 from es_core.config.train_config import BITS, TrainConfig, option_fields
 from es_core.config.trust import require_trusted
 from es_core.files import CheckpointError, read_whole, write_whole
-from es_core.formatting import figures
+from es_core.formatting import duration, figures
 from es_core.reports.data_sheet import data_sheet, space_text
 from es_core.reports.pages import Chart, Column, Mark, data_url, render, require_page
 from es_core.runs.metrics import GenerationStats
@@ -109,7 +109,7 @@ def _facts(run: RunFolder) -> Iterator[dict[str, str]]:
         yield _fact("Generations", figures(len(populations)), f"{run.config.population_size} candidates each")
         yield _fact("Environment steps", figures(last.total_steps), f"{figures(last.total_episodes)} training episodes")
         rate = f"{figures(round(last.total_steps / seconds))} steps a second" if seconds > 0 else ""
-        yield _fact("Time", _duration(seconds), rate)
+        yield _fact("Time", duration(seconds), rate)
 
 
 def _fact(name: str, value: str, detail: str = "") -> dict[str, str]:
@@ -125,12 +125,6 @@ def _state(run: RunFolder) -> tuple[str, str]:
     if run.end is None:
         return "unfinished", f"generation {last} was the last"
     return "finished", f"{run.end.replace('_', ' ')}: {figures(getattr(run.config, run.end))} reached"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def _places(history: Sequence[GenerationStats], drawn: Sequence[GenerationStats]) -> dict[str, Column]:

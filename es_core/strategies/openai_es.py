@@ -14,6 +14,7 @@ from es_core.strategies.population import gradient
 from es_core.strategies.schedules import Schedule, as_schedule
 from es_core.strategies.shaping import find_shaping
 from es_core.strategies.strategy import Diagnostics
+from es_envs.choice import require_one_of
 
 
 class OpenAIES(MirroredStrategy):
@@ -53,8 +54,7 @@ class OpenAIES(MirroredStrategy):
         top_directions: int | None = None,
     ) -> None:
         super().__init__(mean, population_size=population_size, sigma=sigma, seed=seed)
-        if optimizer not in OPTIMIZERS:
-            raise ValueError(f"optimizer must be one of {', '.join(OPTIMIZERS)}, got {optimizer!r}")
+        require_one_of("optimizer", optimizer, OPTIMIZERS)
         self._shape = find_shaping(shaping)
         if top_directions is not None and not 1 <= top_directions <= population_size // 2:
             raise ValueError(

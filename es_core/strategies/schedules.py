@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 from es_core.config.choices import SCHEDULES
+from es_envs.choice import require_one_of
 
 Schedule = Callable[[int], float]
 
@@ -26,8 +27,7 @@ def schedule(start: float, final: float | None, *, shape: str = "linear", genera
     Raises:
         ValueError: there is no such shape.
     """
-    if shape not in SCHEDULES:
-        raise ValueError(f"schedule must be one of {', '.join(map(repr, SCHEDULES))}, got {shape!r}")
+    require_one_of("schedule", shape, SCHEDULES)
     start = float(start)  # a whole number would make arrays of whole numbers, one of NumPy's other bits
     if final is None:
         return lambda _: start

@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from es_envs.choice import require_one_of
+
 Values = NDArray[np.float64]
 
 
@@ -75,6 +77,5 @@ def find_shaping(name: str) -> Callable[[Values], Values]:
     Raises:
         ValueError: there is none; the message says which there are.
     """
-    if name not in SHAPINGS:
-        raise ValueError(f"shaping must be one of {', '.join(SHAPINGS)}, got {name!r}")
+    require_one_of("shaping", name, SHAPINGS)
     return SHAPINGS[name]

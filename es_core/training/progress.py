@@ -24,6 +24,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from es_core.config.train_config import TrainConfig
+from es_core.formatting import duration, figures
 from es_core.policies.compilation import prepare
 from es_core.runs.metrics import GenerationStats
 from es_core.runs.run_folder import RunFolder
@@ -133,20 +134,20 @@ class RunProgress:
     def _rows(self) -> Iterator[tuple[str, Sequence[float], str]]:
         """What there is to say: its name, its course over the run, and in numbers."""
         if self._population:
-            now = "" if self._max is None else f"{_short(self._population[-1])}, max {_short(self._max)}"
+            now = "" if self._max is None else f"{figures(self._population[-1])}, max {figures(self._max)}"
             yield "population", self._population, now
         if self._score is not None:
             rate = self._score.success_rate
             successful = f", {rate:.0%} successful" if rate is not None else ""
-            yield "centre", self._centre, f"{_short(self._score.mean)}{successful}"
+            yield "centre", self._centre, f"{figures(self._score.mean)}{successful}"
         if self._best is not None:
-            yield "best", [], f"{_short(self._best[1])} in generation {self._best[2]}"
+            yield "best", [], f"{figures(self._best[1])} in generation {self._best[2]}"
         if self._run.history:
-            yield "speed", [], f"{_thousands(self._run.history[-1].steps_per_second)} steps/s"
+            yield "speed", [], f"{figures(round(self._run.history[-1].steps_per_second))} steps/s"
 
     def _picture(self) -> RenderableType:
         """The live lines: called by a thread of its own, twice a second."""
-        clock = _duration(time.monotonic() - self._started)
+        clock = duration(time.monotonic() - self._started)
         done = 1.0 if self._run.end is not None else self._run.share_done
         width = self._console.width - 4  # a terminal writes ^C behind it
         top = Table.grid(Column(), Column(ratio=1), Column(no_wrap=True), padding=(0, 2))
@@ -169,7 +170,7 @@ class RunProgress:
         end = self._run.end
         if end is not None:
             return {"solved": "solved", "generations": "done"}.get(end, f"done: {end} is reached")
-        return f"at most {_duration(self._remaining())} left" if self._run.share_done > self._share else "starting"
+        return f"at most {duration(self._remaining())} left" if self._run.share_done > self._share else "starting"
 
     def _remaining(self) -> float:
         """Seconds until the bound that will be reached first, as fast as it has gone on so far."""
@@ -184,17 +185,3 @@ def _curve(values: Sequence[float], width: int, bounds: tuple[float, float], lev
     low, high = (bound / 2 for bound in bounds)  # halves, whose difference is finite
     heights = [(value / 2 - low) / (high - low) if high > low else 0.0 for value in seen]
     return "".join(levels[round(height * (len(levels) - 1))] for height in heights)
-
-
-def _short(value: float) -> str:
-    return f"{value:.1f}" if abs(value) >= 100 else f"{value:.2f}" if abs(value) >= 1 else f"{value:.3g}"
-
-
-def _thousands(rate: float) -> str:
-    return f"{rate / 1000:.0f}k" if rate >= 10_000 else f"{rate / 1000:.1f}k"
-
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{seconds:02d}" if hours else f"{minutes}:{seconds:02d}"

@@ -540,7 +540,7 @@ def _candidate_episodes(config: TrainConfig) -> int:
 def _outcome(trial: Trial) -> str:
     if trial.state != "complete":
         return f"{trial.state}, {trial.reason.splitlines()[0]}"
-    steps = f"{trial.steps:,.0f}".replace(",", " ")
+    steps = figures(round(trial.steps))
     return f"fitness {figures(trial.fitness)}, {trial.solved} of {len(trial.runs)} solved, {steps} steps"
 
 

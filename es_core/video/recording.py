@@ -31,6 +31,7 @@ from es_core.video.layout import LAYOUTS, Frame, cell
 from es_core.video.parallel_rendering import DisagreementError, Measured, RenderingProcesses, difference
 from es_core.video.renderer import FilmOptions, Renderer
 from es_envs import Episode
+from es_envs.choice import require_one_of
 
 _MOST_FRAMES = {".mp4": 30.0, ".gif": 12.5}  # a second: what films need; simulations run at 50 to 500
 _WORTH_A_PROCESS = 16  # frames: about as many could be drawn while a process starts
@@ -157,8 +158,8 @@ def _refuse_nonsense(path: Path, layout: str | None, camera: str | None, positiv
     if path.suffix.lower() not in ENDINGS:
         raise ValueError(f"a film's name must end in {' or '.join(ENDINGS)}, got {path.name!r}")
     for name, choice, choices in (("layout", layout, LAYOUTS), ("camera", camera, VIEWS)):
-        if choice is not None and choice not in choices:
-            raise ValueError(f"{name} must be one of {', '.join(choices)}, got {choice!r}")
+        if choice is not None:
+            require_one_of(name, choice, choices)
     for name, number in positive.items():
         if not (math.isfinite(number) and number > 0):
             raise ValueError(f"{name} must be positive, got {number!r}")

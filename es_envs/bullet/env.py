@@ -13,7 +13,7 @@ import sys
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from numbers import Integral
 from pathlib import Path
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from es_envs.bullet.camera import Camera, View, from_light
 from es_envs.bullet.scenery import Colour, Rectangle, Scenery, Silhouette, ghost_colours, laid_over
+from es_envs.choice import require_one_of
 from es_envs.display import has_display
 
 
@@ -534,16 +535,6 @@ def bounded(values: list[float], limit: float) -> NDArray[np.float32]:
     if max(values) > limit or min(values) < -limit:
         np.clip(observation, -limit, limit, out=observation)
     return observation
-
-
-def require_one_of(name: str, value: str, choices: Collection[str]) -> None:
-    """Refuse an argument that is none of the choices.
-
-    Raises:
-        ValueError: it names the argument, the choices and the value.
-    """
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}")
 
 
 def _positive_integer(name: str, value: Any) -> int:

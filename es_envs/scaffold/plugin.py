@@ -11,6 +11,7 @@ from pathlib import Path
 from string import Template
 
 import es_envs
+from es_envs.choice import require_one_of
 
 # Where each template goes in the plugin's folder; a template may use the names of `_texts`.
 _SHARED = {
@@ -66,8 +67,7 @@ def new_plugin(name: str, *, kind: str | None = None, parent: Path | None = None
     """
     if kind is None:
         kind = "bullet" if importlib.util.find_spec("pybullet") else "gymnasium"
-    if kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}")
+    require_one_of("kind", kind, KINDS)
     package = _package_of(name)
     words = [word for word in re.split(r"[-_.]+", name) if word]
     title = "".join(word[0].upper() + word[1:] for word in words)

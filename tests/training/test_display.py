@@ -79,7 +79,7 @@ def test_what_is_no_terminal_gets_plain_lines(tmp_path):
     number = r"[\d.]+"
     assert re.fullmatch(
         rf"generation 3/3: centre {number}; best {number} in generation \d; "
-        rf"speed {number}k steps/s; done",
+        rf"speed [\d\u202f]+ steps/s; done",
         lines[-1],
     )
     assert json.loads(done.stdout)["end"] == "generations"

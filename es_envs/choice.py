@@ -1,0 +1,17 @@
+"""Arguments that are one of a few words."""
+
+import difflib
+from collections.abc import Collection
+
+
+def require_one_of(name: str, value: object, choices: Collection[str]) -> None:
+    """Refuse an argument that is none of the choices.
+
+    Raises:
+        ValueError: it names the argument, the choices, the value, and the choice that is close to it.
+    """
+    if value in choices:
+        return
+    close = difflib.get_close_matches(value, choices, n=1) if isinstance(value, str) else []
+    hint = f": did you mean {close[0]!r}?" if close else ""
+    raise ValueError(f"{name} must be one of {', '.join(choices)}, got {value!r}{hint}")
