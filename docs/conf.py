@@ -43,8 +43,10 @@ html_copy_source = False
 def setup(app: Sphinx) -> None:
     """Write the pages that come from definitions before any page is read; lead links to where pages are on the site."""
     from definitions import write
+    from rooms import draw
 
     app.connect("builder-inited", lambda app: write(Path(app.srcdir) / "generated"))
+    app.connect("builder-inited", lambda app: draw(Path(app.srcdir) / "generated"))
     app.connect("source-read", lead_links)
 
 

@@ -1,1 +1,1 @@
-"""The one loop that steps an environment, and the fitness of an episode."""
+"""An environment and a policy that play episodes together, and the fitness of an episode."""
