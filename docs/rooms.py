@@ -13,10 +13,8 @@ COLOURS = {"es_core": "#dbe7f5", "es_envs": "#e3f0dc"}
 def draw(folder: Path) -> None:
     """Write rooms.svg: a bar for each room, those above importing those below."""
     rooms = [(package, room) for package in ("es_core", "es_envs") for room in reversed(order()[package])]
-    lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {len(rooms) * (ROW + GAP)}" font-size="13" '
-        'font-family="system-ui, sans-serif">'
-    ]
+    size = f"0 0 {WIDTH} {len(rooms) * (ROW + GAP)}"
+    lines = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="{size}" font-size="13" font-family="sans-serif">']
     for number, (package, room) in enumerate(rooms):
         y = number * (ROW + GAP)
         lines += [
