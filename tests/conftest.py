@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 import es_envs
+from es_core.pools.forker import Forker
 from es_envs import EnvDefinition, registry
 
 TESTS = Path(__file__).parent
@@ -56,6 +57,13 @@ def pytest_collection_modifyitems(items):
         for kind, seconds in ("slow", 900), ("long", 7200):
             if item.get_closest_marker(kind):
                 item.add_marker(pytest.mark.timeout(seconds))
+
+
+def first_fast(cases, fast=1):
+    """Parameters, of which the slow round takes all but the first few."""
+    cases = list(cases)
+    rest = [case if isinstance(case, tuple) else (case,) for case in cases[fast:]]
+    return [*cases[:fast], *(pytest.param(*case, marks=pytest.mark.slow) for case in rest)]
 
 
 @contextlib.contextmanager
@@ -108,6 +116,48 @@ def registered(env_id="Walk-v0", entry_point="small_envs:Walk", **fields):
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(registry._registry._definitions, env_id, definition)
         yield definition
+
+
+class SharedForker(Forker):
+    """A forker that outlives its pools: to start one takes as long as the smallest run."""
+
+    def __init__(self):
+        self.where = surroundings()
+        super().__init__()
+
+    def close(self):
+        """Stay for the next pool."""
+
+    def end(self):
+        super().close()
+
+
+def surroundings():
+    """What a process inherits from this one when it starts."""
+    variables = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
+    return Path.cwd(), tuple(sys.path), variables
+
+
+@pytest.fixture(scope="module", autouse=True)
+def forkers(request):
+    """Pools share one forker, unless the module says ``OWN_FORKERS = True``, since it looks at processes."""
+    if getattr(request.module, "OWN_FORKERS", False):
+        yield
+        return
+    shared = []
+
+    def forker():
+        if shared and (shared[0].reason is not None or shared[0].where != surroundings()):
+            shared.pop().end()
+        if not shared:
+            shared.append(SharedForker())
+        return shared[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("es_core.pools.forker.Forker", forker)
+        yield
+    for each in shared:
+        each.end()
 
 
 @pytest.fixture(scope="module")

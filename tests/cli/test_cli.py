@@ -273,6 +273,7 @@ def test_resume_continues_and_says_when_there_is_nothing_to_do(folder, capsys):
     assert len(Run.open(folder).history) == 4
 
 
+@pytest.mark.slow
 def test_resume_says_of_every_setting_but_its_bounds_that_it_cannot_change(folder, capsys):
     config = Run.open(folder).config
     for name, (text, value) in EXAMPLES.items():

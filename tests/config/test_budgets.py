@@ -58,6 +58,7 @@ def require_equal(run, other):
         assert (run.directory / name).read_bytes() == (other.directory / name).read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fields",
     [

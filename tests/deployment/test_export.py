@@ -139,6 +139,7 @@ def test_a_module_of_the_users_is_exported_for_who_trusts_its_name(of_a_module, 
     assert said["largest_difference"] < 1e-4
 
 
+@pytest.mark.slow
 def test_a_program_of_torch_acts_in_batches_of_any_size_and_says_where_it_comes_from(run, tmp_path):
     exported = export(run, tmp_path / "policy.pt2", seed=3)
     extra = {EXPORT.METADATA: ""}

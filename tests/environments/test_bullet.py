@@ -406,12 +406,14 @@ def test_bullet_needs_a_display_of_x11_other_windows_any(variable, monkeypatch):
     assert has_display(wayland=False) is (variable == "DISPLAY")
 
 
+@pytest.mark.slow
 def test_bodies_that_touch_from_the_start_are_reset_to_the_last_bit(register):
     from es_envs.testing import check_env
 
     check_env(register("Puck-v0", "puck_env:Puck", max_episode_steps=50))
 
 
+@pytest.mark.slow
 def test_the_kit_notices_contacts_that_survive_a_reset(register, monkeypatch):
     from es_envs.bullet import BulletEnv
     from es_envs.testing import ConformanceError, check_env

@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+from conftest import first_fast
 
 import es_envs
 from es_core import TrainConfig
@@ -102,7 +103,7 @@ def define(register):
     )
 
 
-@pytest.mark.parametrize("env_id", es_envs.env_ids())
+@pytest.mark.parametrize("env_id", first_fast(sorted(es_envs.env_ids(), key="CartPoleBullet-v0".__ne__)))
 def test_every_registered_environment_keeps_all_promises(env_id):
     report = testing.check_env(env_id)
 
@@ -166,11 +167,13 @@ def test_an_environment_that_hangs_or_crashes_does_so_in_a_process_of_its_own(de
 
 @pytest.mark.parametrize(
     ("fitness", "fault"),
-    [
-        ("not_finite", "fitness 'odd' of an episode is nan, expected a finite number"),
-        ("nothing", "fitness 'odd' of an episode is None, expected a finite number"),
-        ("not_there", "fitness 'odd' raises KeyError: 'height'"),
-    ],
+    first_fast(
+        [
+            ("not_finite", "fitness 'odd' of an episode is nan, expected a finite number"),
+            ("nothing", "fitness 'odd' of an episode is None, expected a finite number"),
+            ("not_there", "fitness 'odd' raises KeyError: 'height'"),
+        ]
+    ),
 )
 def test_a_fitness_that_is_no_finite_number_is_caught(define, fitness, fault):
     env_id = define("Good", fitnesses={"odd": f"broken_envs:{fitness}"})
@@ -218,6 +221,7 @@ def test_every_check_asks_a_question_in_one_sentence():
         assert "\n" not in check.__doc__
 
 
+@pytest.mark.slow
 def test_the_command_line_prints_a_report_card(define, capsys):
     assert main(["check", define("Good")]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -175,6 +175,7 @@ def test_workers_do_not_change_a_bit_and_a_resumed_run_equals_one_that_never_sto
     assert plain.history[0].fitness_mean != runs[0].history[0].fitness_mean
 
 
+@pytest.mark.slow
 def test_the_torch_engine_has_its_own_bits_whatever_the_number_of_workers(wander, tmp_path):
     runs = [
         train(wander, run_dir=tmp_path / str(workers), workers=workers, engine="torch", **FIELDS) for workers in (1, 2)

@@ -10,7 +10,7 @@ import numpy as np
 import psutil
 import pytest
 from conftest import FAILING_RUN as SETTINGS
-from conftest import generations, registered, running, wait_until, workers_of
+from conftest import first_fast, generations, registered, running, wait_until, workers_of
 
 import es_core.pools.scheduler
 from es_core import RolloutError, Run, TrainConfig, replay, train
@@ -22,6 +22,8 @@ from es_core.runs.checkpoint import parameter_hash
 from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies.by_name import make_strategy
 from es_envs import definition
+
+OWN_FORKERS = True
 
 PLAIN = {**SETTINGS, "generations": 1, "population_size": 10, "episodes_per_candidate": 1, "eval_every": 0}
 
@@ -128,6 +130,7 @@ def test_a_worker_that_hangs_once_leaves_no_trace(pool, hanging, failing, undist
 SILENT = r"the process gave no sign of life for 6 seconds \(was it stopped\?\) and was killed"
 
 
+@pytest.mark.slow
 @POSIX
 @pytest.mark.parametrize("pool", ["local"])
 def test_a_worker_that_is_stopped_leaves_no_trace(pool, failing, undisturbed, tmp_path):
@@ -170,10 +173,7 @@ def test_workers_stopped_between_generations_leave_no_trace(hidden, failing, tmp
 @pytest.mark.filterwarnings("ignore:.*a worker is replaced")
 @pytest.mark.parametrize(
     ("pool", "when"),
-    [
-        ("local", "at the first start"),
-        ("local", "as a replacement"),
-    ],
+    first_fast([("local", "as a replacement"), ("local", "at the first start")]),
 )
 def test_a_worker_that_dies_while_it_starts_is_started_again(pool, when, failing, undisturbed, tmp_path):
     once = tmp_path / "once"

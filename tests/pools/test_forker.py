@@ -18,6 +18,8 @@ from es_core.pools.forker import Forker
 from es_core.pools.process import Child, ChildDiedError, end
 from es_envs import definition, registry
 
+OWN_FORKERS = True
+
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="workers are forked on Linux only")
 
 SETTINGS = {

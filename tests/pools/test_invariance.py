@@ -76,6 +76,7 @@ def test_neither_the_number_of_workers_nor_the_pool_changes_a_bit(pool, workers,
     assert content(played("openai_es", workers, pool)) == content(played("openai_es", 1))
 
 
+@pytest.mark.slow
 def test_the_number_of_workers_does_not_change_a_bit_of_the_torch_engine(played):
     one, three = (played("openai_es", workers, "local", "torch") for workers in (1, 3))
     assert content(one) == content(three)

@@ -13,6 +13,8 @@ from es_core.pools.by_name import make_pool
 from es_core.rollout.rollout import Rollout
 from es_envs import definition
 
+OWN_FORKERS = True
+
 # How a run is carried out, by name; those of one engine give the same bits.
 LOCAL = {"pool": "local", "engine": "compiled"}
 LOCAL_TORCH = {"pool": "local", "engine": "torch"}
@@ -106,6 +108,7 @@ def test_a_failing_episode_is_reported_with_who_played_it(fault, message, how, r
     assert not psutil.Process().children()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", POOLS, ids=str)
 def test_the_pool_plays_the_same_episodes_of_one_policy(how, wander):
     config = TrainConfig(env_id=wander, fitness="episode_return", engine=how["engine"], population_size=8)
@@ -123,6 +126,7 @@ def test_the_pool_plays_the_same_episodes_of_one_policy(how, wander):
     assert len({episode.length for episode in episodes}) > 2
 
 
+@pytest.mark.slow
 def test_a_run_keeps_its_engine_when_it_is_resumed(wander, tmp_path):
     options = {**SETTINGS, "generations": 1}
     run = train(wander, run_dir=tmp_path / "r", workers=1, **LOCAL_TORCH, **options)

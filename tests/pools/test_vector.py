@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from conftest import first_fast
 from gymnasium import spaces
 
 import es_envs
@@ -131,7 +132,7 @@ def lines(run):
     return [{**stats.to_json(), "seconds": None} for stats in Run.open(run.directory).history]
 
 
-@pytest.mark.parametrize("kwargs", [None, {"seeding": "whole"}, {"seeding": "construction"}], ids=str)
+@pytest.mark.parametrize("kwargs", first_fast([None, {"seeding": "whole"}, {"seeding": "construction"}]), ids=str)
 def test_a_resumed_run_of_the_vector_pool_equals_one_that_never_stopped(kwargs, tilt, tmp_path):
     env_id = tilt(kwargs=kwargs, native=kwargs is not None)
     whole = train(env_id, run_dir=tmp_path / "whole", pool="vector", **SETTINGS)
@@ -199,6 +200,7 @@ def test_settings_that_do_not_fit_the_pool_are_refused(fields, message, tilt, tm
         train(tilt(), run_dir=tmp_path / "r", **{"pool": "vector", **SETTINGS, **fields})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["lstm", "small_modules:Remembering"])
 def test_policies_that_remember_and_modules_of_ones_own_play_as_in_the_local_pool(policy, tilt):
     env_id = tilt(kwargs={"seeding": "each"})
@@ -290,7 +292,7 @@ def test_a_cuda_device_plays_the_episodes_of_the_cpu_within_rounding(tilt):
 
 
 @pytest.mark.filterwarnings("ignore:.*copies are made anew")
-@pytest.mark.parametrize("fault", ["die", "hang"])
+@pytest.mark.parametrize("fault", first_fast(["die", "hang"]))
 def test_copies_of_which_a_process_dies_or_hangs_are_made_anew(fault, register, tmp_path):
     flag = tmp_path / "once"
     env_id = register("Tilt-v0", "vector_envs:Doomed", kwargs={"fault": fault, "flag": str(flag)}, max_episode_steps=12)

@@ -22,6 +22,7 @@ def install(folder, name, entry_points):
     (info / "entry_points.txt").write_text("".join(["[es_envs]\n", *lines]), encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_python_example_runs(tmp_path):
     example = block("example").replace('"cartpole.mp4"', '"cartpole.mp4", width=96, height=64')
     printed = run_python(example, tmp_path)
@@ -81,6 +82,7 @@ def test_the_notebook_trains_with_what_it_defines(tmp_path):
     assert run_python(example, tmp_path).endswith("over 2 episodes\n")
 
 
+@pytest.mark.slow
 def test_the_torch_module_is_trained_and_acts(tmp_path):
     (tmp_path / "my_net.py").write_text(block("policy: my_net.py"), encoding="utf-8")
     training = block("policy: training").replace("train(", "run = train(", 1)

@@ -9,6 +9,7 @@ import cmaes
 import numpy as np
 import pytest
 import torch
+from conftest import first_fast
 
 import es_envs
 from es_core.config.choices import SCHEDULES, SIGN_SHAPINGS
@@ -67,7 +68,7 @@ def noise_of(population, sigma):
     return np.array([(population.candidate(i) - START) / sigma for i in range(len(population))])
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", first_fast(range(3)))
 @pytest.mark.parametrize("name", LEARNING)
 def test_a_sphere_is_climbed_to_its_top(name, seed):
     decreasing = {"sigma": schedule(0.1, 0.001, shape="exponential", generations=200)}

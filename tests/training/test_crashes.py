@@ -15,12 +15,14 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import forker_of, generations, wait_until, workers_of
+from conftest import first_fast, forker_of, generations, wait_until, workers_of
 
 from es_core import Run, train
 from es_core.cli import main
 from es_core.runs.run_folder import lock
 from es_envs import hookimpl
+
+OWN_FORKERS = True
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="needs signals and limits of POSIX")
 
@@ -173,7 +175,12 @@ MOMENTS = {
 
 @pytest.mark.parametrize(
     "moment",
-    [pytest.param(moment, marks=pytest.mark.slow if "last" in moment else []) for moment in MOMENTS],
+    [
+        pytest.param(
+            moment, marks=[] if ("line" in moment and "first" in moment) or "middle" in moment else pytest.mark.slow
+        )
+        for moment in MOMENTS
+    ],
 )
 def test_a_run_that_was_killed_ends_as_if_nothing_had_happened(moment, undisturbed, tmp_path):
     where = MOMENTS[moment]
@@ -242,7 +249,7 @@ def endless(folder, how):
         yield process, marked
 
 
-@pytest.mark.parametrize("how", ["sleeps", "computes"])
+@pytest.mark.parametrize("how", first_fast(["computes", "sleeps"]))
 def test_workers_end_soon_after_the_main_process_whatever_their_environment_does(how, tmp_path):
     with endless(tmp_path, how) as (process, marked):
         process.kill()
@@ -275,6 +282,7 @@ def test_workers_end_with_the_forker_and_are_replaced_by_processes_of_their_own(
         require_gone(marked)
 
 
+@pytest.mark.slow
 def test_a_run_from_another_policy_that_was_killed_before_its_first_checkpoint_starts_from_it_again(
     undisturbed, tmp_path
 ):
@@ -370,7 +378,9 @@ sys.exit(main(sys.argv[1:]))
 
 @pytest.mark.parametrize(
     ("number", "code", "word"),
-    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated"), (signal.SIGHUP, 129, "terminated")],
+    first_fast(
+        [(signal.SIGTERM, 143, "terminated"), (signal.SIGINT, 130, "interrupted"), (signal.SIGHUP, 129, "terminated")]
+    ),
 )
 def test_a_signal_ends_a_run_in_order(number, code, word, undisturbed, tmp_path):
     folder = tmp_path / "run"
@@ -395,6 +405,7 @@ def test_a_signal_ends_a_run_in_order(number, code, word, undisturbed, tmp_path)
     assert len(after) > last
 
 
+@pytest.mark.slow
 def test_a_signal_ends_a_run_whose_environments_hang(tmp_path):
     with endless(tmp_path, "sleeps") as (process, marked):
         process.send_signal(signal.SIGINT)
@@ -405,6 +416,7 @@ def test_a_signal_ends_a_run_whose_environments_hang(tmp_path):
     assert said == f"interrupted\nNothing is lost: `{words}` runs generation 0 again.\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGHUP, 129, marks=pytest.mark.slow)]
 )
@@ -422,6 +434,7 @@ def test_signals_that_reach_the_workers_too_end_a_run_in_order(number, code, tmp
     assert "a worker is" not in said
 
 
+@pytest.mark.slow
 def test_a_second_signal_ends_a_run_at_once_and_without_damage(tmp_path):
     folder = tmp_path / "run"
     # The second one comes while the first one has a checkpoint written.
@@ -497,6 +510,7 @@ def limited(size):
     return limit + HOOKED.format(line="pass")
 
 
+@pytest.mark.slow
 def test_a_line_that_the_disk_had_no_room_for_is_repaired_on_resume(undisturbed, tmp_path):
     folder = tmp_path / "run"
     lines = (undisturbed.directory / "metrics.jsonl").read_bytes().splitlines(keepends=True)
@@ -538,6 +552,7 @@ def small_disk(tmp_path):
         subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_a_run_with_a_sentence_and_it_goes_on_once_there_is_room(undisturbed, small_disk):
     folder, ballast = small_disk / "run", small_disk / "ballast"
     ballast.write_bytes(b"0" * 16_000)
@@ -594,6 +609,7 @@ def test_a_run_whose_folder_is_deleted_ends_with_a_sentence(tmp_path):
     assert not folder.exists()
 
 
+@pytest.mark.slow
 def test_a_disk_that_becomes_read_only_ends_a_run_with_a_sentence_and_it_goes_on_later(undisturbed, small_disk):
     folder = small_disk / "run"
     subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
@@ -629,6 +645,7 @@ def test_deleting_the_checkpoints_in_mid_run_costs_the_deleted_ones_alone(undist
     assert Run.open(folder).checkpoint_generations() == undisturbed.checkpoint_generations()[2:]
 
 
+@pytest.mark.slow
 def test_a_run_that_can_write_no_checkpoint_any_more_keeps_its_history(undisturbed, tmp_path):
     folder = tmp_path / "run"
 

@@ -5,6 +5,8 @@ import pytest
 
 from es_core import train
 
+OWN_FORKERS = True
+
 SETTINGS = {
     "population_size": 10,
     "eval_every": 50,

@@ -167,6 +167,7 @@ def test_a_third_party_environment_with_nested_observations_learns_by_its_last_o
     assert run.evaluate(episodes=20, workers=1).mean > 1.5
 
 
+@pytest.mark.slow
 def test_runs_started_in_the_same_moment_get_folders_of_their_own(tmp_path):
     code = (
         "from es_core import train; train('CartPole-v1', generations=1, population_size=2, workers=1, progress=False)"

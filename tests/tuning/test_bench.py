@@ -1,6 +1,7 @@
 import json
 
 import pytest
+from conftest import first_fast
 
 import es_envs
 from es_core import STRATEGIES, Bench, bench
@@ -46,7 +47,7 @@ def test_a_share_of_more_than_all_is_noise_and_not_shown():
     assert of_parts(environment=5.0, bare=1e6).share < 1.0
 
 
-@pytest.mark.parametrize("env_id", [*es_envs.env_ids(), "CartPole-v1"])
+@pytest.mark.parametrize("env_id", first_fast(["CartPole-v1", *es_envs.env_ids()]))
 def test_every_environment_is_measured_with_what_it_recommends(env_id, capsys):
     words = ["bench", env_id, "--seconds", "0.01", "--workers", "1", "--json"]
     assert main(words) == 0
@@ -70,6 +71,7 @@ def test_every_strategy_and_normalization_is_measured(wander, fields):
     assert min(result.bare, result.training, result.update) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(90)
 def test_a_slow_environment_is_measured_in_the_time_that_was_given(register, capsys, monkeypatch):
     monkeypatch.setenv("ES_ENVS_START", "spawn")

@@ -65,6 +65,7 @@ def test_trials_are_compared_by_solved_seeds_then_by_steps_or_fitness():
     assert values == sorted(set(values))
 
 
+@pytest.mark.slow
 def test_the_first_trial_has_the_settings_that_train_would_take(found):
     assert found.trials[0].settings == {"sigma": 0.05, "population_size": 8, "optimizer": "adam"}
 
@@ -153,6 +154,7 @@ def uninterrupted(long_search, tmp_path_factory):
     return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL])
 def test_a_search_that_was_interrupted_finds_what_an_uninterrupted_one_does(
     how, long_search, uninterrupted, tmp_path, capsys
@@ -175,6 +177,7 @@ def test_a_search_that_was_interrupted_finds_what_an_uninterrupted_one_does(
     assert (found["trials"], found["settings"]) == (uninterrupted["trials"], uninterrupted["settings"])
 
 
+@pytest.mark.slow
 def test_the_same_call_does_nothing_and_one_with_more_trials_goes_on(aim, tmp_path):
     first = tune(aim, trials=2, directory=tmp_path, **TINY)
     assert outcomes(tune(aim, trials=2, directory=tmp_path, **TINY)) == outcomes(first)
@@ -191,6 +194,7 @@ def test_a_search_that_goes_on_samples_what_one_in_a_single_call_does(aim, tmp_p
     assert outcomes(parts) == outcomes(tune(aim, trials=14, directory=tmp_path / "whole", **SEARCH))
 
 
+@pytest.mark.slow
 def test_without_a_folder_what_is_asked_chooses_one(aim, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folders = [tune(aim, trials=1, **{**TINY, "sigma_final": final}).directory for final in (None, 0.01, None)]
@@ -198,6 +202,7 @@ def test_without_a_folder_what_is_asked_chooses_one(aim, tmp_path, monkeypatch):
     assert all(folder.parent == tmp_path / "runs" / "tune" and folder.name.startswith("Aim-v0-") for folder in folders)
 
 
+@pytest.mark.slow
 def test_settings_that_are_refused_make_a_failed_trial_with_the_reason(aim, tmp_path, capfd):
     search = {"top_directions": [2, 100], "sigma": (0.1, 1.0)}
     result = tune(aim, trials=6, directory=tmp_path, **{**TINY, "search": search, "progress": True})
@@ -213,6 +218,7 @@ def test_a_search_of_which_nothing_can_be_run_ends_early_and_says_why(aim, tmp_p
         tune(aim, directory=tmp_path, **TINY, shaping="bad")
 
 
+@pytest.mark.slow
 def test_a_broken_environment_ends_the_search_at_once_but_a_trial_that_breaks_it_later_has_failed(
     register, tmp_path, capfd
 ):

@@ -148,6 +148,7 @@ def test_an_evolution_shows_what_a_run_has_no_checkpoints_of_and_what_it_has_if_
     assert len(record(folder, tmp_path / "first.mp4", generations="auto", **SMALL)) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("env_id", "layout"),
     [
@@ -236,6 +237,7 @@ def test_a_pose_is_drawn_as_the_state_that_it_was_taken_from():
         env.close()
 
 
+@pytest.mark.slow
 def test_ghosts_of_other_environments_shine_through_each_other(runs, tmp_path):
     record(runs["CartPole-v1"], tmp_path / "film.mp4", generation=0, layout="ghosts", workers=1)
     record(runs["CartPole-v1"], tmp_path / "alone.mp4", generation=0, candidate=0, workers=1)

@@ -10,13 +10,15 @@ import imageio_ffmpeg
 import numpy as np
 import psutil
 import pytest
-from conftest import running, wait_until
+from conftest import first_fast, running, wait_until
 
 import es_envs
 from es_core import record, train
 from es_core.evaluation.scoring import find_policy
 from es_core.rollout.errors import RolloutError
 from es_core.seeding import Purpose, episode_seeds
+
+OWN_FORKERS = True
 
 # imageio's reader leaves its pipes to the garbage collector; es_envs reads no films, only this test does.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -55,7 +57,7 @@ def atoms(path):
     return names
 
 
-@pytest.mark.parametrize("env_id", es_envs.env_ids())
+@pytest.mark.parametrize("env_id", first_fast(es_envs.env_ids()))
 def test_a_film_plays_everywhere_and_lasts_as_long_as_the_episode(env_id, runs, tmp_path):
     path = tmp_path / "film.mp4"
     [episode] = record(runs[env_id], path, **SIZE)
@@ -72,7 +74,7 @@ def test_a_film_plays_everywhere_and_lasts_as_long_as_the_episode(env_id, runs, 
     assert names_in(tmp_path) == ["film.json", "film.mp4", "film.png"]
 
 
-@pytest.mark.parametrize("env_id", es_envs.env_ids())
+@pytest.mark.parametrize("env_id", first_fast(es_envs.env_ids()))
 def test_what_is_filmed_is_what_was_scored(env_id, runs, tmp_path):
     score = runs[env_id].evaluate(episodes=2, seed=5)
     filmed = record(runs[env_id], tmp_path / "film.mp4", episodes=2, seed=5, **SIZE)
@@ -152,6 +154,7 @@ def test_a_film_that_fails_leaves_the_old_one_and_no_half_one(runs, tmp_path, mo
     assert names_in(tmp_path) == ["film.json", "film.mp4", "film.png"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("workers", [1, 2])
 def test_recording_takes_little_memory(workers, runs, tmp_path, monkeypatch):
     """Neither this process with its encoder, nor any process that draws."""
@@ -197,6 +200,7 @@ def artist(register, tiny, tmp_path):
     return make
 
 
+@pytest.mark.slow
 def test_a_film_is_the_same_whatever_the_number_of_processes(runs, tmp_path):
     films, episodes = [], []
     for workers in (1, 2, 3):
@@ -222,7 +226,7 @@ def test_one_process_is_enough_for_a_short_film_and_for_one_worker(runs, tmp_pat
         record(runs["CartPole-v1"], tmp_path / "together.mp4", episodes=3, workers=2)
 
 
-@pytest.mark.parametrize("fault", ["shorter", "longer", "other"])
+@pytest.mark.parametrize("fault", first_fast(["other", "shorter", "longer"]))
 def test_an_environment_that_differs_between_processes_is_filmed_by_one(fault, artist, tmp_path):
     alone, together = tmp_path / "alone.mp4", tmp_path / "together.mp4"
     run = artist(fault)
@@ -236,16 +240,23 @@ def test_an_environment_that_differs_between_processes_is_filmed_by_one(fault, a
 
 @pytest.mark.parametrize(
     ("fault", "error", "message"),
-    [
-        (
-            "render",
-            ValueError,
-            r"Artist-v0 .*episode seed \d+, step 7: render\(\) failed: RuntimeError: the lamp",
-        ),
-        ("step", RolloutError, r"Artist-v0 .*: the episode with seed \d+ failed at step 7: RuntimeError: the motor is"),
-        ("start", RolloutError, r"Artist-v0 .*that draws frames could not start: .*no place for me here"),
-        ("crash", RolloutError, r"Artist-v0 .*: drawing frames failed: the process died \(exit code -9; killed"),
-    ],
+    first_fast(
+        [
+            (
+                "render",
+                ValueError,
+                r"Artist-v0 .*episode seed \d+, step 7: render\(\) failed: RuntimeError: the lamp",
+            ),
+            (
+                "step",
+                RolloutError,
+                r"Artist-v0 .*: the episode with seed \d+ failed at step 7: RuntimeError: the motor is",
+            ),
+            ("start", RolloutError, r"Artist-v0 .*that draws frames could not start: .*no place for me here"),
+            ("crash", RolloutError, r"Artist-v0 .*: drawing frames failed: the process died \(exit code -9; killed"),
+        ],
+        fast=2,
+    ),
 )
 def test_what_fails_in_a_process_that_draws_is_reported_and_leaves_nothing(fault, error, message, artist, tmp_path):
     with pytest.raises(error, match=message) as caught:
@@ -265,7 +276,7 @@ record("run", "film.mp4", episodes=300, workers=2, trust=True)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such signals")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("number", first_fast([signal.SIGKILL, signal.SIGINT]))
 def test_no_process_outlives_a_recording_that_is_interrupted_or_killed(number, artist, tmp_path):
     artist(None)
     code = f"import sys; sys.path.insert(0, {str(Path(__file__).parents[1])!r}){FILMING}"
