@@ -1,1 +1,1 @@
-"""From an observation to an action: spaces, layers, compiled kernels, the torch engine."""
+"""Policies, which turn an observation into an action: spaces, layers, compiled kernels, the torch engine."""

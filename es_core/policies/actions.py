@@ -1,6 +1,6 @@
-"""What raw outputs mean: how they become an action, and how training draws actions instead of taking the best.
+"""Meaning of raw outputs: how they become an action, and how training draws actions instead of taking the best.
 
-Each engine computes it for itself: the compiled one in ``kernels.decide``, torch in ``deployed``.
+Each engine computes this itself: the compiled one in ``kernels.decide``, torch in ``deployed``.
 """
 
 import math
@@ -18,17 +18,17 @@ from es_core.config.train_config import TrainConfig
 Decoding = Literal["choice", "choices", "bits", "clip", "tanh"]
 Exploration = Literal["add_noise", "draw_normal", "draw_choice", "draw_bits"]
 
-# What chooses among values has a row for each entry, all as long as the longest: a file must not choose its size.
+# The table of values has a row for each entry, all as long as the longest: a file must not decide its size.
 _LARGEST_TABLE = 1_000_000
 
 
 @dataclass(frozen=True)
 class Actions:
-    """What raw outputs mean.
+    """Meaning of a policy's raw outputs.
 
     Attributes:
         outputs: number ``m`` of raw outputs.
-        decisive: how many of them, the first, say what the action is; the others how it varies while training.
+        decisive: number of outputs, from the first on, that decide the action; the others vary it in training.
         decoding: "choice": the largest output wins, and its index is the action (from the space's start). "choices":
             the largest of each group wins, and each output stands for a value. "bits": 1 where an output is positive.
             "clip" and "tanh": an output for each entry, brought between the bounds.
@@ -38,9 +38,9 @@ class Actions:
             pytorch_sac, CleanRL). "draw_choice": logits; with Gumbel noise the largest is a draw from their softmax
             (Gumbel 1954). "draw_bits": logits; with logistic noise one is positive with the probability that its
             sigmoid is. None: training takes them as they are.
-        values: of "choices": makes an array of values for each group. Not before it is asked to: a file may describe a
-            huge space.
-        meaning: of the outputs, for people.
+        values: for "choices": function that makes an array of values for each group; called only when needed, since a
+            file may describe a huge space.
+        meaning: the outputs' meaning in words.
     """
 
     outputs: int
@@ -52,7 +52,7 @@ class Actions:
 
 
 def make_actions(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
-    """What raw outputs mean in ``space``, by the config's action settings.
+    """Meaning of raw outputs in ``space``, by the config's action settings.
 
     - Box: an output for each entry, brought between the bounds by ``action_squash``. With ``action_bins`` one for each
       value that an entry can have: the largest wins. With ``sample_actions`` a mean for each entry, and then a log-std
@@ -111,15 +111,15 @@ def _require_fitting(config: TrainConfig, space: gymnasium.Space[Any]) -> None:
             )
         if not _is_bounded(space):
             raise ValueError(
-                f"action_squash='tanh' stretches actions from bound to bound, and not all entries of {space} have two: "
-                "use action_squash='clip'"
+                f"action_squash='tanh' stretches actions from bound to bound, and not all entries of {space} have two "
+                "bounds: use action_squash='clip'"
             )
     if config.action_noise and config.sample_actions:
         raise ValueError("sample_actions and action_noise exclude each other: set action_noise to 0")
     if config.action_noise and bins:
         raise ValueError(
-            "action_noise is added to outputs that are actions, and with action_bins they are a choice: set "
-            "action_noise to 0 (sample_actions=True draws instead)"
+            "action_noise is added to outputs that are actions, and with action_bins they are choices: set "
+            "action_noise to 0 (sample_actions=True draws a choice instead)"
         )
 
 
@@ -127,7 +127,7 @@ def _require_modest(sizes: Sequence[int]) -> None:
     if len(sizes) * max(sizes, default=0) > max(_LARGEST_TABLE, sum(sizes)):
         raise ValueError(
             f"actions of {len(sizes)} entries with up to {max(sizes)} choices are too large: the product of these two "
-            f"numbers may be {_LARGEST_TABLE}"
+            f"numbers may be at most {_LARGEST_TABLE}"
         )
 
 
@@ -140,18 +140,18 @@ def bins(space: spaces.Box, given: int | tuple[Any, ...]) -> tuple[int, Callable
     """Number of values of all entries, and a function that makes them, an array for each entry.
 
     Args:
-        space: of the actions.
+        space: the action space.
         given: a config's ``action_bins``.
 
     Raises:
-        ValueError: they do not fit the space.
+        ValueError: the bins do not fit the space.
     """
     low, high = space.low.ravel().astype(float), space.high.ravel().astype(float)
     if isinstance(given, int):
         if not _is_bounded(space):
             raise ValueError(
-                f"action_bins={given} are uniform from bound to bound, and not all entries of {space} have two: give "
-                "the values instead, such as [-1, 0, 1]"
+                f"action_bins={given} are uniform from bound to bound, and not all entries of {space} have two "
+                "bounds: give the values instead, such as [-1, 0, 1]"
             )
         return given * len(low), lambda: list(np.linspace(low, high, given, axis=1))
     rows = given if isinstance(given[0], tuple) else (given,) * len(low)

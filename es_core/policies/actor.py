@@ -1,4 +1,4 @@
-"""A policy in use: from observations to actions, one candidate at a time."""
+"""Actors: a policy in use, from observations to actions, one candidate at a time."""
 
 from abc import ABC, abstractmethod
 from typing import Any
@@ -8,17 +8,17 @@ from es_core.policies.normalization import ObservationStatistics, Statistics
 
 
 class NotFiniteError(ValueError):
-    """An observation, or what a network makes of one, holds NaN or infinity."""
+    """An observation or a network's output holds NaN or infinity."""
 
 
 class Actor(ABC):
     """One candidate, ready to act: call it with an observation; ``reset`` it when an episode begins.
 
     Args:
-        policy: its kind.
+        policy: its policy.
 
     Attributes:
-        policy: its kind.
+        policy: its policy.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -30,29 +30,30 @@ class Actor(ABC):
 
         Args:
             parameters: copied.
-            statistics: by which observations or hidden layers are normalised, or None.
+            statistics: statistics that normalise observations or hidden layers, or None.
         """
 
     @abstractmethod
     def reset(self, *, noise_seed: int | None = None) -> None:
-        """An episode begins: forget the last one.
+        """Begin an episode, and forget the last one.
 
         Args:
-            noise_seed: explore as the policy's ``actions`` say, by random numbers that follow from it; None: do not.
+            noise_seed: seed of the random numbers by which the episode is explored, as the policy's ``actions`` say;
+                None: do not explore.
         """
 
     @abstractmethod
     def __call__(self, observation: Any) -> Any:
-        """The action for one observation: a new object, for keeps.
+        """The action for one observation, as a new object.
 
         Raises:
-            ValueError: the observation has another shape than its space.
-            NotFiniteError: it is not finite, or the policy's raw outputs are not.
+            ValueError: the observation's shape is not that of its space.
+            NotFiniteError: the observation or the policy's raw outputs are not finite.
         """
 
     @abstractmethod
     def outputs(self, observation: Any) -> Vector:
-        """The raw outputs ``(m,)`` for one observation, without exploration; errors as of a call."""
+        """The raw outputs ``(m,)`` for one observation, without exploration; raises the same errors as a call."""
 
     @abstractmethod
     def collect(self) -> None:
@@ -60,4 +61,4 @@ class Actor(ABC):
 
     @abstractmethod
     def statistics(self, count: int) -> ObservationStatistics:
-        """Of the ``count`` observations since ``reset``, for which ``collect`` was called."""
+        """Statistics of the ``count`` observations since ``reset``; needs ``collect``."""

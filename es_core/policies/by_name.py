@@ -32,7 +32,7 @@ def make_policy(
 ) -> Policy:
     """The policy that ``config`` names, for these spaces.
 
-    A name "module:Class" is imported, and so must be trusted; it needs torch.
+    A name "module:Class" is imported, so it must be trusted; it needs torch.
 
     Raises:
         ValueError: the policy, one of its settings or a space is not supported, or torch is not installed.

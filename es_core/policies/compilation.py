@@ -22,7 +22,7 @@ import numpy as np
 from es_core.config.train_config import TrainConfig
 from es_core.policies.kernels import COLUMNS, EXPORTS, HELPERS
 
-_DIGEST = 32  # bytes in front of the code
+_DIGEST = 32  # bytes before the code
 _SOURCE = Path(__file__).with_name("kernels.py")
 
 
@@ -30,10 +30,10 @@ class Kernel:
     """A compiled function of ``kernels``: call it with numbers and arrays, which it may change.
 
     Args:
-        name: of the function.
+        name: the function's name.
 
     Raises:
-        ImportError: it is to be compiled first, and numba cannot be imported.
+        ImportError: it must be compiled first, and numba cannot be imported.
     """
 
     def __init__(self, name: str) -> None:
@@ -70,7 +70,7 @@ kernel = cache(Kernel)
 
 
 def require_compiler(config: TrainConfig) -> None:
-    """Refuse to go on if a policy's kernels are to be compiled, and cannot be.
+    """Refuse a policy whose kernels are not compiled yet and cannot be.
 
     Raises:
         ValueError: numba cannot be imported.
@@ -79,19 +79,19 @@ def require_compiler(config: TrainConfig) -> None:
         load_kernels(config)
     except ImportError as error:
         raise ValueError(
-            f"policies are compiled by numba, which cannot be imported ({error}): `pip install numba`, or let torch "
-            "compute with engine='torch' (on the command line: --engine torch)"
+            f"policies are compiled by numba, which cannot be imported ({error}): `pip install numba`, or compute with "
+            "torch: engine='torch' (on the command line: --engine torch)"
         ) from error
 
 
 def prepare(config: TrainConfig, say: Callable[[str], None]) -> None:
-    """Compile what a policy needs, unless that has been done here before, so that workers need not do so one by one.
+    """Compile the kernels that a policy needs unless they are cached, so that workers need not do so one by one.
 
     Args:
-        config: of the policy.
-        say: is told in a sentence that this takes a moment.
+        config: the policy's config.
+        say: called with a message before a compilation, which takes a moment.
     """
-    with suppress(ImportError):  # who needs numba says so
+    with suppress(ImportError):  # `require_compiler` reports it
         if all(_file(name).is_file() for name in kernels_of(config)):
             return
         import numba  # noqa: F401
@@ -101,26 +101,26 @@ def prepare(config: TrainConfig, say: Callable[[str], None]) -> None:
 
 
 def load_kernels(config: TrainConfig) -> None:
-    """Load what a policy needs, or compile it; processes that are forked from this one share it."""
+    """Load or compile the kernels that a policy needs; processes forked from this one share them."""
     for name in kernels_of(config):
         kernel(name)
 
 
 def kernels_of(config: TrainConfig) -> Iterator[str]:
-    """Names of the kernels that a policy needs, and its search."""
+    """Names of the kernels that a policy and its training need."""
     yield from ("fill_normals", "add_noise")
     if config.engine == "torch" or ":" in config.policy:
         return
-    sees = config.policy.startswith("cnn")
-    yield from ("act", "transpose", *(["look"] if sees else []))
+    has_images = config.policy.startswith("cnn")
+    yield from ("act", "transpose", *(["encode_images"] if has_images else []))
     if config.action_noise or config.sample_actions:
         yield "act_exploring"
     if config.virtual_batch_normalization:
-        yield from ("activate", "products", "normalize", *(["convolutions"] if sees else []))
+        yield from ("activate", "products", "normalize", *(["convolutions"] if has_images else []))
 
 
 def _loaded(name: str) -> int:
-    """Address of a kernel, which is compiled unless its file is there."""
+    """Address of a kernel, which is compiled unless its file exists."""
     from llvmlite import binding
 
     code = _read(_file(name))
@@ -137,7 +137,7 @@ def _loaded(name: str) -> int:
     return int(engine.get_function_address(_symbol(name)))
 
 
-# Functions of numba's for errors, to which code refers that is never reached.
+# numba's error functions: code that is never reached refers to them.
 _UNUSED = ("NRT_MemInfo_call_dtor", "numba_gil_ensure", "numba_gil_release")
 _engines: list[Any] = []  # which hold the code
 
@@ -177,7 +177,7 @@ def _assembly(name: str) -> str:
 
 
 def _machine() -> Any:
-    """What LLVM emits code for: this processor, or the one that numba is told to compile for."""
+    """LLVM's target machine: this processor, or the one that numba is set to compile for."""
     from llvmlite import binding
 
     binding.initialize_native_target()
@@ -200,13 +200,13 @@ def _file(name: str) -> Path:
 
 @cache
 def _version() -> str:
-    """Digest of all that machine code follows from, but for the processor."""
+    """Digest of everything that determines the machine code, except the processor."""
     compiler = f"numba {version('numba')}, llvmlite {version('llvmlite')}\n"
     return sha256(compiler.encode() + _SOURCE.read_bytes() + Path(__file__).read_bytes()).hexdigest()[:16]
 
 
 def _read(file: Path) -> bytes | None:
-    """What was written; None: nothing, or it is damaged, upon which LLVM would end the process."""
+    """Return what ``_write`` wrote; None if there is no file, or a damaged one, which would crash LLVM."""
     with suppress(OSError):
         data = file.read_bytes()
         if data[:_DIGEST] == sha256(data[_DIGEST:]).digest():
@@ -215,7 +215,7 @@ def _read(file: Path) -> bytes | None:
 
 
 def _write(file: Path, code: bytes) -> None:
-    """Write code and its digest: wholly or not at all, whoever else writes it."""
+    """Write code and its digest atomically, whatever other processes write."""
     with suppress(OSError):  # the next process will compile it again
         handle, path = tempfile.mkstemp(dir=file.parent)
         with os.fdopen(handle, "wb") as temporary:
@@ -225,10 +225,10 @@ def _write(file: Path, code: bytes) -> None:
 
 @cache
 def cache_folder() -> Path:
-    """Where compiled kernels are kept for this processor.
+    """Folder of the compiled kernels for this processor.
 
-    Beside the package's source if that can be written, else in the user's cache, else in a folder of this process and
-    those that it starts. NUMBA_CACHE_DIR names another. Each kind of processor has a folder of its own.
+    It is beside the package's source if that is writable, else in the user's cache, else a temporary one of this
+    process and its children. NUMBA_CACHE_DIR names another. Each kind of processor has its own folder.
     """
     name, features = _processor()
     processor = f"{name}-{sha256(features.encode()).hexdigest()[:8]}"
@@ -247,7 +247,7 @@ def cache_folder() -> Path:
 
 def _usual_bases() -> Iterator[Path]:
     yield _SOURCE.parent / "__pycache__"
-    with suppress(RuntimeError):  # nobody's home
+    with suppress(RuntimeError):  # there is no home folder
         yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "es-envs"
 
 

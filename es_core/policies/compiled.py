@@ -1,4 +1,4 @@
-"""The compiled engine: how a policy made of layers is laid out for the kernels, and one candidate that they compute."""
+"""The compiled engine: the memory layout of a policy made of layers, and an actor whose steps are kernel calls."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -12,7 +12,7 @@ from es_core.policies import kernels
 from es_core.policies.actor import Actor, NotFiniteError
 from es_core.policies.compilation import kernel
 from es_core.policies.layered import Layered
-from es_core.policies.layers import GATES, Cell, Dense, Eyes, Layer, matrices
+from es_core.policies.layers import GATES, Cell, Dense, ImageEncoder, Layer, matrices
 from es_core.policies.network import Policy, Vector
 from es_core.policies.normalization import ObservationStatistics, Statistics
 
@@ -39,10 +39,10 @@ class CompiledActor(Actor):
     """One candidate, whose every step is one call of a kernel.
 
     Args:
-        policy: its kind: made of layers.
+        policy: its policy, made of layers.
 
     Raises:
-        TypeError: it is not made of layers.
+        TypeError: the policy is not made of layers.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -71,7 +71,8 @@ class CompiledActor(Actor):
         self._act = self._kernel = kernel("act").bound(memory)
         explores = policy.actions.exploration is not None
         self._act_exploring = kernel("act_exploring").bound(memory) if explores else self._act
-        self._look = kernel("look").bound(memory) if isinstance(policy.layers[0], Eyes) else None
+        has_images = isinstance(policy.layers[0], ImageEncoder)
+        self._encode_images = kernel("encode_images").bound(memory) if has_images else None
         self._finish = _finisher(policy, self._exact[first[kernels.ACTION] :][: first[kernels.ACTIONS]])
 
     def _part(self, start: int, size: int) -> Vector:
@@ -79,7 +80,7 @@ class CompiledActor(Actor):
 
     def load(self, parameters: Vector, statistics: Statistics | None = None) -> None:
         """Let ``parameters`` ``(d,)`` act from now on, and begin an episode; see ``Actor.load``."""
-        parameters = self.policy.settled(parameters, statistics)
+        parameters = self.policy.effective_parameters(parameters, statistics)
         if parameters is not self._source:
             own = (matrix for layer in matrices(parameters, self._layers) for matrix in layer)
             pairs = zip(own, self._weights, strict=True)
@@ -107,8 +108,8 @@ class CompiledActor(Actor):
     def __call__(self, observation: Any) -> Any:
         """The action for one observation; see ``Actor``."""
         self._encode(observation, self._inputs)
-        if self._look is not None:
-            self._look()
+        if self._encode_images is not None:
+            self._encode_images()
         choice = self._kernel()
         if choice < 0:
             raise self._not_finite(choice)
@@ -131,25 +132,25 @@ class CompiledActor(Actor):
         self._step[kernels.COLLECTS] = 1
 
     def statistics(self, count: int) -> ObservationStatistics:
-        """Of the ``count`` observations since ``reset``; see ``Actor``."""
+        """Statistics of the ``count`` observations since ``reset``; see ``Actor``."""
         if not self._step[kernels.COLLECTS]:
             raise RuntimeError("statistics() was called without collect()")
         return ObservationStatistics(count, self._sums[0].copy(), self._sums[1].copy())
 
 
 class _Plan:
-    """Where everything of a policy is: what the kernels' tables say.
+    """Memory layout of a policy, as the kernels' table describes it.
 
     Args:
-        policy: its kind.
-        rows: of the table, for which there is to be room.
+        policy: the policy.
+        rows: number of rows to reserve for the table.
 
     Attributes:
-        end: of it all, in numbers of 64 bits.
-        rows: of the table.
-        weights: where each matrix of the layers begins, transposed, and its shape there.
-        memory: what lasts from step to step.
-        constants: where ``values`` are, which do not change, among the exact numbers.
+        end: length of the memory, in numbers of 64 bits.
+        rows: the table's rows.
+        weights: start and shape of each of the layers' matrices, transposed.
+        memory: slices that keep a recurrent layer's state from step to step.
+        constants: slice of the exact numbers that holds ``values``, which do not change.
     """
 
     def __init__(self, policy: Layered, rows: int) -> None:
@@ -194,12 +195,12 @@ class _Plan:
         self.rows.append(row)
 
     def _matrix(self, inputs: int, outputs: int) -> int:
-        """Room for a matrix and its bias, transposed."""
+        """Reserve memory for a transposed matrix and its bias, and return its start."""
         self.weights.append((self._place((inputs + 1) * outputs), (inputs + 1, outputs)))
         return self.weights[-1][0]
 
     def _layer(self, layer: Layer, source: int) -> int:
-        """The operations of a layer; where its outputs are."""
+        """Add the operations of a layer, and return the start of its outputs."""
         match layer:
             case Dense():
                 target = self._place(layer.outputs)
@@ -217,20 +218,20 @@ class _Plan:
                     kernels.CELL: cell,
                 }
                 self._operation(_KINDS[layer.kind], source, layer.inputs, target, layer.outputs, more)
-            case Eyes():
+            case ImageEncoder():
                 target = self._place(layer.outputs)
-                self._eyes(layer, source, target)
+                self._image_encoder(layer, source, target)
         return target
 
-    def _eyes(self, layer: Eyes, source: int, features: int) -> None:
-        for eye in layer.eyes:
-            image, pixels = eye.convolutions[0].image, math.prod(eye.shape)
+    def _image_encoder(self, layer: ImageEncoder, source: int, features: int) -> None:
+        for encoded in layer.images:
+            image, pixels = encoded.convolutions[0].image, math.prod(encoded.shape)
             place = self._place(pixels)
-            more = {**_image(image), kernels.CHANNELS_FIRST: int(eye.channels_first)}
-            self._operation(kernels.IMAGE, source + eye.place.start, pixels, place, pixels, more)
-            for convolution in eye.convolutions:
+            more = {**_image(image), kernels.CHANNELS_FIRST: int(encoded.channels_first)}
+            self._operation(kernels.IMAGE, source + encoded.place.start, pixels, place, pixels, more)
+            for convolution in encoded.convolutions:
                 size = math.prod(convolution.output)
-                target = features if convolution is eye.convolutions[-1] else self._place(size)
+                target = features if convolution is encoded.convolutions[-1] else self._place(size)
                 patch = convolution.shape[1] - 1
                 more = _image(convolution.image) | {
                     kernels.WEIGHTS: self._matrix(patch, convolution.filters),
@@ -251,7 +252,7 @@ def _image(shape: tuple[int, int, int]) -> dict[int, int]:
 
 
 def _decoding(policy: Policy, start: int) -> tuple[NDArray[np.float64], dict[int, int]]:
-    """Exact numbers, from ``start`` on, with all that actions are made of, and what the first row says about them."""
+    """Exact numbers from ``start`` on that actions are made of, and the first row's columns about them."""
     actions, space = policy.actions, cast("Any", policy.action_space)
     low: NDArray[Any] = np.zeros(0)
     high: NDArray[Any] = np.zeros(0)
@@ -277,7 +278,7 @@ def _decoding(policy: Policy, start: int) -> tuple[NDArray[np.float64], dict[int
 
 
 def _finisher(policy: Policy, action: NDArray[np.float64]) -> Any:
-    """A function from a kernel's choice to the action that the environment takes."""
+    """Return a function from a kernel's choice to the action that the environment takes."""
     space = policy.action_space
     if isinstance(space, spaces.Discrete):
         start = int(space.start)

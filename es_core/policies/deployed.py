@@ -1,4 +1,4 @@
-"""A policy as one torch module, from what an environment returns to the action it takes: what is exported.
+"""A policy for export: one torch module, from the environment's observation to the action it takes.
 
 Imports torch.
 """
@@ -21,24 +21,24 @@ from es_core.policies.spaces import leaves
 
 
 class Deployed(nn.Module):
-    """A policy with nothing left to do around it: it flattens, normalises and decodes.
+    """A self-contained policy: it flattens and normalises observations and decodes actions.
 
     ``forward(*observations, *states) -> (actions, *states)``, all with the batch as first dimension. There is an
     observation for each space in the observation space, in the shape and dtype that the environment returns, and a
     state for each tensor that the policy remembers, zero when an episode begins.
 
     Args:
-        policy: its kind.
-        module: what ``policy.module`` makes: flattened observations to the raw outputs that decide an action.
+        policy: the policy.
+        module: module made by ``policy.module``: flattened observations to the raw outputs that decide an action.
 
     Attributes:
         inputs: names of the observations and states.
         outputs: names of the action and of the states that follow.
         examples: zeros for each input, for a batch of 2.
-        action: raw outputs to actions; its ``margin`` says how far they are from those of another action.
+        action: module from raw outputs to actions; its ``margin`` is their distance from those of another action.
 
     Raises:
-        ValueError: the states of a module of the user's do not grow with the batch.
+        ValueError: the states of a user's module do not grow with the batch.
     """
 
     def __init__(self, policy: Policy, module: nn.Module) -> None:
@@ -79,7 +79,7 @@ def _identifiers(names: Sequence[str]) -> list[str]:
 
 
 def observation_of(space: gymnasium.Space[Any]) -> nn.Module:
-    """From ``(batch, *shape)`` to ``(batch, n)`` float32, as ``gymnasium.spaces.flatten`` does."""
+    """Module that flattens ``(batch, *shape)`` to ``(batch, n)`` float32, as ``gymnasium.spaces.flatten`` does."""
     match space:
         case spaces.Discrete():
             return _OneHot([int(space.n)], [int(space.start)])
@@ -95,7 +95,7 @@ class _Numbers(nn.Module):
 
 
 class _OneHot(nn.Module):
-    """A 1 for the value of each entry among those that it can have."""
+    """One-hot encoding of each entry."""
 
     entry: Tensor
     value: Tensor
@@ -112,10 +112,10 @@ class _OneHot(nn.Module):
 
 
 class _Memory:
-    """States as a file has them: the batch first, and zero when an episode begins, wherever the module begins.
+    """States as an exported file has them: batch first, and zero when an episode begins, wherever the module begins.
 
     Attributes:
-        names: of the states.
+        names: the states' names.
         examples: zeros for each, for a batch of 2.
     """
 
@@ -130,13 +130,13 @@ class _Memory:
         self.examples = tuple(start.new_zeros(2, *start.shape[1:]) for start in starts)
 
     def recalled(self, states: Sequence[Tensor]) -> State:
-        """As the module takes them."""
+        """Convert states to the module's own form."""
         parts = zip(states, self._starts, self._batch, strict=True)
         own = tuple((state if start is None else state + start).movedim(0, at) for state, start, at in parts)
         return own if self._is_tuple else own[0]
 
     def kept(self, state: State) -> list[Tensor]:
-        """The way back."""
+        """Convert the module's own state to states."""
         own = [part.movedim(at, 0) for part, at in zip(parts_of(state), self._batch, strict=True)]
         return [part if start is None else part - start for part, start in zip(own, self._starts, strict=True)]
 
@@ -147,12 +147,12 @@ def _differing(one: Sequence[int], two: Sequence[int]) -> int:
             return at
     raise ValueError(
         f"the policy's initial_state(batch) has the shape {tuple(one)} for a batch of 1 and {tuple(two)} for one of 2: "
-        "one dimension must be the batch, since who runs the file chooses it"
+        "one dimension must be the batch, since the user of the exported file chooses its size"
     )
 
 
 def action_of(policy: Policy) -> nn.Module:
-    """From raw outputs ``(batch, m)`` to actions ``(batch, *shape)``, as ``make_actions`` says."""
+    """Module from raw outputs ``(batch, m)`` to actions ``(batch, *shape)``, as ``make_actions`` says."""
     space, config = policy.action_space, policy.config
     match space:
         case spaces.Box() if config.action_bins is not None:
@@ -200,7 +200,7 @@ class _Bounded(nn.Module):
 
 
 class _Chosen(nn.Module):
-    """Of each group of outputs the largest, and the value that it stands for."""
+    """The value that the largest output of each group stands for."""
 
     columns: Tensor
     is_output: Tensor

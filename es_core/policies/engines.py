@@ -1,4 +1,4 @@
-"""Devices: which of them this machine has, and a run may use."""
+"""Engines and devices: checks that a run may use them, and the actor of an engine."""
 
 import importlib.util
 
@@ -10,10 +10,10 @@ from es_core.policies.normalization import Statistics
 
 
 def require_device(config: TrainConfig, pool: str) -> None:
-    """Refuse a device that this machine does not have, or that the pool has no use for.
+    """Refuse a device that this machine does not have, or that the pool cannot use.
 
     Raises:
-        ValueError: it says why, and what to do instead.
+        ValueError: the device is refused; the message says why, and what to do instead.
     """
     if config.device != "cuda":
         return
@@ -29,7 +29,7 @@ def require_device(config: TrainConfig, pool: str) -> None:
 
 
 def has_cuda() -> bool:
-    """Whether torch is installed and sees a CUDA device. Imports torch."""
+    """Return True if torch is installed and sees a CUDA device. Imports torch."""
     if importlib.util.find_spec("torch") is None:
         return False
     import torch
@@ -38,14 +38,14 @@ def has_cuda() -> bool:
 
 
 def require_engine(engine: str, policy: Policy) -> str:
-    """The engine that computes a policy, where "auto" leaves it open.
+    """Return the engine that computes a policy, chosen here if ``engine`` is "auto".
 
     Args:
-        engine: a config's.
-        policy: its kind.
+        engine: a config's engine.
+        policy: the policy.
 
     Raises:
-        ValueError: it cannot compute the policy here.
+        ValueError: the engine cannot compute the policy here.
     """
     chosen = policy.engines[0] if engine == "auto" else engine
     if chosen not in policy.engines:
@@ -61,13 +61,13 @@ def require_engine(engine: str, policy: Policy) -> str:
 def make_actor(
     policy: Policy, parameters: Vector | None = None, statistics: Statistics | None = None, *, engine: str = "auto"
 ) -> Actor:
-    """An actor whose policy is computed on the CPU.
+    """Make an actor whose policy is computed on the CPU.
 
     Args:
-        policy: its kind.
-        parameters: ``(d,)``, which act; None: they are still to be loaded.
+        policy: the policy.
+        parameters: ``(d,)``; None: load them later.
         statistics: see ``Actor.load``.
-        engine: "compiled" or "torch"; "auto": what computes such a policy the fastest.
+        engine: "compiled" or "torch"; "auto": the fastest engine for this policy.
 
     Raises:
         ValueError: that engine cannot compute the policy here.

@@ -1,4 +1,4 @@
-"""Where the search begins: the initial weights of a policy made of layers."""
+"""Initial weights of a policy made of layers."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -13,21 +13,21 @@ from es_core.policies.noise import noise
 
 
 def initialized(rule: str, layers: Sequence[Layer], seed: int, *, output_scale: float) -> Vector:
-    """The initial parameters ``(d,)``; biases are 0, but for "torch".
+    """The initial parameters ``(d,)``; biases are 0, except with "torch".
 
     - "fan_in": weights N(0, 1/inputs) (LeCun et al. 1998).
     - "normc": N(0, 1), each unit's weights then scaled to length 1 (Salimans et al. 2017, their released code).
     - "orthogonal": rows, or columns if there are fewer, of length 1 at right angles (Saxe et al. 2014).
-    - "torch": what torch's layers begin with: weights and biases uniform within 1/sqrt(inputs), those of a recurrent
-      layer within 1/sqrt(outputs).
+    - "torch": as torch's layers begin: weights and biases uniform within 1/sqrt(inputs), those of a recurrent layer
+      within 1/sqrt(outputs).
     - "zeros": all 0 (Mania et al. 2018).
 
     Args:
-        rule: one of these; a recurrent or convolutional matrix counts as any other.
+        rule: one of these; recurrent and convolutional matrices are treated like any other.
         layers: one after the other.
         seed: the root seed of a run.
-        output_scale: factor of the last layer's. Small first outputs (Salimans et al. 2017: 0.01) let the noise of the
-            search choose the action.
+        output_scale: factor of the last layer's weights. Small first outputs (Salimans et al. 2017: 0.01) let the
+            noise of the search choose the action.
     """
     parameters = np.zeros(size_of(layers), np.float32)
     by_layer = matrices(parameters, layers)

@@ -1,4 +1,4 @@
-"""What is compiled: noise, and a step of a policy. Plain loops, of which ``compilation`` has numba make machine code.
+"""Kernels: noise and a policy's step as plain loops, which ``compilation`` turns into machine code with numba.
 
 Sums are taken in one order, whatever the processor: inner loops run over outputs, so that they vectorise without
 changing the order of a sum, nothing is contracted into fused operations, and no function of a mathematics library is
@@ -11,23 +11,23 @@ from typing import Any
 import numpy as np
 
 HELPERS: list[Callable[..., Any]] = []
-"""Functions that are compiled into those that call them: a loop with a call inside does not vectorise."""
+"""Functions that are compiled into their callers: a loop with a call inside does not vectorise."""
 
 EXPORTS: dict[str, tuple[Callable[..., Any], tuple[str, ...], str]] = {}
 """Functions that are compiled, with the types of their arguments and result: a star for each dimension of an array.
 
-"memory" stands for three arguments: a policy in use.
+"memory" stands for three arguments: the memory of an actor.
 """
 
 
 def inlined(function: Any) -> Any:
-    """Have a function compiled into its callers."""
+    """Mark a function to be compiled into its callers."""
     HELPERS.append(function)
     return function
 
 
 def exported(*arguments: str, returns: str = "void") -> Callable[[Any], Any]:
-    """Have a function compiled, for arguments of these types."""
+    """Mark a function to be compiled for arguments of these types."""
 
     def export(function: Any) -> Any:
         EXPORTS[function.__name__] = function, arguments, returns
@@ -217,11 +217,11 @@ def add_noise(seeds: Any, weights: Any, square_weights: Any, block: int, total: 
 # ---- Policies ----
 
 
-# A policy in use is a piece of memory, seen as three arrays. As ``numbers`` (float32) it holds all that its network
-# computes with: parameters, with transposed matrices, inputs, what each operation puts out, memory. As ``exact``
-# (float64) it holds sums of observations, the action, and what actions are made of; as ``table`` (int64), where
-# everything is. The table comes first: its first row is about the step as a whole, each further one about an operation
-# of the network, in the columns named here. Nothing in it has to be compiled anew for another network.
+# An actor is a piece of memory, seen as three arrays. As ``numbers`` (float32) it holds all that its network computes
+# with: parameters, with transposed matrices, inputs, outputs of each operation, recurrent state. As ``exact`` (float64)
+# it holds sums of observations, the action, and what actions are made of; as ``table`` (int64), the place of
+# everything. The table comes first: its first row describes the step as a whole, each further one an operation of the
+# network, in the columns named here. Another network needs no other compilation.
 
 # Columns of the first row.
 STEP_INPUTS, STEP_OUTPUTS, STEP_SOURCE, STEP_RAW = 0, 1, 2, 3  # numbers of inputs and raw outputs; where they are
@@ -312,7 +312,7 @@ def activate(kind: Any, values: Any) -> None:
 
 @inlined
 def forward(numbers: Any, table: Any) -> None:
-    """Dense and recurrent operations, one after the other; those of images are ``look``'s."""
+    """Dense and recurrent operations, one after the other; ``encode_images`` runs those on images."""
     for row in range(1, table[0, ROWS]):
         op = table[row]
         kind, inputs, outputs = op[KIND], op[INPUTS], op[OUTPUTS]
@@ -377,8 +377,8 @@ def convolve(
 
 
 @exported("memory")
-def look(numbers: Any, exact: Any, table: Any) -> None:  # noqa: ARG001
-    """Operations on the images among the inputs, one after the other: what a network that sees begins with."""
+def encode_images(numbers: Any, exact: Any, table: Any) -> None:  # noqa: ARG001
+    """Run the operations on the images among the inputs, one after the other: a convolutional network's first ones."""
     for row in range(1, table[0, ROWS]):
         op = table[row]
         kind = op[KIND]
@@ -407,7 +407,7 @@ def look(numbers: Any, exact: Any, table: Any) -> None:  # noqa: ARG001
 
 @inlined
 def prepare(numbers: Any, exact: Any, step: Any) -> Any:
-    """Add the observation up, and normalise it; returns whether it is finite."""
+    """Add up the observation and normalise it; return True if it is finite."""
     count = step[STEP_INPUTS]
     inputs = numbers[step[STEP_SOURCE] : step[STEP_SOURCE] + count]
     if not is_finite(inputs):
@@ -434,7 +434,7 @@ def prepare(numbers: Any, exact: Any, step: Any) -> Any:
 
 @inlined
 def is_finite(values: Any) -> Any:
-    """Whether there is neither NaN nor infinity among float32 numbers."""
+    """Return True if there is neither NaN nor infinity among float32 numbers."""
     bad = 0
     for c in range(len(values)):
         bad |= values[c] - values[c] != _ZERO
@@ -443,7 +443,7 @@ def is_finite(values: Any) -> Any:
 
 @inlined
 def decide(numbers: Any, exact: Any, step: Any) -> Any:
-    """Make an action of the raw outputs; returns the choice, if it is one, or what is wrong."""
+    """Make an action from the raw outputs; return the choice, if the action is one, or an error code."""
     kind = step[DECODES]
     raw = numbers[step[STEP_RAW] : step[STEP_RAW] + step[STEP_OUTPUTS]]
     if not is_finite(raw):
@@ -468,7 +468,7 @@ def decide(numbers: Any, exact: Any, step: Any) -> Any:
 
 @inlined
 def largest(values: Any, first: Any, end: Any) -> Any:
-    """Where the largest of ``values[first:end]`` is, the first of equal ones."""
+    """Index of the largest of ``values[first:end]``, the first of equal ones."""
     best = first
     for r in range(first + 1, end):
         if values[r] > values[best]:
@@ -490,7 +490,7 @@ def exp(x: Any) -> Any:
 
 @exported("memory", returns="int64")
 def act(numbers: Any, exact: Any, table: Any) -> Any:
-    """A step of a policy, from the flattened observation to an action; returns a choice, or what is wrong."""
+    """Compute a step of a policy, from flattened observation to action; return a choice, or an error code."""
     if not prepare(numbers, exact, table[0]):
         return BAD_OBSERVATION
     forward(numbers, table)

@@ -14,8 +14,8 @@ from es_core.policies.layers import (
     Cell,
     Convolution,
     Dense,
-    Eye,
-    Eyes,
+    EncodedImage,
+    ImageEncoder,
     Layer,
     dense_layers,
     size_of,
@@ -39,13 +39,13 @@ class Layered(Policy):
         observation_space: see ``Policy``.
         action_space: see ``Policy``.
         hidden: the layers between flattened observation and output layer.
-        bias: whether the output layer has one.
+        bias: True if the output layer has a bias.
 
     Attributes:
-        layers: all of them.
+        layers: all layers, the output layer included.
 
     Raises:
-        ValueError: a space is not supported, or there is nothing that virtual batch normalisation could normalise.
+        ValueError: a space is not supported, or virtual batch normalisation has nothing to normalise.
     """
 
     def __init__(
@@ -74,8 +74,8 @@ class Layered(Policy):
 
         return LayeredRows(self.layers, parameters)
 
-    def settled(self, parameters: Vector, statistics: Statistics | None) -> Vector:
-        """The parameters ``(d,)`` that compute: changed by a reference batch, if there is one."""
+    def effective_parameters(self, parameters: Vector, statistics: Statistics | None) -> Vector:
+        """Parameters ``(d,)`` of the forward pass: a reference batch's normalisation, if any, is folded into them."""
         if not isinstance(statistics, ReferenceBatch):
             return parameters
         parameters = parameters.copy()
@@ -86,8 +86,8 @@ class Layered(Policy):
         """One candidate as a torch module of torch's own layers."""
         from es_core.policies.torch_module import LayeredModule
 
-        settled = self.settled(parameters, statistics)
-        return LayeredModule(self.layers, self.actions.decisive, settled, self.normalization(statistics))
+        parameters = self.effective_parameters(parameters, statistics)
+        return LayeredModule(self.layers, self.actions.decisive, parameters, self.normalization(statistics))
 
 
 def linear(config: TrainConfig, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> Layered:
@@ -130,7 +130,7 @@ def recurrent(
     """A network that remembers its episode: one recurrent layer, after dense ones, and a linear output layer.
 
     Args:
-        kind: "rnn", "lstm" or "gru", of which ``Cell`` speaks.
+        kind: "rnn", "lstm" or "gru"; see ``Cell``.
         config: see ``Policy``; the last of its hidden_sizes is the recurrent layer's, activation the dense layers'.
         observation_space: see ``Policy``; no images.
         action_space: see ``Policy``.
@@ -167,16 +167,16 @@ def _flat_inputs(space: gymnasium.Space[Any]) -> int:
 
 
 @dataclass(frozen=True)
-class _Eyesight:
-    """Of a convolutional policy: filters, size and stride of each convolution, and the width of the dense layer."""
+class _Architecture:
+    """A convolutional policy's layers: filters, size and stride of each convolution, and the dense layer's width."""
 
     convolutions: Sequence[tuple[int, int, int]]
     dense: int
 
 
-_EYESIGHT: Mapping[str, _Eyesight] = {
-    "cnn_small": _Eyesight([(16, 8, 4), (32, 4, 2)], 256),
-    "cnn_nature": _Eyesight([(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512),
+_ARCHITECTURES: Mapping[str, _Architecture] = {
+    "cnn_small": _Architecture([(16, 8, 4), (32, 4, 2)], 256),
+    "cnn_nature": _Architecture([(32, 8, 4), (64, 4, 2), (64, 3, 1)], 512),
 }
 
 
@@ -186,7 +186,7 @@ def convolutional(
     observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any],
 ) -> Layered:
-    """A network that sees; its layers are those of its source, whatever hidden_sizes and activation are.
+    """A convolutional network for images; its layers are its source's, whatever hidden_sizes and activation are.
 
     - "cnn_small": 16 filters 8x8 with stride 4, 32 filters 4x4 with stride 2, a dense layer of 256 (Mnih et al. 2013;
       the network with which Salimans et al. 2017 played Atari).
@@ -196,10 +196,10 @@ def convolutional(
     All have relu as activation. Pixels are divided by 255, and never normalised otherwise. An image is a Box of uint8
     with three dimensions, ``(height, width, channels)`` or, if the first dimension is smaller than the last,
     ``(channels, height, width)``, such as four frames of ``FrameStackObservation``. In a Dict or Tuple each image has
-    convolutions of its own; all that is no image enters the dense layer beside their features.
+    its own convolutions; all other inputs enter the dense layer beside the images' features.
 
     Args:
-        kind: which.
+        kind: one of the two above.
         config: see ``Policy``.
         observation_space: an image, or a Dict or Tuple with one at least.
         action_space: see ``Policy``.
@@ -207,22 +207,24 @@ def convolutional(
     Raises:
         ValueError: a space is not supported, there is no image, or one is too small.
     """
-    sight, inputs = _EYESIGHT[kind], input_size(observation_space)
+    architecture, inputs = _ARCHITECTURES[kind], input_size(observation_space)
     parts = list(leaves(observation_space, "observation space"))
-    eyes = tuple(_eye(kind, f"{name} {part}", place, part.shape or ()) for name, place, part in parts if is_image(part))
-    if not eyes:
+    images = tuple(
+        _encoded_image(kind, f"{name} {part}", place, part.shape or ()) for name, place, part in parts if is_image(part)
+    )
+    if not images:
         raise ValueError(
             f"policy={kind!r} is for images (Box of uint8 with three dimensions), and observation space "
             f"{observation_space} has none: choose policy='mlp' (stacked frames are an image if they are grey)"
         )
-    look = Eyes(inputs, eyes, tuple(place for _, place, part in parts if not is_image(part)))
-    return Layered(config, observation_space, action_space, [look, Dense(look.outputs, sight.dense, "relu")])
+    first = ImageEncoder(inputs, images, tuple(place for _, place, part in parts if not is_image(part)))
+    return Layered(config, observation_space, action_space, [first, Dense(first.outputs, architecture.dense, "relu")])
 
 
-def _eye(kind: str, what: str, place: slice, shape: tuple[int, ...]) -> Eye:
+def _encoded_image(kind: str, what: str, place: slice, shape: tuple[int, ...]) -> EncodedImage:
     channels_first = shape[0] < shape[2]
     height, width, channels = (*shape[1:], shape[0]) if channels_first else shape
-    specification = _EYESIGHT[kind].convolutions
+    specification = _ARCHITECTURES[kind].convolutions
     least = 1
     for _, size, stride in reversed(specification):
         least = (least - 1) * stride + size
@@ -235,4 +237,4 @@ def _eye(kind: str, what: str, place: slice, shape: tuple[int, ...]) -> Eye:
     for filters, size, stride in specification:
         convolutions.append(Convolution(image, filters, size, stride))
         image = convolutions[-1].output
-    return Eye(place, (shape[0], shape[1], shape[2]), channels_first, tuple(convolutions))
+    return EncodedImage(place, (shape[0], shape[1], shape[2]), channels_first, tuple(convolutions))

@@ -1,4 +1,4 @@
-"""What networks are made of: layers, each with the shapes of its matrices, which both engines compute.
+"""Layers of networks, each with the shapes of its matrices; both engines compute them.
 
 Every matrix is ``(outputs, inputs + 1)``: its last column is the bias, as if each input ended with a constant 1. (Of a
 layer without bias it is ``(outputs, inputs)``.) A layer's parameters are its matrices, one after the other; a network's
@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, Protocol
 
 Activation = Literal["tanh", "relu"]
 
-# Products, of as many rows each as the layer is wide, that a cell makes of its inputs and of its state.
+# Number of products, each with as many rows as the layer is wide, that a cell computes from its inputs and its state.
 GATES: Mapping[str, int] = {"rnn": 1, "lstm": 4, "gru": 3}
 
 
@@ -23,19 +23,19 @@ class Layer(Protocol):
 
     @property
     def inputs(self) -> int:
-        """How many numbers it takes."""
+        """Number of inputs."""
 
     @property
     def outputs(self) -> int:
-        """How many it gives."""
+        """Number of outputs."""
 
     @property
     def shapes(self) -> Sequence[tuple[int, int]]:
-        """Of its matrices, bias columns included."""
+        """Shapes of its matrices, bias columns included."""
 
     @property
     def bias(self) -> bool:
-        """Whether its matrices have a bias column."""
+        """True if its matrices have a bias column."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Dense:
 
     @property
     def shapes(self) -> Sequence[tuple[int, int]]:
-        """Of its matrix."""
+        """Shape of its matrix."""
         return [(self.outputs, self.inputs + self.bias)]
 
 
@@ -67,7 +67,7 @@ class Cell:
 
     @property
     def shapes(self) -> Sequence[tuple[int, int]]:
-        """Of the matrix for its inputs, and the one for its state."""
+        """Shapes of the matrix for its inputs and the one for its state."""
         rows = GATES[self.kind] * self.outputs
         return [(rows, self.inputs + 1), (rows, self.outputs + 1)]
 
@@ -86,24 +86,24 @@ class Convolution:
 
     @property
     def output(self) -> tuple[int, int, int]:
-        """Height, width and channels of the image that it gives."""
+        """Height, width and channels of its output."""
         height, width = (1 + (side - self.size) // self.stride for side in self.image[:2])
         return height, width, self.filters
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Of its matrix."""
+        """Shape of its matrix."""
         return self.filters, self.size**2 * self.image[2] + 1
 
 
 @dataclass(frozen=True)
-class Eye:
+class EncodedImage:
     """An image among the flattened inputs, and the convolutions that it goes through.
 
     Attributes:
-        place: where its pixels stand.
-        shape: the image as it comes, ``(height, width, channels)`` or ``(channels, height, width)``.
-        channels_first: which of the two.
+        place: its pixels' place among the inputs.
+        shape: its shape in the observation, ``(height, width, channels)`` or ``(channels, height, width)``.
+        channels_first: True for the latter.
         convolutions: one after the other.
     """
 
@@ -114,30 +114,30 @@ class Eye:
 
 
 @dataclass(frozen=True)
-class Eyes:
-    """The first layer of a network that sees: features of each image, then all other inputs as they are.
+class ImageEncoder:
+    """The first layer of a convolutional network: features of each image, then all other inputs unchanged.
 
     Attributes:
-        inputs: flattened observation, images included.
-        eyes: one for each image.
-        others: where all other inputs stand.
+        inputs: length of the flattened observation, images included.
+        images: its images.
+        others: places of all other inputs.
     """
 
     inputs: int
-    eyes: tuple[Eye, ...]
+    images: tuple[EncodedImage, ...]
     others: tuple[slice, ...]
     bias: ClassVar[bool] = True
 
     @cached_property
     def outputs(self) -> int:
-        """Features and other inputs."""
-        features = sum(math.prod(eye.convolutions[-1].output) for eye in self.eyes)
+        """Number of features and other inputs."""
+        features = sum(math.prod(encoded.convolutions[-1].output) for encoded in self.images)
         return features + sum(int(part.stop - part.start) for part in self.others)
 
     @property
     def shapes(self) -> Sequence[tuple[int, int]]:
-        """Of all filters' matrices, eye by eye."""
-        return [convolution.shape for eye in self.eyes for convolution in eye.convolutions]
+        """Shapes of all convolutions' matrices, image by image."""
+        return [convolution.shape for encoded in self.images for convolution in encoded.convolutions]
 
 
 def size_of(layers: Sequence[Layer]) -> int:

@@ -1,4 +1,4 @@
-"""Modules of the user's in use: many candidates in one module, and one candidate behind flattened observations.
+"""Users' modules in use: many candidates in one module, and one candidate behind flattened observations.
 
 Imports torch.
 """
@@ -20,11 +20,11 @@ State = Tensor | tuple[Tensor, ...]
 
 
 class ModuleRows(Rows):
-    """A module of the user's, for each candidate with parameters of its own.
+    """A user's module that computes many candidates, each with its own parameters.
 
     Args:
-        module: ready to be used by this object alone.
-        observation_shape: of one observation.
+        module: the module, used by this object alone.
+        observation_shape: shape of one observation.
         parameters: ``(rows, d)`` on the device that computes; others write to it.
         together: all rows in one pass by ``torch.vmap``, as far as torch can; else one after the other, which gives
             the same bits whatever the number of rows (``vmap`` takes other kernels, and knows no ``nn.LSTM``).
@@ -47,7 +47,7 @@ class ModuleRows(Rows):
         self._together = together and self._can_vmap()
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """From the first rows' inputs ``(width, n)`` to their raw outputs ``(width, m)``."""
+        """Compute the raw outputs ``(width, m)`` of the first rows from their inputs ``(width, n)``."""
         observations = inputs.view(len(inputs), 1, *self._shape)
         # Convolutions in TF32, or by an algorithm that is chosen by timing, would not be those of the CPU.
         with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
@@ -101,7 +101,7 @@ class ModuleRows(Rows):
         return parts if self._is_tuple else parts[0]
 
     def _initial_state(self, row: int) -> State:
-        self._use(row)  # it may be evolved, too
+        self._use(row)  # the initial state may be evolved, too
         return self._module.initial_state(1) if self._has_state else ()  # type: ignore[operator]
 
     def reset(self, row: int) -> None:
@@ -111,18 +111,18 @@ class ModuleRows(Rows):
 
 
 class Flattened(nn.Module):
-    """A module of the user's that takes flattened observations ``(batch, n)``, and normalises them.
+    """A user's module that takes flattened observations ``(batch, n)``, and normalises them.
 
     Args:
-        module: the user's.
-        observation_shape: of one observation, as the module takes it.
+        module: the user's module.
+        observation_shape: shape of one observation, as the module takes it.
         parameters: ``(d,)`` float32; copied.
-        normalization: of observations, or None.
-        decisive: how many of its raw outputs, the first, are given.
+        normalization: normalisation of observations, or None.
+        decisive: number of raw outputs to return, from the first on.
 
     Attributes:
-        module: the user's, with these parameters.
-        is_recurrent: whether it has a state.
+        module: the user's module with these parameters.
+        is_recurrent: True if it has a state.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Flattened(nn.Module):
 
         Args:
             observations: flattened, ``(batch, n)``.
-            state: what the last step returned; None: the episodes begin.
+            state: the state that the last step returned; None at the episodes' start.
         """
         shaped = self.normalized(observations).reshape(observations.shape[0], *self._shape)  # len() is fixed by export
         if not self.is_recurrent:
@@ -157,7 +157,7 @@ class Flattened(nn.Module):
         return outputs[:, : self._decisive], after
 
     def initial_state(self, batch: int) -> State:
-        """Of a module with a state: what its episodes begin with."""
+        """State at an episode's start, for a module with a state."""
         return self.module.initial_state(batch)  # type: ignore[no-any-return, operator]
 
 
@@ -171,7 +171,7 @@ def split(parameters: Tensor, like: Sequence[Tensor]) -> list[Tensor]:
 
 
 def has_state(module: nn.Module) -> bool:
-    """Whether a module takes and returns a state."""
+    """Return True if a module takes and returns a state."""
     return callable(getattr(module, "initial_state", None))
 
 
@@ -179,7 +179,7 @@ def parts_of(state: State) -> Sequence[Tensor]:
     """The tensors of a state.
 
     Raises:
-        ValueError: it is no tensor, and no tuple of tensors.
+        ValueError: the state is neither a tensor nor a tuple of tensors.
     """
     parts = state if isinstance(state, tuple) else (state,)
     if not all(isinstance(part, Tensor) for part in parts):
@@ -188,7 +188,7 @@ def parts_of(state: State) -> Sequence[Tensor]:
 
 
 def described(value: Any) -> str:
-    """What a forward pass returned, for people."""
+    """Describe what a forward pass returned, for a message."""
     if isinstance(value, Tensor):
         return f"a tensor {tuple(value.shape)}"
     if isinstance(value, tuple):

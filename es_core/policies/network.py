@@ -1,4 +1,4 @@
-"""What every kind of policy is: a layout of parameters for given spaces, and what its raw outputs mean."""
+"""The base class of policies: a layout of parameters for given spaces, and the meaning of the raw outputs."""
 
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
@@ -21,20 +21,20 @@ Vector = NDArray[np.float32]
 
 
 class Policy(ABC):
-    """A kind of network for given spaces: how many parameters it has, and how they begin.
+    """A kind of network for given spaces: number and initial values of its parameters, and ways to compute it.
 
     Args:
-        config: of the run: its policy's settings.
+        config: the run's config with the policy's settings.
         observation_space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of these, nested or not.
         action_space: Box, Discrete, MultiDiscrete or MultiBinary.
 
     Attributes:
         inputs: length ``n`` of a flattened observation.
-        actions: what its raw outputs mean.
+        actions: meaning of its raw outputs.
         outputs: number ``m`` of raw outputs.
-        engines: what can compute it.
+        engines: names of the engines that can compute it.
         size: number ``d`` of parameters.
-        encode: writes an observation into ``(n,)`` float32.
+        encode: function that writes an observation into ``(n,)`` float32.
 
     Raises:
         ValueError: a space is not supported, or not with the action settings.
@@ -52,13 +52,13 @@ class Policy(ABC):
         self.encode = encoder(observation_space)
 
     def normalization(self, statistics: Statistics | None) -> Normalization | None:
-        """How observations are normalised by ``statistics``; None: they are not."""
+        """Normalisation of observations by ``statistics``; None if they are not normalised."""
         if not isinstance(statistics, ObservationStatistics):
             return None
         return statistics.normalization(std_floor=self.config.observation_std_floor, clip=self.config.observation_clip)
 
-    def settled(self, parameters: Vector, statistics: Statistics | None) -> Vector:  # noqa: ARG002
-        """The parameters ``(d,)`` that compute: changed by a reference batch, if there is one."""
+    def effective_parameters(self, parameters: Vector, statistics: Statistics | None) -> Vector:  # noqa: ARG002
+        """Parameters ``(d,)`` of the forward pass: a reference batch's normalisation, if any, is folded into them."""
         return parameters
 
     @abstractmethod
@@ -67,12 +67,12 @@ class Policy(ABC):
 
     @abstractmethod
     def torch_rows(self, parameters: "torch.Tensor") -> "Rows":
-        """What ``TorchNetwork`` computes candidates with, whose parameters ``(rows, d)`` are on a device."""
+        """Forward passes of many candidates, whose parameters ``(rows, d)`` are on a device."""
 
     @abstractmethod
     def module(self, parameters: Vector, statistics: Statistics | None) -> "torch.nn.Module":
         """One candidate as a torch module: flattened observations ``(batch, n)`` to the decisive raw outputs.
 
-        Of a recurrent policy: observations and the state that the last call returned (None at an episode's start), to
-        raw outputs and state.
+        A recurrent policy's module takes the state that the last call returned, too (None at an episode's start), and
+        returns raw outputs and state.
         """

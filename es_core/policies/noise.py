@@ -1,7 +1,7 @@
 """Noise: random numbers that are a function of a seed and their place.
 
-They come in blocks: whoever needs one block of a long vector makes that one alone, in the processor's cache. The bits
-are the same on every processor, and with or without numba.
+They come in blocks, so that one block of a long vector can be made alone, in the processor's cache. The bits are the
+same on every processor, with or without numba.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ Distribution = Literal["normal", "gumbel", "logistic"]
 
 @cache
 def _is_compiled() -> bool:
-    """Whether kernels can be had; without them NumPy computes the same, ten times slower."""
+    """Return True if kernels are available; without them NumPy computes the same, ten times slower."""
     try:
         kernel("fill_normals")
     except ImportError:
@@ -35,9 +35,9 @@ def fill(distribution: Distribution, seed: int, block: int, out: NDArray[np.floa
     """Fill ``out`` ``(n,)`` with the first numbers of a block, and return it.
 
     Args:
-        distribution: in its standard form.
-        seed: of 63 bits.
-        block: from 0 to 2**32 - 1.
+        distribution: the standard distribution to draw from.
+        seed: 63 bits.
+        block: 0 to 2**32 - 1.
         out: where to write them.
     """
     if not _is_compiled():
@@ -78,7 +78,7 @@ def add_noise(
         seeds: ``(n,)``.
         weights: ``(n,)``.
         square_weights: ``(n,)``, or empty.
-        block: of the noise.
+        block: index of the noise block.
         total: ``(m,)``, to which ``weights[i] * noise(seeds[i])`` is added.
         squares: ``(m,)``, to which ``square_weights[i] * noise(seeds[i])**2`` is added, or empty.
     """

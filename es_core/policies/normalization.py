@@ -1,4 +1,4 @@
-"""What observations and hidden layers are normalised by: frozen within a generation, it travels with the policy."""
+"""Normalisation of observations and hidden layers: its statistics are fixed within a generation."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, eq=False)
 class Normalization:
-    """How observations ``(..., n)`` become a policy's inputs: ``(observations - center) * scale``, then bounded.
+    """Map from observations ``(..., n)`` to a policy's inputs: ``(observations - center) * scale``, then clipped.
 
     Attributes:
         center: ``(n,)`` float32.
@@ -51,10 +51,10 @@ class ObservationStatistics:
         return ObservationStatistics(count, total, squares)
 
     def normalization(self, *, std_floor: float, clip: float | None) -> Normalization:
-        """By mean and standard deviation; by 0 and 1 before the first observation.
+        """Normalisation by mean and standard deviation; by 0 and 1 before the first observation.
 
         Args:
-            std_floor: least standard deviation: an input that hardly moves is not blown up.
+            std_floor: least standard deviation, so that an input that hardly changes is not magnified.
             clip: see ``Normalization``.
         """
         if self.count == 0:
@@ -66,7 +66,7 @@ class ObservationStatistics:
 
 @dataclass(frozen=True, eq=False)
 class ReferenceBatch:
-    """Observations by which hidden layers are normalised, the same for a whole run.
+    """Observations that normalise the hidden layers, the same for a whole run.
 
     Virtual batch normalisation: Salimans et al. 2016 (arXiv 1606.03498), section 3.5.
 

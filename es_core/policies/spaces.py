@@ -14,8 +14,8 @@ from es_core.formatting import shown
 
 Encoder = Callable[[Any, NDArray[np.float32]], None]
 
-# Bytes of a space's lower bounds: an image of 1920x1080 pixels in colour fits. A file must not choose how much memory
-# reading it takes.
+# Most bytes of a space's lower bounds: an image of 1920x1080 pixels in colour fits. A file must not decide how much
+# memory it takes to read it.
 _LARGEST = 2**23
 
 
@@ -31,7 +31,7 @@ def input_size(space: gymnasium.Space[Any]) -> int:
 def leaves(
     space: gymnasium.Space[Any], name: str = "observation space", start: int = 0
 ) -> Iterator[tuple[str, slice, gymnasium.Space[Any]]]:
-    """The spaces that a nested one is made of: name, place in the flattened observation, and space of each.
+    """The leaf spaces of a nested one: name, place in the flattened observation, and space of each.
 
     Raises:
         ValueError: observations of one have no fixed length.
@@ -49,7 +49,7 @@ def leaves(
 
 
 def parts(space: gymnasium.Space[Any], observation: Any) -> list[Any]:
-    """What an observation has for each of the ``leaves`` of its space."""
+    """Parts of an observation, one for each of the ``leaves`` of its space."""
     if not isinstance(space, spaces.Dict | spaces.Tuple):
         return [observation]
     own = space.items() if isinstance(space, spaces.Dict) else enumerate(space)
@@ -57,12 +57,12 @@ def parts(space: gymnasium.Space[Any], observation: Any) -> list[Any]:
 
 
 def is_image(space: gymnasium.Space[Any]) -> bool:
-    """Whether observations are images: a Box of uint8 with three dimensions."""
+    """Return True if observations are images: a Box of uint8 with three dimensions."""
     return isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8
 
 
 def encoder(space: gymnasium.Space[Any]) -> Encoder:
-    """A function that writes a flattened observation, as ``gymnasium.spaces.flatten`` does, into ``(n,)`` float32."""
+    """Return a function that flattens an observation like ``gymnasium.spaces.flatten`` into ``(n,)`` float32."""
     if isinstance(space, spaces.Box):
         shape = space.shape
         is_vector = len(shape) == 1
@@ -72,7 +72,7 @@ def encoder(space: gymnasium.Space[Any]) -> Encoder:
                 fits = observation.shape == shape
             except AttributeError:  # a list, say
                 fits = np.shape(observation) == shape
-            if not fits:  # NumPy would broadcast a single number without a word
+            if not fits:  # NumPy would silently broadcast a single number
                 raise ValueError(f"observation has shape {np.shape(observation)}, its space says {shape}")
             out[:] = observation if is_vector else np.ravel(observation)
 
@@ -85,10 +85,10 @@ def encoder(space: gymnasium.Space[Any]) -> Encoder:
 
 
 def space_to_json(space: gymnasium.Space[Any]) -> dict[str, Any]:
-    """A space as JSON holds it, so that a checkpoint can act where its environment is not installed.
+    """A space as JSON, so that a checkpoint can act where its environment is not installed.
 
     Raises:
-        ValueError: it is not supported, or too large.
+        ValueError: the space is not supported, or too large.
     """
     described = _described(space)
     _require_modest(described)
@@ -118,7 +118,7 @@ def space_from_json(described: Mapping[str, Any]) -> gymnasium.Space[Any]:
     """The space that ``space_to_json`` described.
 
     Raises:
-        ValueError, KeyError, TypeError, AttributeError, OverflowError: it describes none, or one that is too large.
+        ValueError, KeyError, TypeError, AttributeError, OverflowError: ``described`` is not a space, or too large.
     """
     _require_modest(described)
     return _space(described)

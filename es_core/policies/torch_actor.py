@@ -18,22 +18,22 @@ from es_core.policies.spaces import leaves, parts
 from es_core.policies.torch_module import Normalized
 from es_core.policies.torch_rows import aligned
 
-# Rows that are computed together on the CPU, by one thread, since the last bits of a product depend on how many there
-# are of either. A block in which nobody acts is left out. A thread for each was tried: handing them out cost more.
+# Rows computed together on the CPU, by one thread: the last bits of a product depend on the numbers of rows and of
+# threads. A block without an acting row is skipped. One thread per block was tried: handing them out cost more.
 _BLOCK = 128
 
 _DISTRIBUTIONS: Mapping[str, noise.Distribution] = {"draw_choice": "gumbel", "draw_bits": "logistic"}
 
 
 class TorchActors:
-    """Candidates side by side, each in a row: from observations to actions as a vector environment has them.
+    """Candidates side by side, one per row, that turn a vector environment's observations into actions.
 
-    A pass computes rows in blocks of a fixed size (on a CUDA device all of them), whoever acts in them: kernels, and so
-    the last bits, may depend on how many there are.
+    A pass computes rows in blocks of a fixed size (all at once on a CUDA device), whichever rows act: the choice of
+    kernels, and so the last bits, may depend on the number of rows.
 
     Args:
-        policy: its kind.
-        rows: how many.
+        policy: the candidates' policy.
+        rows: number of rows.
         device: "cpu" or "cuda".
 
     Raises:
@@ -64,16 +64,16 @@ class TorchActors:
         return len(self._raw)
 
     def normalize(self, statistics: Statistics | None) -> None:
-        """Normalise by ``statistics`` from now on: observations, or hidden layers of what is loaded afterwards."""
+        """Normalise by ``statistics`` from now on: observations, or hidden layers of candidates loaded afterwards."""
         self._statistics = statistics
         self._normalized = Normalized(self.policy.normalization(statistics)).to(self._device)
 
     def load(self, row: int, parameters: Vector) -> None:
         """Let ``parameters`` ``(d,)`` act in ``row`` from now on; they are copied."""
-        self._parameters[row] = torch.from_numpy(self.policy.settled(parameters, self._statistics))
+        self._parameters[row] = torch.from_numpy(self.policy.effective_parameters(parameters, self._statistics))
 
     def reset(self, row: int, *, noise_seed: int | None = None) -> None:
-        """An episode begins in ``row``; see ``Actor.reset``."""
+        """Begin an episode in ``row``; see ``Actor.reset``."""
         size = self._blocks[0].stop
         with torch.inference_mode():
             self._rows[row // size].reset(row % size)
@@ -86,7 +86,7 @@ class TorchActors:
         self._collects = True
 
     def statistics(self, row: int, count: int) -> ObservationStatistics:
-        """Of the ``count`` observations since ``reset``, for which ``collect`` was called."""
+        """Statistics of the ``count`` observations since ``reset``; needs ``collect``."""
         if not self._collects:
             raise RuntimeError("statistics() was called without collect()")
         return ObservationStatistics(count, *self._sums[:, row].cpu().numpy().copy())
@@ -95,7 +95,7 @@ class TorchActors:
         """A vector environment's observations as ``(rows, n)`` float32, on the device.
 
         Raises:
-            ValueError: one part of them has another shape than its space says.
+            ValueError: a part's shape is not that of its space.
         """
         values = parts(self.policy.observation_space, observations)
         flat = [
@@ -105,11 +105,11 @@ class TorchActors:
         return flat[0] if len(flat) == 1 else torch.cat(flat, 1)
 
     def act(self, inputs: Tensor, live: NDArray[np.bool_]) -> tuple[Tensor, dict[int, NotFiniteError]]:
-        """Actions ``(rows, ...)``, and what is wrong, by row, with observations or outputs that are not finite.
+        """Actions ``(rows, ...)``, and an error for each row whose observation or outputs are not finite.
 
         Args:
             inputs: ``flattened`` observations.
-            live: ``(rows,)``: who acts; of the others the action means nothing.
+            live: ``(rows,)``, True for rows that act; the other rows' actions are meaningless.
         """
         with torch.inference_mode():
             raw, wrong = self.outputs(inputs, live)
@@ -119,7 +119,7 @@ class TorchActors:
 
     @torch.inference_mode()
     def outputs(self, inputs: Tensor, live: NDArray[np.bool_]) -> tuple[Tensor, dict[int, NotFiniteError]]:
-        """The raw outputs ``(rows, m)``, in a buffer that the next call overwrites; for all else see ``act``."""
+        """The raw outputs ``(rows, m)``, in a buffer that the next call overwrites; see ``act``."""
         if not live.all():
             inputs = inputs.where(torch.from_numpy(live).to(self._device)[:, None], 0.0)
         wrong = _not_finite("the observation is", inputs)
@@ -141,7 +141,7 @@ class TorchActors:
         return self._raw, _not_finite("the policy's outputs are", self._raw) | wrong
 
     def _explore(self, raw: Tensor, live: NDArray[np.bool_], size: int) -> None:
-        """Change the raw outputs of who explores, as the policy's ``actions`` say."""
+        """Change the raw outputs of exploring rows, as the policy's ``actions`` say."""
         kind = self.policy.actions.exploration
         who = [row for row in np.flatnonzero(live) if self._noise_seeds[row] is not None] if kind else []
         if not who:
@@ -163,7 +163,7 @@ class TorchActor(Actor):
     """One candidate, in torch on the CPU, with one thread.
 
     Args:
-        policy: its kind.
+        policy: its policy.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -205,12 +205,12 @@ class TorchActor(Actor):
         self._actors.collect()
 
     def statistics(self, count: int) -> ObservationStatistics:
-        """Of the ``count`` observations since ``reset``; see ``Actor``."""
+        """Statistics of the ``count`` observations since ``reset``; see ``Actor``."""
         return self._actors.statistics(0, count)
 
 
 def _tensor(values: Any, shape: tuple[int, ...]) -> Tensor:
-    """``values`` where they are: arrays of JAX and torch may be on a device."""
+    """``values`` as a tensor on the device where they are: JAX's and torch's arrays may be on a GPU."""
     if not isinstance(values, Tensor | np.ndarray) and hasattr(values, "__dlpack__"):
         values = from_dlpack(values)
     if tuple(np.shape(values)) != shape:

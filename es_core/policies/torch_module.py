@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from es_core.policies.layers import Cell, Convolution, Dense, Eyes, Layer, matrices
+from es_core.policies.layers import Cell, Convolution, Dense, ImageEncoder, Layer, matrices
 from es_core.policies.network import Vector
 from es_core.policies.normalization import Normalization
 
@@ -15,7 +15,7 @@ State = Tensor | tuple[Tensor, Tensor]
 
 
 class Normalized(nn.Module):
-    """Observations ``(batch, n)`` as a policy sees them.
+    """Normalisation of observations ``(batch, n)``.
 
     Args:
         normalization: how they are normalised, or None.
@@ -33,7 +33,7 @@ class Normalized(nn.Module):
             self.clip = normalization.clip
 
     def forward(self, observations: Tensor) -> Tensor:
-        """Centred, scaled and clipped, if they are normalised."""
+        """Centre, scale and clip ``observations``, if they are normalised."""
         if not self.is_active:
             return observations
         inputs = (observations - self.center) * self.scale
@@ -44,13 +44,13 @@ class LayeredModule(nn.Module):
     """A built-in policy: raw outputs within 1e-5 of the NumPy engine's.
 
     Args:
-        layers: of the policy.
-        decisive: number of outputs that decide on the action.
+        layers: the policy's layers.
+        decisive: number of outputs that decide the action.
         parameters: ``(d,)`` float32; copied.
-        normalization: of observations, or None.
+        normalization: normalisation of observations, or None.
 
     Attributes:
-        is_recurrent: whether it has a state.
+        is_recurrent: True if it has a state.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class LayeredModule(nn.Module):
 
         Args:
             observations: flattened, ``(batch, n)``.
-            state: of a recurrent policy: what the last step returned; None: the episodes begin.
+            state: a recurrent policy's state as the last step returned it; None at the episodes' start.
         """
         values = self.normalized(observations)
         for layer in self.layers:
@@ -80,7 +80,7 @@ class LayeredModule(nn.Module):
         return (values, state) if self.is_recurrent else values  # type: ignore[return-value]
 
     def initial_state(self, batch: int) -> State:
-        """Of a recurrent policy: zeros for each of its layer's states, ``(batch, outputs)``."""
+        """A recurrent policy's first state: zeros ``(batch, outputs)`` for each of its layer's states."""
         [cell] = [layer for layer in self.layers if isinstance(layer, nn.RNNCellBase)]
         zeros = torch.zeros(batch, cell.hidden_size)
         return (zeros, zeros.clone()) if isinstance(cell, nn.LSTMCell) else zeros
@@ -102,21 +102,21 @@ def _cell(layer: Cell, own: Sequence[Tensor]) -> nn.Module:
     return cell
 
 
-class _Eyes(nn.Module):
-    def __init__(self, layer: Eyes, own: Sequence[Tensor]) -> None:
+class _ImageEncoder(nn.Module):
+    def __init__(self, layer: ImageEncoder, own: Sequence[Tensor]) -> None:
         super().__init__()
         self._layer, filters = layer, iter(own)
-        self.eyes = nn.ModuleList(
-            nn.Sequential(*(part for each in eye.convolutions for part in _convolution(each, next(filters))))
-            for eye in layer.eyes
+        self.eyes = nn.ModuleList(  # a name in the parameters' names, which exported files and saved states have
+            nn.Sequential(*(part for each in encoded.convolutions for part in _convolution(each, next(filters))))
+            for encoded in layer.images
         )
 
     def forward(self, inputs: Tensor) -> Tensor:
         features = []
-        for eye, look in zip(self._layer.eyes, self.eyes, strict=True):
-            images = inputs[:, eye.place].reshape(-1, *eye.shape) / 255
-            images = images if eye.channels_first else images.permute(0, 3, 1, 2)
-            features.append(look(images).permute(0, 2, 3, 1).flatten(1))
+        for encoded, convolutions in zip(self._layer.images, self.eyes, strict=True):
+            images = inputs[:, encoded.place].reshape(-1, *encoded.shape) / 255
+            images = images if encoded.channels_first else images.permute(0, 3, 1, 2)
+            features.append(convolutions(images).permute(0, 2, 3, 1).flatten(1))
         return torch.cat([*features, *(inputs[:, part] for part in self._layer.others)], 1)
 
 
@@ -133,4 +133,4 @@ def _fill(parameter: Tensor, values: Tensor) -> None:
         parameter.copy_(values)
 
 
-_MODULES: Mapping[type, Callable[..., nn.Module]] = {Dense: _dense, Cell: _cell, Eyes: _Eyes}
+_MODULES: Mapping[type, Callable[..., nn.Module]] = {Dense: _dense, Cell: _cell, ImageEncoder: _ImageEncoder}

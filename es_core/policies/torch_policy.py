@@ -21,12 +21,12 @@ from es_envs import import_path
 
 
 class TorchPolicy(Policy):
-    """A torch module of the user's, built as ``Class(observation_space, action_space, **policy_options)``.
+    """A user's torch module, built as ``Class(observation_space, action_space, **policy_options)``.
 
     ``forward(observations) -> raw outputs`` takes float32 observations ``(batch, ...)``, in their own shape if the
     space is a Box (pixels as they are, 0 to 255), else flattened as ``gymnasium.spaces.flatten`` does, and returns
     ``(batch, m)``: a number for each entry of a Box action, for each choice of a Discrete or MultiDiscrete one, for
-    each bit of a MultiBinary one; what the action settings change about that says ``make_actions``.
+    each bit of a MultiBinary one; ``make_actions`` says how the action settings change that.
 
     A module with memory has ``initial_state(batch) -> state``, a tensor or a tuple of tensors, and
     ``forward(observations, state) -> (raw outputs, state)``.
@@ -56,14 +56,14 @@ class TorchPolicy(Policy):
         with self._blame("cannot be imported"):
             self._make = import_path.load(self._name)
         if not (inspect.isclass(self._make) and issubclass(self._make, nn.Module)):  # before it is called
-            raise ValueError(f"policy {self._name!r} is no subclass of torch.nn.Module but {self._make!r}")
+            raise ValueError(f"policy {self._name!r} must be a subclass of torch.nn.Module, got {self._make!r}")
         module = self.build()
         with _random_numbers(0):
             self._require_evolvable(module)
         self.size = sum(parameter.numel() for parameter in module.parameters())
 
     def build(self, seed: int = 0) -> nn.Module:
-        """A new module, with parameters of its own choice; its random numbers are drawn from ``seed``.
+        """Build a new module with its own initial parameters; its random numbers are drawn from ``seed``.
 
         Raises:
             ValueError: the class fails.
@@ -78,7 +78,7 @@ class TorchPolicy(Policy):
         return module.requires_grad_(False)
 
     def initial(self, seed: int) -> Vector:
-        """The initial mean ``(d,)``: what the module itself chooses."""
+        """The initial mean ``(d,)``: the parameters that the module itself chooses."""
         module = self.build(seeding.derive(seed, seeding.Purpose.INITIAL_MEAN))
         return np.concatenate([parameter.numpy().ravel() for parameter in module.parameters()])
 
@@ -92,7 +92,7 @@ class TorchPolicy(Policy):
         return Flattened(self.build(), self.observation_shape, parameters, normalization, decisive)
 
     def _require_evolvable(self, module: nn.Module) -> None:
-        """Refuse what evolution cannot handle, saying why."""
+        """Refuse a module that evolution cannot handle, and say why."""
         who = f"policy {self._name!r}"
         parameters = dict(module.named_parameters())
         if not parameters:
@@ -101,7 +101,7 @@ class TorchPolicy(Policy):
             if parameter.dtype != torch.float32 or parameter.device.type != "cpu":
                 raise ValueError(
                     f"{who}: parameter {name!r} is {parameter.dtype} on {parameter.device}; make it torch.float32 on "
-                    "the CPU, from where it goes to the device of the run"
+                    "the CPU; the run moves it to its device"
                 )
         for name, part in module.named_modules():
             if isinstance(part, nn.modules.dropout._DropoutNd) and part.training and part.p > 0:  # noqa: SLF001
@@ -117,13 +117,13 @@ class TorchPolicy(Policy):
         for name, buffer in module.named_buffers():
             if name not in before or not torch.equal(buffer, before[name]):
                 raise ValueError(
-                    f"{who}: buffer {name!r} changes in a forward pass, and candidates would share it: what an episode "
-                    "remembers is a state, which forward takes and returns"
+                    f"{who}: buffer {name!r} changes in a forward pass, and candidates would share it: keep what an "
+                    "episode remembers in a state, which forward takes and returns"
                 )
         if not torch.allclose(first, second, rtol=0, atol=0, equal_nan=True):
             raise ValueError(
-                f"{who} gives other outputs for the same observation: a random number in its forward pass "
-                "(functional dropout?) or something that it remembers outside its state"
+                f"{who} gives different outputs for the same observation: it draws random numbers in its forward pass "
+                "(functional dropout?) or remembers something outside its state"
             )
 
     def _try(self, module: nn.Module, who: str) -> Tensor:
@@ -150,7 +150,7 @@ class TorchPolicy(Policy):
 
     @contextmanager
     def _blame(self, what: str) -> Iterator[None]:
-        """Say which policy it was that failed."""
+        """Name the policy in errors."""
         try:
             yield
         except ValueError as error:
@@ -167,8 +167,8 @@ def _require_built_in_settings_alone(config: TrainConfig) -> None:
         value, usual = getattr(config, name), getattr(TrainConfig, name)
         if value != usual:
             raise ValueError(
-                f"policy {config.policy!r}: {name} is for built-in policies, and a module of yours begins and computes "
-                f"as it chooses: leave {name} at {usual!r}, got {value!r}"
+                f"policy {config.policy!r}: {name} is for built-in policies; your module chooses this itself: leave "
+                f"{name} at {usual!r}, got {value!r}"
             )
 
 
@@ -177,7 +177,7 @@ _EVALUATION_MODE = "call self.eval() at the end of __init__"
 
 @contextmanager
 def _random_numbers(seed: int) -> Iterator[None]:
-    """Torch's random numbers from ``seed``, and afterwards as if nothing had happened."""
+    """Seed torch's random numbers with ``seed``, and restore their state afterwards."""
     before = torch.get_rng_state()
     torch.default_generator.manual_seed(seed)
     try:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch.nn.functional import pad
 
-from es_core.policies.layers import Cell, Convolution, Dense, Eyes, Layer, matrices
+from es_core.policies.layers import Cell, Convolution, Dense, ImageEncoder, Layer, matrices
 
 _ALIGNED = 16  # numbers: 64 bytes, a vector register or a line of the cache
 
@@ -24,7 +24,7 @@ Call = Callable[[Tensor], Tensor]
 
 
 def aligned(size: int) -> int:
-    """The length of a row of ``size`` numbers, after which the next one begins at 64 bytes, too."""
+    """Length of a row that holds ``size`` numbers and keeps the next one aligned to 64 bytes."""
     return -(-size // _ALIGNED) * _ALIGNED
 
 
@@ -32,17 +32,17 @@ class Rows(ABC):
     """Forward passes of all rows on a device.
 
     Attributes:
-        memory: ``(rows, ...)`` each: what must last from one pass to the next.
+        memory: tensors ``(rows, ...)`` that must last from one pass to the next.
     """
 
     memory: Sequence[Tensor]
 
     @abstractmethod
     def forward(self, inputs: Tensor) -> Tensor:
-        """From the first rows' inputs ``(width, n)`` to their raw outputs ``(width, m)``."""
+        """Compute the raw outputs ``(width, m)`` of the first rows from their inputs ``(width, n)``."""
 
     def reset(self, row: int) -> None:
-        """Forget what ``row`` remembers."""
+        """Clear the memory of ``row``."""
         for buffer in self.memory:
             buffer[row] = 0
 
@@ -63,7 +63,7 @@ class LayeredRows(Rows):
         self._passes: dict[int, list[Call]] = {}
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """From the first rows' inputs ``(width, n)`` to their raw outputs ``(width, m)``."""
+        """Compute the raw outputs ``(width, m)`` of the first rows from their inputs ``(width, n)``."""
         width = len(inputs)
         if width not in self._passes:
             self._passes[width] = [step.at(width) for step in self._steps]
@@ -74,7 +74,7 @@ class LayeredRows(Rows):
 
 @dataclass(frozen=True)
 class _Step:
-    """A layer of all rows: what computes it for so many of them, and what must last from one pass to the next."""
+    """A layer of all rows: its forward pass for a number of rows, and the tensors that last from pass to pass."""
 
     at: Callable[[int], Call]
     memory: Sequence[Tensor] = ()
@@ -145,24 +145,24 @@ def _gru(from_inputs: Tensor, from_state: Tensor, h: Tensor) -> Tensor:
 _EQUATIONS: Mapping[str, Callable[..., Tensor]] = {"rnn": _rnn, "lstm": _lstm, "gru": _gru}
 
 
-def _eyes(layer: Eyes, own: Sequence[Tensor]) -> _Step:
+def _image_encoder(layer: ImageEncoder, own: Sequence[Tensor]) -> _Step:
     filters = iter(own)
-    convolutions = [[_convolution(each, next(filters)) for each in eye.convolutions] for eye in layer.eyes]
+    convolutions = [[_convolution(each, next(filters)) for each in encoded.convolutions] for encoded in layer.images]
 
     def at(width: int) -> Call:
-        looks = [[convolution(width) for convolution in look] for look in convolutions]
+        passes = [[convolution(width) for convolution in own] for own in convolutions]
 
-        def see(inputs: Tensor) -> Tensor:
+        def encode(inputs: Tensor) -> Tensor:
             parts = []
-            for eye, look in zip(layer.eyes, looks, strict=True):
-                pixels = inputs[:, eye.place].view(width, *eye.shape)
-                images = (pixels.permute(0, 2, 3, 1) if eye.channels_first else pixels) * (1 / 255)
-                for convolve in look:
+            for encoded, convolve_all in zip(layer.images, passes, strict=True):
+                pixels = inputs[:, encoded.place].view(width, *encoded.shape)
+                images = (pixels.permute(0, 2, 3, 1) if encoded.channels_first else pixels) * (1 / 255)
+                for convolve in convolve_all:
                     images = convolve(images)
                 parts.append(images.flatten(1))
             return torch.cat([*parts, *(inputs[:, part] for part in layer.others)], 1)
 
-        return see
+        return encode
 
     return _Step(at)
 
@@ -188,4 +188,4 @@ def _convolution(convolution: Convolution, own: Tensor) -> Callable[[int], Call]
     return at
 
 
-_STEPS: Mapping[type, Callable[..., _Step]] = {Dense: _dense, Cell: _cell, Eyes: _eyes}
+_STEPS: Mapping[type, Callable[..., _Step]] = {Dense: _dense, Cell: _cell, ImageEncoder: _image_encoder}

@@ -1,4 +1,4 @@
-"""Virtual batch normalisation: hidden layers normalised by what a candidate makes of a reference batch.
+"""Virtual batch normalisation: hidden layers normalised by a candidate's own pre-activations on a reference batch.
 
 Salimans et al. 2016 (arXiv 1606.03498), section 3.5, as Salimans et al. 2017 used it: mean and variance of a unit are
 those that its pre-activations have on the reference batch alone. They are numbers of the candidate, so that they can be
@@ -13,17 +13,17 @@ import numpy as np
 from es_core.config.train_config import TrainConfig
 from es_core.policies import kernels
 from es_core.policies.compilation import kernel
-from es_core.policies.layers import Cell, Convolution, Dense, Eyes, Layer, matrices
+from es_core.policies.layers import Cell, Convolution, Dense, ImageEncoder, Layer, matrices
 from es_core.policies.network import Vector
 
 _EPSILON = 1e-5  # beside variances of about 1; a unit that never moves is not blown up without bounds
 
 
 def require_fitting(config: TrainConfig, layers: Sequence[Layer]) -> None:
-    """Refuse what there is nothing to normalise in, or what is normalised already.
+    """Refuse a policy that has nothing to normalise, or that is normalised already.
 
     Raises:
-        ValueError: it says why.
+        ValueError: the policy cannot be normalised; the message says why.
     """
     if config.observation_normalization:
         raise ValueError(
@@ -32,15 +32,15 @@ def require_fitting(config: TrainConfig, layers: Sequence[Layer]) -> None:
         )
     if any(isinstance(layer, Cell) for layer in layers):
         raise ValueError(
-            f"virtual_batch_normalization is not for policy={config.policy!r}: what a recurrent layer puts out depends "
-            "on an episode, and a reference batch has none"
+            f"virtual_batch_normalization is not for policy={config.policy!r}: a recurrent layer's outputs depend on "
+            "an episode, and a reference batch has none"
         )
     if len(layers) == 1:
         raise ValueError("virtual_batch_normalization normalises hidden layers, and this policy has none")
 
 
 def fold_in(layers: Sequence[Layer], parameters: Vector, observations: Vector) -> None:
-    """Normalise all layers but the last by ``observations``, by changing ``parameters``.
+    """Normalise all layers except the last by ``observations``, by changing ``parameters``.
 
     Args:
         layers: one after the other.
@@ -49,7 +49,7 @@ def fold_in(layers: Sequence[Layer], parameters: Vector, observations: Vector) -
     """
 
     def normalized(matrix: Vector, units: tuple[int, ...], compute: Callable[[Vector, Vector], object]) -> Vector:
-        """What a matrix's units ``(batch, ..., m)`` are once it is changed, before their activation."""
+        """Normalise a matrix in place, and return its units' values ``(batch, ..., m)`` before their activation."""
         weights, values = np.ascontiguousarray(matrix.T), np.empty((len(observations), *units), np.float32)
         bias, weights[-1] = weights[-1].copy(), 0
         compute(weights, values)
@@ -76,19 +76,19 @@ def fold_in(layers: Sequence[Layer], parameters: Vector, observations: Vector) -
         kernel("activate")(kernels.RELU, values.ravel())
         return values
 
-    def eyes(layer: Eyes, own: Sequence[Vector], inputs: Vector) -> Vector:
+    def image_encoder(layer: ImageEncoder, own: Sequence[Vector], inputs: Vector) -> Vector:
         filters, features = iter(own), []
-        for eye in layer.eyes:
-            pixels = inputs[:, eye.place].reshape(-1, *eye.shape)
-            images = (np.moveaxis(pixels, 1, -1) if eye.channels_first else pixels) * np.float32(1 / 255)
-            for each in eye.convolutions:
+        for encoded in layer.images:
+            pixels = inputs[:, encoded.place].reshape(-1, *encoded.shape)
+            images = (np.moveaxis(pixels, 1, -1) if encoded.channels_first else pixels) * np.float32(1 / 255)
+            for each in encoded.convolutions:
                 images = convolution(each, next(filters), images)
             features.append(images.reshape(len(inputs), -1))
         return np.concatenate([*features, *(inputs[:, part] for part in layer.others)], 1)
 
     values = np.ascontiguousarray(observations)
     for layer, own in zip(layers[:-1], matrices(parameters, layers), strict=False):
-        if isinstance(layer, Eyes):
-            values = eyes(layer, own, values)
+        if isinstance(layer, ImageEncoder):
+            values = image_encoder(layer, own, values)
         elif isinstance(layer, Dense):
             values = dense(layer, own[0], values)

@@ -1,7 +1,7 @@
-"""A policy and the state of its search in one file: safetensors for the arrays, canonical JSON for the rest.
+"""Checkpoints: a policy and the state of its training in one file, arrays as safetensors, all else as canonical JSON.
 
-Nothing in the file is code. The JSON stands in a single metadata key (several would be written in varying order), with
-checksums of itself and of the arrays, so that equal runs give equal bytes and a damaged file is noticed.
+Nothing in the file is code. The JSON is in a single metadata key (several would be written in varying order), with
+checksums of itself and of the arrays, so that equal runs give equal bytes and damage is detected.
 """
 
 import hashlib
@@ -38,24 +38,24 @@ if TYPE_CHECKING:
 
 FORMAT = 1
 _KEY = "es_envs"
-_LONGEST = 1000  # characters of what is wrong with a file, which may quote the file
+_LONGEST = 1000  # characters of an error message, which may quote the file
 _MOST = 1_000_000_000  # bytes of a file
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Checkpoint:
-    """The centre of generation ``generation``, with all that is needed to run that generation.
+    """The centre of generation ``generation``, with everything needed to run that generation.
 
     Attributes:
-        config: of the run.
+        config: the run's config.
         generation: from 0.
         mean: ``(d,)`` float32.
         strategy: state of the strategy and its optimiser (arrays and numbers by name).
-        statistics: by which observations or hidden layers are normalised, or None.
-        observation_space: of the environment.
-        action_space: of the environment.
-        progress: what else a resumed run must know: steps so far, and the best centre so far.
-        trusted: the caller vouches for it, so that its policy may be any module; not in the file.
+        statistics: statistics that normalise observations or hidden layers, or None.
+        observation_space: the environment's.
+        action_space: the environment's.
+        progress: what else a resumed run needs: steps so far, and the best centre so far.
+        trusted: True if the caller vouches for it, so that its policy may be any module; not in the file.
         where: its file, for messages; not in the file.
     """
 
@@ -75,15 +75,15 @@ class Checkpoint:
 
     @property
     def parameter_hash(self) -> str:
-        """Of the mean's bytes."""
+        """Hash of the mean's bytes."""
         return parameter_hash(self.mean)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the file: a crash or a power failure leaves the old one or the new one, never a half.
+        """Write the file atomically: a crash or a power failure leaves either the old file or the new one.
 
         Raises:
             ValueError: the policy is so large that ``load`` would refuse the file.
-            OSError: it cannot be written.
+            OSError: the file cannot be written.
         """
         arrays: dict[str, NDArray[Any]] = {"mean": self.mean}
         numbers = {}
@@ -112,7 +112,7 @@ class Checkpoint:
         text = json.dumps({"document": document, "sha256": _json_digest(document)}, sort_keys=True, allow_nan=False)
         content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, {_KEY: text})
         if len(content) > _MOST:
-            raise ValueError(f"a checkpoint of {len(content)} bytes is too large, there is room for {_MOST}")
+            raise ValueError(f"a checkpoint of {len(content)} bytes is too large: at most {_MOST} are allowed")
         write_whole(Path(path), content)
 
     @classmethod
@@ -121,11 +121,11 @@ class Checkpoint:
 
         Args:
             path: the file.
-            trust: its policy may be a module outside the installed plugins, which ``actor`` and ``module`` import.
+            trust: allow a policy in a module outside the installed plugins, which ``actor`` and ``module`` import.
 
         Raises:
             FileNotFoundError: there is no such file.
-            CheckpointError: it is no checkpoint, damaged, or of another version.
+            CheckpointError: the file is not a checkpoint, is damaged, or has another version's format.
         """
         path = Path(path)
         if path.is_dir():
@@ -133,7 +133,7 @@ class Checkpoint:
         if not path.exists():
             raise FileNotFoundError(f"there is no checkpoint {path}")
         try:
-            content = read_whole(path.resolve(), _MOST)  # what the caller names may be a link of his own
+            content = read_whole(path.resolve(), _MOST)  # the caller's path may be a link
             arrays = load(content)
             header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
             text = header.get("__metadata__", {}).get(_KEY)
@@ -142,7 +142,7 @@ class Checkpoint:
                 f"{path} cannot be read as a checkpoint (cut off, damaged, or another format): {error}"
             ) from error
         if text is None:
-            raise CheckpointError(f"{path} is a safetensors file, but no checkpoint of es-envs")
+            raise CheckpointError(f"{path} is a safetensors file, but not a checkpoint of es-envs")
         try:
             with np.errstate(over="raise", divide="raise", invalid="raise"):
                 checkpoint = cls._from_document(_verified(text, arrays), arrays)
@@ -155,21 +155,21 @@ class Checkpoint:
 
     @classmethod
     def pretrained(cls, env_id: str) -> Self:
-        """The checkpoint that a plugin ships with its environment.
+        """Load the checkpoint that a plugin ships with its environment.
 
         Args:
-            env_id: of the environment.
+            env_id: the environment's id.
 
         Raises:
-            UnknownEnvError: nobody knows the environment.
-            ValueError: it comes without one.
-            PluginError: the plugin's file is not there, damaged, or of another environment.
+            UnknownEnvError: no such environment is registered.
+            ValueError: the environment has no pretrained policy.
+            PluginError: the plugin's file is missing, damaged, or belongs to another environment.
         """
         definition = es_envs.definition(env_id)
         if definition.pretrained is None:
             having = [name for name in es_envs.env_ids() if es_envs.definition(name).pretrained]
             raise ValueError(
-                f"{definition.label} has no pretrained policy, there is one for {', '.join(having) or 'none'}; "
+                f"{definition.label} has no pretrained policy (these have one: {', '.join(having) or 'none'}); "
                 f"to evolve one, {shlex.join(['es-envs', 'train', env_id])}"
             )
         package, _, name = definition.pretrained.partition(":")
@@ -190,7 +190,7 @@ class Checkpoint:
         observation_space = space_from_json(document["observation_space"])
         action_space = space_from_json(document["action_space"])
         mean, inputs = arrays["mean"], input_size(observation_space)
-        size = mean.size  # of a policy in a module, which must not be imported here: `policy` compares
+        size = mean.size  # a policy in a module must not be imported here: `policy` compares its size
         if ":" not in config.policy:
             size = make_policy(config, observation_space, action_space).size
         if size == 0:
@@ -212,13 +212,13 @@ class Checkpoint:
             if arrays[name].dtype != dtype:
                 raise CheckpointError(f"{name} has type {arrays[name].dtype}, expected {np.dtype(dtype)}")
         _require_numbers(document["strategy"], arrays)
-        if isinstance(statistics, ObservationStatistics):  # sums that overflow are not those of observations
+        if isinstance(statistics, ObservationStatistics):  # no observations have sums that overflow
             statistics.normalization(std_floor=config.observation_std_floor, clip=config.observation_clip)
         prefix = "strategy."
         state = {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
         unknown = [name for name in arrays if name not in expected and not name.startswith(prefix)]
         if unknown:
-            raise CheckpointError(f"no checkpoint has arrays {shown(unknown)}")
+            raise CheckpointError(f"it has arrays that no checkpoint has: {shown(unknown)}")
         return cls(
             config=config,
             generation=_counted(document, "generation"),
@@ -231,40 +231,40 @@ class Checkpoint:
         )
 
     def policy(self) -> Policy:
-        """The kind of the policy; one of the user's is imported.
+        """Make its ``Policy``; a user's module is imported.
 
         Raises:
-            ValueError: it is a module outside the installed plugins, and the checkpoint not trusted.
-            CheckpointError: its module is not what it was.
+            ValueError: the policy is a module outside the installed plugins, and the checkpoint is not trusted.
+            CheckpointError: the policy's module has changed.
         """
         if not self.trusted:
             require_trusted_policy(self.config, where=self.where)
         policy = make_policy(self.config, self.observation_space, self.action_space)
         if policy.size != self.mean.size:
             raise CheckpointError(
-                f"{self.where}: policy {self.config.policy!r} has {policy.size} parameters now, and had "
+                f"{self.where}: policy {self.config.policy!r} has {policy.size} parameters now, but had "
                 f"{self.mean.size} when it was evolved: its module has changed"
             )
         return policy
 
     def actor(self) -> Actor:
-        """The policy, ready to act: needs no environment, and torch only for a module of the user's.
+        """Make the policy's actor, which needs no environment, and torch only for a user's module.
 
-        Its observations are those that ``es_core.preprocessing.preprocessed(env, config.preprocessing)`` returns.
+        It takes observations as ``es_core.preprocessing.preprocessed(env, config.preprocessing)`` returns them.
 
         Raises:
-            ValueError, CheckpointError: as ``policy`` says.
+            ValueError, CheckpointError: see ``policy``.
         """
         return make_actor(self.policy(), self.mean, self.statistics)
 
     def module(self) -> "torch.nn.Module":
-        """As a torch module: flattened observations ``(batch, n)`` to the raw outputs that decide an action.
+        """Make a torch module: flattened observations ``(batch, n)`` to the raw outputs that decide an action.
 
-        Of a recurrent policy: observations and the state that the last call returned (None at an episode's start), to
-        raw outputs and state.
+        A recurrent policy's module takes the state that the last call returned, too (None at an episode's start), and
+        returns raw outputs and state.
 
         Raises:
-            ValueError, CheckpointError: as ``policy`` says.
+            ValueError, CheckpointError: see ``policy``.
         """
         return self.policy().module(self.mean, self.statistics)
 
@@ -294,9 +294,9 @@ def _verified(text: str, arrays: Mapping[str, NDArray[Any]]) -> Mapping[str, Any
     if version != FORMAT:
         raise CheckpointError(f"format {shown(version)} is not the {FORMAT} that this version of es-envs reads")
     if outer["sha256"] != _json_digest(document):
-        raise CheckpointError("damaged: the checksum of its description does not fit")
+        raise CheckpointError("damaged: the checksum of its description does not match")
     if document["tensors"] != {name: _digest(array) for name, array in arrays.items()}:
-        raise CheckpointError("damaged: the checksum of its arrays does not fit")
+        raise CheckpointError("damaged: the checksum of its arrays does not match")
     return document
 
 

@@ -1,7 +1,7 @@
-"""The generation log: with the seeds, all that the next generation follows from.
+"""The generation log: together with the seeds it determines the next generation.
 
-Training writes it to each line of metrics.jsonl, ``es_core.rebuild`` reads it again. Arrays are the bytes of their
-float64 numbers, the lowest byte first, in base64: every bit of them counts.
+Training writes it to each line of metrics.jsonl, and ``es_core.rebuild`` reads it. Arrays are stored as the
+little-endian bytes of their float64 numbers in base64, since every bit counts.
 """
 
 import base64
@@ -23,13 +23,13 @@ _FLOAT64 = np.dtype("<f8")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GenerationLog:
-    """The fitness that a strategy learnt from in a generation, and what else the next generation takes over.
+    """The fitness that a strategy learnt from in a generation, and what else determines the next generation.
 
     Attributes:
         fitness: ``(N,)`` float64, from which the strategy learnt; NaN for a candidate that was dropped.
-        population_size: of the next generation; None: whatever the strategy has.
+        population_size: the next generation's population size; None: the strategy's.
         episode_cap: step limit of the next population's episodes, or None.
-        statistics: of all observations so far, by which the next generation's are normalised; None: by no such.
+        statistics: statistics of all observations so far, which normalise the next generation's; None: no change.
     """
 
     fitness: NDArray[np.float64]
@@ -43,7 +43,7 @@ class GenerationLog:
         return ~np.isnan(self.fitness)
 
     def to_json(self) -> dict[str, Any]:
-        """As the field ``log`` of a line of metrics.jsonl, with a checksum of all the rest."""
+        """The field ``log`` of a line of metrics.jsonl, with a checksum of all other entries."""
         sums = self.statistics
         log = {
             "fitness": _text(self.fitness),
@@ -57,15 +57,15 @@ class GenerationLog:
 
     @classmethod
     def from_json(cls, values: Any) -> Self:
-        """What ``to_json`` described.
+        """Read what ``to_json`` returned.
 
         Raises:
-            ValueError: it described nothing of the kind.
+            ValueError: ``values`` is not a generation log.
         """
         try:
             log = {name: value for name, value in values.items() if name != "sha256"}
             if values["sha256"] != _digest(log):
-                raise ValueError("its checksum does not fit")
+                raise ValueError("its checksum does not match")
             size, cap, count = (log[name] for name in ("population_size", "episode_cap", "observations"))
             if maybe(whole(2))(size) or maybe(whole(1))(cap) or maybe(whole(0, 2**63 - 1))(count):
                 raise ValueError(f"no log has {shown((size, cap, count))}")

@@ -15,47 +15,47 @@ DIAGNOSTICS = (
     "step_cosine",
     "parameter_norm",
 )
-"""What a strategy says about its last step; fields of ``GenerationStats``."""
+"""Diagnostics of a strategy's last step; fields of ``GenerationStats``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GenerationStats:
     """One line of metrics.jsonl: the population of a generation, and the centre it was drawn around.
 
-    The line behind the last generation has a centre, but no population: its fitness fields are None.
+    The line after the last generation has a centre, but no population: its fitness fields are None.
 
     Attributes:
         generation: from 0.
-        fitness_mean: of the population; fitness_median, fitness_max, fitness_min and fitness_std likewise.
+        fitness_mean: mean of the population's fitness; fitness_median, fitness_max, fitness_min and fitness_std
+            likewise.
         fitnesses: mean of every named fitness over the population's episodes; None where it failed.
-        population_size: candidates.
-        tied_pairs: share of mirrored pairs whose two candidates the strategy was told to be equally good; None without
-            pairs.
+        population_size: number of candidates.
+        tied_pairs: share of mirrored pairs whose two candidates have equal fitness; None without pairs.
         sigma: standard deviation of the candidates' noise (root mean square over the parameters).
         gradient_norm: length of the estimated gradient; None where the strategy has none.
-        half_agreement: cosine between the gradients of the two halves of the population: on average 0 if they are all
-            noise; but n / (n + d) at most, with n pairs in each half and d parameters.
+        half_agreement: cosine between the gradients of the two halves of the population: on average 0 if they are only
+            noise, and at most n / (n + d) with n pairs in each half and d parameters.
         step_norm: length of the centre's step to the next one.
         step_to_sigma: root mean square of that step's entries, divided by sigma.
         step_cosine: cosine between that step and the one before it; below 0 the centre turns back.
-        parameter_norm: length of the next centre. A diagnostic that is not defined is None.
+        parameter_norm: length of the next centre. An undefined diagnostic is None.
         episode_length: mean steps of the population's episodes.
         episode_cap: their step limit, where it was below that of whole episodes.
         capped_episodes: share of them that a step limit ended.
-        steps: environment steps of the population's episodes, with those that choose an elite.
-        evaluation_steps: environment steps of the centre's.
-        total_steps: of both, since the run began.
-        total_episodes: of the populations, since the run began.
-        workers_replaced: processes that died or hung, and were replaced.
-        retried: candidates and episodes of the centre that failed once, and then did not.
-        failed_candidates: those that failed for good: ``candidate``, episode ``seed``, ``kind``, ``message``, and the
-            ``command`` that shows it. They enter none of the numbers above.
+        steps: environment steps of the population's episodes, including those that choose an elite.
+        evaluation_steps: environment steps of the centre's episodes.
+        total_steps: environment steps of both since the run began.
+        total_episodes: episodes of the populations since the run began.
+        workers_replaced: number of processes that died or hung, and were replaced.
+        retried: number of candidates and episodes of the centre that failed once and succeeded when repeated.
+        failed_candidates: candidates that failed again when repeated: ``candidate``, episode ``seed``, ``kind``,
+            ``message``, and the ``command`` that reproduces it. They enter none of the numbers above.
         evaluation: the centre's score on starts that training never sees, or None if this generation had none.
         confirmation: its score on a second set of starts, where it looked best or solved.
         final: in the line that ends a run, the best centre's score on starts that no decision has seen.
-        solved: the confirmed centre reaches ``solved_at``, beyond what chance would explain.
-        parameter_hash: of the centre.
-        next_hash: of the next generation's centre; None in the last line.
+        solved: True if the confirmed centre reaches ``solved_at`` beyond chance.
+        parameter_hash: hash of the centre.
+        next_hash: hash of the next generation's centre; None in the last line.
         seconds: wall time of the generation.
     """
 
@@ -95,24 +95,24 @@ class GenerationStats:
 
     @property
     def steps_per_second(self) -> float:
-        """Environment steps of all episodes by wall time."""
+        """Environment steps of all episodes per second of wall time."""
         return (self.steps + self.evaluation_steps) / self.seconds
 
     @property
     def search_steps(self) -> int:
-        """``total_steps`` without those of the final score, which come when all is decided."""
+        """``total_steps`` without those of the final score, which comes after all decisions."""
         return self.total_steps - (0 if self.final is None else self.final.steps)
 
     def to_json(self) -> dict[str, Any]:
-        """The fields, as JSON holds them."""
+        """The fields as JSON."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: Any) -> Self:
-        """The stats that ``to_json`` described.
+        """Read what ``to_json`` returned.
 
         Raises:
-            ValueError: it described none.
+            ValueError: ``values`` is not a line of metrics.
         """
         if isinstance(values, dict):
             values = {"final": None, **values}  # older runs have none

@@ -1,4 +1,4 @@
-"""Where a run was computed: system, processor, versions."""
+"""Provenance of a run: system, processor, versions."""
 
 import platform
 from contextlib import suppress
@@ -11,7 +11,7 @@ from es_envs import EnvDefinition
 
 
 def description() -> dict[str, str | int]:
-    """The system, processor, usable cores and Python, for people."""
+    """System, processor, usable cores and Python of this machine, for people."""
     return {
         "system": platform.platform(),
         "processor": _processor(),
@@ -21,7 +21,7 @@ def description() -> dict[str, str | int]:
 
 
 def versions(*distributions: str) -> dict[str, str]:
-    """Which of the distributions are installed here."""
+    """Versions of those distributions that are installed."""
     found = {}
     for name in distributions:
         with suppress(PackageNotFoundError):
@@ -30,10 +30,10 @@ def versions(*distributions: str) -> dict[str, str]:
 
 
 def requirements(definition: EnvDefinition) -> tuple[list[str], list[str]]:
-    """The distributions on which the numbers of a run depend, and those of them that are this project's and a plugin's.
+    """Distributions that a run's numbers depend on, and those of them that are this project's and a plugin's.
 
     Args:
-        definition: of its environment.
+        definition: definition of the run's environment.
     """
     own = ["es-envs", *(each.distribution for each in es_envs.plugins() if each.name == definition.plugin)]
     return [*own, "gymnasium", "numpy", "pybullet", "torch"], own

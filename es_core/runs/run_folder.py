@@ -47,9 +47,9 @@ class RunFolder:
 
     Attributes:
         directory: the folder.
-        config: of the run.
-        trusted: the caller made or vouches for the run, so its config may name any module.
-        history: the lines of metrics.jsonl, but for their logs (see ``logs``).
+        config: the run's config.
+        trusted: True if the caller made or vouches for the run, so that its config may name any module.
+        history: the lines of metrics.jsonl without their logs (see ``logs``).
     """
 
     directory: Path
@@ -65,16 +65,16 @@ class RunFolder:
     def create(
         cls, directory: str | os.PathLike[str] | None, config: TrainConfig, initial: Checkpoint | None = None
     ) -> Self:
-        """Make the folder of a new run, with all that it depends on: from then on it can be resumed.
+        """Make the folder of a new run, with everything that it depends on: from then on the run can be resumed.
 
         Args:
-            directory: the folder, which must not exist or be empty; None: runs/ID/DATE-TIME-sSEED.
-            config: of the run.
-            initial: whose parameters it starts from, if not from new ones.
+            directory: the folder, which must not exist or must be empty; None: runs/ID/DATE-TIME-sSEED.
+            config: the run's config.
+            initial: checkpoint whose parameters the run starts from; None: new ones.
 
         Raises:
-            FileExistsError: the folder has something in it.
-            OSError: it cannot be written; nothing is left behind.
+            FileExistsError: the folder is not empty.
+            OSError: the folder cannot be written; nothing is left behind.
         """
         path = new_directory(config.env_id, f"s{config.seed}") if directory is None else Path(directory)
         if path.exists() and not path.is_dir():
@@ -119,15 +119,15 @@ class RunFolder:
 
         Args:
             directory: the folder.
-            trust: its config may name modules outside the installed plugins.
-            env: the environment's class or factory, if it was given to ``train`` as an object: no file holds it, and
-                to evaluate, record or resume the run takes the same one again.
+            trust: allow modules outside the installed plugins in its config.
+            env: the environment's class or factory, if it was given to ``train`` as an object: no file holds it, so
+                you give the same one again to evaluate, record or resume the run.
             fitness: likewise.
             policy: likewise.
-            changed_code: the code of these may be another.
+            changed_code: allow these objects to have other code than when the run began.
 
         Raises:
-            FileNotFoundError: it is no run folder.
+            FileNotFoundError: the folder is not a run folder.
             CheckpointError: its config.json or metrics.jsonl is damaged, or a link leads out of it.
             ValueError: an object is not the one with which the run began.
         """
@@ -148,15 +148,15 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """Whether a bound of the run is reached and its last centre evaluated, or the task solved."""
+        """True if a bound of the run is reached and its last centre evaluated, or the task is solved."""
         return self.end is not None
 
     @property
     def end(self) -> str | None:
-        """What ended the run: "solved", or a bound: "generations", "max_steps", "max_episodes"; None: nothing yet."""
+        """Reason why the run ended: "solved", or the bound "generations", "max_steps" or "max_episodes"; or None."""
         last = self.history[-1] if self.history else None
         if last is None or (last.population_size is not None and not last.solved):
-            return None  # the line behind the last generation, which has no population, is still to come
+            return None  # the line after the last generation, which has no population, is still missing
         if last.solved:
             return "solved"
         steps = last.total_steps - last.evaluation_steps  # before that line
@@ -164,12 +164,12 @@ class RunFolder:
 
     @property
     def initial_path(self) -> Path:
-        """Where the checkpoint is whose parameters the run starts from, if not from new ones."""
+        """Path of the checkpoint whose parameters the run starts from, if not from new ones."""
         return self.directory / "initial.safetensors"
 
     @property
     def best_path(self) -> Path:
-        """Where the best evaluated centre is, or would be."""
+        """Path of the best evaluated centre, even if there is none yet."""
         return self.directory / "best.safetensors"
 
     @property
@@ -180,7 +180,7 @@ class RunFolder:
 
     @property
     def stored_best(self) -> Checkpoint | None:
-        """The best evaluated centre in best.safetensors; None: there is none, or it is not what the log says.
+        """The best evaluated centre in best.safetensors; None if there is none, or if it is not the log's.
 
         Raises:
             CheckpointError: the file is damaged.
@@ -193,7 +193,7 @@ class RunFolder:
 
     @property
     def holds_best(self) -> bool:
-        """Whether best.safetensors is what the log says, or the log names none."""
+        """True if best.safetensors is the log's best centre, or the log has none."""
         score = self.best_score
         try:
             return score is None or self._is_of(self._checkpoint(self.best_path), score[0])
@@ -206,7 +206,7 @@ class RunFolder:
 
     @property
     def share_done(self) -> float:
-        """How far it has come, 0 to 1, by the bound that it will reach first."""
+        """Share of the run that is done, 0 to 1, by the bound that it will reach first."""
         last = self.history[-1] if self.history else None
         steps, episodes = (last.total_steps, last.total_episodes) if last is not None else (0, 0)
         return share_done(self.config, generations=len(self.history), steps=steps, episodes=episodes)
@@ -215,8 +215,8 @@ class RunFolder:
     def best_score(self) -> tuple[int, Evaluation] | None:
         """Generation and score of the best evaluated centre, or None if none was evaluated.
 
-        The final score, on starts that no decision has seen; in a run that has not ended, and in older ones, the one
-        that confirmed the centre, which as the highest of several is a little too high.
+        It is the final score, on starts that no decision has seen; in a run that has not ended, and in older ones, the
+        score that confirmed the centre, which as the highest of several is a little too high.
         """
         confirmed = [
             (each.solved, each.confirmation.mean, each) for each in self.history if each.confirmation is not None
@@ -239,9 +239,9 @@ class RunFolder:
 
     @property
     def next_generation(self) -> int | None:
-        """Where ``resume`` goes on: the latest checkpoint with all its lines before it; None: there is none.
+        """Generation that ``resume`` continues from: the latest checkpoint with all lines before it, or None.
 
-        A crash may have cut metrics.jsonl off, whose lines are not flushed to the disk one by one.
+        A crash may have truncated metrics.jsonl, whose lines are not flushed to disk one by one.
         """
         return max((g for g in self.checkpoint_generations() if g <= len(self.history)), default=None)
 
@@ -249,7 +249,7 @@ class RunFolder:
         """The checkpoint of one generation.
 
         Raises:
-            FileNotFoundError: there is none; the message says which there are.
+            FileNotFoundError: there is none; the message lists those that exist.
         """
         path = self.checkpoint_path(generation)
         if not path.exists():
@@ -259,11 +259,11 @@ class RunFolder:
             )
         checkpoint = self._checkpoint(path)
         if checkpoint.generation != generation:
-            raise CheckpointError(f"{path} is of generation {checkpoint.generation}: somebody has renamed it")
+            raise CheckpointError(f"{path} is of generation {checkpoint.generation}: the file was renamed")
         return checkpoint
 
     def _checkpoint(self, path: Path) -> Checkpoint:
-        opened(path).close()  # unlike a file that the caller names, it is no link
+        opened(path).close()  # refuses a link, which only a path that the caller names may be
         checkpoint = Checkpoint.load(path, trust=self.trusted)
         bounds = {name: getattr(self.config, name) for name in BOUNDS}  # they may have grown since
         if replace(checkpoint.config, **bounds) != self.config:
@@ -271,11 +271,11 @@ class RunFolder:
         return checkpoint
 
     def checkpoint_path(self, generation: int) -> Path:
-        """Where the checkpoint of a generation is, or would be."""
+        """Path of a generation's checkpoint, even if there is none."""
         return self.directory / "checkpoints" / f"{generation:06d}.safetensors"
 
     def keep(self, checkpoint: Checkpoint) -> None:
-        """Write a checkpoint to its place; somebody may have deleted the folder, to make room, say."""
+        """Write a checkpoint to its place; the folder is made again if somebody has deleted it."""
         path = self.checkpoint_path(checkpoint.generation)
         with explained(path):
             path.parent.mkdir(exist_ok=True)
@@ -285,12 +285,12 @@ class RunFolder:
         """Add a line to metrics.jsonl and to the history.
 
         Args:
-            stats: of the generation.
-            log: of that generation; None where the strategy learnt nothing. The history does without it, so that a
+            stats: the generation's stats.
+            log: the generation's log; None where the strategy learnt nothing. The history does not keep it, so that a
                 long run does not fill the memory.
 
         Raises:
-            OSError: it cannot be written, or only the beginning of it, which ``open`` passes over.
+            OSError: the line cannot be written, or only its beginning, which ``open`` ignores.
         """
         path = self.directory / "metrics.jsonl"
         line = {**stats.to_json(), _LOG: None if log is None else log.to_json()}
@@ -298,7 +298,7 @@ class RunFolder:
         self.history.append(stats)
 
     def cut_history(self, generation: int) -> None:
-        """Forget the lines from ``generation`` on; a resumed run writes them again."""
+        """Remove the lines from ``generation`` on; a resumed run writes them again."""
         del self.history[generation:]
         path = self.directory / "metrics.jsonl"
         lines = islice(read_lines(path), generation)
@@ -308,7 +308,7 @@ class RunFolder:
         """The logs of the generations from ``first`` up to ``last``, read one by one.
 
         Raises:
-            CheckpointError: such a line is damaged.
+            CheckpointError: one of these lines is damaged.
         """
         path = self.directory / "metrics.jsonl"
         if first == last:
@@ -322,18 +322,18 @@ class RunFolder:
             yield log
 
     def write_config(self, config: TrainConfig) -> None:
-        """Write config.json; of a run that has begun, only its bounds may change."""
+        """Write config.json; once a run has begun, only its bounds may change."""
         self.config = config
         text = json.dumps(config.to_json(), indent=2, allow_nan=False) + "\n"
         write_whole(self.directory / "config.json", text.encode())
 
     def clear_partial(self) -> None:
-        """Remove half-written files of a process that was killed; the caller holds the folder's lock."""
+        """Remove half-written files that a killed process left; the caller holds the folder's lock."""
         for folder in (self.directory, self.directory / "checkpoints"):
             remove_partial(folder)
 
     def discard(self) -> None:
-        """Remove what ``create`` made, and no more; for a run that failed before its first checkpoint."""
+        """Remove only what ``create`` made; for a run that failed before its first checkpoint."""
         if not self.directory.is_dir():
             return  # somebody else has removed it
         for entry in self.directory.iterdir():
@@ -345,11 +345,11 @@ class RunFolder:
 
 
 def lock(directory: str | os.PathLike[str]) -> AbstractContextManager[object]:
-    """Hold a run folder for writing, by a lock of the operating system, which a crash releases.
+    """Lock a run folder for writing, with a lock of the operating system, which a crash releases.
 
     Raises:
-        FileNotFoundError: it is no run folder.
-        CheckpointError: a link leads out of it, or its .lock is none.
+        FileNotFoundError: the folder is not a run folder.
+        CheckpointError: a link leads out of it, or its .lock is not a plain file.
         RuntimeError: another process is writing to the folder.
     """
     path = _require_run_folder(directory) / ".lock"
@@ -357,7 +357,7 @@ def lock(directory: str | os.PathLike[str]) -> AbstractContextManager[object]:
         return hold(path)
     except Timeout:
         raise RuntimeError(
-            f"another process is training in {path.parent}: wait for its end, or choose another folder"
+            f"another process is training in {path.parent}: wait until it ends, or choose another folder"
         ) from None
 
 
@@ -365,8 +365,8 @@ def _require_run_folder(directory: str | os.PathLike[str]) -> Path:
     path = Path(directory).resolve()
     if not (path / "config.json").is_file():
         within = max(path.glob("*/config.json"), key=lambda file: file.stat().st_mtime, default=None)
-        hint = f"did you mean {within.parent}?" if within else "training prints where its run is, by default in runs/"
-        raise FileNotFoundError(f"{path} is no run folder: it has no config.json; {hint}")
+        hint = f"did you mean {within.parent}?" if within else "training prints its run folder, by default in runs/"
+        raise FileNotFoundError(f"{path} is not a run folder: it has no config.json; {hint}")
     require_plain(path)
     return path
 
@@ -383,7 +383,7 @@ def new_directory(env_id: str, what: str) -> Path:
 
 
 def _parsed(line: bytes) -> tuple[GenerationStats, Any]:
-    """A line of metrics.jsonl, and its log, which is not looked into."""
+    """A line of metrics.jsonl, and its unparsed log."""
     values = json.loads(line)
     log = values.pop(_LOG, None) if isinstance(values, dict) else None
     return GenerationStats.from_json(values), log
@@ -398,6 +398,6 @@ def _read_metrics(path: Path) -> Iterable[GenerationStats]:
                 raise ValueError(f"it is of generation {stats.generation}, expected {number - 1}")
         except (ValueError, RecursionError) as error:
             if next(lines, None) is None:
-                return  # cut off while it was written: the run was killed; resume writes it again
+                return  # the run was killed while it wrote the line; resume writes it again
             raise CheckpointError(f"{path}, line {number} is damaged: {error}") from error
         yield stats

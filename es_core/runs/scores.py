@@ -1,4 +1,4 @@
-"""How good a policy is: from its episodes to one number, or to an ``Evaluation``."""
+"""Scores of a policy: from its episodes to one number, or to an ``Evaluation``."""
 
 import math
 from collections.abc import Sequence
@@ -20,18 +20,18 @@ class Evaluation:
     """The score of one policy over several episodes.
 
     Attributes:
-        mean: of the run's fitness.
+        mean: mean of the run's fitness.
         std: standard deviation of the fitness between episodes.
-        interval: 95 % interval of the mean (see ``es_core.significance``); None where all episodes score alike, which
-            says nothing of how others would, or there is but one.
+        interval: 95 % interval of the mean (see ``es_core.significance``); None if there is only one episode, or if
+            all score alike, which says nothing about others.
         returns: mean sum of rewards.
         fitnesses: mean of every named fitness; None where it failed in some episode.
         length: mean number of steps.
         success_rate: share of episodes whose last info says ``is_success``; None if the environment does not say.
         success_interval: 95 % interval of the success rate (Wilson 1927).
         episodes: number of episodes.
-        distinct: number of different ones; 1 where every start is the same.
-        steps: environment steps in all.
+        distinct: number of different episodes; 1 where every start is the same.
+        steps: environment steps of all episodes.
     """
 
     mean: float
@@ -71,15 +71,15 @@ class Evaluation:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The fields, as JSON holds them."""
+        """The fields as JSON."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: Any) -> Self:
-        """The evaluation that ``to_json`` described.
+        """Read what ``to_json`` returned.
 
         Raises:
-            ValueError: it described none.
+            ValueError: ``values`` is not an evaluation.
         """
         require_fields(cls, values)
         intervals = {name: values[name] and tuple(values[name]) for name in ("interval", "success_interval")}

@@ -1,1 +1,1 @@
-"""From fitness to the next population: one file a strategy."""
+"""Strategies, which turn fitness into the next population: one file a strategy."""

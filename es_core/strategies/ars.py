@@ -15,7 +15,7 @@ from es_core.strategies.schedules import Schedule
 class ARS(OpenAIES):
     """Steps along the fitness differences of the best directions, in units of their standard deviation.
 
-    It is OpenAI-ES with z-scores, plain ascent and the steps' length independent of sigma.
+    It is OpenAI-ES with z-scores, plain ascent and a step length that does not depend on sigma.
 
     Args:
         mean: initial mean ``(d,)``.
@@ -26,7 +26,7 @@ class ARS(OpenAIES):
         top_directions: the paper's b; None: all N.
 
     Raises:
-        ValueError: a number that cannot be.
+        ValueError: a number is out of range.
     """
 
     def __init__(
@@ -52,5 +52,5 @@ class ARS(OpenAIES):
 
     @property
     def divisor(self) -> float:
-        """The step is alpha / (b sigma_R) sum over the best b pairs of (plus - minus) noise, whatever sigma is."""
+        """Divisor of the weighted noise: the step is alpha / (b sigma_R) sum (plus - minus) noise over the best b."""
         return 1 / 2

@@ -1,4 +1,4 @@
-"""Search strategies: ask for a population, tell its fitness."""
+"""Strategies by name. ``make_strategy`` builds the one that a config names."""
 
 import difflib
 from collections.abc import Mapping
@@ -64,8 +64,8 @@ def make_strategy(config: TrainConfig, mean: NDArray[np.float32]) -> Strategy:
     generation.
 
     Raises:
-        ValueError: nobody registers it, it refuses its arguments, or it has no use for a setting.
-        PluginError: it cannot be imported.
+        ValueError: no such strategy is registered, it refuses its arguments, or it does not use a setting.
+        PluginError: the strategy cannot be imported.
     """
     strategy = _find(config.strategy)
     parameters = signature(strategy).parameters
@@ -74,19 +74,17 @@ def make_strategy(config: TrainConfig, mean: NDArray[np.float32]) -> Strategy:
     default = {field.name: field.default for field in fields(TrainConfig)}
     rate = parameters.get("learning_rate")
     if config.learning_rate is None and rate and (rate.default is not None or config.learning_rate_final is not None):
-        raise ValueError(
-            f"strategy {config.strategy!r} needs a learning_rate here: it has no rule that would choose one"
-        )
+        raise ValueError(f"strategy {config.strategy!r} needs a learning_rate here: it has no rule that chooses one")
     for name in _SETTINGS:
         value = getattr(config, name)
         if name in parameters or takes_all:
             arguments[name] = value
         elif value and value != default[name]:
-            raise ValueError(f"strategy {config.strategy!r} has no use for {name}={value!r}: leave it out")
+            raise ValueError(f"strategy {config.strategy!r} does not use {name}={value!r}: leave it out")
     if config.shaping in SIGN_SHAPINGS and not strategy.mirrored:
         raise ValueError(
-            f"shaping={config.shaping!r} counts signs of rewards, which are compared within mirrored pairs, and "
-            f"strategy {config.strategy!r} has none: choose another shaping"
+            f"shaping={config.shaping!r} compares signs of rewards within mirrored pairs, and strategy "
+            f"{config.strategy!r} has none: choose another shaping"
         )
     if config.steps_per_generation is not None and not strategy.resizable:
         raise ValueError(
@@ -98,8 +96,8 @@ def make_strategy(config: TrainConfig, mean: NDArray[np.float32]) -> Strategy:
         if final is None:
             continue
         if name not in arguments or (name == "sigma" and strategy.adapts_sigma):
-            why = "adapts sigma by itself" if name == "sigma" else "has no learning rate"
-            raise ValueError(f"strategy {config.strategy!r} {why}, so it has no use for {name}_final: leave it out")
+            why = "adapts sigma itself" if name == "sigma" else "has no learning rate"
+            raise ValueError(f"strategy {config.strategy!r} {why}, so it does not use {name}_final: leave it out")
         generations = config.schedule_generations or config.generations
         arguments[name] = schedule(arguments[name], final, shape=config.schedule, generations=generations)
     for name in config.strategy_options:
@@ -111,7 +109,7 @@ def make_strategy(config: TrainConfig, mean: NDArray[np.float32]) -> Strategy:
 
 
 def require_strategy(config: TrainConfig) -> None:
-    """Refuse, before anything starts, what no policy could put right; for errors see ``make_strategy``."""
+    """Refuse, before anything starts, strategy settings that are wrong for every policy; see ``make_strategy``."""
     make_strategy(config, np.zeros(1, np.float32))
 
 
@@ -130,5 +128,5 @@ def _find(name: str) -> type[Strategy]:
     except (ImportError, ValueError) as error:
         raise PluginError(f"strategy {name!r} ({target}) cannot be imported: {error}") from error
     if not (isinstance(strategy, type) and issubclass(strategy, Strategy)):
-        raise PluginError(f"strategy {name!r} ({target}) is no subclass of es_core.Strategy")
+        raise PluginError(f"strategy {name!r} ({target}) must be a subclass of es_core.Strategy")
     return strategy

@@ -20,7 +20,7 @@ _TINY = 1e-8
 
 
 class CMAES(CovarianceStrategy):
-    """Learns the whole covariance matrix of its candidates: for small policies.
+    """Learns the full covariance matrix of its candidates: for small policies.
 
     Args:
         mean: initial mean ``(d,)``, d at most 2000.
@@ -41,8 +41,8 @@ class CMAES(CovarianceStrategy):
         size = self.mean.size
         if size > _LARGEST:
             raise ValueError(
-                f"cma_es learns a matrix of d x d numbers, and is for policies of up to {_LARGEST} parameters; this "
-                f"one has {size}: use strategy='sep_cma_es', which learns its diagonal, or a smaller policy"
+                f"cma_es learns a matrix of d x d numbers, for policies of up to {_LARGEST} parameters; this one has "
+                f"{size}: use strategy='sep_cma_es', which learns only the diagonal, or a smaller policy"
             )
         self.covariance = np.eye(size)
         self.axes, self.lengths = np.eye(size), np.ones(size)
@@ -54,7 +54,7 @@ class CMAES(CovarianceStrategy):
         return self.step_size * math.sqrt(self.covariance.trace() / self.mean.size)
 
     def draw(self) -> Population:
-        """Candidates centre + step size * axes (lengths * noise), equations 38 to 40, each written out."""
+        """Draw candidates centre + step size * axes (lengths * noise), equations 38 to 40, as explicit vectors."""
         moves = self._moves(self.noise_seeds(self.population_size))
         candidates = (self.centre + self.step_size * moves).astype(np.float32)
         return Population(
@@ -77,7 +77,7 @@ class CMAES(CovarianceStrategy):
         fitness: NDArray[np.float64],
         valid: NDArray[np.bool_],
     ) -> Diagnostics | None:
-        """Equations 41 to 47."""
+        """Learn by equations 41 to 47."""
         rates = _rates(self.mean.size, int(valid.sum()))
         weights = by_rank(fitness[valid], rates.weights)
         if not weights.any():
@@ -96,7 +96,7 @@ class CMAES(CovarianceStrategy):
         return None
 
     def _decompose(self, rates: Rates) -> None:
-        """Axes and lengths of the covariance, as often as it changes noticeably (section B.2)."""
+        """Recompute axes and lengths when the covariance has changed noticeably (section B.2)."""
         if self.generation + 1 - self.decomposed < 1 / (10 * self.mean.size * (rates.c_1 + rates.c_mu)):
             return
         squares, self.axes = np.linalg.eigh((self.covariance + self.covariance.T) / 2)
@@ -106,7 +106,7 @@ class CMAES(CovarianceStrategy):
 
 
 def _rates(size: int, count: int) -> Rates:
-    """Equations 49 to 58."""
+    """Learning rates by equations 49 to 58."""
     mu = count // 2
     weights = math.log((count + 1) / 2) - np.log(np.arange(1, count + 1))
     mu_eff = weights[:mu].sum() ** 2 / np.square(weights[:mu]).sum()

@@ -1,4 +1,4 @@
-"""What CMA-ES and separable CMA-ES have in common: evolution paths and the control of the step size.
+"""Common parts of CMA-ES and separable CMA-ES: evolution paths and step-size control.
 
 Equation numbers are those of Hansen 2016, "The CMA Evolution Strategy: A Tutorial", arXiv 1604.00772.
 """
@@ -19,16 +19,16 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Rates:
-    """What follows from the number of parameters and of candidates.
+    """Rates and weights that follow from the numbers of parameters and candidates.
 
     Attributes:
-        weights: of the candidates, the best first; those that are not positive move no mean.
-        mu_eff: as how many equally weighted candidates the positive ones count (equation 8).
-        c_sigma: of the step size's path.
+        weights: the candidates' weights, the best first; only positive ones move the mean.
+        mu_eff: variance-effective number of positively weighted candidates (equation 8).
+        c_sigma: rate of the step size's path.
         d_sigma: damping of the step size.
-        c_c: of the covariance's path.
-        c_1: of the rank-one update.
-        c_mu: of the rank-mu update.
+        c_c: rate of the covariance's path.
+        c_1: rate of the rank-one update.
+        c_mu: rate of the rank-mu update.
     """
 
     weights: Values
@@ -41,7 +41,7 @@ class Rates:
 
 
 class CovarianceStrategy(Strategy):
-    """Has a centre in double precision, a step size, and the paths that control it and the covariance.
+    """Base class with a centre in double precision, a step size, and evolution paths for it and the covariance.
 
     Args:
         mean: initial mean ``(d,)``.
@@ -68,12 +68,12 @@ class CovarianceStrategy(Strategy):
         """Move centre, paths and step size (equations 42 to 45).
 
         Args:
-            rates: of this generation.
+            rates: this generation's rates.
             step: ``(d,)``, weighted mean of the candidates' moves, in step sizes.
-            whitened: ``step`` as it would be if the covariance were the identity.
+            whitened: ``step`` transformed as if the covariance were the identity.
 
         Returns:
-            By how much more of the covariance is kept where the path was halted.
+            Additional share of the covariance that is kept when the path was stalled.
         """
         self.centre = self.centre + self.step_size * step
         self.mean = self.centre.astype(np.float32)

@@ -13,24 +13,24 @@ from es_core.strategies.strategy import Diagnostics, Strategy
 
 
 class GA(Strategy):
-    """Mutates its best candidates; no crossover. The elite, the best of all, is in the next population unchanged.
+    """Mutates its best candidates, without crossover. The elite, the best of all, joins the next population unchanged.
 
     A candidate is its parent and the seed of its mutation, as in the paper. The elite is scored again in each
     generation, on that generation's episodes: a lucky score does not last. With ``elite_candidates``,
-    ``train`` plays additional episodes with the best ones, and tells the strategy that the winner is the best of all.
+    ``train`` plays additional episodes with the best ones, and gives the winner the highest fitness.
 
     Args:
-        mean: where the first generation is drawn around ``(d,)``.
+        mean: centre of the first generation ``(d,)``.
         population_size: candidates in a generation (paper: 1000).
         sigma: standard deviation of a mutation, or a function of the generation (paper: 0.002 for Atari).
         seed: root seed; mutations and parents of generation g are a function of the two.
-        parents: how many candidates survive (paper: 20); None: an eighth of the population.
-        elite_candidates: among how many, the elite of before and the best of the others, additional episodes choose the
-            elite (paper: 10); 1: fitness chooses it.
-        elite_episodes: how many episodes each of them plays (paper: 30).
+        parents: number of candidates that survive (paper: 20); None: an eighth of the population.
+        elite_candidates: number of candidates, the last elite and the best others, among whom additional episodes
+            choose the elite (paper: 10); 1: fitness chooses it.
+        elite_episodes: number of additional episodes that each of them plays (paper: 30).
 
     Raises:
-        ValueError: a number that cannot be.
+        ValueError: a number is out of range.
     """
 
     state = ("survivors",)
@@ -56,7 +56,7 @@ class GA(Strategy):
         self.survivors = np.repeat(self.mean[np.newaxis], count, axis=0)  # ``(parents, d)``, the best first
 
     def draw(self) -> Population:
-        """The elite, and mutations of random survivors."""
+        """Draw mutations of random survivors, beside the elite."""
         count = self.population_size
         chance = seeding.generator(seeding.derive(self.seed, seeding.Purpose.PARENT, self.generation))
         parent, sign = chance.integers(len(self.survivors), size=count), np.ones(count, np.int8)
@@ -64,7 +64,7 @@ class GA(Strategy):
         return self.independent(self.sigma, base=self.survivors.copy(), parent=parent, sign=sign)
 
     def contenders(self, fitness: NDArray[np.float64]) -> list[int]:
-        """The elite, candidate 0, before the best of the others: of equal ones the earlier stays."""
+        """The elite, candidate 0, then the best of the others; ties go to the earlier."""
         if self.elite_candidates == 1:
             return []
         order = [0, *(np.argsort(-fitness[1:], kind="stable") + 1).tolist()]
@@ -73,7 +73,7 @@ class GA(Strategy):
     def learn(
         self, population: Population, fitness: NDArray[np.float64], valid: NDArray[np.bool_]
     ) -> Diagnostics | None:
-        """The best candidates survive; of equal ones the earlier, so that nothing moves if all are equal."""
+        """Keep the best candidates; ties go to the earlier, so that nothing moves if all are equal."""
         candidates = np.flatnonzero(valid)
         order = candidates[np.argsort(-fitness[candidates], kind="stable")][: len(self.survivors)]
         best = np.array([population.candidate(index) for index in order])

@@ -25,19 +25,20 @@ class OpenAIES(MirroredStrategy):
         population_size: candidates in a generation, an even number: they come in pairs mean +- sigma * noise.
         sigma: standard deviation of the noise, or a function of the generation.
         seed: root seed; the noise of generation g is a function of the two.
-        learning_rate: of the optimiser, or a function of the generation.
+        learning_rate: the optimiser's learning rate, or a function of the generation.
         optimizer: a name from ``OPTIMIZERS``.
         optimizer_options: further arguments of the optimiser (``beta1``, ``momentum``, ...).
-        weight_decay: l2, on the scale of the paper's code (there 0.005): subtracted, times the mean, from the weighted
-            noise before both are divided by sigma. The optimiser's own with adamw.
+        weight_decay: l2, on the scale of the paper's code (there 0.005): weight_decay * mean is subtracted from the
+            weighted noise before both are divided by sigma. With adamw the optimiser's own.
         shaping: a name from ``SHAPINGS``.
-        top_directions: pairs that make the gradient, those with the best better half (Mania et al. 2018); None: all.
+        top_directions: use only the pairs whose better candidate scored highest, so many (Mania et al. 2018); None:
+            all.
 
     Raises:
-        ValueError: an odd population, or a name or option that does not exist.
+        ValueError: the population is odd, or a name or option does not exist.
     """
 
-    _OPTIMIZER = "optimizer."  # of its part of the state
+    _OPTIMIZER = "optimizer."  # prefix of its part of the state
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class OpenAIES(MirroredStrategy):
             self._optimizer = OPTIMIZERS[optimizer](self.mean.size, **options)
         except TypeError as error:
             raise ValueError(
-                f"optimizer_options {dict(optimizer_options or {})!r} do not suit optimizer {optimizer!r}: {error}"
+                f"optimizer_options {dict(optimizer_options or {})!r} do not fit optimizer {optimizer!r}: {error}"
             ) from error
 
     def _best(self, scores: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -80,7 +81,7 @@ class OpenAIES(MirroredStrategy):
         return self._shape(fitness)
 
     def climb(self, pairs: Pairs) -> Diagnostics | None:
-        """A step of the optimiser along the estimated gradient."""
+        """Step along the estimated gradient with the optimiser."""
         uphill, _, agreement = gradient(pairs.seeds, pairs.slopes(), None, self.mean.size)
         uphill /= self.divisor
         self._ascend(uphill, scale=1 / self.divisor)
@@ -88,7 +89,7 @@ class OpenAIES(MirroredStrategy):
 
     @property
     def divisor(self) -> float:
-        """By which the weighted noise is divided (Salimans et al. 2017, equation 1)."""
+        """Divisor of the weighted noise (Salimans et al. 2017, equation 1)."""
         return self.sigma
 
     def _ascend(self, uphill: NDArray[np.float64], scale: float = 1.0) -> None:

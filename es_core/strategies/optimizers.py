@@ -1,6 +1,6 @@
-"""Optimisers on the flat parameter vector, ascending, in NumPy, so that a CPU run needs no torch.
+"""Optimisers that ascend on the flat parameter vector, in NumPy, so that a CPU run needs no torch.
 
-They follow torch.optim to the letter, with the gradient's sign turned round.
+They follow torch.optim to the letter, except for the gradient's sign.
 """
 
 import math
@@ -15,22 +15,21 @@ from es_core.config.checks import alike
 
 Vector = NDArray[np.float32]
 
-_BLOCK = 2**13  # numbers: what is computed of them stays in the processor's cache
+_BLOCK = 2**13  # numbers: intermediate results stay in the processor's cache
 
 
 class Optimizer(ABC):
-    """What makes steps of gradients.
+    """An optimiser, which turns gradients into steps.
 
     Args:
         size: number of parameters ``d``.
-        weight_decay: pull of the parameters towards zero: l2, its gradient is subtracted from the one given (AdamW
-            pulls the parameters themselves).
+        weight_decay: factor of the l2 penalty, whose gradient is subtracted (AdamW decays the parameters directly).
     """
 
     buffers: ClassVar[tuple[str, ...]] = ()
     """Names of the attributes ``(d,)`` that last from one step to the next."""
     decoupled: ClassVar[bool] = False
-    """Weight decay is no part of the gradient: the optimiser pulls the parameters themselves."""
+    """True if weight decay is not part of the gradient: the optimiser decays the parameters directly."""
 
     def __init__(self, size: int, *, weight_decay: float = 0.0) -> None:
         self.weight_decay = float(weight_decay)
@@ -39,13 +38,13 @@ class Optimizer(ABC):
             setattr(self, name, np.zeros(size, np.float32))
 
     def step(self, gradient: Vector, parameters: Vector, learning_rate: float, *, scale: float = 1.0) -> Vector:
-        """What is to be added to ``parameters`` ``(d,)`` to go uphill along ``gradient`` ``(d,)``.
+        """Step to add to ``parameters`` ``(d,)`` to go uphill along ``gradient`` ``(d,)``.
 
         Args:
-            gradient: where uphill is.
-            parameters: at present.
-            learning_rate: of this step.
-            scale: by which the gradient has been multiplied, and l2 is to be.
+            gradient: direction of ascent.
+            parameters: current parameters.
+            learning_rate: this step's learning rate.
+            scale: factor that ``gradient`` includes already; the l2 penalty is multiplied by it, too.
         """
         self._steps += 1
         rate, decay = float(learning_rate), self.weight_decay
@@ -58,7 +57,7 @@ class Optimizer(ABC):
 
     @abstractmethod
     def _increment(self, gradient: Vector, learning_rate: float) -> Vector:
-        """The step, when ``self._steps`` counts it already, and l2 is in the gradient."""
+        """The step; ``self._steps`` counts it already, and the gradient includes l2."""
 
     def state_dict(self) -> dict[str, Any]:
         """The buffers, which the next step changes, and the number of steps taken."""
@@ -68,7 +67,7 @@ class Optimizer(ABC):
         """Continue from ``state_dict``, which is copied.
 
         Raises:
-            KeyError: something is missing.
+            KeyError: an entry is missing.
             ValueError: a buffer has another size or type.
         """
         steps = alike("the optimiser's steps", self._steps, state["steps"])
@@ -123,12 +122,12 @@ class AdamW(Adam):
 
 
 class SGD(Optimizer):
-    """Gradient ascent, with momentum if wanted (Sutskever et al. 2013).
+    """Gradient ascent with optional momentum (Sutskever et al. 2013).
 
     Args:
         size: see ``Optimizer``; weight_decay, too.
         momentum: share of the last step that is kept.
-        nesterov: look ahead along the momentum.
+        nesterov: evaluate the step ahead along the momentum.
     """
 
     buffers = ("velocity",)
@@ -150,7 +149,7 @@ class ClipUp(Optimizer):
     Args:
         size: see ``Optimizer``; weight_decay, too.
         momentum: share of the last step that is kept.
-        max_speed: greatest length of a step; None: twice the learning rate. The authors set it to a fifteenth of the
+        max_speed: maximum length of a step; None: twice the learning rate. The authors set it to a fifteenth of the
             radius (sigma times the root of d), and the learning rate to half of it or more.
     """
 

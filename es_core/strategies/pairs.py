@@ -1,4 +1,4 @@
-"""Mirrored pairs: what the strategies have in common whose candidates are mean + noise and mean - noise."""
+"""Mirrored pairs: common parts of the strategies whose candidates are mean + noise and mean - noise."""
 
 from abc import abstractmethod
 from dataclasses import dataclass
@@ -12,10 +12,10 @@ from es_core.strategies.strategy import Diagnostics, Strategy
 
 @dataclass(frozen=True)
 class Pairs:
-    """The pairs of a generation that count.
+    """The pairs of a generation that are used.
 
     Attributes:
-        seeds: of their noise.
+        seeds: seeds of their noise.
         plus: ``(p,)`` utilities of mean + noise.
         minus: ``(p,)`` utilities of mean - noise.
     """
@@ -28,7 +28,7 @@ class Pairs:
         return len(self.seeds)
 
     def slopes(self) -> list[float]:
-        """(plus - minus) / (2p): by these their noise is weighed.
+        """Weights of their noise: (plus - minus) / (2p).
 
         The sum, times 1/sigma, is the gradient of the expected fitness (Salimans et al. 2017, equation 1), from
         mirrored samples.
@@ -61,7 +61,7 @@ class MirroredStrategy(Strategy):
     def learn(
         self, population: Population, fitness: NDArray[np.float64], valid: NDArray[np.bool_]
     ) -> Diagnostics | None:
-        """Weigh the pairs, and climb."""
+        """Weigh the pairs, and move the mean."""
         pairs = np.flatnonzero(valid[0::2])
         plus, minus = fitness[0::2][pairs], fitness[1::2][pairs]
         best = self._best(np.maximum(plus, minus))
@@ -70,7 +70,7 @@ class MirroredStrategy(Strategy):
         return self.climb(Pairs(seeds, utilities[0::2], utilities[1::2]))
 
     def _best(self, scores: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Places of the pairs that count, in ascending order."""
+        """Indices of the pairs to use, in ascending order."""
         return np.arange(len(scores))
 
     @abstractmethod
@@ -79,4 +79,4 @@ class MirroredStrategy(Strategy):
 
     @abstractmethod
     def climb(self, pairs: Pairs) -> Diagnostics | None:
-        """Move the mean; returns ``gradient_norm`` and ``half_agreement``."""
+        """Move the mean, and return ``gradient_norm`` and ``half_agreement``."""

@@ -24,19 +24,20 @@ class PGPE(OpenAIES):
         mean: initial mean ``(d,)``.
         population_size: candidates in a generation, an even number.
         sigma: initial standard deviation of every parameter.
-        radius: of the initial distribution, sigma sqrt(d), instead of sigma.
+        radius: radius of the initial distribution, sigma sqrt(d), instead of sigma.
         seed: root seed; the noise of generation g is a function of the two.
-        learning_rate: of the mean's optimiser, or a function of the generation; None: with ClipUp half its max_speed,
-            which is a fifteenth of the radius (Toklu et al. 2020), with other optimisers 0.1.
+        learning_rate: learning rate of the mean's optimiser, or a function of the generation; None: with ClipUp half
+            its max_speed, which is a fifteenth of the radius (Toklu et al. 2020), with other optimisers 0.1.
         optimizer: a name from ``OPTIMIZERS``.
         optimizer_options: further arguments of the optimiser.
-        weight_decay: the optimiser's: subtracted, times the mean, from the gradient, which is in sigmas (of no paper).
+        weight_decay: the optimiser's; weight_decay * mean is subtracted from the gradient, which is in sigmas (our own
+            choice, from no paper).
         shaping: a name from ``SHAPINGS``.
         sigma_learning_rate: step size of the sigmas.
-        sigma_max_change: share of itself by which a sigma changes in a generation at most.
+        sigma_max_change: maximum relative change of a sigma in a generation.
 
     Raises:
-        ValueError: an odd population, or a name or option that does not exist.
+        ValueError: the population is odd, or a name or option does not exist.
     """
 
     adapts_sigma = True

@@ -1,4 +1,4 @@
-"""A generation as a value: all that a worker must know to rebuild any candidate."""
+"""A generation as a value: everything that a worker needs to rebuild any candidate."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,8 +24,8 @@ class Population:
         scale: sigma, or ``(d,)`` float32 with one sigma for each parameter.
         noise_seed: ``(N,)``.
         sign: ``(N,)`` of +1, -1, or 0 (the parent as it is).
-        statistics: by which observations or hidden layers are normalised in this generation, or None.
-        max_episode_steps: step limit of the candidates' episodes, below the run's own; None: there is no such.
+        statistics: statistics that normalise observations or hidden layers in this generation, or None.
+        max_episode_steps: step limit of the candidates' episodes, below the run's own; None: only the run's.
     """
 
     generation: int
@@ -50,9 +50,9 @@ class Population:
         """Parameters ``(d,)`` of one candidate; ``len(self)`` stands for the centre.
 
         Args:
-            index: which one.
-            out: where to write them.
-            drawn: what was drawn for the last one: its mirror image has the same noise.
+            index: the candidate's index.
+            out: array to write them to.
+            drawn: noise drawn for the last candidate: its mirror image has the same noise.
         """
         size = self.base.shape[1]
         out = np.empty(size, np.float32) if out is None else out
@@ -77,10 +77,10 @@ class Population:
 
 
 class Drawn:
-    """Noise ``(size,)`` that was drawn last.
+    """The noise ``(size,)`` that was drawn last.
 
     Attributes:
-        seed: of it; None: nothing was drawn.
+        seed: its seed; None: nothing was drawn.
         numbers: the noise.
     """
 
@@ -92,9 +92,9 @@ class Drawn:
 def gradient(
     seeds: Sequence[int], weights: Sequence[float], square_weights: Sequence[float] | None, size: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float | None]:
-    """What ``noise_moments`` returns, and how well two halves of the population agree about the first sum.
+    """The sums of ``noise_moments``, and the agreement of the population's two halves about the first sum.
 
-    The halves are the noise of even and of odd number.
+    The halves are the noise with even and with odd index.
     """
     (slope, squares), (other_slope, other_squares) = (
         noise_moments(
@@ -111,10 +111,10 @@ def gradient(
 def noise_moments(
     seeds: Sequence[int], weights: Sequence[float], square_weights: Sequence[float] | None, size: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The sums of ``weights[i] * noise(seeds[i])`` and of ``square_weights[i] * noise(seeds[i])**2``, ``(size,)`` each.
+    """Sums of ``weights[i] * noise(seeds[i])`` and of ``square_weights[i] * noise(seeds[i])**2``, ``(size,)`` each.
 
-    Summed in the order of the seeds, block by block and without BLAS: the bits are the same for any number of threads,
-    which share the blocks if there is more than one. Without ``square_weights`` the second sum is empty.
+    They are summed in the order of the seeds, block by block and without BLAS: the bits are the same for any number of
+    threads, which share the blocks. Without ``square_weights`` the second sum is empty.
     """
     total, squares = np.zeros(size), np.zeros(0 if square_weights is None else size)
     each = np.array(seeds, np.int64), np.array(weights, float), np.array(square_weights or (), float)

@@ -30,7 +30,7 @@ class RandomSearch(Strategy):
         self.origin = self.mean.copy()
 
     def draw(self) -> Population:
-        """The best so far, and origin + sigma * noise."""
+        """Draw origin + sigma * noise, beside the best so far."""
         count = self.population_size
         parent, sign = np.ones(count, np.int64), np.ones(count, np.int8)
         parent[0] = sign[0] = 0
@@ -39,7 +39,7 @@ class RandomSearch(Strategy):
     def learn(
         self, population: Population, fitness: NDArray[np.float64], valid: NDArray[np.bool_]
     ) -> Diagnostics | None:
-        """Keep the best; of equal ones the earlier."""
+        """Keep the best candidate; ties go to the earlier."""
         best = int(np.argmax(np.where(valid, fitness, -np.inf)))
         self.mean = population.candidate(best)
         return None

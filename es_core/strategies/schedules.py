@@ -10,25 +10,25 @@ Schedule = Callable[[int], float]
 
 
 def as_schedule(value: float | Schedule) -> Schedule:
-    """A number as a schedule that stays there; what a schedule returns as a float."""
+    """Return a schedule that returns floats; a number becomes a constant one."""
     return (lambda generation: float(value(generation))) if callable(value) else schedule(value, None)
 
 
 def schedule(start: float, final: float | None, *, shape: str = "linear", generations: int = 1) -> Schedule:
-    """A function from the generation to a value that goes from ``start`` to ``final`` in so many generations.
+    """Return a function from the generation to a value that goes from ``start`` to ``final`` in ``generations``.
 
     Args:
-        start: in generation 0.
-        final: in generation ``generations`` and all later ones; None: the value is always ``start``.
+        start: value in generation 0.
+        final: value in generation ``generations`` and all later ones; None: the value is always ``start``.
         shape: "linear"; "cosine" (half a period: flat at both ends; Loshchilov and Hutter 2017, arXiv 1608.03983,
             equation 5); or "exponential" (the same factor in each generation).
-        generations: how many.
+        generations: number of generations.
 
     Raises:
         ValueError: there is no such shape.
     """
     require_one_of("schedule", shape, SCHEDULES)
-    start = float(start)  # a whole number would make arrays of whole numbers, one of NumPy's other bits
+    start = float(start)  # an int would make arrays of ints, and a NumPy scalar arrays of its type
     if final is None:
         return lambda _: start
 

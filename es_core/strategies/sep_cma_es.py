@@ -41,13 +41,13 @@ class SepCMAES(CovarianceStrategy):
         return self.step_size * math.sqrt(self.variances.mean())
 
     def draw(self) -> Population:
-        """Candidates centre + step size * root of the variances * noise."""
+        """Draw candidates centre + step size * root of the variances * noise."""
         return self.independent((self.step_size * np.sqrt(self.variances)).astype(np.float32))
 
     def learn(
         self, population: Population, fitness: NDArray[np.float64], valid: NDArray[np.bool_]
     ) -> Diagnostics | None:
-        """Section 3 of the paper."""
+        """Learn as in section 3 of the paper."""
         rates = _rates(self.mean.size, int(valid.sum()))
         weights = by_rank(fitness[valid], rates.weights)
         if not weights.any():
@@ -63,9 +63,9 @@ class SepCMAES(CovarianceStrategy):
 
 
 def _rates(size: int, count: int) -> Rates:
-    """Table 1 and section 3 of the paper: the covariance's rate is (d + 2) / 3 times that of a full matrix.
+    """Learning rates by table 1 and section 3 of the paper: the covariance's is (d + 2) / 3 times a full matrix's.
 
-    It is shared out between the path (1 / mu_cov of it, where mu_cov is mu_eff) and the candidates.
+    It is divided between the path (1 / mu_cov of it, where mu_cov is mu_eff) and the candidates.
     """
     mu = count // 2
     weights = np.maximum(0.0, math.log(mu + 1) - np.log(np.arange(1, count + 1)))

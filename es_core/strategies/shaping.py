@@ -1,7 +1,7 @@
 """Fitness shaping: from raw fitness to the utilities that weigh the gradient.
 
-Each takes fitness ``(n,)``, higher is better, finite, and returns utilities ``(n,)``: equal ones for equal fitness, and
-all zeros if all fitness is equal, since then nothing has been learnt.
+Each function takes finite fitness ``(n,)``, higher is better, and returns utilities ``(n,)``: equal ones for equal
+fitness, and all zeros if all fitness is equal, since then nothing has been learnt.
 """
 
 import math
@@ -16,7 +16,7 @@ Values = NDArray[np.float64]
 
 
 def by_rank(fitness: Values, utilities: Values) -> Values:
-    """Give the best candidate the first of ``utilities`` ``(n,)``, and so on; who ties shares the average.
+    """Give the best candidate the first of ``utilities`` ``(n,)``, and so on; tied candidates share the average.
 
     Averaging matters at a score cap: candidates that all reach it must not be told apart by their order of arrival.
     """
@@ -49,7 +49,7 @@ def nes_utilities(fitness: Values) -> Values:
 
 
 def z_scores(fitness: Values) -> Values:
-    """Standard deviations from the mean. In mirrored pairs: the differences of ARS (Mania et al. 2018)."""
+    """Deviations from the mean in standard deviations. In mirrored pairs: ARS's differences (Mania et al. 2018)."""
     if fitness.min() == fitness.max():
         return np.zeros(len(fitness))
     return np.asarray((fitness - fitness.mean()) / fitness.std())
@@ -72,10 +72,10 @@ SHAPINGS: Mapping[str, Callable[[Values], Values]] = {
 
 
 def find_shaping(name: str) -> Callable[[Values], Values]:
-    """The shaping of this name.
+    """Return the shaping of this name.
 
     Raises:
-        ValueError: there is none; the message says which there are.
+        ValueError: there is none; the message lists the names.
     """
     require_one_of("shaping", name, SHAPINGS)
     return SHAPINGS[name]

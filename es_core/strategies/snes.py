@@ -22,12 +22,12 @@ class SNES(Strategy):
         population_size: candidates in a generation (paper: 4 + 3 ln d).
         sigma: initial standard deviation of every parameter.
         seed: root seed; the noise of generation g is a function of the two.
-        learning_rate: of the mean, in sigmas (paper: 1), or a function of the generation.
+        learning_rate: learning rate of the mean, in sigmas (paper: 1), or a function of the generation.
         shaping: a name from ``SHAPINGS`` (paper: "nes").
-        sigma_learning_rate: of the sigmas; None: (3 + ln d) / (5 sqrt(d)), as in the paper.
+        sigma_learning_rate: learning rate of the sigmas; None: (3 + ln d) / (5 sqrt(d)), as in the paper.
 
     Raises:
-        ValueError: a name or number that cannot be.
+        ValueError: a name does not exist, or a number is out of range.
     """
 
     adapts_sigma = True
@@ -58,13 +58,13 @@ class SNES(Strategy):
         return float(np.sqrt(np.square(self.sigmas).mean()))
 
     def draw(self) -> Population:
-        """Candidates mean + sigmas * noise."""
+        """Draw candidates mean + sigmas * noise."""
         return self.independent(self.sigmas.astype(np.float32))
 
     def learn(
         self, population: Population, fitness: NDArray[np.float64], valid: NDArray[np.bool_]
     ) -> Diagnostics | None:
-        """Mean += rate * sigmas * sum(u noise); sigmas *= exp(sigma rate / 2 * sum(u (noise^2 - 1)))."""
+        """Learn by mean += rate * sigmas * sum(u noise); sigmas *= exp(sigma rate / 2 * sum(u (noise^2 - 1)))."""
         utilities = self._shape(fitness[valid])
         weights = utilities.tolist()
         slope, squares, agreement = gradient(population.noise_seed[valid].tolist(), weights, weights, self.mean.size)

@@ -1,4 +1,4 @@
-"""What every strategy is: it asks for the fitness of a population, and is told."""
+"""The base class of strategies: ``ask`` for a population, ``tell`` its fitness."""
 
 import math
 from abc import ABC, abstractmethod
@@ -17,7 +17,7 @@ from es_core.strategies.schedules import Schedule, as_schedule
 
 Diagnostics = Mapping[str, float | None]
 
-# What overflows is found by looking at the result, and said in a sentence.
+# Overflow is found in the result, and reported in a sentence.
 _quiet = np.errstate(over="ignore", invalid="ignore")
 
 
@@ -31,29 +31,29 @@ class Strategy(ABC):
         seed: root seed; the noise of generation g is a function of the two.
 
     Attributes:
-        mean: ``(d,)`` float32, what would be deployed.
-        generation: how often ``tell`` was called.
+        mean: ``(d,)`` float32, the parameters that would be deployed.
+        generation: number of calls of ``tell``.
         population_size: may be changed before ``ask`` if the strategy is resizable.
-        diagnostics: of the last ``tell``: ``step_norm``; ``step_to_sigma``, root mean square of the step divided by
-            that of the noise; ``step_cosine`` with the step before; ``parameter_norm``; ``sigma``, root mean square of
-            the noise; and, where there is a gradient, ``gradient_norm`` and ``half_agreement``, the cosine between the
-            gradients of the two halves of the population. None where it is not defined.
+        diagnostics: diagnostics of the last ``tell``: ``step_norm``; ``step_to_sigma``, root mean square of the step
+            divided by that of the noise; ``step_cosine`` with the step before; ``parameter_norm``; ``sigma``, root mean
+            square of the noise; and, where there is a gradient, ``gradient_norm`` and ``half_agreement``, the cosine
+            between the gradients of the two halves of the population. None where it is not defined.
 
     Raises:
-        ValueError: a setting that cannot be.
+        ValueError: a setting is out of range.
     """
 
     mirrored: ClassVar[bool] = False
-    """Candidates 2k and 2k + 1 are mean +- the same noise, and lose their fitness together."""
+    """True if candidates 2k and 2k + 1 are mean +- the same noise, and lose their fitness together."""
     resizable: ClassVar[bool] = True
-    """The population may have another size in each generation."""
+    """True if the population may have another size in each generation."""
     adapts_sigma: ClassVar[bool] = False
-    """Sigma is what the strategy learns, and cannot follow a schedule."""
+    """True if the strategy learns sigma, which then cannot follow a schedule."""
     state: ClassVar[tuple[str, ...]] = ()
-    """Names of further attributes, arrays and numbers, from which the next generation follows."""
+    """Names of further attributes, arrays and numbers, that determine the next generation."""
 
     elite_episodes: int = 0
-    """Episodes in which ``contenders`` are compared."""
+    """Number of additional episodes that compare the ``contenders``."""
 
     _STATE = ("mean", "generation", "population_size", "last_step")
 
@@ -92,34 +92,34 @@ class Strategy(ABC):
 
     @abstractmethod
     def draw(self) -> Population:
-        """The population of this generation: a function of the state. Must change nothing."""
+        """The population of this generation, a function of the state. Must not change the state."""
 
     @abstractmethod
     def learn(
         self, population: Population, fitness: NDArray[np.float64], valid: NDArray[np.bool_]
     ) -> Diagnostics | None:
-        """Move the mean, and whatever else the strategy learns, by one generation.
+        """Update the mean, and whatever else the strategy learns, by one generation.
 
         Args:
-            population: what ``draw`` returned.
+            population: the population that ``draw`` returned.
             fitness: ``(N,)``; finite where valid.
-            valid: ``(N,)``, at least one; of a mirrored strategy both of a pair or none.
+            valid: ``(N,)``, at least one True; in a mirrored strategy both of a pair or neither.
 
         Returns:
             ``gradient_norm`` and ``half_agreement``, if there is a gradient.
         """
 
     def contenders(self, fitness: NDArray[np.float64]) -> list[int]:  # noqa: ARG002
-        """Candidates, more than one, among whom additional episodes are to decide who is told to be the best.
+        """Candidates, more than one, among whom additional episodes choose the one with the highest fitness.
 
         Args:
-            fitness: ``(N,)``, of this generation's episodes; NaN for a candidate that is left out.
+            fitness: ``(N,)``, from this generation's episodes; NaN for a candidate that is left out.
         """
         return []
 
     @_quiet
     def ask(self) -> Population:
-        """The population of this generation. Asking again gives an equal one.
+        """Return the population of this generation; another call returns an equal one.
 
         Raises:
             FloatingPointError: its candidates would not be finite.
@@ -131,18 +131,18 @@ class Strategy(ABC):
 
     @_quiet
     def tell(self, fitness: NDArray[np.float64], valid: NDArray[np.bool_] | None = None) -> None:
-        """Move on by one generation.
+        """Learn from a population's fitness, and go on to the next generation.
 
         Args:
             fitness: ``(N,)`` in the population's order, higher is better.
-            valid: ``(N,)``, False where a candidate has no fitness: it is left out, of a mirrored strategy its whole
+            valid: ``(N,)``, False where a candidate has no fitness: it is left out, in a mirrored strategy with its
                 pair. None: all are valid.
 
         Raises:
             RuntimeError: called without ``ask``.
-            ValueError: a wrong number of values, a valid one that is not finite, or none that is valid.
-            FloatingPointError: the mean, or another part of the state, is not finite any more; go back to the
-                ``state_dict`` of before.
+            ValueError: the number of values is wrong, a valid one is not finite, or none is valid.
+            FloatingPointError: the mean, or another part of the state, is no longer finite; go back to the last
+                ``state_dict``.
         """
         population = self._asked
         if population is None:
@@ -205,13 +205,13 @@ class Strategy(ABC):
         parent: NDArray[np.int64] | None = None,
         sign: NDArray[np.int8] | None = None,
     ) -> Population:
-        """A population whose candidates have noise of their own, each: what ``draw`` may return.
+        """A population in which each candidate has its own noise, for ``draw`` to return.
 
         Args:
             scale: sigma, or one sigma for each parameter ``(d,)``.
             base: ``(m, d)``; None: the mean.
-            parent: ``(N,)``, rows of ``base``; None: its first.
-            sign: ``(N,)``, 0 for a candidate that is its parent; None: all are noisy.
+            parent: ``(N,)``, rows of ``base``; None: the first row.
+            sign: ``(N,)``, 0 for a candidate that equals its parent; None: all are noisy.
         """
         count = self.population_size
         return Population(
@@ -224,23 +224,23 @@ class Strategy(ABC):
         )
 
     def noise_seeds(self, count: int) -> list[int]:
-        """Seeds of the noise of this generation."""
+        """Seeds of this generation's noise."""
         return [seeding.derive(self.seed, seeding.Purpose.NOISE, self.generation, index) for index in range(count)]
 
     def state_dict(self) -> dict[str, Any]:
-        """Arrays and numbers by name, from which a strategy of the same arguments continues: copies."""
+        """Copies of arrays and numbers by name, from which a strategy with the same arguments continues."""
         return {name: value.copy() if isinstance(value, np.ndarray) else value for name, value in self._parts().items()}
 
     def _parts(self) -> dict[str, Any]:
-        """Of ``state_dict``, as they are."""
+        """Entries of ``state_dict``, not copied."""
         return {name: getattr(self, name) for name in (*self._STATE, *self.state)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from ``state_dict``.
 
         Raises:
-            KeyError: something is missing.
-            ValueError: an array or number has another shape or type than this strategy's.
+            KeyError: an entry is missing.
+            ValueError: the shape or type of an array or number is not this strategy's.
         """
         values = {
             name: alike(f"the state's {name}", getattr(self, name), state[name]) for name in (*self._STATE, *self.state)

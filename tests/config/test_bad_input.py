@@ -99,9 +99,9 @@ def test_a_setting_that_cannot_be_is_named_with_what_can(field, value, expected,
         ({"strategy": "openai_se"}, "no strategy is called 'openai_se': did you mean 'openai_es'?"),
         ({"optimizer": "adamax"}, "optimizer must be one of .*'?adam'?.* got 'adamax'"),
         ({"shaping": "ranks"}, "shaping must be one of centered_ranks.* got 'ranks'"),
-        ({"optimizer_options": {"beta3": 1}}, "optimizer_options {'beta3': 1} do not suit optimizer 'adam'"),
+        ({"optimizer_options": {"beta3": 1}}, "optimizer_options {'beta3': 1} do not fit optimizer 'adam'"),
         ({"strategy_options": {"beta3": 1}}, "strategy 'openai_es' has no option 'beta3'"),
-        ({"strategy": "cma_es", "optimizer": "sgd"}, "has no use for optimizer='sgd'"),
+        ({"strategy": "cma_es", "optimizer": "sgd"}, "does not use optimizer='sgd'"),
         ({"policy": "cnn"}, "policy must be one of linear, mlp.* got 'cnn'"),
         ({"activation": "gelu"}, "activation must be one of tanh.* got 'gelu'"),
         ({"pool": "threads"}, "pool must be one of local, ray, vector, got 'threads'"),
@@ -439,7 +439,7 @@ def test_a_resumed_run_refuses_fewer_generations_and_another_environment(walk, t
         train(register("Other-v0"), run_dir=folder, resume=True)
     with pytest.raises(ValueError, match="resume=True needs run_dir"):
         train(walk, resume=True)
-    with pytest.raises(FileNotFoundError, match=r"is no run folder: it has no config.json"):
+    with pytest.raises(FileNotFoundError, match=r"is not a run folder: it has no config.json"):
         train(walk, run_dir=tmp_path, resume=True)
     config = TrainConfig.for_env(walk, generations=3, population_size=2, eval_episodes=1, confirm_episodes=1)
     with pytest.raises(ValueError, match="hidden_sizes cannot change"):
@@ -503,7 +503,7 @@ def spoil(copied, kind):
         ("cut off", "cannot be read as a checkpoint"),
         ("a flipped bit in an array", "damaged: the checksum of its arrays"),
         ("a changed description", "damaged: the checksum of its description"),
-        ("another safetensors file", "is a safetensors file, but no checkpoint of es-envs"),
+        ("another safetensors file", "is a safetensors file, but not a checkpoint of es-envs"),
     ],
 )
 def test_a_spoilt_checkpoint_is_refused_by_everything_that_reads_one(kind, message, copied, refused, tmp_path):
@@ -528,7 +528,7 @@ def test_what_is_not_there_is_named(finished, walk, refused, tmp_path):
     absent = tmp_path / "absent"
     with pytest.raises(FileNotFoundError, match=f"{absent}"):
         evaluate(absent)
-    with pytest.raises(FileNotFoundError, match=f"{tmp_path} is no run folder: it has no config.json"):
+    with pytest.raises(FileNotFoundError, match=f"{tmp_path} is not a run folder: it has no config.json"):
         evaluate(tmp_path)
     with pytest.raises(FileNotFoundError, match="has no generation 7: it has come to generation 1"):
         evaluate(finished, generation=7)

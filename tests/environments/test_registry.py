@@ -554,7 +554,7 @@ USELESS = {
     "recommended={'sigmma': 1}": "recommends an invalid setting: no setting is called 'sigmma': did you mean 'sigma'?",
     "recommended={'sigma': -1}": "recommends an invalid setting: sigma must be a finite number above 0, got -1",
     "recommended={'strategy': 'open_es'}": "no strategy is called 'open_es': did you mean 'openai_es'?",
-    "recommended_for={'cma_es': {'optimizer': 'sgd'}}": "strategy 'cma_es' has no use for optimizer='sgd'",
+    "recommended_for={'cma_es': {'optimizer': 'sgd'}}": "strategy 'cma_es' does not use optimizer='sgd'",
     "recommended_for={'nes': {'sigma': 0.1}}": "no strategy is called 'nes'",
     "initializer='no_such_module:start'": "there is no module 'no_such_module' (initializer='no_such_module:start')",
     "fitnesses={'calm': 'no_envs.none:calm'}": "there is no module 'no_envs.none'",

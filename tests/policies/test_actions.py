@@ -189,7 +189,7 @@ def test_drawn_bits_have_the_probability_of_a_sigmoid():
         (BOX, {"action_bins": 3, "action_noise": 0.1}, "action_noise is added to outputs that are actions"),
         (BOX, {"sample_actions": True, "action_noise": 0.1}, "sample_actions and action_noise exclude each other"),
         (spaces.MultiBinary(3), {"action_squash": "tanh"}, "action_squash='tanh' is for Box actions"),
-        (UNBOUNDED, {"action_squash": "tanh"}, "not all entries of Box.* have two: use action_squash='clip'"),
+        (UNBOUNDED, {"action_squash": "tanh"}, "not all entries of Box.* have two bounds: use action_squash='clip'"),
         (
             spaces.Box(-3e38, 3e38, (1,), np.float32),
             {"action_squash": "tanh"},

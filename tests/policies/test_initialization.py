@@ -114,7 +114,7 @@ def test_a_linear_policy_has_neither_hidden_layers_nor_biases_whatever_hidden_si
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"initialization": "orthogonal"}, "initialization is for built-in policies, .* leave initialization at 'fan_"),
+        ({"initialization": "orthogonal"}, "initialization is for built-in policies; .* leave initialization at 'fan_"),
         ({"output_scale": 1.0}, "output_scale is for built-in policies"),
         ({"virtual_batch_normalization": True}, "virtual_batch_normalization is for built-in policies"),
     ],

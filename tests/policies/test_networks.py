@@ -17,7 +17,7 @@ from es_core import Checkpoint, CheckpointError, train
 from es_core.config.train_config import TrainConfig
 from es_core.policies.by_name import make_policy
 from es_core.policies.engines import make_actor
-from es_core.policies.layers import Cell, Dense, Eyes, matrices
+from es_core.policies.layers import Cell, Dense, ImageEncoder, matrices
 
 UNBOUNDED = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 IMAGE = spaces.Box(0, 255, (36, 40, 3), np.uint8)
@@ -179,8 +179,8 @@ def test_a_recurrent_policy_needs_a_recurrent_layer():
 )
 def test_convolutional_networks_have_the_sizes_of_their_papers(kind, shape, features, size):
     policy = make(kind, spaces.Box(0, 255, shape, np.uint8))
-    eyes, dense, _ = policy.layers
-    assert (eyes.outputs, dense.inputs) == (features, features)
+    encoder, dense, _ = policy.layers
+    assert (encoder.outputs, dense.inputs) == (features, features)
     assert policy.size == pytest.approx(size, rel=0.01)
 
 
@@ -188,7 +188,7 @@ def test_convolutional_networks_have_the_sizes_of_their_papers(kind, shape, feat
 def test_channels_are_where_the_image_is_smaller(shape):
     policy = make("cnn_nature", spaces.Box(0, 255, shape, np.uint8))
     height, width, channels = shape if shape[0] >= shape[2] else (shape[1], shape[2], shape[0])
-    assert policy.layers[0].eyes[0].convolutions[0].image == (height, width, channels)
+    assert policy.layers[0].images[0].convolutions[0].image == (height, width, channels)
     parameters, image = candidate(policy, 0), policy.observation_space.sample()
     with torch.no_grad():
         expected = policy.module(parameters, None)(torch.from_numpy(image.reshape(1, -1)).float())
@@ -205,8 +205,8 @@ def test_images_among_other_observations_are_seen_and_the_others_enter_beside_th
         }
     )
     policy = make("cnn_small", space)
-    look, dense, _ = policy.layers
-    assert isinstance(look, Eyes)
+    encoder, dense, _ = policy.layers
+    assert isinstance(encoder, ImageEncoder)
     assert dense.inputs == 3 * 3 * 32 + 1 * 1 * 32 + 2 + 3
     space.seed(0)
     observations, flat = [space.sample() for _ in range(5)], np.empty((5, policy.inputs), np.float32)

@@ -28,10 +28,10 @@ def policy_of(name, observation_space=BOX, *, fields=None, **options):
     ("name", "message"),
     [
         ("DroppingOut", "dropout 'dropout' is active: call self.eval"),
-        ("DroppingOutUnseen", "gives other outputs for the same observation: a random number"),
+        ("DroppingOutUnseen", "gives different outputs for the same observation: it draws random numbers"),
         ("BatchNormalized", "'norm' normalises by the batch.*self.eval.*LayerNorm"),
         ("Counting", "buffer 'count' changes in a forward pass"),
-        ("RememberingInSecret", "gives other outputs.*remembers outside its state"),
+        ("RememberingInSecret", "gives different outputs.*outside its state"),
         ("WithoutParameters", "has no parameters"),
         ("InHalfPrecision", "parameter 'layers.0.weight' is torch.float16 on cpu; make it torch.float32"),
         ("Lazy", "parameter 'layers.weight' has no shape yet"),
@@ -42,8 +42,8 @@ def policy_of(name, observation_space=BOX, *, fields=None, **options):
         ("BeginningWithoutState", r"must return \(raw outputs, state\), got a tensor \(1, 2\)"),
         ("OtherState", r"forward returns the state a tensor .*, initial_state \(a tensor .*, a tensor .*\)"),
         ("StateOfText", "a state must be a tensor or a tuple of tensors, got 'fresh'"),
-        ("no_module", "is no subclass of torch.nn.Module but <function no_module"),
-        ("NOT_CALLABLE", "is no subclass of torch.nn.Module but 3"),
+        ("no_module", "must be a subclass of torch.nn.Module, got <function no_module"),
+        ("NOT_CALLABLE", "must be a subclass of torch.nn.Module, got 3"),
         ("Missing", "cannot be imported: module 'small_modules' has no 'Missing'"),
     ],
 )
@@ -171,5 +171,5 @@ def test_a_module_that_has_changed_since_is_noticed(run, file, monkeypatch):
     monkeypatch.setattr(small_modules, "Net", small_modules.Remembering)
     checkpoint = Checkpoint.load(file, trust=True)
     for use in (checkpoint.actor, lambda: es_core.evaluate(checkpoint, episodes=1, workers=1)):
-        with pytest.raises(CheckpointError, match=r"'small_modules:Net' has .* parameters now, and had .*: its module"):
+        with pytest.raises(CheckpointError, match=r"'small_modules:Net' has .* parameters now, but had .*: its module"):
             use()

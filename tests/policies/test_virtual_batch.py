@@ -74,18 +74,18 @@ def by_the_book(policy, parameters, reference, observations):
         if isinstance(layer, torch.nn.Sequential):
             values = [layer[1](value) for value in normalized(layer[0], values)]
             continue
-        look = layer._layer
+        encoder = layer._layer
         features = [[], []]
-        for eye, parts in zip(look.eyes, layer.eyes, strict=True):
-            images = [value[:, eye.place].reshape(-1, *eye.shape) / 255 for value in values]
-            images = images if eye.channels_first else [image.permute(0, 3, 1, 2) for image in images]
+        for encoded, parts in zip(encoder.images, layer.eyes, strict=True):
+            images = [value[:, encoded.place].reshape(-1, *encoded.shape) / 255 for value in values]
+            images = images if encoded.channels_first else [image.permute(0, 3, 1, 2) for image in images]
             for part in parts:
                 if isinstance(part, torch.nn.Conv2d):
                     images = [image.relu() for image in normalized(part, images)]
             for found, image in zip(features, images, strict=True):
                 found.append(image.permute(0, 2, 3, 1).flatten(1))
         for found, value in zip(features, values, strict=True):
-            found += [value[:, part] for part in look.others]
+            found += [value[:, part] for part in encoder.others]
         values = [torch.cat(found, 1) for found in features]
     return last(values[1]).detach().numpy()
 
@@ -129,7 +129,7 @@ def test_units_that_never_move_do_no_harm():
     ("fields", "message"),
     [
         ({"observation_normalization": True}, "virtual_batch_normalization and observation_normalization exclude each"),
-        ({"policy": "gru"}, "not for policy='gru': what a recurrent layer puts out depends on an episode"),
+        ({"policy": "gru"}, "not for policy='gru': a recurrent layer's outputs depend on an episode"),
         ({"policy": "linear"}, "normalises hidden layers, and this policy has none"),
         ({"hidden_sizes": ()}, "normalises hidden layers, and this policy has none"),
     ],

@@ -177,7 +177,7 @@ def test_a_film_that_is_a_link_stays_out_of_the_page(run, tmp_path):
     [
         (lambda folder: (folder / "config.json").write_text("{"), CheckpointError, "config.json is damaged"),
         (lambda folder: (folder / "metrics.jsonl").write_text("{}\n{}\n"), CheckpointError, "line 1 is damaged"),
-        (lambda folder: (folder / "config.json").unlink(), FileNotFoundError, "is no run folder"),
+        (lambda folder: (folder / "config.json").unlink(), FileNotFoundError, "is not a run folder"),
     ],
 )
 def test_what_is_no_run_or_a_damaged_one_is_refused_in_a_sentence(spoil, error, message, run, tmp_path):

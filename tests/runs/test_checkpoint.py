@@ -212,7 +212,7 @@ def test_a_flipped_bit_in_any_array_is_noticed(file):
         damaged = bytearray(content)
         damaged[header + array["data_offsets"][0]] ^= 1
         file.write_bytes(damaged)
-        with pytest.raises(CheckpointError, match=f"^{file}: damaged: the checksum of its arrays does not fit$"):
+        with pytest.raises(CheckpointError, match=f"^{file}: damaged: the checksum of its arrays does not match$"):
             Checkpoint.load(file)
 
 

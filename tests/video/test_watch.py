@@ -70,7 +70,7 @@ def test_a_pretrained_policy_that_cannot_be_used_names_the_plugin(name, message)
 def test_an_environment_without_a_pretrained_policy_says_which_have_one_and_how_to_train(capsys):
     assert main(["evaluate", "CartPole-v1", "--pretrained"]) == 2
     said = capsys.readouterr().err
-    assert "CartPole-v1 has no pretrained policy, there is one for BalancingPlate-v0, CartPoleBullet-v0" in said
+    assert "CartPole-v1 has no pretrained policy (these have one: BalancingPlate-v0, CartPoleBullet-v0" in said
     assert "es-envs train CartPole-v1" in said
 
 
