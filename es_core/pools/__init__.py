@@ -1,1 +1,1 @@
-"""Who plays what: a scheduler, and worker processes, a vector environment or a Ray cluster."""
+"""Rollout pools: a scheduler over worker processes or a Ray cluster, and a vector environment."""

@@ -1,4 +1,4 @@
-"""Rollout pools: they evaluate populations, and never change a bit of the result."""
+"""Rollout pools by name. ``make_pool`` builds the one of a run."""
 
 from typing import Any
 
@@ -15,13 +15,13 @@ POOLS = ("local", "ray", "vector")
 
 
 def require_pool(name: str, ray_address: str | None = None) -> None:
-    """Refuse a pool that does not exist, or the address of a cluster that it would not use.
+    """Refuse a pool that does not exist, or a cluster's address that the pool would not use.
 
     Raises:
-        ValueError: it says what there is.
+        ValueError: the message lists the pools.
     """
     if name == "batched":  # up to version 0.1
-        raise ValueError("pool='batched' is gone: pool='vector' computes all candidates in one place")
+        raise ValueError("pool='batched' was removed: use pool='vector', which computes all candidates in one place")
     require_one_of("pool", name, POOLS)
     if ray_address is not None and name != "ray":
         raise ValueError(f"ray_address={ray_address!r} is for pool='ray' (--pool ray), not {name!r}")
@@ -37,26 +37,26 @@ def make_pool(
     recycle_after: int | None = None,
     ray_address: str | None = None,
 ) -> RolloutPool:
-    """The pool of a run.
+    """Make the pool of a run.
 
     Args:
         name: one of ``POOLS``.
-        definition: of the environment.
-        config: of the run.
-        workers: processes; None: the usable cores.
+        definition: the environment's definition.
+        config: the run's config.
+        workers: number of processes; None: the usable cores.
         step_timeout: seconds that a step or reset may take; a worker in which it takes longer is ended and replaced.
-        recycle_after: episodes of a worker, after which it is replaced between two generations; None: never.
-        ray_address: of the cluster, for the ray pool; None: what RAY_ADDRESS names, or this machine alone.
+        recycle_after: episodes after which a worker is replaced, between two generations; None: never.
+        ray_address: the cluster's address, for the ray pool; None: RAY_ADDRESS, or this machine alone.
 
     Raises:
         ValueError: there is no such pool, the address is for another one, or objects cannot go to other machines; for
-            others see the pools themselves.
+            other reasons see the pools themselves.
     """
     require_pool(name, ray_address)
     if name != "vector" and config.vector_envs is not None:
         raise ValueError(
             f"vector_envs={config.vector_envs} is for pool='vector' (on the command line: --pool vector), not "
-            f"{name!r}; a run that has begun with it can be resumed with no other"
+            f"{name!r}; a run that began with it can only be resumed with it"
         )
     how: Any = {"workers": workers, "step_timeout": step_timeout, "recycle_after": recycle_after}
     if name == "ray":

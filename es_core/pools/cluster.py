@@ -1,4 +1,4 @@
-"""The ray pool: tasks are shared out to the nodes of a Ray cluster, each of which plays them in a local pool."""
+"""The ray pool: it distributes tasks to the nodes of a Ray cluster, each of which plays them in a local pool."""
 
 import math
 import os
@@ -27,7 +27,7 @@ from es_core.machine import usable_cores
 from es_core.pools.host import Host, Played
 from es_core.pools.local import LocalPool
 from es_core.pools.messages import WORKER_DIED, CannotStart, Failed, Ready, Reply, Start, Work
-from es_core.pools.pool import RolloutPool, require_care
+from es_core.pools.pool import RolloutPool, require_pool_options
 from es_core.pools.scheduler import Scheduler
 from es_core.runs.provenance import requirements, versions
 from es_envs import EnvDefinition
@@ -36,30 +36,30 @@ __all__ = ["RayPool", "connection", "require_cpus"]
 
 _PINGS = 20
 _LOOK_EVERY = 1.0  # seconds between two looks for nodes
-_PATIENCE = 120.0  # seconds without any worker, after which a run ends
-_SETTLED = 5.0  # seconds without a further worker, after which those that are there begin
-_UNMET = 8.0  # seconds, and as many more each time, after which an actor that got no place asks for a quarter
-_UNLUCKY = 3  # actors of a node that failed to join, after which it gets no work
+_PATIENCE = 120.0  # seconds without any worker after which a run ends
+_JOINED_WITHIN = 5.0  # seconds without a further worker after which those that have joined begin
+_UNMET = 8.0  # seconds, and as many more each time, after which an actor that got no CPUs asks for a quarter
+_UNLUCKY = 3  # actors of a node that failed to join after which it gets no work
 _REACH = 10.0  # seconds in which a cluster's address must answer
 
-_CLUSTER = "`ray status` says how the cluster is"
+_CLUSTER = "`ray status` shows the cluster's state"
 
 
 @contextmanager
 def connection(address: str | None = None, *, cores: int | None = None) -> Iterator[str]:
-    """Be connected to a Ray cluster: the one that this process is connected to, or else ``address``.
+    """Connect to a Ray cluster: the one that this process is connected to already, or else ``address``.
 
     Args:
-        address: "auto" (a cluster that runs on this machine, or that RAY_ADDRESS names) or "HOST:PORT"; None: what
-            RAY_ADDRESS names, or else a cluster of this machine alone that ends with the connection.
-        cores: of that one; None: the usable ones.
+        address: "auto" (a cluster that runs on this machine, or that RAY_ADDRESS names) or "HOST:PORT"; None: the
+            cluster that RAY_ADDRESS names, or else one on this machine alone that ends with the connection.
+        cores: number of cores of the latter; None: the usable ones.
 
     Yields:
-        where the cluster is, for messages.
+        the cluster's address, for messages.
 
     Raises:
-        ValueError: it is no address.
-        ConnectionError: there is no cluster at the address, or it is of another version.
+        ValueError: ``address`` is not an address.
+        ConnectionError: there is no cluster at the address, or it has another version.
     """
     if ray.is_initialized():
         yield ray.get_runtime_context().gcs_address
@@ -67,7 +67,7 @@ def connection(address: str | None = None, *, cores: int | None = None) -> Itera
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     address = address or os.environ.get("RAY_ADDRESS") or "local"
     if "://" in address:
-        raise ValueError(f"{address!r} is not the address of a cluster: give HOST:PORT, on one of its machines")
+        raise ValueError(f"{address!r} is not the address of a cluster: give HOST:PORT of one of its machines")
     _require_reachable(address)
     local = {"num_cpus": cores or usable_cores(), "include_dashboard": False} if address == "local" else {}
     with _own_sigterm():
@@ -84,7 +84,7 @@ def connection(address: str | None = None, *, cores: int | None = None) -> Itera
 
 @contextmanager
 def _own_sigterm() -> Iterator[None]:
-    """Keep how this process treats SIGTERM, which Ray would change."""
+    """Restore this process's handler of SIGTERM, which Ray changes."""
     handler = signal.getsignal(signal.SIGTERM)
     try:
         yield
@@ -94,10 +94,10 @@ def _own_sigterm() -> Iterator[None]:
 
 
 def require_cpus(workers: int | None) -> int:
-    """How many CPUs the cluster has that this process is connected to.
+    """Number of CPUs of the cluster that this process is connected to.
 
     Raises:
-        ConnectionError: not one for each of ``workers``; None: not a single one.
+        ConnectionError: there are fewer than ``workers``, or none at all.
     """
     nodes, wanted = _nodes(), workers or 1
     there = sum(map(_cpus, nodes))
@@ -105,13 +105,13 @@ def require_cpus(workers: int | None) -> int:
         address = ray.get_runtime_context().gcs_address
         raise ConnectionError(
             f"the Ray cluster at {address} has {there} CPUs on {len(nodes)} nodes, which is not enough "
-            f"for {wanted} workers: ask for fewer, or leave `workers` out to use what there is; {_CLUSTER}"
+            f"for {wanted} workers: ask for fewer, or leave out `workers` to use all of them; {_CLUSTER}"
         )
     return there
 
 
 def _require_reachable(address: str) -> None:
-    """Refuse an address where nobody answers: Ray itself would try for minutes."""
+    """Refuse an address where nothing answers: Ray itself would try for minutes."""
     host, separator, port = address.rpartition(":")
     if not separator or not port.isdigit():
         return
@@ -119,21 +119,21 @@ def _require_reachable(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH).close()
     except (OSError, OverflowError, UnicodeError) as error:
         raise ConnectionError(
-            f"nobody answers at {address} ({error}): start a cluster there (`ray start --head`), or name another one"
+            f"nothing answers at {address} ({error}): start a cluster there (`ray start --head`), or name another one"
         ) from error
 
 
 @dataclass(eq=False)
 class _Worker:
-    """An actor and what is known of it.
+    """An actor and its state.
 
     Attributes:
-        actor: a ``Host`` at the other end.
+        actor: handle of a ``Host``.
         node: id of its node.
-        cpus: of the node, that it has asked for.
-        since: when that was.
-        facts: what it said of itself: ``Host.meet``.
-        call: that it has not answered; None: it waits for one.
+        cpus: number of the node's CPUs that it asked for.
+        since: time of that request.
+        facts: its answer to ``Host.meet``.
+        call: the call that it has not answered; None: it waits for one.
     """
 
     actor: Any
@@ -148,16 +148,16 @@ class RayPool(RolloutPool):
     """An actor on each node of a Ray cluster, with a local pool of the node's CPUs.
 
     The work of a generation goes to every node once, through Ray's object store; a call names tasks by number, as many
-    as the ``Scheduler`` says for all the CPUs of the node. Nodes may come and go: who comes gets work from the next
-    generation on, and what those had that are gone is played again.
+    as the ``Scheduler`` says for all the CPUs of the node. Nodes may come and go: a new one gets work from the next
+    generation on, and the tasks of a lost one are played again.
 
-    A node takes part if it has the same versions of this package and the plugin, and its probe is this machine's.
+    A node takes part if it has the same versions of this package and the plugin, and the same probe as this machine.
 
     Args:
-        definition: of the environment.
-        config: of the run, resolved.
-        workers: CPUs at most; None: as many as the cluster has, at any time.
-        most: start no more than this, since there is no work for more.
+        definition: the environment's definition.
+        config: the run's config, resolved.
+        workers: maximum number of CPUs; None: all that the cluster has, at any time.
+        most: maximum number of workers that have work.
         ray_address: see ``connection``.
         step_timeout: see ``make_pool``; recycle_after, too.
 
@@ -166,8 +166,8 @@ class RayPool(RolloutPool):
 
     Raises:
         ValueError: workers is not positive.
-        ConnectionError: there is no cluster, it has fewer CPUs than workers are asked for, or none of its nodes can
-            take part; the message says why.
+        ConnectionError: there is no cluster, it has fewer CPUs than ``workers``, or none of its nodes can take part;
+            the message says why.
         PluginError, RolloutError: the environment cannot be made here.
     """
 
@@ -182,18 +182,18 @@ class RayPool(RolloutPool):
         step_timeout: float,
         recycle_after: int | None = None,
     ) -> None:
-        require_care(workers, step_timeout, recycle_after)
+        require_pool_options(workers, step_timeout, recycle_after)
         self.definition, self.config = definition, replace(config, device="cpu")
         self._recycle_after = recycle_after
         self.scheduler = Scheduler[_Worker](call_seconds=0.0)
         self._asked, self._most = workers, most
         self._workers: list[_Worker] = []
-        self._joining: dict[Any, _Worker] = {}  # by the call that is to be answered next
+        self._joining: dict[Any, _Worker] = {}  # by the call that they must answer next
         self._barred: dict[str, str] = {}  # ids of nodes that get no work, and why
         self._failed = Counter[str]()  # actors that could not join, by node
-        self._unmet = Counter[str]()  # actors that got no place, by node
+        self._unmet = Counter[str]()  # actors that got no CPUs, by node
         self._number, self._looked = 0, -math.inf
-        self._has_lost = False  # an actor in this generation
+        self._has_lost = False  # True if an actor was lost in this generation
         self._distributions, self._same = requirements(definition)
         self._own_versions = versions(*self._distributions)
         self._start = Start(definition, self.config, step_timeout, probe=True)
@@ -217,13 +217,13 @@ class RayPool(RolloutPool):
         """
         deadline, came = time.monotonic() + _PATIENCE, time.monotonic()
         while True:
-            self._recruit(now=not self._joining)  # elsewhere, if somebody was refused
+            self._recruit(now=not self._joining)  # elsewhere, if an actor was refused
             is_making = any(worker.facts for worker in self._joining.values())  # its environment, however long it takes
-            enough = not self._joining or time.monotonic() > came + _SETTLED
+            enough = not self._joining or time.monotonic() > came + _JOINED_WITHIN
             hopeless = all(node["NodeID"] in self._barred for node in _nodes()) or time.monotonic() > deadline
             if not is_making and (hopeless or (self._workers and enough)):
                 break
-            if not self._joining:  # all CPUs are somebody else's
+            if not self._joining:  # all CPUs are in use elsewhere
                 time.sleep(_LOOK_EVERY)
             for call in _answered(list(self._joining), _LOOK_EVERY):
                 self._welcome(call)
@@ -236,7 +236,7 @@ class RayPool(RolloutPool):
 
     @property
     def workers(self) -> int:  # type: ignore[override]
-        """CPUs that play, of all nodes."""
+        """Number of CPUs that play, on all nodes."""
         return sum(worker.cpus for worker in self._workers)
 
     def _require_workers(self) -> None:
@@ -249,10 +249,10 @@ class RayPool(RolloutPool):
         )
 
     def _recruit(self, *, now: bool = False) -> None:
-        """Ask for the CPUs of nodes, as far as more are wanted; looks once a second, or ``now``.
+        """Ask for CPUs of nodes if more are needed; at most once a second unless ``now``.
 
-        Nothing public says how many CPUs of a node are free, only how many of all nodes. So an actor asks for all that
-        are wanted of its node; if it gets no place, since somebody else holds some, the next one asks for a quarter.
+        No public interface says how many CPUs of a node are free, only how many of all nodes. So an actor asks for all
+        that are needed of its node; if it gets none, since others hold some, the next one asks for a quarter.
         """
         if not now and time.monotonic() - self._looked < _LOOK_EVERY:
             return
@@ -281,12 +281,12 @@ class RayPool(RolloutPool):
             self._joining[actor.meet.remote(self._distributions)] = _Worker(actor, node, cpus, time.monotonic())
 
     def _give_up_unmet(self) -> None:
-        """Forget actors that got no place: somebody else holds what they ask for."""
+        """Forget actors that got no CPUs: others hold them."""
         for call, worker in list(self._joining.items()):
             if not worker.facts and time.monotonic() - worker.since > _UNMET * (1 + self._unmet[worker.node]):
                 del self._joining[call]
                 _kill(worker)
-                self._unmet[worker.node] += 1  # or it only takes long to begin
+                self._unmet[worker.node] += 1  # or it only starts slowly
 
     def _welcome(self, call: Any) -> None:
         """Go on with an actor that has answered, until it is a worker, or refused."""
@@ -315,14 +315,14 @@ class RayPool(RolloutPool):
             self.scheduler.join(worker, worker.cpus)
 
     def _refuse(self, worker: _Worker, why: str) -> None:
-        """Do without an actor that could not join; if its node is there and this happens again, without that, too."""
+        """Drop an actor that could not join, and its node if that is alive and this has happened too often."""
         _kill(worker)
         self._failed[worker.node] += 1
         if self._failed[worker.node] >= _UNLUCKY and _is_alive(worker.node):
             self._bar(worker, why)
 
     def _bar(self, worker: _Worker, why: str) -> None:
-        """Give a node no work, and say so."""
+        """Give a node no work, and warn of it."""
         _kill(worker)
         if worker.node not in self._barred:
             name = _name(worker.node)
@@ -330,7 +330,7 @@ class RayPool(RolloutPool):
             warnings.warn(f"{self.definition.label}: node {name} gets no work: {why}", RuntimeWarning, stacklevel=2)
 
     def _unlike(self, found: Mapping[str, str]) -> str:
-        """What a node has in another version, of what must be the same; empty if nothing."""
+        """Describe a version on a node that differs from the one here but must not; empty if there is none."""
         for name in self._same:
             if name not in found:
                 return f"{name} is not installed there (here it is {self._own_versions.get(name)})"
@@ -339,7 +339,7 @@ class RayPool(RolloutPool):
         return ""
 
     def _other_arithmetic(self, ready: Ready, facts: Mapping[str, Any]) -> str:
-        """What a node computes otherwise; empty if nothing."""
+        """Describe what a node computes differently; empty if nothing."""
         if ready == self._ready:
             return ""
         ours, theirs = self._ready.probe, ready.probe
@@ -350,7 +350,7 @@ class RayPool(RolloutPool):
         return f"{what} differ from those here; there: {facts['processor']}, {there}; here: {here}"
 
     def play(self, work: Work) -> Iterator[Reply]:
-        """What comes of the tasks of ``work``, as it comes in.
+        """Play the tasks of ``work``, and yield replies as they arrive.
 
         Raises:
             ConnectionError: no node plays any more.
@@ -381,7 +381,7 @@ class RayPool(RolloutPool):
             time.sleep(0 if calls or self._joining else _LOOK_EVERY)
 
     def _call(self, worker: _Worker, sent: Any) -> None:
-        """Give a node what it should have, and ask for what it has played."""
+        """Send a node its tasks, and ask for its results."""
         portion = self.scheduler.order(worker)
         numbers: list[int] = []
         answer_at = self.scheduler.answer_at(worker)
@@ -405,7 +405,7 @@ class RayPool(RolloutPool):
         return reply
 
     def _lose(self, work: Work, worker: _Worker, error: Exception) -> Reply:
-        """Do without an actor that is gone; what it had is played again, or given up."""
+        """Drop an actor that is gone; its tasks are played again, or given up."""
         self._workers.remove(worker)
         _kill(worker)
         who = "a worker is" if worker.cpus == 1 else f"{worker.cpus} workers are"
@@ -439,7 +439,7 @@ def _cpus(node: Mapping[str, Any]) -> int:
 
 
 def _name(node_id: str) -> str:
-    """Of a node, for people."""
+    """Name of a node, for people."""
     for node in ray.nodes():
         if node["NodeID"] == node_id:
             return f"{node['NodeManagerHostname']} ({node['NodeManagerAddress']}, {node_id[:8]})"
@@ -458,7 +458,7 @@ def _round_trip(worker: _Worker) -> float:
 
 
 def _answered(calls: list[Any], seconds: float) -> list[Any]:
-    """Those calls that have an answer; waits for one, but no longer than this."""
+    """Return the calls that have an answer; wait for one, at most ``seconds``."""
     if not calls:
         return []
     ready, others = ray.wait(calls, timeout=seconds)
@@ -466,7 +466,7 @@ def _answered(calls: list[Any], seconds: float) -> list[Any]:
 
 
 def _cause(error: Exception) -> str:
-    """The last line of what Ray says: it names the exception."""
+    """The last line of Ray's message: it names the exception."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__
 

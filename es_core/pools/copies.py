@@ -1,4 +1,4 @@
-"""Copies of an environment that are stepped together: its own vectorised form, or a process for each of them."""
+"""Copies of an environment that are stepped together: its own vectorised form, or one process per copy."""
 
 import sys
 import warnings
@@ -25,27 +25,27 @@ if TYPE_CHECKING:
     import torch
 
 EACH, WHOLE, UNCONTROLLED = "each copy seeded", "seeded as a whole", "not controlled"
-"""How the starts of episodes follow from seeds."""
+"""Ways in which seeds determine the starts of episodes."""
 
 Space = gymnasium.Space[Any]
 
 
 class Copies:
-    """A vector environment, and what it takes to have episodes begin where seeds say.
+    """A vector environment whose episodes begin at given seeds, as far as it can be seeded.
 
     Args:
-        definition: of the environment.
-        config: of the run, resolved.
-        width: how many copies.
+        definition: the environment's definition.
+        config: the run's config, resolved.
+        width: number of copies.
         single: observation and action space of the environment itself.
         step_timeout: seconds that a step or reset of processes may take.
 
     Attributes:
         starts: EACH, WHOLE or UNCONTROLLED.
-        mode: what it does with copies whose episode has ended.
+        mode: autoreset mode: what it does with copies whose episode has ended.
 
     Raises:
-        ValueError: the vector environment is not what it must be; the message says what is wrong with it.
+        ValueError: the vector environment does not fit; the message says what is wrong with it.
     """
 
     def __init__(
@@ -73,14 +73,14 @@ class Copies:
 
     @property
     def restarts(self) -> bool:
-        """Whether a copy whose episode has ended can begin another one, while others play on."""
+        """True if a copy whose episode has ended can begin another one while others play on."""
         return not self.is_native or self.starts != EACH
 
     def reset(self, seeds: Sequence[int]) -> tuple[Any, Mapping[str, Any]]:
-        """Begin an episode in each copy: observations and infos.
+        """Begin an episode in each copy, and return observations and infos.
 
         Args:
-            seeds: one for each copy; if only the whole can be seeded, the first one counts.
+            seeds: one for each copy; if only the whole can be seeded, the first one is used.
         """
         if self._seeds_at_construction:
             self.close()
@@ -89,25 +89,25 @@ class Copies:
         if isinstance(self._env, AsyncVectorEnv):
             return self.restart(np.ones(self._width, np.bool_), seeds)
         if self.starts == WHOLE and self.mode == AutoresetMode.NEXT_STEP:
-            # Some (phys2d's of Gymnasium 1.4.0) keep in mind over a reset which copies are to begin anew.
+            # Some (phys2d's of Gymnasium 1.4.0) remember across a reset which copies must restart.
             self._env.reset(seed=seeds[0])
             self._env.step(self._idle)
         seed: Any = {EACH: list(seeds), WHOLE: seeds[0], UNCONTROLLED: None}[self.starts]
         return self._env.reset(seed=seed)
 
     def restart(self, mask: NDArray[np.bool_], seeds: Sequence[int | None]) -> tuple[Any, Mapping[str, Any]]:
-        """Begin an episode in some copies, each of which is a process; the observations are those of all."""
+        """Begin an episode in some copies, each of which is a process; the observations are all copies'."""
         env: AsyncVectorEnv = self._env  # type: ignore[assignment]
         with _quiet():
             env.reset_async(seed=list(seeds), options={"reset_mask": mask})
             return env.reset_wait(timeout=self._step_timeout)
 
     def step(self, actions: "torch.Tensor", like: Any) -> tuple[Any, Any, Any, Any, Mapping[str, Any]]:
-        """What a step of all copies returns.
+        """Step all copies.
 
         Args:
             actions: ``(width, ...)``.
-            like: observations: of NumPy, torch or JAX, as the actions are to be.
+            like: observations of the library (NumPy, torch or JAX) to which the actions are converted.
         """
         given = as_given(actions, like)
         if not isinstance(self._env, AsyncVectorEnv):
@@ -117,7 +117,7 @@ class Copies:
             return self._env.step_wait(timeout=self._step_timeout)
 
     def renew(self) -> None:
-        """Make all copies anew."""
+        """Replace all copies by fresh ones."""
         self.close()
         self._env = self._make()
 
@@ -134,7 +134,7 @@ class Copies:
     def _make(self, **seed: Any) -> VectorEnv[Any, Any, Any]:
         definition, config = self._definition, self._config
         if self.is_native:
-            # As long as its own episodes are no longer than ours, it begins another one when ours has ended.
+            # If its own episodes are no longer than ours, it begins another one when ours has ended.
             limit = {"max_episode_steps": step_limit(definition, config)}
             return definition.build_vector(self._width, optional={**limit, **seed}, **config.env_kwargs)
         copies = [partial(_resting, definition, config, packed(definition, config))] * self._width
@@ -145,7 +145,7 @@ class Copies:
     def _require_fitting(self, single: tuple[Space, Space]) -> AutoresetMode:
         env, who = self._env, f"{self._definition.label}: its vector environment {type(self._env).__name__}"
         if env.num_envs != self._width:
-            raise ValueError(f"{who} has {env.num_envs} copies, and was asked for {self._width} (num_envs)")
+            raise ValueError(f"{who} has {env.num_envs} copies, expected {self._width} (num_envs)")
         for what, own, expected in zip(
             ("observation", "action"), (env.single_observation_space, env.single_action_space), single, strict=True
         ):
@@ -163,7 +163,7 @@ class Copies:
         return AutoresetMode(mode)
 
     def _find_starts(self) -> str:
-        """Try which seeds decide where episodes begin: of each copy, of all together, or none."""
+        """Find out by trying how seeds determine the starts: each copy's, all copies' together, or not at all."""
         if not self.is_native:
             return EACH
         many = [1] * self._width
@@ -189,19 +189,19 @@ class Copies:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Gymnasium's and EnvPool's warnings: of seeds that are ignored, of errors that are raised besides."""
+    """Suppress warnings of Gymnasium and EnvPool: about ignored seeds, and about errors that are raised anyway."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
 
 
 def has_native_form(definition: EnvDefinition, config: TrainConfig) -> bool:
-    """Whether an environment has a vectorised form of its own; one of single copies takes ``preprocessing``."""
+    """Return True if an environment's own vectorised form is used; with ``preprocessing`` single copies are."""
     return definition.vector_entry_point is not None and not any(config.preprocessing.values())
 
 
 class _Resting(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A copy that waits when its episode has ended: what ``step`` returns until ``reset`` means nothing."""
+    """A copy that waits when its episode has ended: what ``step`` returns until ``reset`` is meaningless."""
 
     _last: Any = None
 
@@ -224,7 +224,7 @@ def _resting(definition: EnvDefinition, config: TrainConfig, objects: Mapping[st
 
 
 def as_given(actions: "torch.Tensor", like: Any) -> Any:
-    """Actions as arrays of the library that ``like`` is of, on its device."""
+    """Convert actions to arrays of the library of ``like``, on its device."""
     while isinstance(like, Mapping | tuple):
         like = next(iter(like.values() if isinstance(like, Mapping) else like))
     if type(like).__module__.partition(".")[0] == "torch":
@@ -237,7 +237,7 @@ def as_given(actions: "torch.Tensor", like: Any) -> Any:
 
 
 def on_host(observations: Any) -> Any:
-    """Observations as NumPy's arrays."""
+    """Convert observations to NumPy arrays."""
     if isinstance(observations, Mapping):
         return {key: on_host(value) for key, value in observations.items()}
     if isinstance(observations, tuple):
@@ -248,7 +248,7 @@ def on_host(observations: Any) -> Any:
 
 
 def row_of(space: Space, observations: Any, row: int) -> Any:
-    """One copy's observation, as an array of its own."""
+    """One copy's observation, as a separate array."""
     if isinstance(space, spaces.Dict):
         return {key: row_of(part, observations[key], row) for key, part in space.items()}
     if isinstance(space, spaces.Tuple):

@@ -1,8 +1,8 @@
 """The forker: one clean process, on Linux, that loads what workers need, and is forked for each of them.
 
-They start at once and share its memory. It never has a simulator, a thread or torch; where loading alone brings the
-first two, each worker is a process of its own. ``clone(CLONE_PARENT)`` would make workers children of the main
-process, but the C library is not told of it; as children of the forker, their exit codes come by message.
+They start at once and share its memory. It never has a simulator, a thread or torch; if loading alone brings one of
+the first two, each worker starts by itself. ``clone(CLONE_PARENT)`` would make workers children of the main process,
+but without the C library's knowledge; as children of the forker, their exit codes come by message.
 """
 
 import ctypes
@@ -26,17 +26,17 @@ from es_core.pools import process
 from es_envs import import_path
 
 START = "ES_ENVS_START"
-"""The environment variable that says "fork" (Linux; the default there) or "spawn": each a process of its own."""
+"""The environment variable: "fork" (Linux; the default there) or "spawn", by which each worker starts by itself."""
 
 _LOADED_WITHIN = 30.0  # seconds; and any other answer
 _MESSAGE = 2**16  # bytes of the longest
 _COMMON = ("es_core.pools.worker", "es_core.policies.compiled")  # modules that every worker needs
 _PR_SET_PDEATHSIG = 1
-_BULLET_CONNECTIONS = 1024  # that a process may have
+_BULLET_CONNECTIONS = 1024  # at most, in one process
 
 
 class Forker:
-    """The main process's hold on a forker, which begins to load at once.
+    """The main process's handle of a forker, which begins to load at once.
 
     Raises:
         RuntimeError: this process is itself a child.
@@ -54,18 +54,18 @@ class Forker:
                 self._process = process.interpreter(f"{__name__}:run", [theirs.fileno()], [theirs.fileno()])
 
     def load(self, modules: Iterable[str], *calls: Sequence[object]) -> None:
-        """Begin to load what its children need; what fails to load is left to them, who say why.
+        """Begin to load what its children need; a failure is left to them to report.
 
         Args:
-            modules: to be imported there, in this order.
-            *calls: to be made there after that, each "module:function" and its arguments, which are JSON.
+            modules: modules to import there, in this order.
+            *calls: calls to make there after that, each "module:function" and its arguments, which are JSON.
         """
         self._is_loading, self._deadline = True, time.monotonic() + _LOADED_WITHIN
         self._ask({"modules": list(modules), "calls": calls})
 
     @property
     def reason(self) -> str | None:
-        """Why each child is a process of its own; None: it is forked. Waits until everything is loaded."""
+        """Reason why each child starts by itself; None: they are forked. Waits until everything is loaded."""
         if self._is_loading and not self._is_lost:
             self._is_loading = False
             reply = self._receive(max(0.0, self._deadline - time.monotonic()))
@@ -76,7 +76,7 @@ class Forker:
         return self._reason
 
     def fork(self, target: str, descriptors: Sequence[int]) -> "Forked | None":
-        """A child that runs ``target`` with these open files, under other numbers; None: ``reason`` says why not."""
+        """Fork a child that runs ``target`` with these open files, under other numbers; None: see ``reason``."""
         if self.reason is not None:
             return None
         self._ask({"target": target}, descriptors)
@@ -87,7 +87,7 @@ class Forker:
         return None
 
     def exit_code(self, pid: int, seconds: float | None) -> int | None:
-        """The exit code of a child, or None if it has not ended within so many seconds; they end with the forker."""
+        """Exit code of a child, or None if it has not ended within ``seconds``; children end with the forker."""
         patience = _LOADED_WITHIN if seconds is None else seconds
         deadline = time.monotonic() + patience
         while pid not in self._codes and not self._is_lost:
@@ -105,11 +105,11 @@ class Forker:
 
     def _ask(self, message: object, descriptors: Sequence[int] = ()) -> None:
         if not self._is_lost:
-            with suppress(OSError):  # it has ended, which shows when it is to answer
+            with suppress(OSError):  # it has ended, which shows when its answer is missing
                 socket.send_fds(self._socket, [json.dumps(message).encode()], descriptors)
 
     def _receive(self, seconds: float) -> dict[str, Any] | None:
-        """Its next message; None if none comes within so many seconds, or ever."""
+        """Return its next message; None if none comes within ``seconds``, or ever."""
         if self._is_lost:
             return None
         self._socket.settimeout(seconds)
@@ -130,7 +130,7 @@ class Forker:
         return reply
 
     def _lose(self, reason: str) -> None:
-        """Do without it, for this reason, and without its children, which end with it."""
+        """Give it up for this reason, with its children, which end with it."""
         if self._is_lost:
             return
         self._reason, self._is_lost = reason, True
@@ -143,12 +143,12 @@ class Forker:
         self._lose("it is closed")
 
 
-_early: list[Forker] = []  # at most one, which no pool has taken yet
+_early: list[Forker] = []  # at most one, not yet taken by a pool
 
 
 @contextmanager
 def started_early(*, wanted: bool = True) -> Iterator[None]:
-    """Have a forker load what every worker needs, while this process prepares what comes in front of its pool."""
+    """Start a forker that loads what every worker needs, while this process prepares what comes before its pool."""
     if wanted and not _early:
         _early.append(Forker())
     try:
@@ -164,21 +164,21 @@ def take() -> Forker:
 
 
 class Forked:
-    """A child of the forker, with what is needed of ``subprocess.Popen``'s interface.
+    """A child of the forker, with the necessary part of ``subprocess.Popen``'s interface.
 
     Args:
-        pid: of it.
-        forker: whose child it is.
+        pid: its process id.
+        forker: its parent.
     """
 
     def __init__(self, pid: int, forker: Forker) -> None:
         self.pid, self._forker = pid, forker
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit code when it has ended; minus the number of the signal that killed it.
+        """Wait for its exit code; a signal that killed it counts as negative.
 
         Raises:
-            subprocess.TimeoutExpired: it has not ended within so many seconds.
+            subprocess.TimeoutExpired: the process has not ended within ``timeout`` seconds.
         """
         code = self._forker.exit_code(self.pid, timeout)
         if code is None:
@@ -202,7 +202,7 @@ def _refusal() -> str | None:
 
 
 class _Fork(NamedTuple):
-    """What a child is to run: its target, its end of the connection and its report."""
+    """Arguments of a child: its target, its end of the connection and its report."""
 
     target: str
     connection: int
@@ -210,11 +210,11 @@ class _Fork(NamedTuple):
 
 
 def run(handle: int) -> None:
-    """What the forker runs; each child, from its fork on, goes on from here, too."""
+    """Run the forker; each child continues here, too, from its fork on."""
     process.become_child()
     with socket.socket(fileno=handle) as main:
         for name in _COMMON:
-            with suppress(Exception):  # a child that needs it says why
+            with suppress(Exception):  # a child that needs it reports the error
                 import_module(name)
         child = _serve(main)
     if child is not None:
@@ -222,26 +222,26 @@ def run(handle: int) -> None:
 
 
 def _load(modules: Iterable[str], calls: Iterable[Sequence[Any]]) -> str | None:
-    """Import modules, and make calls; why children cannot be forked after that, or None."""
+    """Import modules and make calls; return the reason why children cannot be forked after that, or None."""
     signal.alarm(int(_LOADED_WITHIN) + 5)  # ends it even if loading hangs when the main process is gone
     for name in modules:
-        with suppress(Exception, SystemExit):  # a child that needs it imports it again, and says what is wrong
+        with suppress(Exception, SystemExit):  # a child that needs it imports it again, and reports the error
             import_module(name)
-        if (does := _does()) is not None:
-            return f"importing {name} {does}"
+        if (obstacle := _obstacle()) is not None:
+            return f"importing {name} {obstacle}"
     for target, *arguments in calls:
         with suppress(Exception, SystemExit):  # likewise
             import_path.load(target)(*arguments)
-        if (does := _does()) is not None:
-            return f"{target} {does}"
+        if (obstacle := _obstacle()) is not None:
+            return f"{target} {obstacle}"
     signal.alarm(0)
     gc.collect()
-    gc.freeze()  # collections in children would write to what they share
+    gc.freeze()  # garbage collection in children would write to shared memory
     return None
 
 
-def _does() -> str | None:
-    """What a process must not have done that is to be forked."""
+def _obstacle() -> str | None:
+    """Return what this process has done that forbids forking it, or None."""
     if len(list(Path("/proc/self/task").iterdir())) > 1:
         return "starts a thread"
     bullet = sys.modules.get("pybullet")
@@ -250,13 +250,13 @@ def _does() -> str | None:
     return None
 
 
-def _tell(main: socket.socket, **message: object) -> None:
-    with suppress(OSError):  # the main process is gone, which shows when it is to be heard
+def _send(main: socket.socket, **message: object) -> None:
+    with suppress(OSError):  # the main process is gone, which shows at the next receive
         main.send(json.dumps(message).encode())
 
 
 def _serve(main: socket.socket) -> _Fork | None:
-    """Load, fork and reap as the main process says, until it lets go. Returns in each child, and in the end."""
+    """Load, fork and reap on request until the main process closes its end. Return in each child, and at the end."""
     me, running = os.getpid(), set[int]()
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -272,7 +272,7 @@ def _serve(main: socket.socket) -> _Fork | None:
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
                 running.discard(pid)
-                _tell(main, ended=pid, code=os.waitstatus_to_exitcode(status))
+                _send(main, ended=pid, code=os.waitstatus_to_exitcode(status))
 
     while True:
         ready = {descriptor for descriptor, _ in poller.poll()}
@@ -287,7 +287,7 @@ def _serve(main: socket.socket) -> _Fork | None:
             break
         message = json.loads(received)
         if "modules" in message:
-            _tell(main, reason=_load(message["modules"], message["calls"]))
+            _send(main, reason=_load(message["modules"], message["calls"]))
             continue
         try:
             pid: int | None = os.fork()
@@ -304,8 +304,8 @@ def _serve(main: socket.socket) -> _Fork | None:
             os.close(descriptor)
         if pid is not None:
             running.add(pid)
-        _tell(main, forked=pid)
-    # Children see by themselves that the main process is gone; those that cannot are killed when this one ends.
+        _send(main, forked=pid)
+    # Children notice that the main process is gone; those that cannot are killed when this one ends.
     poller.unregister(main)
     deadline = time.monotonic() + process.GRACE + 1.0
     while running and time.monotonic() < deadline:
@@ -315,7 +315,7 @@ def _serve(main: socket.socket) -> _Fork | None:
 
 
 def _begin(forker: int) -> None:
-    """Make a fork a process like those that start by themselves."""
+    """Make a fork equal to a process that starts by itself."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != forker:
         os._exit(1)

@@ -1,4 +1,4 @@
-"""What runs on the nodes of a cluster: an actor that holds a local pool of the node's CPUs."""
+"""The actor on a node of a cluster: it holds a local pool of the node's CPUs."""
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,12 +15,12 @@ from es_core.runs.provenance import description, versions
 
 @dataclass(frozen=True)
 class Played:
-    """What a node has measured since its last answer.
+    """Results of a node since its last answer.
 
     Attributes:
-        reply: to its tasks.
-        warnings: that were given meanwhile.
-        replaced: worker processes that have died.
+        reply: its tasks' results.
+        warnings: warnings issued meanwhile.
+        replaced: number of worker processes that died.
     """
 
     reply: Reply
@@ -36,15 +36,15 @@ class Host:
     _playing: Iterator[Reply]
 
     def __init__(self) -> None:
-        self._number: int | None = None  # of the work that is known
+        self._number: int | None = None  # of the current work
         self._left = 0  # tasks that are not answered
 
     def meet(self, distributions: Iterable[str]) -> dict[str, Any]:
-        """Where this is, in plain types, which every version of this package can read."""
+        """Describe this process in plain types, which every version of this package can read."""
         return {**description(), "versions": versions(*distributions)}
 
     def begin(self, start: Start, workers: int, recycle_after: int | None) -> Ready | CannotStart:
-        """Start the worker processes; their greeting."""
+        """Start the worker processes, and return their greeting."""
         how: Any = {"step_timeout": start.step_timeout, "recycle_after": recycle_after, "probe": True}
         try:
             self._pool = LocalPool(start.definition, start.config, workers=workers, most=workers, **how)
@@ -55,19 +55,19 @@ class Host:
         return self._pool.greeting
 
     def ping(self) -> None:
-        """Do nothing: how long a call takes."""
+        """Do nothing, to measure the time of a call."""
 
     def play(self, number: int, work: Work, numbers: Sequence[int], answer_at: int) -> Played:
-        """Have tasks played, with those that are left.
+        """Play these tasks, and those that are left.
 
         Args:
-            number: of the work.
-            work: as it was sent to this node.
-            numbers: of the tasks.
-            answer_at: answer as soon as no more tasks are left than this.
+            number: the work's number.
+            work: the work, as it was sent to this node.
+            numbers: the tasks' numbers.
+            answer_at: answer as soon as no more tasks than this are left.
 
         Raises:
-            RolloutError: a worker process has died, and no other could be started.
+            RolloutError: a worker process died, and no other could be started.
         """
         replaced = self._pool.workers_replaced
         with warnings.catch_warnings(record=True) as caught:
@@ -89,7 +89,7 @@ class Host:
 
 
 def merged(replies: Sequence[Reply]) -> Reply:
-    """One reply with all that several say."""
+    """Merge replies into one."""
     scores = [reply.scores for reply in replies if reply.scores is not None]
     reference = [reply.reference for reply in replies if reply.reference is not None]
     return Reply(

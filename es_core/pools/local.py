@@ -21,7 +21,7 @@ from es_core.pools.messages import (
     Start,
     Work,
 )
-from es_core.pools.pool import STEP_TIMEOUT, RolloutPool, require_care, require_ready
+from es_core.pools.pool import STEP_TIMEOUT, RolloutPool, require_pool_options, require_ready
 from es_core.pools.process import BEAT_EVERY, Child, ChildDiedError, end, wait
 from es_core.pools.scheduler import Scheduler
 from es_core.pools.watchdog import patience
@@ -30,23 +30,23 @@ from es_envs import EnvDefinition, registry
 
 __all__ = ["LocalPool"]
 
-_CALL_SECONDS = 0.0004  # that an order and its answer take
-_SOON = 0.05  # seconds between two looks for a worker that is to be started again
+_CALL_SECONDS = 0.0004  # for an order and its answer
+_SOON = 0.05  # seconds between two checks for a worker to start again
 
 
 class LocalPool(RolloutPool):
-    """Worker processes that are handed out work by a ``Scheduler``; see ``RolloutPool``.
+    """Worker processes that get their tasks from a ``Scheduler``; see ``RolloutPool``.
 
     Args:
-        definition: of the environment.
-        config: of the run, resolved.
-        workers: processes; None: the usable cores.
-        most: start no more than this, since there is no work for more.
+        definition: the environment's definition.
+        config: the run's config, resolved.
+        workers: number of processes; None: the usable cores.
+        most: maximum number of workers that have work.
         step_timeout: see ``make_pool``; recycle_after, too.
-        probe: whether greetings have a probe.
+        probe: True if greetings must contain a probe.
 
     Attributes:
-        greeting: of its workers.
+        greeting: its workers' greeting, the same for all.
 
     Raises:
         ValueError: workers, step_timeout or recycle_after is not positive, or a space is not supported.
@@ -67,7 +67,7 @@ class LocalPool(RolloutPool):
         recycle_after: int | None = None,
         probe: bool = False,
     ) -> None:
-        require_care(workers, step_timeout, recycle_after)
+        require_pool_options(workers, step_timeout, recycle_after)
         self.definition, self.config = definition, replace(config, device="cpu")
         self.workers = min(usable_cores() if workers is None else workers, most)
         self._step_timeout = step_timeout
@@ -76,11 +76,11 @@ class LocalPool(RolloutPool):
         self._forker = forker.take()
         self._children: dict[int, Child] = {}
         self._starting: set[int] = set()
-        self._told: dict[int, Work] = {}  # what each worker plays tasks of
+        self._sent: dict[int, Work] = {}  # the last work sent to each worker
         try:
             plain = replace(self.config, env_kwargs={}).to_json()
             self._forker.load(registry.modules(definition), ["es_core.pools.worker:load", plain])
-            for number in range(self.workers):  # those that were started are ended if one cannot be
+            for number in range(self.workers):  # if one cannot start, the others are ended
                 self._launch(number)
             while len(self._scheduler.workers) < self.workers:
                 list(self._messages())
@@ -91,16 +91,16 @@ class LocalPool(RolloutPool):
         self.config = replace(self.config, engine=self.greeting.engine)
 
     def play(self, work: Work, numbers: Iterable[int] | None = None) -> Iterator[Reply]:
-        """What comes of tasks, as it comes in; all workers are ready at its end.
+        """Play tasks, and yield replies as they arrive; all workers are ready at the end.
 
         Args:
-            work: what they are of.
-            numbers: of the tasks; None: all.
+            work: the work that contains the tasks.
+            numbers: the tasks' numbers; None: all.
 
         Raises:
             RolloutError: a worker cannot be replaced.
         """
-        worn = self._scheduler.worn()  # which is the moment to replace them: nobody plays
+        worn = self._scheduler.worn()  # replaced now, while nobody plays
         for worker in worn:
             self._scheduler.leave(worker)
         self._end(worn)
@@ -114,12 +114,12 @@ class LocalPool(RolloutPool):
             if self._scheduler.done and not self._starting:
                 return
             replies = [
-                self._bury(worker, message, work) if isinstance(message, ChildDiedError) else message
+                self._replace_dead(worker, message, work) if isinstance(message, ChildDiedError) else message
                 for worker, message in self._messages()
             ]
 
     def extend(self, work: Work, numbers: Iterable[int]) -> None:
-        """Take up more tasks of the work that is being played."""
+        """Add tasks of the current work."""
         self._scheduler.extend(numbers)
         self._hand_out(work)
 
@@ -127,13 +127,13 @@ class LocalPool(RolloutPool):
         for worker in self._scheduler.workers:
             if (portion := self._scheduler.order(worker)) is None:
                 continue
-            order = Order(portion.numbers, portion.answer_at, None if self._told.get(worker) is work else work)
-            self._told[worker] = work
-            with suppress(ChildDiedError):  # which shows when it is to be answered
+            order = Order(portion.numbers, portion.answer_at, None if self._sent.get(worker) is work else work)
+            self._sent[worker] = work
+            with suppress(ChildDiedError):  # which shows when its answer is missing
                 self._children[worker].send(order)
 
     def _messages(self) -> Iterator[tuple[int, Reply | ChildDiedError]]:
-        """What workers have answered by now, or that they have died; waits for a second at most."""
+        """Yield workers' answers or deaths; wait for one, at most a second."""
         for worker in self._scheduler.due(time.monotonic()):
             self._launch(worker)
         connections = [child.connection for child in self._children.values()]
@@ -154,21 +154,21 @@ class LocalPool(RolloutPool):
             yield worker, message
 
     def _launch(self, worker: int) -> None:
-        """Start a worker process, which will greet."""
+        """Start a worker process, which will send its greeting."""
         self._end([worker])
         self._starting.add(worker)
         child = Child("es_core.pools.worker:serve", forker=self._forker, patience=patience(self._step_timeout))
         self._children[worker] = child
-        with suppress(ChildDiedError):  # why, is said when its greeting does not come
+        with suppress(ChildDiedError):  # reported when its greeting is missing
             child.send(self._start)
 
     def _end(self, workers: Sequence[int]) -> None:
         end([self._children.pop(worker) for worker in workers if worker in self._children])
         for worker in workers:
-            self._told.pop(worker, None)
+            self._sent.pop(worker, None)
 
     def _greet(self, worker: int, greeting: Ready | CannotStart | ChildDiedError) -> None:
-        """Take in a worker that has made its environment; one that has died before is started again, a few times.
+        """Add a worker that has made its environment; one that died before is started again, a few times.
 
         The system may have lacked memory for a moment.
         """
@@ -176,7 +176,7 @@ class LocalPool(RolloutPool):
         if isinstance(greeting, ChildDiedError):
             pause = self._scheduler.fail_to_start(worker, time.monotonic())
             if pause is not None:
-                what = f"{label}: a worker is started again in {pause:g} seconds, since it died at its start"
+                what = f"{label}: a worker died at its start, and is started again in {pause:g} seconds"
                 warnings.warn(f"{what}: {greeting}", RuntimeWarning, stacklevel=2)
                 self._end([worker])
                 return
@@ -193,8 +193,8 @@ class LocalPool(RolloutPool):
         self._starting.remove(worker)
         self._scheduler.join(worker)
 
-    def _bury(self, worker: int, death: ChildDiedError, work: Work) -> Reply:
-        """Say that a worker has died, and start another one; what it had is played again, or given up."""
+    def _replace_dead(self, worker: int, death: ChildDiedError, work: Work) -> Reply:
+        """Warn that a worker has died, and start another one; its tasks are played again, or given up."""
         slow = f"a step or reset took more than {self._step_timeout:g} seconds (step_timeout)"
         why = slow if death.hung else str(death)
         warnings.warn(f"{self.definition.label}: a worker is replaced: {why}", RuntimeWarning, stacklevel=2)
@@ -209,12 +209,12 @@ class LocalPool(RolloutPool):
         return Reply(numbers=given_up, failures=failures)
 
     def close(self) -> None:
-        """End the workers: politely, then by force. May be called twice."""
+        """End the workers, by force if necessary. May be called twice."""
         self._end(list(self._children))
         self._forker.close()
 
 
 def trace_of(report: str) -> str:
-    """Where a process was when it crashed, or hung, by the report of faulthandler; the main thread stands last."""
+    """Main thread's traceback of a process that crashed or hung, from the report of faulthandler."""
     start = max(report.rfind(words) for words in ("Fatal Python error", "Thread 0x"))
     return report[start:].partition("\n\nExtension modules")[0] if start >= 0 else ""

@@ -1,4 +1,4 @@
-"""All messages between a run and its workers: values, which say what is to be played and what came of it."""
+"""All messages between a run and its workers: tasks to play, and their results, as values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,11 +19,11 @@ class Start:
     """The first message to a worker.
 
     Attributes:
-        definition: of the environment.
-        config: of the run, resolved.
+        definition: the environment's definition.
+        config: the run's config, resolved.
         step_timeout: seconds that a step or reset may take.
-        probe: whether its greeting has a probe.
-        objects: ``packed`` ones that these name.
+        probe: True if the greeting must contain a probe.
+        objects: the ``packed`` objects that these name.
     """
 
     definition: EnvDefinition
@@ -38,10 +38,10 @@ class Ready:
     """The greeting of a worker that has made its environment.
 
     Attributes:
-        observation_space: of the environment.
-        action_space: likewise.
-        engine: what computes the policy.
-        probe: of its arithmetic, if the start asked for one.
+        observation_space: the environment's.
+        action_space: the environment's.
+        engine: the engine that computes the policy.
+        probe: probe of its arithmetic, if the start asked for one.
     """
 
     observation_space: Any
@@ -69,14 +69,14 @@ class CandidateTask:
 
 @dataclass(frozen=True)
 class CentreTask:
-    """Play one episode of the centre; ``explore``: as training does, with action noise."""
+    """Play one episode of the centre; ``explore``: with action noise, as in training."""
 
     seed: int
     explore: bool
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Of all its episodes: as of other tasks."""
+        """Seeds of all its episodes, as in other tasks."""
         return (self.seed,)
 
 
@@ -92,13 +92,13 @@ Task = CandidateTask | CentreTask | ReferenceTask
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Work:
-    """Tasks, counted from 0: first the candidates, in their order, then what is listed in ``others``.
+    """Tasks, counted from 0: first the candidates, in their order, then those in ``others``.
 
     It is sent to each worker once, as arrays; from then on a task is a number.
 
     Attributes:
-        population: whose candidates play, and whose centre.
-        seeds: ``(N, k)``, of the candidates' episodes.
+        population: the candidates and the centre that play.
+        seeds: ``(N, k)``, seeds of the candidates' episodes.
         others: tasks of other kinds.
     """
 
@@ -118,12 +118,12 @@ class Work:
 
 @dataclass(frozen=True, eq=False)
 class Order:
-    """Tasks that a worker is to play after those that it has.
+    """Tasks that a worker must play after those that it has.
 
     Attributes:
-        numbers: of the tasks.
-        answer_at: it answers as soon as it has no more tasks left than this, since then it gets others.
-        work: that the tasks are of; None: the same as those before.
+        numbers: the tasks' numbers.
+        answer_at: answer as soon as no more tasks than this are left, to get others in time.
+        work: the work that contains the tasks; None: the same as before.
     """
 
     numbers: Sequence[int]
@@ -133,15 +133,15 @@ class Order:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """What candidates have measured, a row for each.
+    """Scores of candidates, a row for each.
 
-    It is one array, since each has a price of its own on its way between processes.
+    They are one array, since each array costs extra time between processes.
 
     Attributes:
-        candidates: which they are.
-        names: of the fitness values.
-        values: ``(n, k, len(names) + 2)`` float64, for each episode: its fitness values, NaN where a secondary one has
-            failed; its steps; and whether a step limit ended it.
+        candidates: the candidates' indices.
+        names: names of the fitness values.
+        values: ``(n, k, len(names) + 2)`` float64, for each episode: its fitness values, NaN where a secondary one
+            failed; its steps; and 1 if a step limit ended it.
         counts: ``(n,)``, observations that enter the statistics; None: none are collected.
         sums: ``(n, 2, entries)`` float64, of these observations and of their squares.
     """
@@ -155,14 +155,14 @@ class Scores:
 
 @dataclass(frozen=True)
 class Failed:
-    """A task has failed for good.
+    """A task that failed again when repeated.
 
     Attributes:
-        number: of the task.
-        seed: of the episode; None: it is one of many, of a reference batch.
-        kind: type of what was raised; WORKER_DIED or TIMED_OUT of a process that has ended.
-        message: what it says.
-        traceback: of the worker.
+        number: the task's number.
+        seed: the episode's seed; None: one of the many episodes of a reference batch.
+        kind: the error's type; WORKER_DIED or TIMED_OUT if the process ended.
+        message: the error's message.
+        traceback: the worker's traceback.
     """
 
     number: int
@@ -177,17 +177,17 @@ WORKER_DIED, TIMED_OUT = "WorkerDied", "StepTimeout"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Reply:
-    """What came of some tasks.
+    """Results of some tasks.
 
     Attributes:
-        numbers: of the tasks, those that have failed for good, too.
-        episodes: that were played.
-        seconds: that they have taken in all.
-        retried: how many of them have failed at first; nothing else in here is of a first attempt.
-        scores: of the candidates among them.
+        numbers: the tasks' numbers, including those that failed.
+        episodes: number of episodes played.
+        seconds: total time that they took.
+        retried: number of tasks that failed at first; nothing else in here is from a first attempt.
+        scores: scores of the candidates among them.
         centre: the centre's episodes, by number.
-        reference: the batch that was to be found.
-        failures: of those that have failed for good.
+        reference: the reference batch, if that was the task.
+        failures: tasks that failed again when repeated.
     """
 
     numbers: Sequence[int]

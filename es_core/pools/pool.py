@@ -1,4 +1,4 @@
-"""A pool: it has populations played, makes results of the replies, and never changes a bit of them."""
+"""The base class of rollout pools: it turns workers' replies into results, the same bits in every pool."""
 
 import math
 from abc import ABC, abstractmethod
@@ -23,24 +23,24 @@ from es_envs import EnvDefinition, Episode, PluginError
 
 STEP_TIMEOUT = 300.0  # seconds
 
-# Raised by our own checks at the start; their message says it all, and a traceback would bury it.
+# Errors of our own checks at the start: their message is complete, and is shown without a traceback.
 _FOR_PEOPLE = {"PluginError": PluginError, "SpaceError": ValueError, "KeywordError": ValueError}
 _SHOWN = 200  # characters of a failure's message
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Results:
-    """What a generation measured, in candidate order whichever worker measured it.
+    """Results of a generation, in candidate order whichever worker measured them.
 
     Attributes:
-        valid: ``(N,)``, False where an episode of the candidate has failed for good.
+        valid: ``(N,)``, False where an episode of the candidate failed again when repeated.
         fitness: ``(N,)`` float64, aggregated over each candidate's episodes; NaN where not valid.
         fitnesses: every named fitness, ``(N, k)`` float64; NaN where a secondary one failed, or not valid.
         lengths: ``(N, k)`` steps; 0 where not valid.
-        capped: ``(N, k)``, whether a step limit ended the episode; False where not valid.
-        statistics: of the valid candidates' observations, one after the other; None if they are not collected.
+        capped: ``(N, k)``, True where a step limit ended the episode; False where not valid.
+        statistics: statistics of each valid candidate's observations, in order; None if they are not collected.
         centre: the centre's episodes, in the order of their seeds.
-        failures: of the candidates that are not valid, in their order.
+        failures: failures of the candidates that are not valid, in their order.
     """
 
     valid: NDArray[np.bool_]
@@ -61,18 +61,18 @@ class Results:
 class RolloutPool(ABC):
     """Workers that play episodes. Leaving the context ends them.
 
-    A worker that dies is replaced, with a warning, and what it had to play is played again; so is an episode that
-    fails, once.
+    A worker that dies is replaced, with a warning, and its tasks are played again; so is a task whose episode fails,
+    once.
 
     Attributes:
-        definition: of the environment.
-        config: of the run, with what the pool has chosen.
-        choice: where it plays, for people.
-        observation_space: of the environment.
-        action_space: likewise.
-        workers: that play now.
-        workers_replaced: since the pool was made.
-        retried: tasks of which an episode has failed at first, since then.
+        definition: the environment's definition.
+        config: the run's config, with the settings that the pool chose.
+        choice: the workers in words.
+        observation_space: the environment's.
+        action_space: the environment's.
+        workers: number of workers that play now.
+        workers_replaced: number of workers replaced since the pool was made.
+        retried: number of tasks whose episodes failed at first, since then.
     """
 
     definition: EnvDefinition
@@ -86,7 +86,7 @@ class RolloutPool(ABC):
 
     @abstractmethod
     def play(self, work: Work) -> Iterator[Reply]:
-        """What comes of the tasks of ``work``, as it comes in: each is answered once, in any order.
+        """Play the tasks of ``work``, and yield replies as they arrive: each task is answered once, in any order.
 
         Raises:
             RolloutError, ConnectionError: a worker cannot be replaced.
@@ -102,12 +102,12 @@ class RolloutPool(ABC):
         """Play every candidate's episodes, and the centre's in the same queue.
 
         Args:
-            population: of ``N`` candidates.
+            population: ``N`` candidates.
             episode_seeds: ``(k,)``, shared by all candidates, or ``(N, k)``.
-            centre_seeds: of the centre's evaluation.
+            centre_seeds: seeds of the centre's evaluation.
 
         Raises:
-            RolloutError: the centre failed, or a candidate and the config says "raise", or more than a tenth of them;
+            RolloutError: the centre failed, or more than a tenth of the candidates, or one if the config says "raise";
                 or a worker cannot be replaced.
         """
         count, shape = len(population), (len(population), np.shape(episode_seeds)[-1])
@@ -126,7 +126,7 @@ class RolloutPool(ABC):
         for reply in self.play(work):
             for failure in reply.failures:
                 failed.append(failure)
-                self._require_bearable(work, failure, len(failed))
+                self._raise_if_fatal(work, failure, len(failed))
             centre |= reply.centre
             if (scores := reply.scores) is None:
                 continue
@@ -161,7 +161,7 @@ class RolloutPool(ABC):
         *,
         explore: bool = False,
     ) -> list[Episode]:
-        """Episodes of one policy, in the order of ``seeds``; ``explore`` plays as training does, with action noise."""
+        """Play episodes of one policy, in the order of ``seeds``; ``explore``: with action noise, as in training."""
         work = _centre_work(parameters, statistics, tuple(CentreTask(int(seed), explore) for seed in seeds))
         episodes: dict[int, Episode] = {}
         for reply in self.play(work):
@@ -185,33 +185,33 @@ class RolloutPool(ABC):
 
     def _require_no_failure(self, work: Work, reply: Reply) -> None:
         for failure in reply.failures:
-            self._require_bearable(work, failure, 1)
+            self._raise_if_fatal(work, failure, 1)
 
-    def _require_bearable(self, work: Work, failed: Failed, lost: int) -> None:
-        """Refuse a failure with which the run must end.
+    def _raise_if_fatal(self, work: Work, failed: Failed, lost: int) -> None:
+        """Raise an error if a failure must end the run.
 
         Args:
-            work: that was played.
+            work: the work that was played.
             failed: the failure.
-            lost: failures of this generation, with this one.
+            lost: number of failures in this generation, this one included.
 
         Raises:
-            RolloutError: it is the centre's, the config says so, or too many have failed.
+            RolloutError: the centre failed, or too many candidates, or one if the config says "raise".
         """
         failure, label = _failure(work, failed), self.definition.label
         if failed.seed is None:
             raise RolloutError(f"{label}: no reference batch could be found: {_cause(failed)}")
         who = "the centre" if failure.candidate is None else f"candidate {failure.candidate}"
         candidates = len(work.population)
-        when = f" in generation {work.population.generation}" if candidates else ""  # `rollouts` knows of none
+        when = f" in generation {work.population.generation}" if candidates else ""  # `rollouts` has none
         seeds = f"(episode seed {failed.seed}, run seed {self.config.seed})"
         message = f"an episode of {who}{when} {seeds} failed: {_cause(failed)}"
         if failure.candidate is None or self.config.on_candidate_error == "raise":
             raise RolloutError(f"{label}: {message}", failure)
         if 10 * lost > candidates:
             raise RolloutError(
-                f"{label}: {lost} of {candidates} candidates have failed{when}, which is more than a tenth: that is no "
-                f"accident. The last of them: {message}",
+                f"{label}: {lost} of {candidates} candidates failed{when}, more than a tenth, so the run stops. "
+                f"The last failure: {message}",
                 failure,
             )
 
@@ -223,10 +223,10 @@ class RolloutPool(ABC):
 
 
 def require_ready(label: str, greeting: Ready | CannotStart) -> Ready:
-    """Take a worker's greeting.
+    """Return a worker's greeting if it is ready.
 
     Raises:
-        PluginError, ValueError, RolloutError: it could not start.
+        PluginError, ValueError, RolloutError: the worker could not start.
     """
     if isinstance(greeting, Ready):
         return greeting
@@ -235,8 +235,8 @@ def require_ready(label: str, greeting: Ready | CannotStart) -> Ready:
     raise RolloutError(f"{label}: a worker could not start: {_cause(greeting)}")
 
 
-def require_care(workers: int | None, step_timeout: float, recycle_after: int | None) -> None:
-    """Refuse what no pool can do.
+def require_pool_options(workers: int | None, step_timeout: float, recycle_after: int | None) -> None:
+    """Refuse options that no pool takes.
 
     Raises:
         ValueError: one of them is not positive.
@@ -248,10 +248,10 @@ def require_care(workers: int | None, step_timeout: float, recycle_after: int | 
 
 
 def require_workers(workers: int | None) -> None:
-    """Refuse a number of workers that cannot be.
+    """Refuse an impossible number of workers.
 
     Raises:
-        ValueError: it is not positive.
+        ValueError: the number is not positive.
     """
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise ValueError(f"workers must be a whole number of at least 1, or None for all usable cores; got {workers!r}")
@@ -260,7 +260,7 @@ def require_workers(workers: int | None) -> None:
 def _centre_work(
     parameters: NDArray[Any], statistics: Statistics | None, others: tuple[CentreTask | ReferenceTask, ...]
 ) -> Work:
-    """Tasks of a centre around which there is no population."""
+    """Work of a centre without a population."""
     nobody = np.zeros(0, np.int64)
     population = Population(
         generation=0,

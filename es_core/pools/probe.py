@@ -1,4 +1,4 @@
-"""A probe of a machine's arithmetic: equal ones compute the same run, to the last bit."""
+"""A probe of a machine's arithmetic: machines with equal probes compute the same run, to the last bit."""
 
 import hashlib
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ from es_core.rollout.rollout import Rollout
 from es_core.strategies.population import Population
 
 _OBSERVATIONS, _STEPS = 100, 200
-_SCALE = 0.1  # of the noise: as far from the mean as candidates usually are
+_SCALE = 0.1  # of the noise: about as far from the mean as candidates usually are
 
 
 @dataclass(frozen=True)
 class Probe:
-    """SHA-256 of what a worker computes in front of its first task.
+    """SHA-256 hashes of what a worker computes before its first task.
 
     Attributes:
         candidate: parameters, rebuilt from their seed.
@@ -33,11 +33,11 @@ class Probe:
 
 
 def take_probe(rollout: Rollout, config: TrainConfig) -> Probe:
-    """The probe of this process, the same wherever arithmetic, environment and seeds are.
+    """Take the probe of this process, the same wherever arithmetic, environment and seeds are.
 
     Args:
-        rollout: where it is played.
-        config: of the run.
+        rollout: the rollout that plays its episode.
+        config: the run's config.
     """
     policy, seed = rollout.policy, config.seed
     drawn = seeding.derive(seed, seeding.Purpose.PROBE)
@@ -67,7 +67,7 @@ def take_probe(rollout: Rollout, config: TrainConfig) -> Probe:
         rollout.episode(start, observers=[observe], max_steps=_STEPS)
     except Exception as error:  # noqa: BLE001  (which training may bear: a result like any other)
         episode.update(type(error).__name__.encode())
-        rollout.close()  # it is broken: the next episode is played in another environment
+        rollout.close()  # the environment is broken: the next episode gets a fresh one
     return Probe(_sha256(parameters), outputs.hexdigest(), episode.hexdigest())
 
 

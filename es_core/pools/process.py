@@ -30,7 +30,7 @@ _BOOTSTRAP = (
     "sys.path[:], module, function, arguments = json.loads(sys.argv[1]); "
     "getattr(import_module(module), function)(*arguments)"
 )
-# What a connection raises whose other end is closed, since its process has ended.
+# Errors of a connection whose other end is closed, since its process has ended.
 _CLOSED = (EOFError, BrokenPipeError, ConnectionResetError)
 _ONE_THREAD = (
     "OMP_NUM_THREADS",
@@ -43,12 +43,12 @@ _ONE_THREAD = (
 _STDERR = 2
 
 GRACE = 2.0  # seconds in which a child may end by itself when the main process is gone
-BEAT_EVERY = 1.0  # seconds between two signs of life of a child, and two looks at them
+BEAT_EVERY = 1.0  # seconds between two signs of life of a child, and between two checks of them
 _KILLED_WITHIN = 5.0  # seconds; one that waits for a broken disk cannot be killed
 
 # Set while this process is a child: importing the user's module here must not start children in turn.
 serving = False
-# In a child: the open file that outlives it, for the traceback of a crash and what else is known of its end.
+# In a child: the open file that outlives it, for the traceback of a crash and its record.
 report = _STDERR
 
 
@@ -57,13 +57,13 @@ STEP, TASK, SEED, DEADLINE = range(4)  # places in a record
 
 
 class Record(NamedTuple):
-    """What a child is doing, at the head of its report.
+    """Record of what a child is doing, at the head of its report.
 
     Attributes:
-        step: of the episode.
+        step: the episode's step.
         task: number of the task that it plays, counted from 1; 0: none.
-        seed: of the episode.
-        deadline: when its watchdog ends it unless it makes progress, in nanoseconds of the monotonic clock.
+        seed: the episode's seed.
+        deadline: time when its watchdog ends it unless it makes progress, in nanoseconds of the monotonic clock.
     """
 
     step: int
@@ -73,12 +73,12 @@ class Record(NamedTuple):
 
 
 class ChildDiedError(RuntimeError):
-    """A child process has ended before its time; the message says how.
+    """A child process ended unexpectedly; the message says how.
 
     Attributes:
-        report: what it left in its report: the traceback of a crash, say.
-        record: what it was doing; None: nobody knows.
-        hung: whether its watchdog has ended it.
+        report: text in its report, such as the traceback of a crash.
+        record: record of what it was doing; None: unknown.
+        hung: True if its watchdog ended it.
     """
 
     def __init__(self, message: str, report: str, record: Record | None, *, hung: bool) -> None:
@@ -87,7 +87,7 @@ class ChildDiedError(RuntimeError):
 
 
 class Process(Protocol):
-    """A process that has been started: a ``subprocess.Popen``, or a fork with that much of its interface."""
+    """A started process: a ``subprocess.Popen``, or a fork with this part of its interface."""
 
     pid: int
 
@@ -95,7 +95,7 @@ class Process(Protocol):
         """Wait for its exit code; a signal that killed it counts as negative.
 
         Raises:
-            subprocess.TimeoutExpired: it has not ended within ``timeout`` seconds.
+            subprocess.TimeoutExpired: the process has not ended within ``timeout`` seconds.
         """
 
     def kill(self) -> None:
@@ -103,7 +103,7 @@ class Process(Protocol):
 
 
 class Forks(Protocol):
-    """What starts a child by a fork, if it can."""
+    """A starter of children by forking, if it can."""
 
     def fork(self, target: str, descriptors: Sequence[int]) -> Process | None:
         """Start a child that calls ``target`` with these open files, under other numbers; None: it cannot."""
@@ -115,13 +115,13 @@ class Child:
     Args:
         target: "module:function" to run there; it is called with the other end of the connection. The child ends when
             the function returns, or when it uses a connection that this process, alive or dead, no longer holds.
-        forker: it is to be a fork of, if that forks; None: a process that starts by itself.
-        patience: seconds without a sign of life, after which a child that is waited for is killed; None: any number.
-            Seconds in which this process did not run, since it was stopped, say, do not count.
+        forker: forker that forks it, if it can; None: the child starts by itself.
+        patience: seconds without a sign of life after which a child that is waited for is killed; None: never. Seconds
+            in which this process did not run, because it was stopped, do not count.
 
     Attributes:
         process: the child.
-        connection: to it; what can be pickled goes through ``send`` and ``receive``.
+        connection: connection to it; ``send`` and ``receive`` take what can be pickled.
 
     Raises:
         RuntimeError: this process is itself a child.
@@ -152,7 +152,7 @@ class Child:
         self._has_message = poll(ours)
         self._patience, self._is_silent = patience, False
         self._beat, self._silence, self._looked = 0.0, 0.0, time.monotonic()
-        if patience is not None:  # a message that is larger than the connection's buffer waits for a reader, too
+        if patience is not None:  # sending a message larger than the connection's buffer waits for a reader, too
             with socket.socket(fileno=os.dup(ours.fileno())) as same:
                 same.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(patience) + 1, 0))
 
@@ -160,7 +160,7 @@ class Child:
         """Send a message.
 
         Raises:
-            ChildDiedError: there is nobody to receive it.
+            ChildDiedError: the child has ended.
         """
         try:
             self.connection.send(message)
@@ -174,7 +174,7 @@ class Child:
         """Wait for the next message.
 
         Raises:
-            ChildDiedError: none will come.
+            ChildDiedError: the child has ended.
         """
         while not self._is_silent and not self._has_message(BEAT_EVERY):
             self.look()
@@ -187,15 +187,15 @@ class Child:
 
     @property
     def record(self) -> Record | None:
-        """What the child has said of itself last, which survives it; None: it has no such file."""
+        """The child's last record, which survives it; None: it has no report file."""
         if sys.platform == "win32":
             return None
         return Record(*RECORD.unpack(os.pread(self._report.fileno(), RECORD.size, 0)))
 
     def look(self) -> bool:
-        """Look for a sign of life, at most once a second; whether there has been none for so long that it is killed.
+        """Look for a sign of life, at most once a second; kill the child and return True if it has given none too long.
 
-        The child's watchdog ends it when its environment hangs. When it is stopped, its watchdog is, too.
+        The child's watchdog ends it when its environment hangs. If the child is stopped, its watchdog is, too.
         """
         now = time.monotonic()
         if self._patience is None or now < self._looked + BEAT_EVERY:
@@ -219,12 +219,12 @@ class Child:
             code = self.process.wait()
             hung = code == 1 and record is not None and record.task != 0 and record.deadline <= time.monotonic_ns()
             signal = "; killed by a signal: a crash, or the system lacked memory" if code < 0 else ""
-            how = f"the process died (exit code {code}{signal}); what it wrote to stderr stands above"
+            how = f"the process died (exit code {code}{signal}); its output on stderr is above"
         self._report.seek(RECORD.size)
         return ChildDiedError(how, self._report.read().decode(errors="replace"), record, hung=hung)
 
     def close(self) -> None:
-        """Let go of it, upon which it ends. May be called twice."""
+        """Close the connection, so that it ends. May be called twice."""
         self.connection.close()
         self._report.close()
 
@@ -233,7 +233,7 @@ def require_main() -> None:
     """Refuse to start children in a child.
 
     Raises:
-        RuntimeError: this process is one.
+        RuntimeError: this process is a child.
     """
     if serving:
         raise RuntimeError(
@@ -243,14 +243,14 @@ def require_main() -> None:
 
 
 def interpreter(target: str, arguments: Sequence[object], descriptors: Sequence[int]) -> "subprocess.Popen[bytes]":
-    """Start an interpreter like this one, whose libraries use one thread, and which imports no script.
+    """Start an interpreter like this one, whose libraries use one thread and which imports no script.
 
     Args:
         target: "module:function" to call there.
-        arguments: for it, JSON.
+        arguments: its arguments, which are JSON.
         descriptors: open files that it inherits, under the same numbers.
     """
-    # A process group of its own: Ctrl-C is for the main process, which then ends its children in order.
+    # In its own process group: Ctrl-C is for the main process, which then ends its children in order.
     options: dict[str, Any] = {"pass_fds": descriptors, "process_group": 0}
     if sys.platform == "win32":
         handles = [handle for handle in descriptors if handle != _STDERR]
@@ -270,7 +270,7 @@ def interpreter(target: str, arguments: Sequence[object], descriptors: Sequence[
 
 
 def end(children: Iterable[Child]) -> None:
-    """End children: politely, by closing their connections, then by force. May be called twice."""
+    """End children: first by closing their connections, then by killing them. May be called twice."""
     children = list(children)
     for child in children:
         child.close()
@@ -286,7 +286,7 @@ def end(children: Iterable[Child]) -> None:
 
 
 def memory_file() -> int:
-    """A file without a name, in memory if possible: when the last process that has it open ends, it is gone."""
+    """Open a file without a name, in memory if possible: it vanishes when the last process that has it open ends."""
     if hasattr(os, "memfd_create"):  # Linux
         return os.memfd_create("es-envs")
     with tempfile.TemporaryFile() as file:
@@ -294,9 +294,9 @@ def memory_file() -> int:
 
 
 def wait(connections: Collection[Any], seconds: float) -> Collection[Any]:
-    """Those connections that have a message or are closed; waits for one, but no longer than this.
+    """Return the connections that have a message or are closed; wait for one, at most ``seconds``.
 
-    It takes a tenth of the time of ``multiprocessing.connection.wait``, which the main process needs for each answer.
+    The main process needs this for each answer; it takes a tenth of ``multiprocessing.connection.wait``'s time.
     """
     if sys.platform == "win32":
         return multiprocessing.connection.wait(connections, seconds)
@@ -308,7 +308,7 @@ def wait(connections: Collection[Any], seconds: float) -> Collection[Any]:
 
 
 def poll(connection: Any) -> Callable[[float], object]:
-    """A function that waits so many seconds for a message, in a microsecond (``connection.poll`` takes ten)."""
+    """Return a function that waits up to a number of seconds for a message (ten times faster than ``poll``)."""
     if sys.platform == "win32":
         return connection.poll  # type: ignore[no-any-return]
     poller = select.poll()
@@ -317,24 +317,24 @@ def poll(connection: Any) -> Callable[[float], object]:
 
 
 def open_record() -> MutableSequence[int]:
-    """In a child: the numbers of its ``Record``, which the main process sees as soon as they are written."""
+    """Open the child's ``Record``, whose numbers the main process sees as soon as they are written."""
     memory = bytearray(RECORD.size) if sys.platform == "win32" else mmap.mmap(report, RECORD.size)
     return cast("MutableSequence[int]", memoryview(memory).cast("q"))
 
 
 def become_child(report_handle: int = _STDERR) -> None:
-    """Keep to the manners of a child: it starts no children, its output is no result, signals are for others."""
+    """Make this process a child: it starts no children, prints to stderr, and ignores signals to the main process."""
     global serving, report
     serving, report = True, report_handle
-    os.dup2(_STDERR, 1)  # what an environment prints must not end up among the results on stdout
+    os.dup2(_STDERR, 1)  # an environment's output must not mix with the results on stdout
     # Batch systems send these to every process of a job; the main process then ends its children in order.
     for name in {"SIGINT", "SIGTERM", "SIGHUP"} & {*dir(signal)}:
-        # Other than SIG_IGN, this is not inherited by processes that are started from here.
+        # Unlike SIG_IGN, this is not inherited by processes started from here.
         signal.signal(getattr(signal, name), lambda *_: None)
 
 
 def serve(handle: int, report_handle: int, target: str) -> None:
-    """What a child runs."""
+    """Run a child."""
     become_child(report_handle)
     faulthandler.enable(report, all_threads=False)
     if sys.platform != "win32":
@@ -348,10 +348,10 @@ def serve(handle: int, report_handle: int, target: str) -> None:
 
 
 def _live_with_main(handle: int) -> None:
-    """Give signs of life, until the main process has closed its end or died; then end, in whatever episode this is.
+    """Give signs of life until the main process has closed its end or died; then end, even within an episode.
 
-    The connection itself is read only between episodes, which may take hours. A sign of life is another time of the
-    report's: it is memory that the main process sees, too.
+    The connection itself is read only between episodes, which may take hours. A sign of life is a new modification
+    time of the report, which the main process sees, too.
     """
     hang_up = select.poll()
     hang_up.register(handle, 0)

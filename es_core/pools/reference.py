@@ -1,4 +1,4 @@
-"""A reference batch for virtual batch normalisation: observations that random actions come across."""
+"""A reference batch for virtual batch normalisation: observations from episodes of random actions."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -15,12 +15,12 @@ def play_reference(rollout: Rollout, seeds: Sequence[int]) -> ReferenceBatch:
     """Play episodes with random actions, one after the other, until there are enough observations.
 
     Args:
-        rollout: where.
-        seeds: of the episodes: as many as there are observations, since one may end at once.
+        rollout: the rollout that plays them.
+        seeds: the episodes' seeds, as many as observations, since an episode may end at once.
 
     Raises:
         ValueError: an observation is not finite.
-        Exception: whatever an episode raises.
+        Exception: an episode raises it.
     """
     policy = rollout.policy
     observations = np.empty((REFERENCE_SIZE, policy.inputs), np.float32)
@@ -40,4 +40,4 @@ def play_reference(rollout: Rollout, seeds: Sequence[int]) -> ReferenceBatch:
         for _ in rollout.steps(seed, act):
             if seen == REFERENCE_SIZE:
                 return ReferenceBatch(observations)
-    raise RuntimeError(f"{len(seeds)} episodes have had fewer than {REFERENCE_SIZE} observations")
+    raise RuntimeError(f"{len(seeds)} episodes had fewer than {REFERENCE_SIZE} observations")

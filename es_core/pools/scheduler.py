@@ -1,7 +1,7 @@
 """The scheduler: which worker plays which task next, and what follows when something goes wrong.
 
-It knows no process, no connection and no clock: it is told what happens, and says what is to be done. A worker is
-whatever plays tasks: a process on this machine, or a node of a cluster with many CPUs.
+It knows no process, no connection and no clock: its caller reports events, and it decides what to do. A worker is
+anything that plays tasks: a process on this machine, or a node of a cluster with many CPUs.
 """
 
 import math
@@ -12,25 +12,25 @@ from typing import Generic, TypeVar
 
 W = TypeVar("W", bound=Hashable)
 
-PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds in front of another start, each time that a worker has died while it started
+PAUSES = (0.5, 1.0, 2.0, 4.0)  # seconds before another start, each time that a worker has died while it started
 
-# A task is given up when so many workers have died that were playing it. It hangs by itself; but a worker may have been
-# killed from outside, while it played the task by chance, and once more.
+# A task is given up when so many workers have died while they played it. A hang is the task's own fault; but a worker
+# may have been killed from outside while it happened to play the task, even twice.
 _HANGS, _DEATHS = 2, 3
 
-_SHARE = 0.75  # of what is left is shared out; the rest evens out that some have the longer tasks
-_OVERHEAD = 0.02  # of an order and its answer, as a share of what is played
-_PLENTY = 4  # times as many tasks as keep the overhead down has a worker at most
+_SHARE = 0.75  # of the tasks left is handed out; the rest evens out that some workers have longer tasks
+_OVERHEAD = 0.02  # of an order and its answer, as a share of the playing time
+_PLENTY = 4  # a worker has at most so many times the tasks that keep the overhead low
 _RECENT = 0.2  # weight of the latest answer in the seconds that a task takes
 
 
 @dataclass(frozen=True)
 class Portion:
-    """Tasks that a worker is to be given now.
+    """Tasks to give a worker now.
 
     Attributes:
-        numbers: of the tasks.
-        answer_at: it gets others as soon as it has no more tasks left than this.
+        numbers: the tasks' numbers.
+        answer_at: the worker answers as soon as no more tasks than this are left, to get others in time.
     """
 
     numbers: list[int]
@@ -39,60 +39,59 @@ class Portion:
 
 @dataclass
 class _Worker:
-    """What is known of a worker: ``held`` are the tasks that it has been given and has not answered, in order."""
+    """State of a worker: ``held`` are the tasks that it was given and has not answered, in order."""
 
     cpus: int
     held: dict[int, None] = field(default_factory=dict)
-    is_alone: bool = False  # with a suspect
+    is_alone: bool = False  # True if it plays a suspect, and nothing else
     episodes: int = 0
 
 
 class Scheduler(Generic[W]):
     """Hands out tasks once, or again if the worker that had them is gone.
 
-    All of a generation is handed out in large portions at first, and in smaller ones toward its end, so that few
+    A generation's tasks are handed out in large portions at first, and in smaller ones toward its end, so that few
     messages are needed and no worker is left with work that others could do. A task that was being played when its
-    worker died is a suspect: it is repeated alone, so that it takes no other task with it, and given up after a few
-    deaths.
+    worker died is a suspect: it is repeated alone, so that no other task suffers, and given up after a few deaths.
 
     Args:
-        call_seconds: that an order and its answer take beside what is played.
-        recycle_after: episodes, after which a worker is to be replaced between two generations; None: never.
+        call_seconds: seconds that an order and its answer take beside playing.
+        recycle_after: episodes after which a worker is replaced, between two generations; None: never.
 
     Attributes:
-        task_seconds: that a task has taken lately, on one CPU; 0: none has been played yet.
+        task_seconds: seconds that a task took lately, on one CPU; 0: none has been played yet.
     """
 
     def __init__(self, *, call_seconds: float, recycle_after: int | None = None) -> None:
         self.call_seconds, self.task_seconds = call_seconds, 0.0
         self._recycle_after = recycle_after
         self._workers: dict[W, _Worker] = {}
-        self._starts: dict[W, int] = {}  # that have failed, one after the other
+        self._starts: dict[W, int] = {}  # failed starts in a row
         self._due: dict[W, float] = {}
         self._queue, self._suspects = deque[int](), deque[int]()
         self._deaths = Counter[int]()
         self._left: set[int] = set()
-        self._is_under_way = False  # tasks of this generation have been answered
+        self._is_under_way = False  # True if tasks of this generation have been answered
 
-    # ---- workers come and go
+    # ---- Workers come and go
 
     def join(self, worker: W, cpus: int = 1) -> None:
-        """A worker is ready, with nothing to do."""
+        """Add a worker that is ready, without tasks."""
         self._workers[worker] = _Worker(cpus)
         self._starts.pop(worker, None)
 
     def leave(self, worker: W) -> None:
-        """A worker is gone, through no fault of its tasks: they are the next ones."""
+        """Remove a worker that is gone through no fault of its tasks, which are handed out next."""
         state = self._workers.pop(worker)
         self._queue.extendleft(reversed(state.held))
 
     def die(self, worker: W, suspects: Collection[int], *, hung: bool = False) -> list[int]:
-        """A worker has died while it played.
+        """Remove a worker that died while it played.
 
         Args:
-            worker: which.
+            worker: the worker.
             suspects: tasks of which one may have killed it; those that it has answered do not count.
-            hung: whether it has died since a step took too long.
+            hung: True if it died because a step took too long.
 
         Returns:
             The tasks that are given up.
@@ -111,7 +110,7 @@ class Scheduler(Generic[W]):
         return given_up
 
     def fail_to_start(self, worker: W, now: float) -> float | None:
-        """A worker has died while it started: the seconds until it is ``due`` again; None: it is given up."""
+        """Note that a worker died while it started; return the seconds until it is ``due`` again, None to give up."""
         failed = self._starts.get(worker, 0)
         if failed == len(PAUSES):
             return None
@@ -120,24 +119,24 @@ class Scheduler(Generic[W]):
         return PAUSES[failed]
 
     def due(self, now: float) -> list[W]:
-        """Workers that are to be started again now; each is named once."""
+        """Workers to start again now; each is named once."""
         due = [worker for worker, when in self._due.items() if when <= now]
         for worker in due:
             del self._due[worker]
         return due
 
     def worn(self) -> list[W]:
-        """Workers without a task that have played so many episodes that they are to be replaced."""
+        """Workers without a task that have played so many episodes that they must be replaced."""
         most = math.inf if self._recycle_after is None else self._recycle_after
         return [worker for worker, state in self._workers.items() if state.episodes >= most and not state.held]
 
     # ---- tasks are handed out and answered
 
     def begin(self, tasks: Iterable[int]) -> None:
-        """Take up these tasks, in their order.
+        """Begin a generation of these tasks, in their order.
 
         Raises:
-            RuntimeError: others are not done yet.
+            RuntimeError: other tasks are not done yet.
         """
         if self._left:
             raise RuntimeError(f"{len(self._left)} tasks are not done yet")
@@ -146,32 +145,32 @@ class Scheduler(Generic[W]):
         self.extend(tasks)
 
     def extend(self, tasks: Iterable[int]) -> None:
-        """Take up these tasks after those that there are."""
+        """Add these tasks after those that there are."""
         tasks = list(tasks)
         self._queue.extend(tasks)
         self._left.update(tasks)
 
     @property
     def has_more(self) -> bool:
-        """Whether tasks wait for a worker."""
+        """True if tasks wait for a worker."""
         return bool(self._queue)
 
     @property
     def done(self) -> bool:
-        """Whether every task is answered or given up."""
+        """True if every task is answered or given up."""
         return not self._left
 
     @property
     def workers(self) -> list[W]:
-        """Those that are ready or play."""
+        """Workers that are ready or play."""
         return list(self._workers)
 
     def held(self, worker: W) -> list[int]:
-        """Tasks that a worker has been given and has not answered, in order."""
+        """Tasks that a worker was given and has not answered, in order."""
         return list(self._workers[worker].held)
 
     def order(self, worker: W) -> Portion | None:
-        """What a worker is to be given now; None: nothing."""
+        """Return the tasks to give a worker now; None: nothing."""
         state = self._workers[worker]
         if self._suspects and not state.held:
             state.is_alone = True
@@ -186,18 +185,18 @@ class Scheduler(Generic[W]):
         return self._give(state, numbers, busy + self._portion(state) // 2 if self._queue else 0)
 
     def answer_at(self, worker: W) -> int:
-        """How few tasks a worker that gets nothing now has left when it answers: it has more than its share as yet."""
+        """Number of tasks left at which a worker that gets nothing now, having more than its share, must answer."""
         state = self._workers[worker]
         return max(len(state.held) // 2, min(len(state.held), state.cpus) - 1) if self.has_more else 0
 
     def answer(self, worker: W, numbers: Collection[int], *, seconds: float, episodes: int) -> None:
-        """A worker has played tasks, or they have failed for good.
+        """Note that a worker has played tasks, or that they failed again when repeated.
 
         Args:
-            worker: which.
-            numbers: of the tasks.
-            seconds: that they took in all, on one CPU.
-            episodes: that were played.
+            worker: the worker.
+            numbers: the tasks' numbers.
+            seconds: total time that they took, on one CPU.
+            episodes: number of episodes played.
         """
         state = self._workers[worker]
         for number in numbers:
@@ -216,12 +215,12 @@ class Scheduler(Generic[W]):
         return Portion(numbers, answer_at)
 
     def _portion(self, state: _Worker) -> int:
-        """Tasks that a worker should have now: most of what it could get if all was shared out at once.
+        """Number of tasks that a worker should have now: most of its share of all that are left.
 
-        No fewer than take as long as an order does, so that it never waits; and where tasks are long, no more than it
-        takes to make the overhead small, so that little is lost with it.
+        They take at least as long as an order, so that the worker never waits; long tasks are no more than it takes to
+        make the overhead small, so that little is lost with a worker.
         """
-        left = len(self._queue) if self._is_under_way else len(self._left)  # at first all get the same
+        left = len(self._queue) if self._is_under_way else len(self._left)  # at first all workers get the same
         share = left * state.cpus / sum(each.cpus for each in self._workers.values())
         if not self.task_seconds:
             return math.ceil(_SHARE * share)
@@ -230,5 +229,5 @@ class Scheduler(Generic[W]):
 
     @property
     def enough(self) -> int:
-        """Tasks whose order costs little beside what they take."""
+        """Number of tasks for which the cost of an order is small."""
         return math.ceil(self.call_seconds / (_OVERHEAD * self.task_seconds)) if self.task_seconds else 1

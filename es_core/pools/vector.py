@@ -1,4 +1,4 @@
-"""The vector pool: one candidate in each copy of a vector environment, and one forward pass for all. Imports torch."""
+"""The vector pool: one candidate in each copy of a vector environment, one forward pass for all. Imports torch."""
 
 import warnings
 from collections import deque
@@ -19,7 +19,7 @@ from es_core.policies.normalization import ObservationStatistics
 from es_core.policies.torch_actor import TorchActors
 from es_core.pools.copies import UNCONTROLLED, Copies, has_native_form, on_host, row_of
 from es_core.pools.messages import CandidateTask, CentreTask, Failed, ReferenceTask, Reply, Work
-from es_core.pools.pool import RolloutPool, require_care
+from es_core.pools.pool import RolloutPool, require_pool_options
 from es_core.pools.reference import play_reference
 from es_core.pools.worker import Answer, Played, action_noise_seed, described, enters_statistics
 from es_core.rollout.environment import make_env
@@ -29,24 +29,24 @@ from es_core.rollout.rollout import Rollout
 from es_envs import EnvDefinition, Episode
 from es_envs.returned import info_of
 
-_PARAMETERS = 2**28  # of all candidates at once, where the number of copies is left open: 1 GB
+_PARAMETERS = 2**28  # of all candidates at once, if the number of copies is not set: 1 GB
 
 
 class VectorPool(RolloutPool):
     """One vector environment, and a policy that is computed for all of its copies at once; see ``RolloutPool``.
 
     Args:
-        definition: of the environment.
-        config: of the run, resolved.
-        most: candidates of a generation, at most.
-        workers: must be None: how many copies there are is a setting, ``vector_envs``.
+        definition: the environment's definition.
+        config: the run's config, resolved.
+        most: maximum number of candidates of a generation.
+        workers: must be None: the number of copies is the setting ``vector_envs``.
         step_timeout: see ``make_pool``; recycle_after, too.
 
     Attributes:
-        config: with the number of copies, and how their starts are seeded.
+        config: the run's config with the number of copies, and the way in which their starts are seeded.
 
     Raises:
-        ValueError: an argument or a space cannot be, or the vector environment is not what it must be.
+        ValueError: an argument or a space is not supported, or the vector environment does not fit.
         PluginError: the environment cannot be made.
     """
 
@@ -60,15 +60,15 @@ class VectorPool(RolloutPool):
         step_timeout: float,
         recycle_after: int | None,
     ) -> None:
-        require_care(None, step_timeout, recycle_after)
+        require_pool_options(None, step_timeout, recycle_after)
         if workers is not None:
             raise ValueError(
-                f"workers={workers!r} is for the pools 'local' and 'ray': how many copies the vector pool steps is "
-                "vector_envs (on the command line: --vector-envs), which changes the numbers of a run"
+                f"workers={workers!r} is for the pools 'local' and 'ray': set the vector pool's number of copies with "
+                "vector_envs (on the command line: --vector-envs), which changes the results of a run"
             )
         if config.engine == "compiled":
             raise ValueError(
-                "engine='compiled' computes one candidate, and the vector pool all of them at once: leave engine at "
+                "engine='compiled' computes one candidate, but the vector pool all of them at once: leave engine at "
                 "'auto', or use pool='local' (on the command line: --pool local)"
             )
         self.definition = definition
@@ -97,7 +97,7 @@ class VectorPool(RolloutPool):
         self.choice = f"{width} copies, starts {self.copies.starts}"
 
     def play(self, work: Work) -> Iterator[Reply]:
-        """What comes of the tasks of ``work``: of the candidates', then of the others."""
+        """Play the tasks of ``work``, and yield the candidates' reply, then the others'."""
         if self._recycle_after is not None and self._played >= self._recycle_after * len(self.actors):
             self.copies.renew()
             self._played = 0
@@ -111,7 +111,7 @@ class VectorPool(RolloutPool):
             yield self._reply(work, range(candidates, len(work)))
 
     def _reply(self, work: Work, numbers: Sequence[int]) -> Reply:
-        """Play tasks in the copies; what has failed is played once more, in copies made anew."""
+        """Play tasks in the copies; those that fail are played once more, in fresh copies."""
         plays = [_Play(number, place, seed) for number in numbers for place, seed in enumerate(work.task(number).seeds)]
         self.actors.normalize(work.population.statistics)
         done: dict[tuple[int, int], _Done] = {}
@@ -120,7 +120,7 @@ class VectorPool(RolloutPool):
         if suspects:
             self.copies.renew()
             again = [replace(play) for play, _ in suspects]
-            # Of few copies, each a process, it can be found out which is to blame.
+            # With few copies, each in a process, the guilty one can be found.
             for group in [again] if self.copies.is_native else [[play] for play in again]:
                 for play, error in self._attempt(work, group, done):
                     lost.setdefault(play.number, (play, error))
@@ -143,7 +143,7 @@ class VectorPool(RolloutPool):
     def _attempt(
         self, work: Work, plays: Sequence["_Play"], done: dict[tuple[int, int], "_Done"]
     ) -> list[tuple["_Play", BaseException]]:
-        """Play episodes; those that have failed, and why. If a step fails as a whole, all that were on have failed."""
+        """Play episodes; return those that failed, and why. If a step fails as a whole, all current ones fail."""
         queue, lost = deque(plays), list[tuple[_Play, BaseException]]()
         while queue:
             wave = _Wave(self, work, queue, done)
@@ -151,7 +151,7 @@ class VectorPool(RolloutPool):
                 wave.run()
             except (Exception, SystemExit) as error:  # noqa: BLE001  (the run decides what follows)
                 lost += [(play, error) for play in wave.seats if play is not None]
-                what = f"{self.definition.label}: the copies are made anew, since a step has failed"
+                what = f"{self.definition.label}: a step failed, so all copies are replaced"
                 warnings.warn(f"{what}: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
                 self.copies.renew()
                 self.workers_replaced += 1
@@ -160,7 +160,7 @@ class VectorPool(RolloutPool):
 
     @cached_property
     def _single(self) -> Rollout:
-        """A single environment, for what the copies cannot do."""
+        """A single environment, for tasks that the copies cannot play."""
         return Rollout(self.definition, replace(self.config, device="cpu"))
 
     def _alone(self, work: Work, number: int) -> Reply:
@@ -190,14 +190,14 @@ class VectorPool(RolloutPool):
 
 @dataclass
 class _Play:
-    """An episode that is to be played, or that a copy plays.
+    """An episode that waits for a copy, or that a copy plays.
 
     Attributes:
-        number: of the task that it is of.
-        place: among the task's episodes.
-        seed: of the episode.
-        start_info: what ``reset`` has told.
-        first_observation: likewise.
+        number: its task's number.
+        place: its place among the task's episodes.
+        seed: its seed.
+        start_info: the info that ``reset`` returned.
+        first_observation: the observation that ``reset`` returned.
         measured: its fitnesses.
     """
 
@@ -211,24 +211,24 @@ class _Play:
 
 @dataclass(frozen=True)
 class _Done:
-    """An episode that was played, and what of it enters the statistics."""
+    """An episode that was played, and its observations' statistics."""
 
     episode: Episode
     observed: ObservationStatistics | None
 
 
 class _Wave:
-    """Episodes from one reset of all copies until none is left on.
+    """Episodes from one reset of all copies until the last has ended.
 
     Args:
-        pool: whose copies and actors play.
-        work: what the episodes are of.
-        queue: of episodes, from which a copy that can begin another one takes the next.
-        done: where the episodes that have ended go.
+        pool: the pool whose copies and actors play.
+        work: the work that the episodes belong to.
+        queue: episodes to play, from which a copy that can begin another one takes the next.
+        done: dict for the episodes that have ended.
 
     Attributes:
         seats: the episode that each copy plays, or None.
-        lost: episodes that have failed, and why.
+        lost: episodes that failed, and their errors.
     """
 
     def __init__(self, pool: VectorPool, work: Work, queue: deque[_Play], done: dict[tuple[int, int], _Done]) -> None:
@@ -237,15 +237,15 @@ class _Wave:
         width = len(self._actors)
         self.seats: list[_Play | None] = [None] * width
         self.lost: list[tuple[_Play, BaseException]] = []
-        self._live = np.zeros(width, np.bool_)  # whose episode has begun, and not ended
+        self._live = np.zeros(width, np.bool_)  # True for copies whose episode has begun and not ended
         self._totals, self._lengths = np.zeros(width), np.zeros(width, np.int64)
         self._limits = np.zeros(width, np.int64)
         self._observed = any(observers_of(begun(pool.fitnesses)))
 
     def run(self) -> None:
-        """Play until no episode is on."""
+        """Play until all episodes have ended."""
         rows = self._seat(range(len(self.seats)))
-        spare = self.seats[0].seed if self.seats[0] is not None else 0  # of copies in which nobody plays
+        spare = self.seats[0].seed if self.seats[0] is not None else 0  # for copies without an episode
         observations, infos = self._copies.reset([play.seed if play else spare for play in self.seats])
         while True:
             self._begin(rows, observations, infos)
@@ -254,9 +254,11 @@ class _Wave:
             observations, infos, rows = self._step(observations)
 
     def _step(self, observations: Any) -> tuple[Any, Mapping[str, Any], list[int]]:
-        """One step of all copies: observations, infos, and the rows in which an episode begins with these."""
+        """Step all copies; return observations, infos, and the rows in which an episode begins with these."""
         copies, live = self._copies, self._live
-        waiting = [row for row, play in enumerate(self.seats) if play and not live[row]]  # for this, their empty step
+        waiting = [
+            row for row, play in enumerate(self.seats) if play and not live[row]
+        ]  # for this step, which is their reset
         actions, wrong = self._actors.act(self._actors.flattened(observations), live)
         for row, error in wrong.items():
             self._lose(row, error)
@@ -278,7 +280,7 @@ class _Wave:
         return observations, infos, waiting if copies.mode == AutoresetMode.NEXT_STEP else rows
 
     def _seat(self, rows: Sequence[int]) -> list[int]:
-        """Give free rows the next episodes; those that have got one."""
+        """Give free rows the next episodes; return the rows that got one."""
         population, taken = self._work.population, []
         for row in rows:
             if not self._queue:
@@ -298,7 +300,7 @@ class _Wave:
         observations = on_host(observations) if rows else None
         for row in rows:
             play = self.seats[row]
-            if play is None:  # it has failed in front of its first step
+            if play is None:  # it failed before its first step
                 continue
             play.start_info = info_of(infos, row)
             play.first_observation = row_of(pool.observation_space, observations, row)
@@ -313,7 +315,7 @@ class _Wave:
             self._live[row], self._totals[row], self._lengths[row] = True, 0, 0
 
     def _observe(self, observations: Any, actions: Any, rewards: Any, infos: Mapping[str, Any], over: Any) -> None:
-        """Show the step to the fitnesses that look at each."""
+        """Pass the step to the fitnesses that see every step."""
         actions = on_host(actions)
         for row in np.flatnonzero(self._live).tolist():
             play = self.seats[row]
@@ -322,7 +324,7 @@ class _Wave:
                 observe(observation, actions[row], float(rewards[row]), info)
 
     def _end(self, row: int, observations: Any, infos: Mapping[str, Any], *, over: bool, terminated: bool) -> None:
-        """Judge the episode in ``row``, and free the row."""
+        """Compute the fitness of the episode in ``row``, and free the row."""
         play, pool = self.seats[row], self._pool
         if play is None:
             return
@@ -354,7 +356,7 @@ class _Wave:
         self._free(row)
 
     def _outcome(self, row: int, observations: Any, infos: Mapping[str, Any], *, over: bool) -> tuple[Any, Any]:
-        """What the step in ``row`` has told and shown, which may have begun another episode at once."""
+        """Last info and observation of the episode in ``row``, whose copy may have begun another one at once."""
         space = self._pool.observation_space
         if not (over and self._copies.mode == AutoresetMode.SAME_STEP):
             return info_of(infos, row), row_of(space, on_host(observations), row)

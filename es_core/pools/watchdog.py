@@ -1,4 +1,4 @@
-"""A worker's watchdog: it ends the process when an environment hangs, however it hangs."""
+"""A worker's watchdog: it ends the process when an environment hangs in any way."""
 
 import faulthandler
 import threading
@@ -9,7 +9,7 @@ from es_core.pools import process
 
 _LOOKS = 4  # at the progress, within the time that a step may take
 _GRACE = 5.0  # seconds
-_LATEST = 2**63 - 1  # that a record can hold
+_LATEST = 2**63 - 1  # latest time that a record can hold
 
 
 def patience(step_timeout: float) -> float:
@@ -21,12 +21,12 @@ class Watchdog:
     """Ends this process with a traceback in its report when there is no progress for too long.
 
     Two threads watch, and the loop that steps the environment only counts. One looks at the counts now and then, and
-    winds the other up again if they have changed. That other one is faulthandler's: it needs no interpreter, so that it
-    runs out, too, while a simulator's own code keeps the interpreter to itself for good.
+    resets the other's timer if they have changed. The other is faulthandler's: it needs no interpreter, so that its
+    timer runs out even if a simulator's own code never releases the interpreter.
 
     Args:
-        seconds: without progress, after which the process ends; up to a quarter later, never earlier.
-        record: of this process, where what it plays stands, and when it would be ended: see ``process.Record``.
+        seconds: time without progress after which the process ends; up to a quarter later, never earlier.
+        record: this process's record of what it plays, and of the time when it would be ended: see ``process.Record``.
     """
 
     def __init__(self, seconds: float, record: MutableSequence[int]) -> None:

@@ -1,4 +1,4 @@
-"""A worker process: it keeps its environment and its policy for life, and answers orders with numbers."""
+"""A worker process: it keeps its environment and policy as long as it lives, and answers orders with numbers."""
 
 import math
 import time
@@ -39,23 +39,23 @@ from es_core.strategies.population import Drawn, Population
 from es_envs import Episode, import_path
 
 _REPLY_EVERY = 0.05  # seconds: many short episodes make one message, a long one is reported at once
-_ATTEMPTS = 2  # at a task whose episodes fail
-_STARTING = -1  # in the record: what is played belongs to no task
+_ATTEMPTS = 2  # to play a task whose episodes fail
+_STARTING = -1  # in the record: the episode belongs to no task
 
 
 def load(config: Mapping[str, Any]) -> None:
-    """Load what workers compute policies with, before they are forked; the config is JSON."""
+    """Load the kernels for workers before they are forked; the config is JSON."""
     load_kernels(TrainConfig.from_json(config))
 
 
 def serve(connection: Any) -> None:
-    """What a worker process runs: serve until the other end of the connection is closed."""
+    """Run a worker process until the other end of the connection is closed."""
     start: Start = connection.recv()
     try:
         import_path.receive(start.objects)
         worker = Worker(connection, start)
         ready = worker.greeting(start)
-    # SystemExit too: a simulator that calls sys.exit must not take the reason with it.
+    # SystemExit too: the reason must be reported even if a simulator calls sys.exit.
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
         connection.send(CannotStart(*described(error)))
     else:
@@ -65,7 +65,7 @@ def serve(connection: Any) -> None:
 
 @dataclass(frozen=True)
 class Played:
-    """What a task's episodes were, and what was observed in them; ``found``: a reference batch."""
+    """A task's episodes, and statistics of their observations; ``found``: a reference batch."""
 
     episodes: Sequence[Episode] = ()
     observed: ObservationStatistics | None = None
@@ -76,8 +76,8 @@ class Worker:
     """Plays the tasks of its orders, one after the other.
 
     Args:
-        connection: to the main process.
-        start: what it said at first.
+        connection: connection to the main process.
+        start: the first message.
 
     Raises:
         PluginError: the environment cannot be made.
@@ -99,7 +99,7 @@ class Worker:
         self._watchdog = Watchdog(start.step_timeout, self._record)
 
     def greeting(self, start: Start) -> Ready:
-        """What it is like here."""
+        """Return the greeting of this worker."""
         rollout = self._rollout
         self._record[process.TASK] = _STARTING
         probe = take_probe(rollout, start.config) if start.probe else None
@@ -119,7 +119,7 @@ class Worker:
         self._answer_at = order.answer_at
 
     def _play_all(self) -> None:
-        """Play what there is; answer when it is all done or others are to come, and not too late."""
+        """Play the tasks that there are; answer when all are done, when others can come, or when it is time."""
         answer, began = Answer(), time.perf_counter()
         while self._queue:
             number = self._queue.popleft()
@@ -135,7 +135,7 @@ class Worker:
                 answer, began = Answer(), time.perf_counter()
 
     def _play(self, number: int, answer: "Answer") -> None:
-        """Play a task; should it fail, then once more from its beginning, in an environment made anew."""
+        """Play a task; if it fails, play it once more from its beginning, in a fresh environment."""
         if self._work is None:
             raise RuntimeError("a task came before its work")
         task = self._work.task(number)
@@ -145,7 +145,7 @@ class Worker:
                 answer.add(number, task, played, retried=attempt > 0)
                 return
             failed = played
-            with suppress(Exception, SystemExit):  # it is broken: what counts is what it has raised before
+            with suppress(Exception, SystemExit):  # the environment is broken: only its first error matters
                 self._rollout.close()
         answer.fail(failed)
 
@@ -175,7 +175,7 @@ class Worker:
 
 
 class Answer:
-    """What the tasks since the last reply have come to."""
+    """Results of the tasks since the last reply."""
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
@@ -187,7 +187,7 @@ class Answer:
         self._episodes = self._retried = 0
 
     def add(self, number: int, task: Task, played: Played, *, retried: bool) -> None:
-        """A task was played; ``retried``: its first attempt has failed."""
+        """Add a task that was played; ``retried``: its first attempt failed."""
         self._numbers.append(number)
         self._episodes += len(task.seeds)
         self._retried += retried
@@ -200,12 +200,12 @@ class Answer:
             self._reference = played.found
 
     def fail(self, failed: Failed) -> None:
-        """A task has failed for good."""
+        """Add a task that failed again when repeated."""
         self._numbers.append(failed.number)
         self._failures.append(failed)
 
     def reply(self, seconds: float) -> Reply:
-        """All of it; it has taken so long."""
+        """Return the reply with all results, which took ``seconds``."""
         return Reply(
             numbers=self._numbers,
             episodes=self._episodes,
@@ -230,12 +230,12 @@ class Answer:
 
 
 def enters_statistics(config: TrainConfig, population: Population, index: int) -> bool:
-    """Whether the observations of an episode enter the statistics.
+    """Return True if the observations of an episode enter the statistics.
 
     Args:
-        config: of the run.
-        population: of the generation.
-        index: of the episode, among those of all candidates.
+        config: the run's config.
+        population: the generation's population.
+        index: the episode's index among those of all candidates.
     """
     if not config.observation_normalization or config.statistics_fraction == 1:
         return config.observation_normalization
@@ -244,13 +244,13 @@ def enters_statistics(config: TrainConfig, population: Population, index: int) -
 
 
 def action_noise_seed(policy: Policy, population: Population, candidate: int | None, seed: int) -> int | None:
-    """Of the noise by which an episode is explored; None if the policy's actions have none.
+    """Seed of the noise by which an episode is explored; None if the policy's actions have none.
 
     Args:
-        policy: its kind.
-        population: of the generation.
-        candidate: who plays it; None: the centre.
-        seed: of the episode.
+        policy: the policy.
+        population: the generation's population.
+        candidate: index of the candidate that plays it; None: the centre.
+        seed: the episode's seed.
     """
     if policy.actions.exploration is None:
         return None
@@ -264,7 +264,7 @@ def _row(episode: Episode, names: Sequence[str]) -> list[float]:
 
 
 def described(error: BaseException) -> tuple[str, str, str]:
-    """Kind, message and traceback of what was raised."""
+    """Kind, message and traceback of an error."""
     return type(error).__name__, str(error), "".join(traceback.format_exception(error))
 
 
@@ -273,7 +273,7 @@ def _portable(episode: Episode) -> Episode:
 
 
 def _plain(value: Any) -> Any:
-    """``value`` as numbers, text, arrays, lists and dicts; anything else as its repr, since it may not travel."""
+    """``value`` as numbers, text, arrays, lists and dicts; anything else as its repr, since it may not be picklable."""
     if value is None or isinstance(value, bool | int | float | str | np.generic):
         return value
     if isinstance(value, np.ndarray) and value.dtype != object:

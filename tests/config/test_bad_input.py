@@ -634,7 +634,7 @@ MISTAKES = [
     (1, "evaluate {tmp}/absent", "absent"),
     (1, "evaluate {tmp}/file", "cannot be read as a checkpoint"),
     (1, "evaluate {finished} --generation 9", "has no generation 9: it has come to generation 1"),
-    (1, "resume {tmp}", "no run folder"),
+    (1, "resume {tmp}", "not a run folder"),
     (1, "record {finished} {tmp}/absent/film.mp4", "there is no folder"),
     (1, "show Lost-v0", "no_such_module"),
 ]

@@ -180,7 +180,7 @@ def test_a_worker_that_dies_while_it_starts_is_started_again(pool, when, failing
     once.mkdir()
     faults = {} if when == "at the first start" else {seed_of(5, 1): "kill in step"}
     kwargs = {"faults": faults, "once": str(once), "stillborn": 2}
-    with pytest.warns(RuntimeWarning, match="a worker is started again in .* since it died at its start: the"):
+    with pytest.warns(RuntimeWarning, match="a worker died at its start, and is started again in .* seconds: the"):
         run = train(
             failing, run_dir=tmp_path / "r", pool=pool, workers=1, env_kwargs=kwargs, progress=False, **SETTINGS
         )
@@ -298,7 +298,7 @@ def test_a_lost_candidate_is_told_as_the_config_says_and_adds_nothing_else(polic
 
 def test_a_run_that_loses_more_than_a_tenth_of_its_candidates_ends(failing, tmp_path):
     faults = {seed_of(candidate, 0, PLAIN): "raise in step" for candidate in (3, 7)}
-    with pytest.raises(RolloutError, match=r"2 of 10 candidates have failed in generation 0, .*more than a tenth"):
+    with pytest.raises(RolloutError, match=r"2 of 10 candidates failed in generation 0, .*more than a tenth"):
         train(
             failing,
             run_dir=tmp_path / "r",

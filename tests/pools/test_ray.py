@@ -291,8 +291,8 @@ def test_a_node_that_is_like_this_machine_is_found_even_if_another_one_is_tried_
 @pytest.mark.parametrize(
     ("address", "message"),
     [
-        ("127.0.0.1:1", "nobody answers at 127.0.0.1:1"),
-        ("127.0.0.1:99999", "nobody answers at 127.0.0.1:99999"),
+        ("127.0.0.1:1", "nothing answers at 127.0.0.1:1"),
+        ("127.0.0.1:99999", "nothing answers at 127.0.0.1:99999"),
         ("ray://10.0.0.1:10001", "is not the address of a cluster: give HOST:PORT"),
     ],
 )

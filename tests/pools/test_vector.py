@@ -150,14 +150,14 @@ def test_a_resumed_run_of_the_vector_pool_equals_one_that_never_stopped(kwargs, 
 
 def test_a_run_of_the_vector_pool_is_resumed_by_no_other(tilt, tmp_path):
     run = train(tilt(kwargs={}), run_dir=tmp_path / "r", pool="vector", **SETTINGS)
-    with pytest.raises(ValueError, match=r"vector_envs=8 is for pool='vector' .*can be resumed with no other"):
+    with pytest.raises(ValueError, match=r"vector_envs=8 is for pool='vector' .*can only be resumed with it"):
         run.resume(generations=4, progress=False)
 
 
 @pytest.mark.parametrize(
     ("kwargs", "message"),
     [
-        ({"fault": "copies"}, r"its vector environment Tilts has 5 copies, and was asked for 4 \(num_envs\)"),
+        ({"fault": "copies"}, r"its vector environment Tilts has 5 copies, expected 4 \(num_envs\)"),
         ({"fault": "spaces"}, r"has the observation space Box.*, the environment itself Box.*: they must agree"),
         ({"fault": "no mode"}, r"autoreset_mode'\]=None, which the vector pool does not support"),
         ({"mode": "Disabled"}, r"AutoresetMode.DISABLED.* which the vector pool does not support"),
@@ -169,13 +169,13 @@ def test_a_vector_environment_that_does_not_fit_is_refused_in_a_sentence(kwargs,
     assert not (tmp_path / "r").exists()
 
 
-@pytest.mark.filterwarnings("ignore:.*copies are made anew")
+@pytest.mark.filterwarnings("ignore:.*all copies are replaced")
 def test_same_step_autoreset_without_final_infos_is_refused_by_name(tilt):
     with pytest.raises(RolloutError, match=r"AutoresetMode.SAME_STEP.*lack 'final_obs'"):
         evaluated(tilt(kwargs={"mode": "SameStep", "fault": "no final"}), "vector")
 
 
-@pytest.mark.filterwarnings("ignore:.*copies are made anew")
+@pytest.mark.filterwarnings("ignore:.*all copies are replaced")
 @pytest.mark.parametrize("native", [True, False])
 @pytest.mark.parametrize(
     ("fault", "message"), [("step", "the motor is on fire"), ("nan", "the observation is not finite")]
@@ -291,7 +291,7 @@ def test_a_cuda_device_plays_the_episodes_of_the_cpu_within_rounding(tilt):
     require_close(evaluated(env_id, "vector", device="cuda")[0], evaluated(env_id, "vector")[0])
 
 
-@pytest.mark.filterwarnings("ignore:.*copies are made anew")
+@pytest.mark.filterwarnings("ignore:.*all copies are replaced")
 @pytest.mark.parametrize("fault", first_fast(["die", "hang"]))
 def test_copies_of_which_a_process_dies_or_hangs_are_made_anew(fault, register, tmp_path):
     flag = tmp_path / "once"

@@ -440,7 +440,7 @@ def set_state(**values):
         ("openai_es", lambda document, arrays: document["progress"].update(total_steps="many"), "its progress cannot"),
         ("openai_es", lambda document, arrays: document["progress"].update(episode_cap=-3), "its progress cannot be"),
         ("openai_es", lambda document, arrays: document["progress"].update(best=[1]), "ValueError: not enough values"),
-        ("openai_es", lambda document, arrays: document.update(generation=0), "is of generation 0: somebody has rena"),
+        ("openai_es", lambda document, arrays: document.update(generation=0), "is of generation 0: the file was rena"),
     ],
 )
 def test_a_resumed_run_refuses_a_state_that_does_not_fit(name, change, sentence, walk, unfinished):

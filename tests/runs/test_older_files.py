@@ -87,7 +87,7 @@ def test_a_run_of_a_newer_version_says_to_upgrade(old):
 
 def test_names_of_then_are_understood_or_refused_with_those_of_now():
     assert TrainConfig(env_id="CartPoleBullet-v0", engine="numpy").engine == "compiled"
-    with pytest.raises(ValueError, match="pool='batched' is gone: pool='vector'"):
+    with pytest.raises(ValueError, match="pool='batched' was removed: use pool='vector'"):
         train("CartPoleBullet-v0", pool="batched")
 
 
