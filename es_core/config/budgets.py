@@ -1,4 +1,4 @@
-"""How much may be spent: candidates, steps of an episode, episodes of an evaluation; and when a run has had enough."""
+"""Budgets: candidates, steps of an episode, episodes of an evaluation, and the bounds that end a run."""
 
 import math
 
@@ -8,13 +8,13 @@ from numpy.typing import NDArray
 from es_core.config.train_config import TrainConfig
 from es_envs import EnvDefinition
 
-# At the start episodes may last a few steps only, and a population of any size would fit into a generation's steps; but
-# each candidate costs its noise twice (to play it, and to weigh it), and all of them give one update of the mean.
+# At the start episodes may last only a few steps, and a generation's steps would allow a huge population; but each
+# candidate costs its noise twice (to play it, and to weigh it), and all of them give one update of the mean.
 _GROWTH = 64
 
 
 def step_limit(definition: EnvDefinition, config: TrainConfig) -> int:
-    """Steps at most of a whole episode.
+    """Maximum number of steps of a whole episode.
 
     Raises:
         ValueError: neither the definition nor the config has a limit.
@@ -36,10 +36,10 @@ def next_cap(config: TrainConfig, limit: int, cap: int | None, lengths: NDArray[
     "twice_mean": Salimans et al. 2017, section 2.1. "growing": their released code's ``adaptive_tslimit``.
 
     Args:
-        config: of the run.
-        limit: of whole episodes.
-        cap: that of the last population's, or None.
-        lengths: ``(N, k)``, how long these were.
+        config: the run's config.
+        limit: step limit of whole episodes.
+        cap: step limit of the last population's episodes, or None.
+        lengths: ``(N, k)``, their lengths.
     """
     match config.episode_cap:
         case "twice_mean":
@@ -54,21 +54,21 @@ def _below(cap: int, limit: int) -> int | None:
 
 
 def next_population_size(config: TrainConfig, steps: int, lengths: NDArray[np.int64]) -> int:
-    """How many candidates come near so many ``steps``, if their episodes last as long as ``lengths`` ``(N, k)``.
+    """Number of candidates whose episodes add up to about ``steps``, if they last as long as ``lengths`` ``(N, k)``.
 
-    An even number, since candidates may come in pairs. Two pairs are the least of which one can be better.
+    It is even, since candidates may come in pairs, and at least two pairs, so that one can be better.
     """
     pairs = round(steps / (lengths.mean() * config.episodes_per_candidate) / 2)
     return int(np.clip(2 * pairs, 4, largest_population(config)))
 
 
 def largest_population(config: TrainConfig) -> int:
-    """How many candidates a generation may come to have."""
+    """Largest number of candidates that a generation may have."""
     return config.population_size * (1 if config.steps_per_generation is None else _GROWTH)
 
 
 def evaluation_episodes(config: TrainConfig, candidates: int) -> int:
-    """Episodes in an evaluation of the centre of so many candidates."""
+    """Number of episodes in an evaluation of the centre of so many ``candidates``."""
     if config.eval_share is None:
         return config.eval_episodes
     exact = config.eval_share * candidates * config.episodes_per_candidate
@@ -76,20 +76,20 @@ def evaluation_episodes(config: TrainConfig, candidates: int) -> int:
 
 
 def reached(config: TrainConfig, *, generations: int, steps: int, episodes: int) -> str | None:
-    """The setting that ends a run which has come so far, or None if it goes on.
+    """Name of the bound that a run has reached, or None.
 
     Args:
-        config: of the run.
-        generations: how many are done.
+        config: the run's config.
+        generations: number of generations done.
         steps: environment steps of all episodes.
-        episodes: of candidates.
+        episodes: number of candidates' episodes.
     """
     shares = _shares(config, generations, steps, episodes)
     return next((name for name, share in shares.items() if share >= 1), None)
 
 
 def share_done(config: TrainConfig, *, generations: int, steps: int, episodes: int) -> float:
-    """How far a run has come, 0 to 1, by the bound that it will reach first; see ``reached``."""
+    """Share of a run that is done, 0 to 1, by the bound that it will reach first; see ``reached``."""
     return min(1.0, max(_shares(config, generations, steps, episodes).values()))
 
 

@@ -1,4 +1,4 @@
-"""What a setting may be: each check returns None, or in words what was expected."""
+"""Checks of settings: each returns None, or in words what was expected."""
 
 import difflib
 import json
@@ -15,11 +15,11 @@ from es_core.formatting import lists, shown
 
 Check = Callable[[Any], str | None]
 
-_DEEPEST = 50  # lists and dicts in each other, far from where Python gives up
+_DEEPEST = 50  # nested lists and dicts, far below Python's limit
 
 
 def whole(minimum: int, maximum: int | None = None) -> Check:
-    """At least ``minimum``, at most ``maximum``."""
+    """Check for a whole number from ``minimum`` to ``maximum``."""
     expected = f"a whole number of at least {minimum}" + (f", at most {maximum}" if maximum is not None else "")
 
     def check(value: Any) -> str | None:
@@ -30,7 +30,7 @@ def whole(minimum: int, maximum: int | None = None) -> Check:
 
 
 def number(minimum: float, *, above: bool = False) -> Check:
-    """Finite, at least ``minimum`` or above it."""
+    """Check for a finite number, at least ``minimum`` or above it."""
 
     def check(value: Any) -> str | None:
         ok = finite(value) is None and (value > minimum if above else value >= minimum)
@@ -40,7 +40,7 @@ def number(minimum: float, *, above: bool = False) -> Check:
 
 
 def maybe(check: Check) -> Check:
-    """None, too."""
+    """Check that also allows None."""
 
     def relaxed(value: Any) -> str | None:
         expected = None if value is None else check(value)
@@ -50,7 +50,7 @@ def maybe(check: Check) -> Check:
 
 
 def finite(value: Any) -> str | None:
-    """Any finite number, which a float can be."""
+    """Check for a finite number in the range of a float."""
     try:
         ok = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:  # an integer of hundreds of digits
@@ -59,35 +59,35 @@ def finite(value: Any) -> str | None:
 
 
 def text(value: Any) -> str | None:
-    """Not empty."""
+    """Check for a non-empty string."""
     return None if isinstance(value, str) and value else "a non-empty string"
 
 
 def share(value: Any) -> str | None:
-    """A part of a whole."""
+    """Check for a share: above 0, at most 1."""
     return None if number(0, above=True)(value) is None and value <= 1 else "a number above 0, at most 1"
 
 
 def flag(value: Any) -> str | None:
-    """True or False."""
+    """Check for True or False."""
     return None if isinstance(value, bool) else "True or False"
 
 
 def one_of(*choices: str) -> Check:
-    """One of a few words."""
+    """Check for one of a few words."""
     expected = f"one of {', '.join(map(repr, choices))}"
     return lambda value: None if isinstance(value, str) and value in choices else expected
 
 
 def sizes(value: Any) -> str | None:
-    """Widths of layers."""
+    """Check for widths of layers."""
     expected = "layer sizes, positive whole numbers such as (32, 32)"
     ok = isinstance(value, tuple) and all(whole(1)(size) is None for size in value)
     return None if ok else expected
 
 
 def bins(value: Any) -> str | None:
-    """How many, or which values, for all dimensions or for each."""
+    """Check for a number of bins, or values, for all dimensions or for each."""
     rows = value if isinstance(value, tuple) else ()
     nested = bool(rows) and all(isinstance(row, tuple) for row in rows)
     ok = whole(2)(value) is None or all(
@@ -97,12 +97,12 @@ def bins(value: Any) -> str | None:
 
 
 def json_object(value: Any) -> str | None:
-    """What JSON can hold."""
+    """Check for a dict that JSON can hold."""
     expected = "a dict that JSON can hold (text, finite numbers, booleans, lists, dicts with text keys)"
     if not isinstance(value, Mapping):
         return expected
     if not _is_shallow(value, _DEEPEST):
-        return f"{expected}, at most {_DEEPEST} of them in each other"
+        return f"{expected}, nested at most {_DEEPEST} deep"
     try:
         return None if json.loads(json.dumps(value, allow_nan=False)) == lists(value) else expected
     except (TypeError, ValueError):
@@ -115,7 +115,7 @@ def _is_shallow(value: Any, depth: int) -> bool:
 
 
 def wrappers(value: Any) -> str | None:
-    """Settings of Gymnasium's wrappers, by name."""
+    """Check for settings of Gymnasium's wrappers, by name."""
     expected = json_object(value)
     if expected:
         return expected
@@ -132,9 +132,9 @@ def wrappers(value: Any) -> str | None:
 
 
 def converted(value: Any, hint: Any) -> Any:
-    """``value`` in the type that a field's annotation says, so that 1, 1.0 and ``np.float32(1)`` are one setting.
+    """Convert ``value`` to the type of a field's annotation, so that 1, 1.0 and ``np.float32(1)`` are one setting.
 
-    What has no place in the field comes back as it is, for a check to refuse.
+    A value that the field cannot hold is returned unchanged, for a check to refuse.
     """
     kinds = get_args(hint) if isinstance(hint, UnionType) else (hint,)
     if isinstance(value, np.generic):
@@ -151,19 +151,19 @@ def converted(value: Any, hint: Any) -> Any:
 
 
 def require_positive(name: str, value: Any) -> None:
-    """Refuse an argument that is no whole number of at least 1.
+    """Refuse an argument that is not a whole number of at least 1.
 
     Raises:
-        ValueError: it names the argument.
+        ValueError: the message names the argument.
     """
     _require(name, value, whole(1))
 
 
 def require_seconds(name: str, value: Any) -> None:
-    """Refuse an argument that is no finite time above 0.
+    """Refuse an argument that is not a finite time above 0.
 
     Raises:
-        ValueError: it names the argument.
+        ValueError: the message names the argument.
     """
     _require(name, value, number(0, above=True))
 
@@ -175,10 +175,10 @@ def _require(name: str, value: Any, check: Check) -> None:
 
 
 def alike(name: str, own: Any, given: Any) -> Any:
-    """A copy of ``given``, an array or a number of a state, to take the place of ``own``.
+    """Copy ``given``, an array or a number of a state, to replace ``own``.
 
     Raises:
-        ValueError: it is of another shape or type, and so another state than the one that was saved.
+        ValueError: its shape or type differs, so that it belongs to another state.
     """
     if np.shape(given) != np.shape(own):
         raise ValueError(f"{name} has shape {np.shape(given)}, expected {np.shape(own)}")
@@ -194,10 +194,10 @@ def alike(name: str, own: Any, given: Any) -> Any:
 
 
 def require_fields(kind: type[Any], values: Any) -> None:
-    """Refuse what is no JSON object with exactly the fields of a dataclass, each of its type.
+    """Refuse anything but a JSON object with exactly the fields of a dataclass, each of its type.
 
     Raises:
-        ValueError: it names the fields that are missing or unknown, or the one of another type.
+        ValueError: the message names the missing or unknown fields, or the one of another type.
     """
     hints = {field.name: field.type for field in fields(kind)}
     if not isinstance(values, dict):
@@ -210,7 +210,7 @@ def require_fields(kind: type[Any], values: Any) -> None:
 
 
 def _is(value: Any, hint: Any) -> bool:
-    """Whether a value from JSON is what a field's annotation says."""
+    """Return True if a value from JSON has the type of a field's annotation."""
     origin, parts = get_origin(hint), get_args(hint)
     if origin is UnionType:
         return any(_is(value, part) for part in parts)
@@ -222,6 +222,6 @@ def _is(value: Any, hint: Any) -> bool:
     if hint is float:
         return finite(value) is None
     if hint is int:
-        return whole(0)(value) is None  # all whole numbers in a run's files count something
+        return whole(0)(value) is None  # all whole numbers in a run's files are counts
     # A dataclass within this one checks itself.
     return isinstance(value, dict if is_dataclass(hint) else hint)

@@ -16,26 +16,26 @@ _FIELDS = {"env_id": "env", "fitness": "fitness", "policy": "policy"}
 
 
 def resolved(env: str | TrainConfig | Callable[..., Any], config_fields: Mapping[str, Any]) -> TrainConfig:
-    """The config of a new run.
+    """Return the config of a new run.
 
     Args:
-        env: an id, a complete config, or the class or factory of an environment, of which this process then keeps a
-            definition. Its step limit is that of the spec of one that is made to be asked, if the config has none.
-        config_fields: besides an id, class or factory.
+        env: an id, a complete config, or the class or factory of an environment, which this process then registers.
+            If the config has no step limit, one environment is made to get it from its spec.
+        config_fields: settings besides an id, class or factory.
 
     Raises:
-        UnknownEnvError, PluginError: as for ``TrainConfig.for_env``.
+        UnknownEnvError, PluginError: see ``TrainConfig.for_env``.
         TypeError: there is no such field, or env is something else.
-        ValueError: a setting that cannot be, or an object that cannot be copied to another process.
+        ValueError: a setting is invalid, or an object cannot be copied to another process.
     """
     if isinstance(env, TrainConfig):
         if config_fields:
-            raise TypeError(f"a TrainConfig is complete: use dataclasses.replace for {', '.join(config_fields)}")
+            raise TypeError(f"a TrainConfig is complete: use dataclasses.replace to set {', '.join(config_fields)}")
         return replace(env.resolved(), bits=BITS)  # an older run's config is a new run's, too
     if not (isinstance(env, str) or callable(env)):
         raise TypeError(
-            f"env must be an id, a TrainConfig, or the class or a function that makes an environment; got {env!r}. "
-            "Each worker makes an environment of its own"
+            f"env must be an id, a TrainConfig, or a class or function that makes an environment; got {env!r}. "
+            "Each worker makes its own environment"
         )
     env_id = env if isinstance(env, str) else _define(env, config_fields, _env_id(env))
     return TrainConfig.for_env(env_id, **config_fields)
@@ -49,14 +49,14 @@ def provide(
     policy: Callable[..., Any] | None = None,
     changed_code: bool = False,
 ) -> None:
-    """Keep the objects that a config names, which the caller gives again.
+    """Register the objects that a config names, which the caller gives again.
 
     Args:
-        config: of the run.
+        config: the run's config.
         env: the environment's class or factory, if the config names one.
         fitness: likewise.
         policy: likewise.
-        changed_code: they may be others than the config says; a warning says so.
+        changed_code: allow objects with other code than the config's; a warning says so.
 
     Raises:
         ValueError: the config names no such object, or one with other code, or it cannot be copied.
@@ -69,10 +69,10 @@ def provide(
         if name != stored:
             if not is_object(stored):
                 raise ValueError(f"{_FIELDS[field]}: the run has {field}={stored!r}, got {name!r}; leave it out")
-            told = f"{_FIELDS[field]}: the run began with the code of {stored!r}, and that of {name!r} is another"
+            message = f"{_FIELDS[field]}: the run began with the code of {stored!r}, but {name!r} has other code"
             if not changed_code:
-                raise ValueError(f"{told}; to use it nevertheless, pass changed_code=True")
-            warnings.warn(f"{told}; it is used nevertheless", RuntimeWarning, stacklevel=4)
+                raise ValueError(f"{message}; to use it nevertheless, pass changed_code=True")
+            warnings.warn(f"{message}; it is used nevertheless", RuntimeWarning, stacklevel=4)
         if field == "env_id":
             _define(given, config.to_json(), stored)
         elif name != stored:
@@ -80,18 +80,18 @@ def provide(
 
 
 def given_objects(config: TrainConfig) -> dict[str, str]:
-    """The objects that a config names: by the arguments that take them, what the script calls them."""
+    """Names in the script of the objects that a config names, by the arguments that take them."""
     found = {argument: str(getattr(config, field)) for field, argument in _FIELDS.items()}
     return {argument: _written(name) for argument, name in found.items() if is_object(name)}
 
 
 def is_object(name: str) -> bool:
-    """Whether a field of a config names an object that was given to ``train``."""
+    """Return True if a field of a config names an object that was given to ``train``."""
     return import_path.is_local(name) or es_envs.registry.is_local(name)
 
 
 def packed(definition: EnvDefinition, config: TrainConfig) -> dict[str, bytes]:
-    """The objects that these name, for a child of this process, which is to ``import_path.receive`` them first.
+    """Pack the objects that these name for a child of this process, which must ``import_path.receive`` them first.
 
     Raises:
         ValueError: this process was not given one of them.
@@ -103,13 +103,13 @@ def require_importable(definition: EnvDefinition, config: TrainConfig) -> None:
     """Refuse objects that only children of this process can get.
 
     Raises:
-        ValueError: it names the first of them.
+        ValueError: there is such an object; the message names the first.
     """
     for name in packed(definition, config):
         raise ValueError(
-            f"pool='ray': {name!r} is defined in the running script or notebook, and to other machines environments, "
-            "fitness functions and policies go by name: put it into a module of its own (a .py file that all nodes "
-            "have) and import it from there, or use pool='local'"
+            f"pool='ray': {name!r} is defined in the running script or notebook, but other machines import "
+            "environments, fitness functions and policies by name: put it into its own module (a .py file that all "
+            "nodes have) and import it from there, or use pool='local'"
         )
 
 
@@ -129,13 +129,13 @@ def _define(env: Callable[..., Any], config_fields: Mapping[str, Any], env_id: s
         entry_point=keep(env),
         max_episode_steps=limit,
         summary="given to train() as an object",
-        override=True,  # the same one once more, or that with other code
+        override=True,  # the same one again, or one with other code
     )
     es_envs.register(definition)
     return env_id
 
 
 def _written(name: str) -> str:
-    """An object as a script would write it, as far as its name tells."""
+    """The name of an object in a script, as far as it is known."""
     bare = es_envs.registry.LOCAL_ID.sub(r"\1", name).rpartition(":")[2].partition("#")[0]
     return bare if all(part.isidentifier() for part in bare.split(".")) else "..."

@@ -34,7 +34,7 @@ from es_envs.fitness import fitness_names, load_fitness, short_name
 
 
 def _option(default: Any, check: Check, help_text: str, group: str | None = None) -> Any:
-    """A field; ``group`` names the part of the settings that begins with it."""
+    """Make a field; ``group`` names the group of settings that begins with it."""
     metadata = {"check": check, "help": help_text, "group": group}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=metadata)
@@ -42,20 +42,20 @@ def _option(default: Any, check: Check, help_text: str, group: str | None = None
 
 
 BITS = 1
-"""Which bits results have: runs of equal config and equal ``bits`` are equal to the last bit, on any x86-64 processor.
+"""Version of the results' bits: runs with equal config and ``bits`` are equal to the last bit, on any x86-64 processor.
 
 0: everything up to commit 9c9a60a: noise from NumPy's SFC64, policies computed by NumPy. 1: noise and policies are
-compiled. Whoever changes a bit of any run's result adds one, and names what wrote the last one in ``_WRITTEN_BY``.
+compiled. A change of any bit of a run's result adds one, and names the version of the last one in ``_WRITTEN_BY``.
 """
 _WRITTEN_BY = ("es-envs 0.1.0 (commit 9c9a60a)",)
 
 MOST = 1_000_000
-"""Candidates of a generation and episodes of one of them, at most: a config must not ask for more than memory holds."""
+"""Maximum of candidates in a generation and of episodes of one: a config must not ask for more than memory holds."""
 
 # Fields that bound a run: the only ones that may change when it is resumed, and only grow (None: no bound).
 BOUNDS = ("generations", "max_steps", "max_episodes")
 
-# Fields that a run chooses when it begins, and what leaves the choice to it.
+# Fields that a run chooses when it begins, and the values that leave the choice to it.
 _LEFT_OPEN: Mapping[str, Any] = {
     "fitness": None,
     "schedule_generations": None,
@@ -68,7 +68,7 @@ _LEFT_OPEN: Mapping[str, Any] = {
 # Fields that may be given as objects; the config has their names.
 OBJECTS = ("fitness", "policy")
 
-# What a strategy's paper uses, where that differs from the fields' defaults; below what an environment recommends.
+# Values from a strategy's paper that differ from the fields' defaults; an environment's recommendations override them.
 STRATEGY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "ars": {
         "sigma": 0.03,
@@ -85,7 +85,7 @@ STRATEGY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "sep_cma_es": {"sigma": 0.1},
     "random_search": {"sigma": 0.5},
 }
-# What suits one strategy says little about another.
+# Values that suit one strategy say little about another.
 _SEARCH_FIELDS = frozenset({
     "strategy_options", "sigma", "sigma_final", "learning_rate", "learning_rate_final", "optimizer",
     "optimizer_options", "weight_decay", "shaping", "top_directions",
@@ -94,14 +94,14 @@ _SEARCH_FIELDS = frozenset({
 
 @dataclass(frozen=True, kw_only=True)
 class TrainConfig:
-    """What changes the numbers of a run; how a run is carried out (workers, folder, ...) is not in here.
+    """Settings that change the results of a run; settings of its execution (workers, folder, ...) are not part of it.
 
     ``TrainConfig.for_env(id, **overrides)`` fills in what the environment's definition recommends.
-    Each field carries its own sentence in its metadata; ``es-envs train --help`` prints them. Numbers take the type of
-    their field, and what is within a dict becomes what JSON makes of it.
+    Each field carries its own sentence in its metadata; ``es-envs train --help-all`` prints them. Numbers are converted
+    to their field's type, and the contents of dicts to JSON's types.
 
     Raises:
-        ValueError: a field has a value it cannot have; the message says what it can.
+        ValueError: a field has an invalid value; the message says which are valid.
     """
 
     env_id: str = field(metadata={"check": text, "help": "id of the environment", "group": "task"})
@@ -111,35 +111,38 @@ class TrainConfig:
         wrappers,
         "Gymnasium's wrappers for images, as JSON: skip (frames), grey (true), resize (pixels), stack (frames)",
     )
-    fitness: str | None = _option(None, maybe(text), "what is maximised (default: the environment's own fitness)")
+    fitness: str | None = _option(None, maybe(text), "fitness to maximise (default: the environment's own)")
     fitness_aggregation: str = _option(
-        "mean", one_of("mean", "median", "min"), "how a candidate's episodes make its fitness: mean, median or min"
+        "mean",
+        one_of("mean", "median", "min"),
+        "aggregation of a candidate's episodes to its fitness: mean, median or min",
     )
-    seed: int = _option(0, whole(0), "root of all randomness")
-    generations: int = _option(300, whole(1), "generations at most")
+    seed: int = _option(0, whole(0), "root seed of all randomness")
+    generations: int = _option(300, whole(1), "maximum number of generations")
     max_steps: int | None = _option(
         None,
         maybe(whole(1)),
-        "environment steps; the generation that reaches them is the last, and goes a little beyond",
+        "environment steps after which the run ends; its last generation goes a little beyond",
     )
     max_episodes: int | None = _option(
-        None, maybe(whole(1)), "episodes of candidates; the generation that reaches them is the last"
+        None, maybe(whole(1)), "candidates' episodes after which the run ends, with the generation that reaches them"
     )
 
     strategy: str = _option("openai_es", text, "search strategy", "search")
-    strategy_options: Mapping[str, Any] = _option({}, json_object, "further arguments of the strategy, as JSON")
+    strategy_options: Mapping[str, Any] = _option({}, json_object, "additional arguments of the strategy, as JSON")
     population_size: int = _option(
         64, whole(2, MOST), "candidates in each generation; strategies with mirrored pairs need an even number"
     )
     steps_per_generation: int | None = _option(
         None,
         maybe(whole(1)),
-        "environment steps for which the size of each population is chosen, by the lengths of the last one's episodes",
+        "environment steps of each generation: the population size is chosen to reach them, by the last episodes' "
+        "lengths",
     )
     sigma: float = _option(0.05, number(0, above=True), "standard deviation of the parameter noise")
     sigma_final: float | None = _option(None, maybe(number(0, above=True)), "sigma at the end of its schedule")
     learning_rate: float | None = _option(
-        0.03, maybe(number(0, above=True)), "step size of the optimiser (none: by the rule of its own that pgpe has)"
+        0.03, maybe(number(0, above=True)), "step size of the optimiser (none: pgpe's own rule)"
     )
     learning_rate_final: float | None = _option(
         None, maybe(number(0, above=True)), "learning rate at the end of its schedule"
@@ -147,40 +150,40 @@ class TrainConfig:
     schedule: str = _option(
         "linear",
         one_of(*SCHEDULES),
-        "how sigma and learning rate come to their final values: linear, cosine, exponential",
+        "schedule of sigma and learning rate to their final values: linear, cosine or exponential",
     )
     schedule_generations: int | None = _option(
         None, maybe(whole(1)), "generations until the final values are reached (default: all)"
     )
     optimizer: str = _option("adam", text, "optimiser of the mean: adam, adamw, sgd or clipup")
-    optimizer_options: Mapping[str, Any] = _option({}, json_object, "further arguments of the optimiser, as JSON")
+    optimizer_options: Mapping[str, Any] = _option({}, json_object, "additional arguments of the optimiser, as JSON")
     weight_decay: float = _option(
         0.0,
         number(0),
-        "pull of the parameters towards zero: l2 (openai_es: on the scale of the paper's 0.005), with adamw decoupled",
+        "strength of the pull towards zero: l2 (openai_es: on the scale of the paper's 0.005); decoupled with adamw",
     )
-    shaping: str = _option("centered_ranks", text, "how fitness becomes the weights of the gradient")
+    shaping: str = _option("centered_ranks", text, "conversion of fitness to the weights of the gradient")
     top_directions: int | None = _option(
-        None, maybe(whole(1)), "pairs that make the gradient, those with the best better half (default: all)"
+        None, maybe(whole(1)), "use only the N pairs whose better candidate scored highest (default: all)"
     )
 
     policy: str = _option(
         "mlp",
         text,
-        "linear (without bias); mlp; rnn, lstm or gru, which remember their episode; cnn_small or cnn_nature, for "
-        "images; or a torch module of your own, as module:Class",
+        "linear (without bias); mlp; rnn, lstm or gru, with a memory of the episode; cnn_small or cnn_nature, for "
+        "images; or your own torch module, as module:Class",
         "policy",
     )
     policy_options: Mapping[str, Any] = _option({}, json_object, "keyword arguments of a policy module:Class, as JSON")
     hidden_sizes: tuple[int, ...] = _option(
-        (32, 32), sizes, "hidden layers of an mlp, or of an rnn, lstm or gru (the last remembers)"
+        (32, 32), sizes, "sizes of the hidden layers of an mlp, rnn, lstm or gru (the last one is recurrent)"
     )
     activation: str = _option("tanh", text, "activation of the hidden layers: tanh or relu")
     initialization: str = _option(
         "fan_in",
         one_of("fan_in", "normc", "orthogonal", "torch", "zeros"),
-        "initial weights: fan_in (variance 1/inputs), normc (the weights of each unit have length 1), orthogonal, "
-        "torch (its default), zeros",
+        "initial weights: fan_in (variance 1/inputs), normc (each unit's weights have length 1), orthogonal, torch "
+        "(torch's default) or zeros",
     )
     output_scale: float = _option(0.01, number(0, above=True), "factor of the output layer's initial weights")
     virtual_batch_normalization: bool = _option(
@@ -192,43 +195,47 @@ class TrainConfig:
         5.0, maybe(number(0, above=True)), "bound of normalised observations (none: no bound)"
     )
     observation_std_floor: float = _option(
-        0.1, number(0, above=True), "least standard deviation by which an observation is divided"
+        0.1, number(0, above=True), "minimum standard deviation by which an observation is divided"
     )
     action_squash: str = _option(
-        "clip", one_of("clip", "tanh"), "how a raw output comes between the bounds of a Box action: clip or tanh"
+        "clip", one_of("clip", "tanh"), "bring raw outputs between the bounds of a Box action by clip or tanh"
     )
     action_bins: int | tuple[float | tuple[float, ...], ...] | None = _option(
-        None, maybe(bins), "a Box action as a choice among so many values from bound to bound, or among these, as JSON"
+        None,
+        maybe(bins),
+        "choose each entry of a Box action among N values from bound to bound, or among given values, as JSON",
     )
-    action_noise: float = _option(0.0, number(0), "standard deviation of noise on Box actions while training")
+    action_noise: float = _option(0.0, number(0), "standard deviation of noise on Box actions in training")
     sample_actions: bool = _option(
         False,
         flag,
-        "while training, draw actions from a distribution: Box by a log-std that the policy puts out besides, "
-        "others by their outputs as logits",
+        "in training, draw actions from a distribution: Box actions with a log-std that the policy also outputs, "
+        "others with its outputs as logits",
     )
 
     episodes_per_candidate: int = _option(1, whole(1, MOST), "episodes in each candidate's fitness", "episodes")
     on_candidate_error: str = _option(
         "raise",
         one_of("raise", "drop", "worst"),
-        "when an episode fails, and fails again: raise (the run ends with the error), drop (nothing is learnt from "
-        "that candidate) or worst (it gets the worst fitness of the others)",
+        "if an episode fails twice: raise (the run ends with the error), drop (the candidate is ignored) or worst (it "
+        "gets the worst fitness of the others)",
     )
     episode_seeds: str = _option(
-        "common", one_of("common", "independent"), "whether all candidates of a generation start alike"
+        "common",
+        one_of("common", "independent"),
+        "start states of a generation's candidates: common (the same for all) or independent",
     )
     survival_bonus: float = _option(
         0.0,
         number(0),
-        "reward of each step that training leaves out, so that to stand still does not pay (ARS: 1 or 5)",
+        "reward per step that training subtracts, so that standing still does not pay (ARS: 1 or 5)",
     )
     max_episode_steps: int | None = _option(None, maybe(whole(1)), "step limit below the environment's own")
     episode_cap: str | None = _option(
         None,
         maybe(one_of("twice_mean", "growing")),
-        "step limit while training: twice_mean (of the last generation's lengths) or growing (doubled when half of the "
-        "episodes reach it)",
+        "step limit in training: twice_mean (twice the last generation's mean length) or growing (doubled when half of "
+        "the episodes reach it)",
     )
     episode_cap_start: int = _option(100, whole(1), "the first episode cap")
 
@@ -238,35 +245,37 @@ class TrainConfig:
         None, maybe(share), "episodes in each evaluation as a share of the population's, instead of eval_episodes"
     )
     confirm_episodes: int = _option(
-        100, whole(1, MOST), "episodes that confirm a centre that looks best or solved, and those of the final score"
+        100, whole(1, MOST), "episodes that confirm a centre that looks best or solved, and episodes of the final score"
     )
     solved_at: float | None = _option(
         None,
         maybe(finite),
-        "fitness at which the run stops: of the centre, confirmed beyond chance, all its episodes successful",
+        "fitness of the centre at which the run stops (confirmed beyond chance, with all episodes successful)",
     )
 
     checkpoint_every: int = _option(10, whole(1), "generations between checkpoints", "computing")
     engine: str = _option(
         "auto",
         one_of("auto", "compiled", "torch"),
-        "what computes the policy: compiled, torch, or auto, settled at the start",
+        "engine that computes the policy: compiled, torch, or auto (chosen at the start)",
     )
     device: str = _option(
-        "cpu", one_of("auto", "cpu", "cuda"), "where the policy is computed: cpu, cuda, or auto (settled at once)"
+        "cpu",
+        one_of("auto", "cpu", "cuda"),
+        "device that computes the policy: cpu, cuda, or auto (chosen at the start)",
     )
     vector_envs: int | None = _option(
         None,
         maybe(whole(1, MOST)),
-        "copies of the environment that the vector pool steps (default, settled at the start: one for each candidate, "
-        "or the usable cores where each copy is a process)",
+        "copies of the environment that the vector pool steps (default, chosen at the start: one per candidate, or one "
+        "per usable core if each copy is a process)",
     )
     vector_starts: str | None = _option(
-        None, maybe(text), "how starts follow from seeds in the vector pool, which finds it out"
+        None, maybe(text), "way in which seeds determine starts in the vector pool, which finds it out"
     )
 
     bits: int = field(default=BITS, metadata={"check": whole(0)})
-    """Of the version that made it: see ``BITS``. No setting."""
+    """Value of ``BITS`` in the version that made it. Not a setting."""
 
     def __post_init__(self) -> None:
         if self.engine == "numpy":  # its name up to version 0.1
@@ -279,24 +288,24 @@ class TrainConfig:
             object.__setattr__(self, option.name, value)
 
     def __repr__(self) -> str:
-        """The environment, and what is not the default."""
+        """The environment, and settings that differ from their defaults."""
         defaults = type(self)(env_id=self.env_id)
         values = {option.name: getattr(self, option.name) for option in fields(self)}
-        told = [f"{name}={value!r}" for name, value in values.items() if value != getattr(defaults, name)]
-        return f"TrainConfig({', '.join([f'env_id={self.env_id!r}', *told])})"
+        changed = [f"{name}={value!r}" for name, value in values.items() if value != getattr(defaults, name)]
+        return f"TrainConfig({', '.join([f'env_id={self.env_id!r}', *changed])})"
 
     @classmethod
     def for_env(cls, env_id: str, **overrides: Any) -> Self:
-        """Defaults, then the strategy's own, then what the definition recommends, then ``overrides``.
+        """Combine defaults, then the strategy's own, then the definition's recommendations, then ``overrides``.
 
-        What the definition recommends for another strategy than the chosen one is left out, as are sigma, optimiser and
-        shaping if the chosen one is not the definition's usual; population and policy hold for all.
+        The definition's recommendations for other strategies are left out, as are sigma, optimiser and shaping if the
+        strategy is not the definition's default; population and policy hold for all.
 
         Raises:
-            UnknownEnvError: nobody knows the id.
+            UnknownEnvError: no such environment is registered.
             TypeError: there is no such field.
-            ValueError: a field has a value it cannot have (if a plugin recommends it, the plugin is named), hidden
-                layers are asked for of a linear policy, or an object cannot be copied to another process.
+            ValueError: a field has an invalid value (if a plugin recommends it, the message names the plugin),
+                hidden_sizes are given for a linear policy, or an object cannot be copied to another process.
         """
         config = cls.unresolved(env_id, **overrides).resolved()
         if config.policy == "linear" and overrides.get("hidden_sizes"):
@@ -327,7 +336,7 @@ class TrainConfig:
         values |= definition.recommended_for.get(strategy, {})
         overrides |= {name: keep(overrides[name]) for name in OBJECTS if callable(overrides.get(name))}
         if overrides.get("fitness") is not None and "solved_at" not in overrides:
-            values["solved_at"] = None  # the definition's threshold speaks of its own fitness
+            values["solved_at"] = None  # the definition's threshold is for its own fitness
         return cls(**{**values, **overrides})
 
     @classmethod
@@ -342,7 +351,7 @@ class TrainConfig:
             raise es_envs.PluginError(f"{definition.label} recommends an invalid setting: {error}") from error
 
     def resolved(self) -> Self:
-        """This config with the fitness named.
+        """Return this config with its fitness's name filled in.
 
         Raises:
             ValueError: the fitness cannot be imported, no step limit is known, or a survival bonus does not fit.
@@ -366,19 +375,19 @@ class TrainConfig:
             )
         if self.survival_bonus > 0 and (fitness != "episode_return" or self.shaping in SIGN_SHAPINGS):
             raise ValueError(
-                "survival_bonus is left out of the sum of the rewards, and so needs fitness='episode_return' and a "
-                f"shaping that looks at that sum; got fitness={fitness!r}, shaping={self.shaping!r}"
+                "survival_bonus is subtracted from the sum of the rewards, so it needs fitness='episode_return' and a "
+                f"shaping that uses that sum; got fitness={fitness!r}, shaping={self.shaping!r}"
             )
         generations = self.schedule_generations
         if generations is None and not (self.sigma_final is None and self.learning_rate_final is None):
-            generations = self.generations  # settled now: a resumed run may have more
+            generations = self.generations  # fixed now: a resumed run may have more
         return replace(self, fitness=fitness, schedule_generations=generations)
 
     def continued(self, given: Mapping[str, Any]) -> Self:
-        """This config of a run that has begun, with the bounds among ``given`` settings, which may have grown.
+        """Return this config of a run that has begun with the bounds in ``given``, which may have grown.
 
         Args:
-            given: settings, as JSON holds them or as the fields are; what the run chose when it began may be left open.
+            given: settings, as in JSON or as in the fields; choices that the run made when it began may be left open.
 
         Raises:
             TypeError: there is no such setting.
@@ -394,7 +403,7 @@ class TrainConfig:
             if wanted != stored[name]:
                 raise ValueError(
                     f"{name} cannot change in a resumed run: it was {stored[name]!r}, now {wanted!r}. Only "
-                    f"{', '.join(BOUNDS)} can, and only grow; a new run may begin with this one's policy (initial=... "
+                    f"{', '.join(BOUNDS)} can, and only grow; a new run can begin with this one's policy (initial=... "
                     "or, on the command line, --initial RUN/best.safetensors)"
                 )
         grown = replace(self, **bounds)
@@ -405,7 +414,7 @@ class TrainConfig:
         return grown
 
     def to_json(self) -> dict[str, Any]:
-        """The fields, as JSON holds them."""
+        """The fields as JSON."""
         return {option.name: lists(getattr(self, option.name)) for option in fields(self)}
 
     @classmethod
@@ -425,13 +434,13 @@ class TrainConfig:
 
     @classmethod
     def from_json(cls, values: Any) -> Self:
-        """The config that ``to_json`` described, in this version or an earlier one.
+        """Read what ``to_json`` returned in this version or an earlier one.
 
-        A field that is not there is younger than the config. It has its default, which must therefore mean what was
-        done before there was such a field; but for ``bits``, which is 0 then.
+        A missing field is newer than the config. It gets its default, which must therefore mean the same as before the
+        field existed; only ``bits`` is 0 then.
 
         Raises:
-            ValueError: a field is unknown, or has a value it cannot have.
+            ValueError: a field is unknown, or has an invalid value.
         """
         if not isinstance(values, dict):
             raise ValueError(f"a config must be a JSON object, got {type(values).__name__}")
@@ -444,24 +453,24 @@ class TrainConfig:
 
 
 def require_bits(config: TrainConfig, where: object) -> None:
-    """Refuse to compute again what another version has computed: it would have other bits.
+    """Refuse to recompute what another version has computed: it would have other bits.
 
     Args:
-        config: from a file.
+        config: config from a file.
         where: that file, or its run.
 
     Raises:
-        CheckpointError: it says which version has those bits.
+        CheckpointError: the message says which version has those bits.
     """
     if config.bits > BITS:
         raise CheckpointError(
             f"{where}: a newer version of es-envs wrote it, whose noise and policies have other bits: upgrade with "
-            "`pip install --upgrade es-envs` to go on with it, rebuild or replay it"
+            "`pip install --upgrade es-envs` to continue, rebuild or replay it"
         )
     if config.bits < BITS:
         raise CheckpointError(
             f"{where}: {_WRITTEN_BY[config.bits]} wrote it, whose noise and policies have other bits: install that "
-            "version to go on with it, rebuild or replay it; here its policies can be evaluated, recorded, exported "
+            "version to continue, rebuild or replay it; here its policies can be evaluated, recorded, exported "
             "and compared, and a new run can begin with one (initial=..., on the command line --initial)"
         )
 
@@ -476,8 +485,8 @@ def _settings(config: type[TrainConfig]) -> set[str]:
 
 
 def unknown_field(name: str, known: set[str]) -> str:
-    """What to say about a setting that TrainConfig does not have."""
+    """Return a message about a setting that TrainConfig does not have."""
     close = difflib.get_close_matches(name, known, n=1)
     return f"no setting is called {name!r}: " + (
-        f"did you mean {close[0]!r}?" if close else "`es-envs train --help` lists them"
+        f"did you mean {close[0]!r}?" if close else "`es-envs train --help-all` lists them"
     )

@@ -1,4 +1,4 @@
-"""Names in files are data: which of them may be imported, and what they name be called."""
+"""Trust in names: which names in files may be imported, and their objects called."""
 
 import inspect
 from collections.abc import Collection, Iterator, Mapping
@@ -13,23 +13,23 @@ from es_envs.fitness import FITNESSES, fitness_names
 
 
 def require_trusted(config: TrainConfig, *, trust: bool, where: object, vouched: Collection[str] = ()) -> EnvDefinition:
-    """Refuse names from a file that would import a module nobody installed as a plugin.
+    """Refuse names from a file that would import a module that was not installed as a plugin.
 
     A file must not choose what code runs: it may name registered environments, fitness functions of theirs or of
-    ``es_envs.fitness``, and functions and classes that distributions define which register a plugin. What was given to
-    ``train`` as an object is imported by nobody: this process has it if the caller has given it again.
+    ``es_envs.fitness``, and functions and classes defined by distributions that register a plugin. An object that was
+    given to ``train`` is never imported: this process has it if the caller has given it again.
 
     Args:
-        config: as read from the file.
-        trust: the caller vouches for the file.
+        config: config as read from the file.
+        trust: True if the caller vouches for the file.
         where: the file, for the message.
-        vouched: fields whose values the caller has named himself.
+        vouched: fields whose values the caller has given.
 
     Returns:
         The definition of the config's environment.
 
     Raises:
-        ValueError: an untrusted name.
+        ValueError: a name is not trusted.
         UnknownEnvError: the environment is not installed.
     """
     if not trust and "env_id" not in vouched and ":" in config.env_id:  # before it is looked up, which imports it
@@ -47,10 +47,10 @@ def require_trusted(config: TrainConfig, *, trust: bool, where: object, vouched:
 
 
 def require_trusted_policy(config: TrainConfig, *, where: object) -> None:
-    """Refuse a policy from a file that is a module which nobody installed as a plugin.
+    """Refuse a policy from a file that is a module not installed as a plugin.
 
     Raises:
-        ValueError: it names the policy.
+        ValueError: the policy is not trusted; the message names it.
     """
     _require_of_plugins(config, ["policy", "policy_options"], where)
 
@@ -70,13 +70,13 @@ def _require_of_plugins(config: TrainConfig, keys: Collection[str], where: objec
 
 def _untrusted(key: str, name: str, where: object) -> ValueError:
     return ValueError(
-        f"{where} names {key}={name!r}, no function or class of an installed plugin; reading a file must not choose "
-        "what code runs. If you trust the file, pass trust=True (on the command line: --trust-names)"
+        f"{where} names {key}={name!r}, which is not a function or class of an installed plugin; a file must not "
+        "choose what code runs. If you trust the file, pass trust=True (on the command line: --trust-names)"
     )
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """All text in a JSON value."""
+    """All strings in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list | tuple):
@@ -85,17 +85,17 @@ def _texts(value: Any) -> Iterator[str]:
 
 
 def _of_a_plugin(name: str) -> bool:
-    """Whether a plugin's distribution defines what is named; what is only imported there may do anything.
+    """Return True if a plugin's distribution defines the named object; one that it only imports may do anything.
 
     Raises:
-        ValueError: a module of a plugin has nothing of that name.
+        ValueError: a plugin's module has nothing of that name.
         ImportError: a module of a plugin cannot be imported.
     """
     module, _, attribute = name.partition(":")
     if not _is_module_of_a_plugin(module):
         return False
     if not all(part.isidentifier() for part in attribute.split(".")):
-        return True  # an environment's id, for which Gymnasium imports the module, and nothing of it is called
+        return True  # an environment's id: Gymnasium imports the module, but calls nothing in it
     target = import_path.load(name)
     defined = inspect.isfunction(target) or inspect.isclass(target)
     return defined and _is_module_of_a_plugin(target.__module__)

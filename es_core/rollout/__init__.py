@@ -1,1 +1,1 @@
-"""An environment and a policy that play episodes together, and the fitness of an episode."""
+"""Rollouts: an environment and a policy that play episodes together, and the fitness of an episode."""

@@ -1,4 +1,4 @@
-"""The environment that a rollout steps: bare, in Gymnasium's wrappers for frames (skip, grey, resize, stack)."""
+"""The environment that a rollout steps: bare, within Gymnasium's wrappers for frames (skip, grey, resize, stack)."""
 
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ Env = gymnasium.Env[Any, Any]
 
 
 def preprocessed(env: Env, settings: Mapping[str, Any]) -> Env:
-    """``env`` in the wrappers of a config's ``preprocessing`` (Mnih et al. 2015), applied in this order.
+    """Wrap ``env`` as a config's ``preprocessing`` says (Mnih et al. 2015), in this order.
 
     - skip: repeat each action for so many steps, and see the larger value of each entry of the last two;
     - grey: colours ``(height, width, 3)`` become shades;
@@ -36,7 +36,7 @@ def preprocessed(env: Env, settings: Mapping[str, Any]) -> Env:
         ValueError: a wrapper is not for these observations, or needs a package that is not installed.
     """
     if any(settings.values()):
-        env = Checked(env)  # or the wrappers would stumble over what it returns
+        env = Checked(env)  # or the wrappers would fail on wrong return values
     for name, wrap in _WRAPPERS.items():
         if not settings.get(name):
             continue
@@ -52,7 +52,7 @@ def preprocessed(env: Env, settings: Mapping[str, Any]) -> Env:
 
 
 class _Skip(MaxAndSkipObservation[Any, Any, Any]):
-    """Gymnasium's own remembers frames: of an episode that ends within a step it shows those of the step before."""
+    """Gymnasium's wrapper without its bug: if an episode ends within a step, that one shows the last step's frames."""
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         frames: deque[Any] = deque(maxlen=2)
@@ -60,7 +60,7 @@ class _Skip(MaxAndSkipObservation[Any, Any, Any]):
         info: dict[str, Any] = {}
         for _ in range(self._skip):
             observation, reward, terminated, truncated, info = self.env.step(action)
-            frames.append(np.array(observation))  # the environment may write into its own again
+            frames.append(np.array(observation))  # the environment may reuse its array
             total += float(reward)
             if terminated or truncated:
                 break
@@ -85,10 +85,10 @@ _WRAPPERS: Mapping[str, Callable[[Env, Mapping[str, Any]], Env]] = {
 
 
 def make_env(definition: EnvDefinition, config: TrainConfig, **kwargs: Any) -> gymnasium.Env[Any, Any]:
-    """The bare environment, in the wrappers of the config's ``preprocessing``.
+    """Make the bare environment, within the wrappers of the config's ``preprocessing``.
 
     Raises:
-        PluginError: it cannot be made.
+        PluginError: the environment cannot be made.
         SpaceError: a wrapper is not for its observations.
     """
     env = definition.build(**{**config.env_kwargs, **kwargs})

@@ -1,4 +1,4 @@
-"""Episodes that fail, and environments that no policy fits."""
+"""Errors: episodes that fail, and environments that no policy fits."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,9 @@ class Failure:
 
     Attributes:
         candidate: index of the candidate; None: the centre.
-        seed: of the episode.
-        kind: type of what was raised; "WorkerDied" or "StepTimeout" of a process that ended.
-        message: its first line, shortened.
+        seed: the episode's seed.
+        kind: the error's type; "WorkerDied" or "StepTimeout" if the process ended.
+        message: the first line of the error's message, shortened.
     """
 
     candidate: int | None
@@ -24,7 +24,7 @@ class RolloutError(RuntimeError):
     """An episode failed; the message names the environment, the seed, the candidate and the generation.
 
     Attributes:
-        failure: which episode, where one is to blame.
+        failure: the episode, if a single one failed.
     """
 
     def __init__(self, message: str, failure: Failure | None = None) -> None:
@@ -33,4 +33,4 @@ class RolloutError(RuntimeError):
 
 
 class SpaceError(ValueError):
-    """A policy cannot be made for the environment's spaces, or not be computed here; the message says it all."""
+    """A policy cannot be made for the environment's spaces, or not be computed here."""

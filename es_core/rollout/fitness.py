@@ -19,7 +19,7 @@ _AGGREGATIONS: Mapping[str, Callable[..., NDArray[np.float64]]] = {"mean": np.me
 
 
 def aggregated(values: NDArray[np.float64], aggregation: str) -> NDArray[np.float64]:
-    """One number ``(N,)`` for each candidate, from those of its episodes ``(N, k)``, by "mean", "median" or "min"."""
+    """Aggregate the numbers of candidates' episodes ``(N, k)`` to one each ``(N,)``, by "mean", "median" or "min"."""
     return _AGGREGATIONS[aggregation](values, axis=1)
 
 
@@ -27,7 +27,7 @@ Fitnesses = Sequence[tuple[str, Any]]
 
 
 def load_fitnesses(definition: EnvDefinition, config: TrainConfig) -> Fitnesses:
-    """All fitness functions and classes of a run by name, the one that drives selection first."""
+    """Load all fitness functions and classes of a run by name, the one that drives selection first."""
     fitnesses = fitness_names(definition, config.fitness)
     if config.shaping in SIGN_SHAPINGS:
         fitnesses.setdefault("sign_return", "sign_return")
@@ -35,17 +35,17 @@ def load_fitnesses(definition: EnvDefinition, config: TrainConfig) -> Fitnesses:
 
 
 def begun(fitnesses: Fitnesses) -> Fitnesses:
-    """Fitnesses for an episode that begins: what sees every step is made anew."""
+    """Fitnesses for a new episode: those that see every step are fresh objects."""
     return [(name, _PerStep(fitness) if inspect.isclass(fitness) else fitness) for name, fitness in fitnesses]
 
 
 def observers_of(measured: Fitnesses) -> list[Observer]:
-    """What is to be called after every step."""
+    """Fitnesses to call after every step."""
     return [fitness.on_step for _, fitness in measured if isinstance(fitness, _PerStep)]
 
 
 def judged(episode: Episode, measured: Fitnesses) -> Episode:
-    """An episode with all fitness values; the first drives selection and must be a number, the others may fail.
+    """Return an episode with all fitness values; the first drives selection and must be a number, others may fail.
 
     Raises:
         ValueError: the first one, or the sum of the rewards, is not finite.
@@ -70,9 +70,9 @@ def judged(episode: Episode, measured: Fitnesses) -> Episode:
 
 
 class _PerStep:
-    """A per-step fitness in use: what it raises is kept until its value is asked for.
+    """A per-step fitness in use: its error is kept until its value is read.
 
-    A secondary one must not end the episode, and of the first one the error shall say which it was.
+    A secondary fitness must not end the episode, and the first one's error must name it.
     """
 
     def __init__(self, make: Callable[[], Any]) -> None:

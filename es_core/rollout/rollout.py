@@ -1,4 +1,4 @@
-"""Rollouts: one environment and one policy, which play episodes together."""
+"""A rollout: one environment and one policy, which play episodes together."""
 
 from collections.abc import Callable, Generator, MutableSequence, Sequence
 from functools import partial
@@ -23,16 +23,16 @@ class Rollout:
     """One environment and one policy for life, which play episodes together.
 
     Args:
-        definition: of the environment.
-        config: of the run, resolved.
-        progress: where the number of each step is written, for whoever watches.
-        **kwargs: for the environment, over the config's; ``render_mode`` too.
+        definition: the environment's definition.
+        config: the run's config, resolved.
+        progress: array for the number of each step, for a watchdog.
+        **kwargs: keyword arguments of the environment that override the config's; ``render_mode`` too.
 
     Attributes:
-        env: the bare environment, in the wrappers of the config's ``preprocessing``; another one after ``close``.
-        policy: its kind.
-        engine: what computes it.
-        actor: the policy in use.
+        env: the bare environment, within the wrappers of the config's ``preprocessing``; another one after ``close``.
+        policy: the policy.
+        engine: the engine that computes it.
+        actor: the policy's actor.
 
     Raises:
         PluginError: the environment cannot be made.
@@ -63,7 +63,7 @@ class Rollout:
             raise SpaceError(f"{definition.label}: {error}") from error
 
     def close(self) -> None:
-        """Close the environment; a further episode is played in a new one. May be called twice."""
+        """Close the environment; the next episode gets a fresh one. May be called twice."""
         if self._is_open:
             self._is_open = False
             self.env.close()
@@ -83,30 +83,30 @@ class Rollout:
         """Play one episode of the policy in use.
 
         Args:
-            seed: for ``env.reset``.
+            seed: seed of ``env.reset``.
             observers: called after every step with observation, action, reward and info.
             noise_seed: see ``Actor.reset``.
             max_steps: a step limit below that of the definition and the config, or None.
 
         Raises:
-            ValueError: an observation, the fitness or the sum of rewards is not finite, a reward is no number, or
+            ValueError: an observation, the fitness or the sum of rewards is not finite, a reward is not a number, or
                 ``reset`` or ``step`` returns something else than it must.
-            Exception: whatever the environment raises.
+            Exception: the environment raises it.
         """
         self.actor.reset(noise_seed=noise_seed)
         try:
             next(self._play(seed, self.actor, observers, max_steps, pauses=False))
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
-        raise RuntimeError("an episode that does not pause has paused")
+        raise RuntimeError("an episode that does not pause paused")
 
     def steps(self, seed: int, act: Callable[[Any], Any] | None = None) -> Generator[None, None, Episode]:
-        """Play one episode step by step: yields after each, and returns the episode.
+        """Play one episode step by step: yield after each step, and return the episode.
 
-        Several of these may take turns, each in a ``Rollout`` of its own.
+        Several of these may take turns, each in its own ``Rollout``.
 
         Args:
-            seed: for ``env.reset``.
+            seed: seed of ``env.reset``.
             act: chooses an action for each observation; None: the policy in use.
         """
         if act is None:
@@ -123,7 +123,7 @@ class Rollout:
         *,
         pauses: bool,
     ) -> Generator[None, None, Episode]:
-        """Play an episode, and measure its fitness; a generator for those who look on, step by step."""
+        """Play an episode, and compute its fitness; a generator that yields after each step if asked to."""
         if not self._is_open:
             self.env, self._is_open = self._make_env(), True
         measured = begun(self._fitnesses)

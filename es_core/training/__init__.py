@@ -1,1 +1,1 @@
-"""The loop of generations, its state, its hooks and what it shows."""
+"""The loop of generations: its state, hooks, loggers and progress display."""

@@ -14,10 +14,10 @@ Rule = Callable[[History], str]
 
 
 def advice(history: History) -> str:
-    """What the last generations say is wrong, and what to do about it; empty if all is well.
+    """Return what is wrong according to the last generations, and what to do about it; empty if nothing is.
 
     Args:
-        history: of a run; lines without a population are passed over.
+        history: a run's history; lines without a population are ignored.
     """
     return _first(history)[1]
 
@@ -29,11 +29,11 @@ class Adviser:
         self._last_true: dict[Rule, int] = {}
 
     def hear(self, history: History) -> str:
-        """To be called after each generation: what is to be said now, or nothing."""
+        """Return the advice to give after a generation, or nothing."""
         rule, sentence = _first(history)
         if rule is None:
             return ""
-        # What was true a moment ago, and is so again, has been said.
+        # Advice that was true a moment ago, and is again, has been given.
         said = rule in self._last_true and len(history) - self._last_true[rule] <= _WINDOW
         self._last_true[rule] = len(history)
         return "" if said else sentence
@@ -46,18 +46,18 @@ def _first(history: History) -> tuple[Rule | None, str]:
 
 
 def _no_difference(recent: History) -> str:
-    """Nothing can be learnt from candidates that are all alike: neither the strategy nor its settings matter."""
+    """Advise that all candidates are alike, so that nothing can be learnt, whatever the strategy and its settings."""
     last = recent[-_WINDOW:]
     if len(last) < _WINDOW or any(stats.fitness_std != 0 or stats.tied_pairs not in {None, 1} for stats in last):
         return ""
     return (
         f"all candidates of the last {_WINDOW} generations have the same fitness, {recent[-1].fitness_mean:g}: either "
-        "it is the best there is, or the fitness does not depend on what the policy does"
+        "it is the best possible one, or the fitness does not depend on the policy's actions"
     )
 
 
 def _ties(recent: History) -> str:
-    """A pair that ties says nothing about its direction: above a half, most of the computing is in vain."""
+    """Advise if most pairs tie: such a pair says nothing about its direction, so that its episodes are wasted."""
     ties = _mean("tied_pairs", recent)
     if ties is None or ties <= 0.5:
         return ""
@@ -70,7 +70,7 @@ def _ties(recent: History) -> str:
 
 
 def _capped(recent: History) -> str:
-    """A cap grows to twice its size at most: three generations that it cut off began at an eighth of what is needed."""
+    """Advise if a cap cut off three generations: it at most doubles, so it began at an eighth of what is needed."""
     last = recent[-3:]
     if len(last) < 3 or any(
         stats.episode_cap is None or stats.capped_episodes is None or stats.capped_episodes < 0.9 for stats in last
@@ -80,7 +80,7 @@ def _capped(recent: History) -> str:
 
 
 def _long_steps(recent: History) -> str:
-    """The gradient is measured at a distance of sigma from the centre, and says little about what is further away."""
+    """Advise if steps are longer than sigma: the gradient is measured that far from the centre, and not further."""
     length = _mean("step_to_sigma", _with_gradient(recent))
     if length is None or length <= 1:
         return ""
@@ -88,7 +88,7 @@ def _long_steps(recent: History) -> str:
 
 
 def _turning_back(recent: History) -> str:
-    """Steps that follow a slope point the same way, those of pure noise any way; only overshooting turns back.
+    """Advise if steps turn back: those up a slope agree, those of pure noise point anywhere; overshooting turns back.
 
     The mean cosine of ten steps of pure noise has the standard deviation 0.3 / sqrt(d): it is this low in a policy of
     d = 10 parameters once in a thousand times.
@@ -100,10 +100,11 @@ def _turning_back(recent: History) -> str:
 
 
 def _noise(recent: History) -> str:
-    """The two halves estimate the same gradient: on average their cosine is above 0 as soon as there is any signal.
+    """Advise if the two halves of the population disagree: the gradient that both estimate is mostly noise.
 
-    A population that learns well may show so little of it (a hundredth, with many more parameters than pairs) that
-    their agreement alone proves nothing, not even over a long time: only where nothing is gained it says why.
+    On average their cosine is above 0 as soon as there is any signal. But a population that learns well may have such a
+    small one (a hundredth, with many more parameters than pairs) that it alone proves nothing, even over a long time:
+    it only explains why nothing is gained.
     """
     agreement = _mean("half_agreement", recent, _LONG_WINDOW)
     if agreement is None or agreement > 0:
@@ -114,20 +115,20 @@ def _noise(recent: History) -> str:
         return ""
     return (
         f"nothing was gained in {_LONG_WINDOW} generations, and the two halves of the population disagree about the "
-        "gradient: it is mostly noise; more candidates or more episodes_per_candidate would show the way"
+        "gradient: it is mostly noise; use more candidates or more episodes_per_candidate"
     )
 
 
-# The first that is true is told: causes before what follows from them.
+# The first that is true is given: causes before their consequences.
 _RULES: tuple[Rule, ...] = (_no_difference, _ties, _capped, _long_steps, _turning_back, _noise)
 
 
 def _with_gradient(recent: History) -> History:
-    """Only strategies that follow a gradient have a learning rate; that the best candidate lies far off is no fault."""
+    """Generations with a gradient: only they have a learning rate; elsewhere a long step is not a fault."""
     return [stats for stats in recent if stats.gradient_norm is not None]
 
 
 def _mean(name: str, recent: History, window: int = _WINDOW) -> float | None:
-    """Of a whole window, or None."""
+    """Mean over a whole window, or None."""
     values = [value for value in (getattr(stats, name) for stats in recent[-window:]) if value is not None]
     return fmean(values) if len(values) == window else None

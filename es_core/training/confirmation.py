@@ -1,4 +1,4 @@
-"""When a centre counts as the best, or as solved: confirmed on further starts, beyond chance."""
+"""Confirmation of a centre as the best, or as solved: on further starts, beyond chance."""
 
 from es_core.config.train_config import TrainConfig
 from es_core.files import CheckpointError
@@ -11,7 +11,7 @@ from es_core.statistics import lower_bound
 from es_core.training.rebuilding import find_best
 from es_core.training.state import TrainingState
 
-_ERROR = 0.05  # probability at most that a run is called solved whose centre never reaches the goal
+_ERROR = 0.05  # maximum probability of calling a run solved whose centre never reaches the goal
 
 
 _MOST_LOOKS = 10
@@ -22,13 +22,13 @@ def confirm(
 ) -> tuple[Evaluation | None, bool]:
     """Score a centre that looks solved, or better than the best so far, on a second set of starts.
 
-    The first score chose it, and so is too good on average; the second is so, too, as soon as it chooses among several
-    (see ``_look``, ``final_score``).
+    The first score selected it, so it is too good on average; the second is, too, as soon as it selects among several
+    (see ``_look_number``, ``final_score``).
     """
     if evaluation is None:
         return None, False
     config = run.config
-    look = _look(run, before.generation) if _reaches(config, evaluation) else None
+    look = _look_number(run, before.generation) if _reaches(config, evaluation) else None
     if look is None and state.best is not None and evaluation.mean <= state.best[1]:
         return None, False
     seeds = episode_seeds(config.seed, Purpose.CONFIRMATION, config.confirm_episodes, before.generation)
@@ -50,12 +50,12 @@ def _reaches(config: TrainConfig, score: Evaluation | None) -> bool:
     return score.mean >= config.solved_at and score.success_rate in {None, 1.0}
 
 
-def _look(run: RunFolder, generation: int) -> int | None:
-    """Which look this is at a centre that seems to solve the task, from 1; None: the next one is not due yet.
+def _look_number(run: RunFolder, generation: int) -> int | None:
+    """Number of this look at a centre that seems to solve the task, from 1; None: the next look is not due yet.
 
-    Looks are at least 1, 2, 4, 8, ... generations apart, and ten at most: who looks at chance often enough sees what he
-    wants to see. So each look may err with a smaller probability, error / (k (k + 1)) at look k, which never sums to
-    more than the error.
+    Looks are at least 1, 2, 4, 8, ... generations apart, and at most ten: with enough looks chance alone would succeed.
+    So each look may err with a smaller probability, error / (k (k + 1)) at look k, which never sums to more than the
+    error.
     """
     looks, due = 0, 0
     for stats in run.history:

@@ -1,4 +1,4 @@
-"""The hooks of a run's life, which a plugin or a logger may implement.
+"""The lifecycle hooks of a run, which a plugin or a logger may implement.
 
 Mark functions or methods with ``es_envs.hookimpl``; each may take fewer arguments than its specification. They are
 called in the main process, get frozen values and cannot change a number. One that raises is switched off for the run.
@@ -17,14 +17,14 @@ hookspec = pluggy.HookspecMarker("es_envs")
 
 @hookspec
 def run_started(run: RunFolder, config: TrainConfig) -> None:
-    """Called when a run has its folder and its workers, before its first generation; ``run`` is its ``Run``."""
+    """Called before a run's first generation, when it has its folder and its workers; ``run`` is a ``Run``."""
 
 
 @hookspec
 def generation_finished(run: RunFolder, stats: GenerationStats, fitness: NDArray[np.float64] | None) -> None:
-    """Called when a generation's line stands in metrics.jsonl.
+    """Called when a generation's line is written to metrics.jsonl.
 
-    ``fitness`` ``(N,)`` is each candidate's, NaN where it failed; None in the line after the last generation.
+    ``fitness`` ``(N,)`` is the candidates', NaN where one failed; None in the line after the last generation.
     """
 
 

@@ -1,4 +1,4 @@
-"""Calls the hooks of a run's life, in plugins and loggers."""
+"""Calls of the lifecycle hooks, in plugins and loggers."""
 
 import importlib.util
 import warnings
@@ -19,8 +19,8 @@ class Lifecycle:
         loggers: objects with methods marked ``es_envs.hookimpl``, or names of ``LOGGERS``.
 
     Raises:
-        ValueError: a name that no logger has, or an object that implements no lifecycle hook.
-        ImportError: what a named logger needs is not installed.
+        ValueError: no logger has this name, or an object implements no lifecycle hook.
+        ImportError: a package that a named logger needs is not installed.
     """
 
     def __init__(self, loggers: Iterable[object] = ()) -> None:

@@ -1,4 +1,4 @@
-"""Whom a run tells about itself: implementations of the lifecycle hooks, those of plugins and those that come along."""
+"""Loggers: built-in implementations of the lifecycle hooks, and their names."""
 
 import importlib.util
 import json
@@ -23,11 +23,11 @@ from es_envs.hookspecs import LIFECYCLE
 
 
 class SessionLogger:
-    """Notes in the run's sessions.jsonl where and with what each part of a run was computed."""
+    """Records in the run's sessions.jsonl the machine and the versions that computed each part of a run."""
 
     @hookimpl
     def run_started(self, run: RunFolder) -> None:
-        """Add a line: from which generation on, when, on what machine, with which versions."""
+        """Add a line: first generation, time, machine, versions."""
         distributions, _ = requirements(run.definition)
         session = {
             "generation": len(run.history),
@@ -43,10 +43,10 @@ class SessionLogger:
 class TensorBoardLogger:
     """Writes scalars, histograms and the settings to the run's tensorboard/ folder, without torch or tensorflow.
 
-    Not by TensorBoard's own writer: it writes in a thread of its own, which reports a full disk with a traceback.
+    It does not use TensorBoard's own writer, whose thread reports a full disk with a traceback.
 
     Raises:
-        ImportError: it is not installed.
+        ImportError: TensorBoard is not installed.
     """
 
     def __init__(self) -> None:
@@ -54,7 +54,7 @@ class TensorBoardLogger:
 
     @hookimpl
     def run_started(self, run: RunFolder, config: TrainConfig) -> None:
-        """Begin an event file; after a resume, what others hold of later generations is superseded."""
+        """Begin an event file; after a resume it supersedes the later generations in older files."""
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
         from tensorboard.compat.proto.summary_pb2 import Summary
 
@@ -101,11 +101,11 @@ class TensorBoardLogger:
 class WandbLogger:
     """Sends settings and numbers to Weights & Biases; a resumed run goes on under its id.
 
-    Its own environment variables say where to: WANDB_PROJECT ("es-envs" if it is not set), WANDB_ENTITY,
+    Its own environment variables configure it: WANDB_PROJECT ("es-envs" if it is not set), WANDB_ENTITY,
     WANDB_MODE=offline.
 
     Raises:
-        ImportError: it is not installed.
+        ImportError: wandb is not installed.
     """
 
     def __init__(self) -> None:
@@ -113,7 +113,7 @@ class WandbLogger:
 
     @hookimpl
     def run_started(self, run: RunFolder, config: TrainConfig) -> None:
-        """Begin, or continue, the run of the id that the folder's wandb/ holds."""
+        """Begin a run, or continue the one whose id is in the folder's wandb/."""
         import wandb
 
         known = run.directory / "wandb" / "run-id"
@@ -130,7 +130,7 @@ class WandbLogger:
             resume="allow",
             settings=wandb.Settings(console="off"),  # the progress display stays as it is
         )
-        # Its own steps only grow, and a resumed run may begin with generations that were logged before.
+        # Its own steps only grow, but a resumed run may begin with generations that were logged before.
         self._run.define_metric("generation")
         self._run.define_metric("*", step_metric="generation")
 
@@ -161,7 +161,7 @@ def _require(package: str) -> None:
 
 
 def _scalars(stats: GenerationStats) -> dict[str, float]:
-    """Numbers by tag; tags group themselves by the part before the slash."""
+    """Numbers by tag; tags are grouped by the part before the slash."""
     values: dict[str, float | None] = {
         "population/fitness_mean": stats.fitness_mean,
         "population/fitness_median": stats.fitness_median,
@@ -181,7 +181,7 @@ def _scalars(stats: GenerationStats) -> dict[str, float]:
 
 
 def _tensorboard_text(tag: str, config: TrainConfig) -> Any:
-    """The settings, as text that is shown as it is."""
+    """The settings as preformatted text."""
     from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
     from tensorboard.compat.proto.tensor_pb2 import TensorProto
     from tensorboard.compat.proto.types_pb2 import DT_STRING
@@ -192,11 +192,11 @@ def _tensorboard_text(tag: str, config: TrainConfig) -> Any:
 
 
 def find_logger(logger: object) -> object:
-    """A logger, given itself or by its name.
+    """Return a logger, given as an object or by its name.
 
     Raises:
-        ValueError: no logger has this name, or the object implements no hook of a run's life.
-        ImportError: what a named logger needs is not installed.
+        ValueError: no logger has this name, or the object implements no lifecycle hook.
+        ImportError: a package that a named logger needs is not installed.
     """
     if isinstance(logger, str):
         if logger not in LOGGERS:

@@ -41,17 +41,17 @@ def evolve(
     deadline: float,
     **pool_options: Any,
 ) -> None:
-    """Run the generations of a run, the folder of which is there; for the arguments and errors see ``es_core.train``.
+    """Run the generations of a run whose folder exists; for the arguments and errors see ``es_core.train``.
 
     Args:
-        run: new, or to be resumed.
+        run: the run, new or to be resumed.
         resume: start at the run's latest checkpoint.
         pool: name of the rollout pool.
-        lifecycle: who hears of the run.
-        progress: show how far it is.
-        on_generation: called with each generation's numbers; False stops the run.
+        lifecycle: hooks to call.
+        progress: show the run's progress.
+        on_generation: called with each generation's stats; returns False to stop the run.
         deadline: no generation begins after it [s, of the monotonic clock].
-        **pool_options: for ``make_pool``.
+        **pool_options: options of ``make_pool``.
     """
     with started_early(wanted=pool == "local"):
         prepare_policy(run.config, shown=progress)
@@ -75,7 +75,7 @@ def _run_generations(
     on_generation: Callable[[GenerationStats], bool | None] | None,
     deadline: float,
 ) -> None:
-    """Run generations until the task is solved, a bound or the deadline reached, or ``on_generation`` says stop."""
+    """Run generations until the task is solved, a bound or the deadline reached, or ``on_generation`` stops it."""
     config, strategy, limit = run.config, state.strategy, step_limit(pool.definition, run.config)
     with _repeatable(run, state, pool) as begin:
         while True:
@@ -133,7 +133,7 @@ def _run_generations(
                 next_hash=None if last or solved else parameter_hash(strategy.mean),
                 seconds=time.perf_counter() - started,
             )
-            if finished:  # first, since the line says that nothing is left to do
+            if finished:  # before the line, which says that nothing is left to do
                 run.keep(before)
             run.append(stats, log)
             stopped = (on_generation is not None and on_generation(stats) is False) or time.monotonic() >= deadline
@@ -149,10 +149,10 @@ def _run_generations(
 
 @contextmanager
 def _repeatable(run: RunFolder, state: TrainingState, pool: RolloutPool) -> Iterator[Callable[[], Checkpoint]]:
-    """Whatever interrupts a generation, or fails in it: it can be run again, and the error says how.
+    """Make sure that a generation which fails or is interrupted can be run again, and that the error says how.
 
     Yields:
-        What begins a generation: a function that returns its checkpoint, which is kept if that generation does not end.
+        Function that begins a generation and returns its checkpoint, which is kept if the generation does not end.
     """
     before = state.checkpoint(run, pool)
 
@@ -169,7 +169,7 @@ def _repeatable(run: RunFolder, state: TrainingState, pool: RolloutPool) -> Iter
         with suppress(OSError):  # the disk itself is in trouble: an older one has to do
             run.keep(before)
         if isinstance(error, FloatingPointError):  # to resume would lead to the same end
-            error.add_note(f"The last parameters that are finite: {run.checkpoint_path(before.generation)}")
+            error.add_note(f"The last finite parameters: {run.checkpoint_path(before.generation)}")
         elif run.next_generation is not None and not run.finished:
             lost = "Nothing is lost" if run.next_generation == before.generation else "The last checkpoint is intact"
             error.add_note(f"{lost}: `{_command('resume', run)}` runs generation {run.next_generation} again.")
@@ -179,7 +179,7 @@ def _repeatable(run: RunFolder, state: TrainingState, pool: RolloutPool) -> Iter
 
 
 def _failed(run: RunFolder, before: Checkpoint, results: Results | None) -> list[dict[str, int | str | None]]:
-    """Candidates that have failed, for the metrics; the checkpoint from which they can be played again is kept."""
+    """Failed candidates, for the metrics; the checkpoint from which they can be played again is kept."""
     if results is None or not results.failures:
         return []
     run.keep(before)
@@ -188,7 +188,9 @@ def _failed(run: RunFolder, before: Checkpoint, results: Results | None) -> list
     ]
     warnings.warn(
         f"{len(failed)} of {len(results.valid)} candidates of generation {before.generation} have failed. Candidate "
-        "{candidate}, for one, with episode seed {seed}: {kind}: {message}; to see it: {command}".format(**failed[0]),
+        "{candidate}, for example, with episode seed {seed}: {kind}: {message}; to see it: {command}".format(
+            **failed[0]
+        ),
         RuntimeWarning,
         stacklevel=2,
     )
@@ -220,7 +222,7 @@ def _population_stats(results: Results | None, told_pairs: NDArray[np.float64] |
 
 
 def _tied(told: NDArray[np.float64]) -> float:
-    """The share of pairs whose two candidates are told to be equally good."""
+    """Share of pairs whose two candidates have equal fitness."""
     plus, minus = told[0::2], told[1::2]
     return float(np.mean((plus == minus)[~np.isnan(plus + minus)]))
 
@@ -230,7 +232,7 @@ def _finite(value: float | None) -> float | None:
 
 
 def _command(verb: str, run: RunFolder, **options: int) -> str:
-    """A command about the run; who has trained it trusts what it names."""
+    """Return a command about the run; the user who trained it trusts the names in it."""
     return run_command(verb, run.config, run.directory, trusted=True, **options)
 
 
@@ -240,7 +242,7 @@ def _replay_command(run: RunFolder, generation: int, failure: Failure) -> str:
 
 
 def _training_seeds(config: TrainConfig, candidates: int, generation: int) -> NDArray[np.int64]:
-    """Seeds of the candidates' episodes: ``(k,)`` that they share, or ``(N, k)``."""
+    """Seeds of the candidates' episodes: ``(k,)`` if they share them, else ``(N, k)``."""
     shape: tuple[int, ...] = (config.episodes_per_candidate,)
     if config.episode_seeds == "independent":
         shape = (candidates, *shape)
@@ -249,17 +251,17 @@ def _training_seeds(config: TrainConfig, candidates: int, generation: int) -> ND
 
 
 def _write_choices(run: RunFolder, pool: RolloutPool) -> None:
-    """Write to config.json what the pool has chosen: it changes bits, and a resumed run keeps it.
+    """Write the pool's choices to config.json: they change bits, so a resumed run keeps them.
 
     Raises:
-        ValueError: the run has begun with others.
+        ValueError: the run began with other choices.
     """
     begun = bool(run.checkpoint_generations())
     for name in ("engine", "device", "vector_envs", "vector_starts"):
         then, now = getattr(run.config, name), getattr(pool.config, name)
         if begun and then != now:
             raise ValueError(
-                f"this run has {name}={then!r}, its pool would have {now!r}: it cannot be resumed with that"
+                f"this run has {name}={then!r}, but its pool chooses {now!r}: it cannot be resumed with that"
             )
     if pool.config != run.config:
         run.write_config(pool.config)

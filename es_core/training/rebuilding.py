@@ -17,32 +17,30 @@ from es_core.training.state import TrainingState
 
 
 def rebuild(run: RunFolder | str | os.PathLike[str], generation: int, *, trust: bool = False) -> Checkpoint:
-    """The checkpoint that a run had in front of a generation, or would have had: the same to the bit.
+    """Rebuild the checkpoint before a generation of a run, the same to the bit.
 
-    Everything else about a run is a function of its config and of what its strategy was told, which stands in
-    metrics.jsonl. So this starts at the nearest checkpoint before, or at the initial parameters, and tells the strategy
-    again, generation by generation. The environment is needed if there is no checkpoint before: it is made once, to be
-    asked for its spaces (and plays the reference batch of virtual batch normalisation).
+    A run is a function of its config and of the fitness that its strategy learnt from, which is in metrics.jsonl. So
+    this starts at the nearest earlier checkpoint, or at the initial parameters, and gives the strategy the logged
+    fitness again, generation by generation. The environment is needed if there is no earlier checkpoint: it is made
+    once for its spaces (and plays the reference batch of virtual batch normalisation).
 
     Args:
         run: a Run or its folder.
-        generation: which; the centre of the last one is the run's result.
-        trust: the run may name modules outside the installed plugins.
+        generation: the generation; the centre of the last one is the run's result.
+        trust: allow the run to name modules outside the installed plugins.
 
     Raises:
-        FileNotFoundError: the run has not come so far.
-        CheckpointError: a file is damaged, the log leads elsewhere than the run went (it names the generation), or
+        FileNotFoundError: the run has not reached this generation.
+        CheckpointError: a file is damaged, the log does not reproduce the run (the message names the generation), or
             another version wrote it.
-        ValueError: an untrusted name.
+        ValueError: a name is not trusted.
     """
     run = run if isinstance(run, RunFolder) else RunFolder.open(run, trust=trust)
     kept = run.checkpoint_generations()
     if generation in kept:
         return run.checkpoint_at(generation)
     if not 0 <= generation <= run.come_to:
-        raise FileNotFoundError(
-            f"{run.directory} has no generation {generation}: it has come to generation {run.come_to}"
-        )
+        raise FileNotFoundError(f"{run.directory} has no generation {generation}: it reached generation {run.come_to}")
     require_bits(run.config, run.directory)
     start = max((earlier for earlier in kept if earlier < generation), default=0)
     if start in kept:
@@ -63,7 +61,7 @@ def rebuild(run: RunFolder | str | os.PathLike[str], generation: int, *, trust: 
 def find_best(run: RunFolder) -> Checkpoint | None:
     """The best evaluated centre of a run, or None if none was evaluated.
 
-    A file that is not there, or not what the log says, is rebuilt from the log, with a warning.
+    A file that is missing, or does not match the log, is rebuilt from the log, with a warning.
 
     Raises:
         CheckpointError: the file is damaged, or cannot be rebuilt.
@@ -81,9 +79,9 @@ def find_best(run: RunFolder) -> Checkpoint | None:
 
 
 def restore(run: RunFolder) -> None:
-    """Put back what a run needs to be resumed, and its best centre, where they are missing or not what the log says.
+    """Restore the checkpoint to resume from and the best centre, where they are missing or do not match the log.
 
-    The caller holds the folder's lock, and has required that its names are trusted.
+    The caller holds the folder's lock, and has checked that its names are trusted.
 
     Raises:
         CheckpointError: there is no checkpoint, and the log does not lead to one.
@@ -100,7 +98,7 @@ def restore(run: RunFolder) -> None:
             rebuild(run, generation, trust=True).save(run.best_path)
         except CheckpointError as error:  # the run itself can go on
             warnings.warn(
-                f"{run.best_path} is not the best centre, of generation {generation}, and cannot be put back: {error}",
+                f"{run.best_path} is not the best centre, of generation {generation}, and cannot be restored: {error}",
                 RuntimeWarning,
                 stacklevel=2,
             )
@@ -131,7 +129,7 @@ def _require_hash(run: RunFolder, state: TrainingState, generation: int, expecte
     found = parameter_hash(state.strategy.mean)
     if found != expected:
         raise CheckpointError(
-            f"{run.directory}: the log leads elsewhere than the run went: in front of generation {generation} the "
-            f"centre has hash {found}, metrics.jsonl says {expected}. Another version of es-envs or NumPy, another "
-            "kind of processor or a change of the files may be the reason"
+            f"{run.directory}: the log does not reproduce the run: before generation {generation} the centre has hash "
+            f"{found}, metrics.jsonl says {expected}. Another version of es-envs or NumPy, another kind of processor "
+            "or a changed file may be the reason"
         )

@@ -1,4 +1,4 @@
-"""From the fitness that a population measured to the fitness that its strategy learns from."""
+"""Selection: from a population's measured fitness to the fitness that its strategy learns from."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from es_envs import Episode
 def learning_fitness(config: TrainConfig, results: Results) -> NDArray[np.float64]:
     """The fitness ``(N,)`` from which the strategy learns; NaN for a candidate that is dropped.
 
-    A candidate that has failed has none, or the worst of the others', as ``on_candidate_error`` says; shapings by rank
+    A failed candidate has none, or the worst fitness of the others, as ``on_candidate_error`` says; shapings by rank
     then see a tie.
 
     Instead of the fitness it may be the return without the survival bonus of each step (Mania et al. 2018, section
@@ -38,9 +38,9 @@ def learning_fitness(config: TrainConfig, results: Results) -> NDArray[np.float6
 def choose_elite(
     config: TrainConfig, state: TrainingState, pool: RolloutPool, population: Population, fitness: NDArray[np.float64]
 ) -> list[Episode]:
-    """Let additional episodes decide which of a strategy's contenders counts as the best, and return them.
+    """Choose the best of a strategy's contenders by additional episodes, and return these.
 
-    Such et al. 2017, algorithm 1. The winner's ``fitness`` is raised just above all others', and so is in the log.
+    Such et al. 2017, algorithm 1. The winner's ``fitness`` is raised just above all others', in the log, too.
     """
     contenders, episodes = state.strategy.contenders(fitness), state.strategy.elite_episodes
     if not contenders:

@@ -1,4 +1,4 @@
-"""What a run carries from generation to generation: how it begins, moves on, and continues from a checkpoint."""
+"""The training state, which a run carries from generation to generation, and how it begins or is resumed."""
 
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -29,12 +29,12 @@ class TrainingState:
     """The state of a run between two generations.
 
     Attributes:
-        strategy: holds the mean, and counts the generations.
-        statistics: by which the next generation's observations or hidden layers are normalised, or None.
+        strategy: the strategy, with the mean and the number of the generation.
+        statistics: statistics that normalise the next generation's observations or hidden layers, or None.
         episode_cap: step limit of the next population's episodes, or None.
         total_steps: environment steps of all episodes so far.
-        total_episodes: of candidates, so far.
-        best: of the best centre so far: whether it is solved, and its confirmed fitness.
+        total_episodes: candidates' episodes so far.
+        best: the best centre so far: True if it is solved, and its confirmed fitness.
     """
 
     strategy: Strategy
@@ -46,17 +46,17 @@ class TrainingState:
 
     @classmethod
     def begin(cls, run: RunFolder, pool: RolloutPool) -> Self:
-        """In front of generation 0, of which it writes the checkpoint; for errors see ``first``."""
+        """Return the state before generation 0, and write that checkpoint; for errors see ``first``."""
         state = cls.first(run, pool)
         run.keep(state.checkpoint(run, pool))
         return state
 
     @classmethod
     def first(cls, run: RunFolder, pool: RolloutPool) -> Self:
-        """In front of generation 0.
+        """Return the state before generation 0.
 
         Raises:
-            ValueError: the run's initial checkpoint is of another policy, or the strategy refuses a setting.
+            ValueError: the run's initial checkpoint has another policy, or the strategy refuses a setting.
             CheckpointError: that checkpoint is damaged.
         """
         config = run.config
@@ -78,7 +78,7 @@ class TrainingState:
 
     @classmethod
     def resume(cls, run: RunFolder, pool: RolloutPool) -> Self:
-        """Where the latest checkpoint stands that has all its lines before it; later lines are cut off.
+        """Return the state of the latest checkpoint that has all lines before it; later lines are cut off.
 
         Raises:
             ValueError: the environment's spaces have changed.
@@ -93,21 +93,21 @@ class TrainingState:
         checkpoint = run.checkpoint_at(generation)
         if (checkpoint.observation_space, checkpoint.action_space) != (pool.observation_space, pool.action_space):
             raise ValueError(f"{run.config.env_id} has other spaces now than when the run in {run.directory} was made")
-        checkpoint.policy()  # which a module of the user's may no longer be
+        checkpoint.policy()  # raises if a user's module has changed
         state = cls.at(checkpoint, run.checkpoint_path(generation))
         run.cut_history(generation)
         return state
 
     @classmethod
     def at(cls, checkpoint: Checkpoint, where: object) -> Self:
-        """In front of the checkpoint's generation.
+        """Return the state before the checkpoint's generation.
 
         Args:
-            checkpoint: with the state of the strategy.
+            checkpoint: checkpoint with the strategy's state.
             where: its file, for the message.
 
         Raises:
-            CheckpointError: the state does not fit the config, or another version's bits would have to go on.
+            CheckpointError: the state does not fit the config, or another version computed it with other bits.
         """
         require_bits(checkpoint.config, where)
         try:
@@ -120,11 +120,11 @@ class TrainingState:
         return cls(strategy, checkpoint.statistics, **progress)
 
     def population(self) -> Population:
-        """That of the next generation, with all that its episodes are played by."""
+        """Population of the next generation, with its statistics and step limit."""
         return replace(self.strategy.ask(), statistics=self.statistics, max_episode_steps=self.episode_cap)
 
     def checkpoint(self, run: RunFolder, spaces: RolloutPool | Checkpoint) -> Checkpoint:
-        """All that is needed to run the next generation; ``spaces`` knows those of the environment."""
+        """Checkpoint before the next generation; ``spaces`` has the environment's spaces."""
         state = self.strategy.state_dict()
         return Checkpoint(
             config=run.config,
@@ -143,20 +143,20 @@ class TrainingState:
         )
 
     def at_end(self, config: TrainConfig) -> bool:
-        """Whether a bound of the run is reached: there is no further generation."""
+        """Return True if a bound of the run is reached: there is no further generation."""
         done = self.strategy.generation
         return reached(config, generations=done, steps=self.total_steps, episodes=self.total_episodes) is not None
 
     def log(
         self, config: TrainConfig, fitness: NDArray[np.float64], results: Results, step_limit: int
     ) -> GenerationLog:
-        """All that the next generation follows from.
+        """Log of this generation, which determines the next one.
 
         Args:
-            config: of the run.
+            config: the run's config.
             fitness: ``(N,)``, from which the strategy learns; NaN for a candidate that is dropped.
-            results: of this generation.
-            step_limit: of whole episodes.
+            results: this generation's results.
+            step_limit: step limit of whole episodes.
         """
         steps, lengths = config.steps_per_generation, results.lengths[results.valid]
         statistics = self.statistics if isinstance(self.statistics, ObservationStatistics) else None
@@ -176,7 +176,7 @@ class TrainingState:
 
 
 def first_statistics(config: TrainConfig, policy: Policy, pool: RolloutPool) -> Statistics | None:
-    """By which observations or hidden layers are normalised in generation 0."""
+    """Statistics that normalise observations or hidden layers in generation 0."""
     if config.observation_normalization:
         return ObservationStatistics.empty(policy.inputs)
     return pool.reference_batch() if config.virtual_batch_normalization else None
@@ -193,7 +193,7 @@ def _require_consistent(strategy: Strategy, checkpoint: Checkpoint) -> None:
 
 
 def _progress(checkpoint: Checkpoint) -> dict[str, Any]:
-    """What stands in a checkpoint beside the strategy, as arguments of ``TrainingState``."""
+    """Entries of a checkpoint beside the strategy, as arguments of ``TrainingState``."""
     names = ("episode_cap", "best", "total_steps", "total_episodes")
     cap, best, *totals = (checkpoint.progress[name] for name in names)
     if any(whole(0)(total) for total in totals) or maybe(whole(1))(cap):

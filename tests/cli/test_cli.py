@@ -239,7 +239,11 @@ def test_train_takes_the_settings_of_a_file_and_those_given_besides(folder, caps
         (None, [], "there is no file .*config.json: expected the config.json of a run"),
         ("{", [], "config.json is damaged"),
         ('{"env_id": "CartPole-v1"}', ["Acrobot-v1"], "is for CartPole-v1, not for Acrobot-v1: leave out one"),
-        ('{"env_id": "os:Walk-v0"}', [], "names env_id='os:Walk-v0', no function or class of an installed plugin"),
+        (
+            '{"env_id": "os:Walk-v0"}',
+            [],
+            "names env_id='os:Walk-v0', which is not a function or class of an installed plugin",
+        ),
         ('{"env_id": "CartPole-v1", "fitness": "os:getcwd"}', [], "names fitness='os:getcwd'"),
         ('{"env_id": "CartPole-v1", "sigma": -1}', [], "sigma must be"),
     ],
@@ -295,7 +299,7 @@ def test_resume_says_of_every_setting_but_its_bounds_that_it_cannot_change(folde
         (["train", "CartPoleBullet-v0", "--sigma", "0"], 2, "sigma must be a finite number above 0, got 0"),
         (["evaluate", "nowhere"], 1, "nowhere"),
         (["record", "nowhere"], 1, "nowhere"),
-        (["resume", "nowhere"], 1, "no run folder"),
+        (["resume", "nowhere"], 1, "not a run folder"),
     ],
 )
 def test_errors_go_to_stderr_with_the_documented_exit_code(arguments, code, message, capsys):

@@ -530,7 +530,7 @@ def test_what_is_not_there_is_named(finished, walk, refused, tmp_path):
         evaluate(absent)
     with pytest.raises(FileNotFoundError, match=f"{tmp_path} is not a run folder: it has no config.json"):
         evaluate(tmp_path)
-    with pytest.raises(FileNotFoundError, match="has no generation 7: it has come to generation 1"):
+    with pytest.raises(FileNotFoundError, match="has no generation 7: it reached generation 1"):
         evaluate(finished, generation=7)
     with pytest.raises(ValueError, match="a generation can be chosen from a run, not from a single checkpoint"):
         evaluate(finished.checkpoint_path(0), generation=0)
@@ -633,7 +633,7 @@ MISTAKES = [
     (1, "train Lost-v0", "entry_point 'no_such_module:Env' cannot be imported"),
     (1, "evaluate {tmp}/absent", "absent"),
     (1, "evaluate {tmp}/file", "cannot be read as a checkpoint"),
-    (1, "evaluate {finished} --generation 9", "has no generation 9: it has come to generation 1"),
+    (1, "evaluate {finished} --generation 9", "has no generation 9: it reached generation 1"),
     (1, "resume {tmp}", "not a run folder"),
     (1, "record {finished} {tmp}/absent/film.mp4", "there is no folder"),
     (1, "show Lost-v0", "no_such_module"),

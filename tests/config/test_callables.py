@@ -168,12 +168,12 @@ def test_processes_that_draw_or_measure_get_the_objects_too(run, session, tmp_pa
 def test_a_run_is_resumed_with_the_objects_it_began_with_and_no_others(run, tiny, tmp_path):
     how = {"run_dir": run.directory, "resume": True, "generations": 2, "workers": 2, "progress": False}
     with pytest.raises(
-        ValueError, match=r"fitness: the run began with the code of '__main__:closeness#\w+', and that of"
+        ValueError, match=r"fitness: the run began with the code of '__main__:closeness#\w+', but"
     ):
         train(HERE["Here"], fitness=CHANGED["closeness"], **how)
     other = defined(SOURCE.replace("64, 64", "65, 65"))
     with pytest.raises(
-        ValueError, match=r"env: the run began with .*another; to use it nevertheless, pass changed_code"
+        ValueError, match=r"env: the run began with .*other code; to use it nevertheless, pass changed_code"
     ):
         train(other["Here"], fitness=HERE["closeness"], **how)
     with pytest.raises(ValueError, match=r"policy: the run has policy='mlp', got .*; leave it out"):
@@ -212,7 +212,7 @@ def test_pages_about_runs_need_none_of_their_objects(run, tmp_path):
 
 def test_to_other_machines_and_other_programs_go_names_alone(session, tiny, tmp_path, walk):
     fields = {**tiny, "run_dir": tmp_path / "run"}
-    with pytest.raises(ValueError, match=r"pool='ray': '__main__:closeness#.* to other machines .* go by name"):
+    with pytest.raises(ValueError, match=r"pool='ray': '__main__:closeness#.* but other machines import .* by name"):
         train(walk, fitness=HERE["closeness"], pool="ray", **fields)
     assert not (tmp_path / "run").exists()
     with pytest.raises(ValueError, match="defines its fitness or policy, and each run is a process"):

@@ -127,7 +127,10 @@ def of_a_module(run, tmp_path):
 
 def test_a_policy_outside_the_installed_plugins_is_refused(of_a_module, tmp_path, capsys):
     assert main(["export", str(of_a_module), str(tmp_path / "policy.pt2")]) == 2
-    assert "policy='small_modules:Remembering', no function or class of an installed plugin" in capsys.readouterr().err
+    assert (
+        "policy='small_modules:Remembering', which is not a function or class of an installed plugin"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.long

@@ -193,7 +193,7 @@ def test_a_worker_that_dies_while_it_starts_is_started_again(pool, when, failing
 def test_a_worker_that_is_stopped_while_it_starts_is_started_again(failing, undisturbed, tmp_path):
     kwargs = {"once": str(tmp_path), "stillborn": 1, "birth": "SIGSTOP"}
     how = {"workers": 2, "step_timeout": 0.8, "progress": False}
-    with pytest.warns(RuntimeWarning, match=f"a worker is started again in .*: {SILENT}"):
+    with pytest.warns(RuntimeWarning, match=f"a worker died at its start, and is started again in .*: {SILENT}"):
         run = train(failing, run_dir=tmp_path / "r", env_kwargs=kwargs, **how, **SETTINGS)
     assert lines(run) == undisturbed
 
@@ -202,7 +202,7 @@ def test_workers_that_always_die_while_they_start_end_the_run_with_the_reason(fa
     monkeypatch.setattr(es_core.pools.scheduler, "PAUSES", (0.0, 0.0))
     kwargs = {"once": str(tmp_path), "stillborn": 1000}
     with (
-        pytest.warns(RuntimeWarning, match="a worker is started again"),
+        pytest.warns(RuntimeWarning, match="a worker died at its start, and is started again"),
         pytest.raises(RolloutError, match=r"a worker could not start: the process died \(exit code -9; kill"),
     ):
         train(failing, run_dir=tmp_path / "r", workers=1, env_kwargs=kwargs, progress=False, **PLAIN)

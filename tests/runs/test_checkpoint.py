@@ -144,7 +144,7 @@ def test_foreign_files_are_refused(tmp_path):
         with pytest.raises(CheckpointError, match="cannot be read"):
             Checkpoint.load(path)
     safetensors.numpy.save_file({"mean": np.zeros(3, np.float32)}, path)
-    with pytest.raises(CheckpointError, match="no checkpoint of es-envs"):
+    with pytest.raises(CheckpointError, match="not a checkpoint of es-envs"):
         Checkpoint.load(path)
 
 

@@ -324,7 +324,7 @@ def set_statistics(**values):
         (set_config(action_bins=10**12), "mean has shape .* its policy needs"),
         (set_config(preprocessing={"stack": 10**9}), "preprocessing must be a dict whose 'stack' is .* at most 1000"),
         (set_config(sigma=10**400), "sigma must be a finite number above 0, got 1000.* characters"),
-        (set_config(env_kwargs={"a": nested(300)}), "env_kwargs must be a dict .*at most 50 of them in each other"),
+        (set_config(env_kwargs={"a": nested(300)}), "env_kwargs must be a dict .*nested at most 50 deep"),
         (set_statistics(count=-1), "observations is -1, expected a whole number of at least 0"),
         (set_statistics(total=1e300), "FloatingPointError: overflow"),
         (lambda document, arrays: document.update(observation_space=box(10**9)), "a space .* bytes is too large"),
@@ -591,10 +591,10 @@ def test_a_file_that_names_a_module_is_refused_by_all_that_would_use_it(field, r
 IMPORTED = {  # into a module of a plugin, from elsewhere, or no function or class
     "np.show_config": "'np' in .* is the module numpy",
     "np": "'np' in .* is the module numpy",
-    "pairwise": "no function or class of an installed plugin",
-    "bounded": "no function or class of an installed plugin",
-    "BulletEnv.reset": "no function or class of an installed plugin",
-    "START": "no function or class of an installed plugin",
+    "pairwise": "not a function or class of an installed plugin",
+    "bounded": "not a function or class of an installed plugin",
+    "BulletEnv.reset": "not a function or class of an installed plugin",
+    "START": "not a function or class of an installed plugin",
     "_": ", which cannot be found: module 'es_racecar.env' has no '_'",
 }
 

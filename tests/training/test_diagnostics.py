@@ -66,7 +66,7 @@ def test_ties_are_those_of_what_the_strategy_is_told(run_of):
 @pytest.mark.parametrize(
     ("name", "fields", "sentence"),
     [
-        ("Walk", {"fitness": "small_envs:constant"}, "have the same fitness, 3: either it is the best there is"),
+        ("Walk", {"fitness": "small_envs:constant"}, "have the same fitness, 3: either it is the best possible one"),
         (
             "Walk",
             {"fitness": "small_envs:coarse", "sigma": 0.02, "seed": 1},
@@ -92,7 +92,7 @@ def test_ties_are_those_of_what_the_strategy_is_told(run_of):
         (
             "Walk",
             {"fitness": "small_envs:depends_on_seed", "episode_seeds": "independent", "seed": 5, "generations": 100},
-            "it is mostly noise; more candidates or more episodes_per_candidate would show the way",
+            "it is mostly noise; use more candidates or more episodes_per_candidate",
         ),
         (
             "Endless",

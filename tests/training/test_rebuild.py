@@ -85,7 +85,7 @@ def test_without_a_checkpoint_all_follows_from_the_config_and_the_log(run, bare,
 
 
 def halfway(run, folder):
-    """A copy of the run as it was when it was stopped in front of generation 4."""
+    """A copy of the run as it was when it was stopped before generation 4."""
     shutil.copytree(run.directory, folder)
     for generation in (5, 6):
         Run.open(folder).checkpoint_path(generation).unlink()
@@ -174,7 +174,7 @@ def test_commands_rebuild_what_has_no_checkpoint_and_say_so(run, bare, capsys):
 
     for command in ("evaluate", "record"):
         assert main([command, str(bare), "--generation=9"]) == 1
-        assert "has no generation 9: it has come to generation 6" in capsys.readouterr().err
+        assert "has no generation 9: it reached generation 6" in capsys.readouterr().err
         assert main([command, str(bare), "--generation=4", "--candidate=99"]) == 2
         assert "candidate must be from 0 to" in capsys.readouterr().err
 
@@ -213,7 +213,7 @@ DAMAGES = {
     "no observations": (log({"observations": None}), "line 3: its observations are not those of this run"),
     "others": (log({"total": numbers(1)}), "line 3: its observations are not those of this run"),
     "not finite": (log({"total": numbers(1, np.nan)}), "line 3 is damaged: .* its observations are not finite"),
-    "another hash": (lambda line: {**line, "next_hash": "0" * 16}, "in front of generation 3 the centre has hash"),
+    "another hash": (lambda line: {**line, "next_hash": "0" * 16}, "before generation 3 the centre has hash"),
 }  # fmt: skip
 
 
@@ -237,7 +237,7 @@ def test_a_log_that_leads_elsewhere_names_the_generation(run, bare):
     lines[3] = json.dumps(log({"fitness": numbers(*fitness[::-1])})(line)) + "\n"
     (bare / "metrics.jsonl").write_text("".join(lines))
     rebuild(bare, 3)
-    with pytest.raises(CheckpointError, match=r"the log leads elsewhere than the run went: in front of generation 4"):
+    with pytest.raises(CheckpointError, match=r"the log does not reproduce the run: before generation 4"):
         rebuild(bare, 6)
 
 

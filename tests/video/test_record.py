@@ -116,7 +116,7 @@ def test_fewer_frames_a_second_still_make_real_time(runs, tmp_path):
 def test_a_generation_can_be_chosen(runs, tmp_path):
     run = runs["CartPoleBullet-v0"]
     record(run, tmp_path / "film.mp4", generation=0, **SIZE)
-    with pytest.raises(FileNotFoundError, match="has no generation 7: it has come to generation 1"):
+    with pytest.raises(FileNotFoundError, match="has no generation 7: it reached generation 1"):
         record(run, tmp_path / "film.mp4", generation=7)
     with pytest.raises(ValueError, match="single checkpoint"):
         record(run.checkpoint, tmp_path / "film.mp4", generation=0)
