@@ -1,4 +1,4 @@
-"""Where environments come from: plugins, their definitions, and fitness."""
+"""Environments: plugins, their definitions, and fitness."""
 
 from importlib.resources import files
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A hash of a function or class by what it computes, and a name with it, for those that no module holds."""
+"""Hashes of functions and classes by what they compute, which name those that are not in a module."""
 
 import builtins
 import dis
@@ -10,28 +10,28 @@ from typing import Any
 from es_envs import import_path
 
 LENGTH = 8
-"""Hexadecimal digits of a hash: enough to notice a change, which nobody has made on purpose to go unnoticed."""
+"""Hexadecimal digits of a hash: enough to notice a change, though not to resist an attack."""
 
-# Where a class was defined, and what Python itself derives from the rest of it.
+# Attributes that say where a class was defined, or that Python derives from the others.
 _PASSED_OVER = frozenset({
     "__abstractmethods__", "__annotate_func__", "__annotations__", "__annotations_cache__", "__firstlineno__",
     "__module__", "__orig_bases__", "__parameters__", "__static_attributes__", "_abc_impl",
 })  # fmt: skip
-_MADE_BY_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE; the interpreter's own types need not be where they say that they are
+_MADE_BY_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE; the interpreter's own types need not be in the module that they name
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
 
 
 def code_hash(target: Any) -> str:
-    """The hash of a function, class or other callable, the same in each process that runs the same source.
+    """Hash of a function, class or other callable, the same in each process that runs the same source.
 
-    It follows from bytecode, constants, default values, and the closure variables and globals that are used, as they
-    are now; and so on through the functions and classes of the script among them. Comments, line numbers, annotations
-    and the file do not enter. What modules hold enters by its name only: a change in there goes unnoticed. Another
-    minor version of Python compiles other bytecode, and finds another hash; from 3.13 on, the line where a class within
-    a function begins is part of that function.
+    It covers bytecode, constants, default values, and the current values of closure variables and globals that are
+    used; and so on through the functions and classes of the script among them. Comments, line numbers, annotations and
+    the file do not matter. Objects in modules enter only by name: a change of theirs goes unnoticed. Another minor
+    version of Python compiles other bytecode, and gives another hash; from 3.13 on, the line where a class within a
+    function begins is part of that function.
 
     Raises:
-        ValueError: it uses what cannot be copied to another process; the message names the variable.
+        ValueError: it uses a variable that cannot be copied to another process; the message names it.
     """
     walk = _Walk(getattr(target, "__qualname__", type(target).__qualname__))
     walk.add(target, by_name=False)
@@ -43,10 +43,10 @@ def keep(target: Any, name: str | None = None) -> str:
 
     Args:
         target: a function, class or other callable.
-        name: a local name to keep it under, though its code may be another than the name says.
+        name: local name to keep it under, even if its hash is another.
 
     Raises:
-        ValueError: it cannot be copied to another process; the message names the variable that cannot.
+        ValueError: the object cannot be copied to another process; the message names the variable that cannot.
     """
     if name is None:
         try:
@@ -59,10 +59,10 @@ def keep(target: Any, name: str | None = None) -> str:
 
 
 class _Walk:
-    """Feeds a hash with all that an object consists of.
+    """Feeds a hash with all parts of an object.
 
     Args:
-        name: of the object, for messages.
+        name: the object's name, for messages.
     """
 
     def __init__(self, name: str) -> None:
@@ -74,9 +74,9 @@ class _Walk:
         return self._hash.hexdigest()
 
     def add(self, value: Any, *, by_name: bool = True) -> None:
-        """Add an object: plain values as they are, what modules hold by its name, anything else by its parts."""
+        """Add an object: plain values as they are, objects in modules by name, all others by their parts."""
         if isinstance(value, _PLAIN) and type(value) in _PLAIN:
-            self._tell(f"{type(value).__name__} {value!r}")
+            self._feed(f"{type(value).__name__} {value!r}")
         elif isinstance(value, CodeType):
             self._add_code(value)
         elif type(value) is tuple:
@@ -84,9 +84,9 @@ class _Walk:
         elif type(value) in (set, frozenset):
             self._add_all("set", sorted(self._digest_of(item) for item in value))
         elif (name := _module_name(value) if by_name else None) is not None:
-            self._tell(f"name {name}")
+            self._feed(f"name {name}")
         elif id(value) in self._seen:
-            self._tell(f"seen {self._seen[id(value)][0]}")
+            self._feed(f"seen {self._seen[id(value)][0]}")
         else:
             self._seen[id(value)] = len(self._seen), value
             self._add_parts(value)
@@ -100,7 +100,7 @@ class _Walk:
         elif type(value) is list:
             self._add_all("list", value)
         elif type(value) is dict:
-            self._tell("dict")
+            self._feed("dict")
             for key, item in value.items():
                 self.add(key)
                 self._add_named([(str(key), item)])
@@ -126,7 +126,7 @@ class _Walk:
         self._add_all("code", (code.co_code, code.co_exceptiontable, code.co_consts, counts, named))
 
     def _add_reduced(self, value: Any) -> None:
-        """Add what pickle would make the object of."""
+        """Add the parts from which pickle would rebuild the object."""
         from cloudpickle import Pickler
 
         reduce = Pickler.dispatch_table.get(type(value))
@@ -136,10 +136,10 @@ class _Walk:
             used = ", which uses ".join(map(repr, self._way[1:]))
             raise ValueError(
                 f"{self._way[0]!r}{' uses ' if used else ''}{used}, of {type(value)}, which cannot be copied to a "
-                f"worker process ({error}): make it where it is used, in a function or method"
+                f"worker process ({error}): create it where it is used, in a function or method"
             ) from error
         if isinstance(reduced, str):
-            self._tell(f"object {reduced}")
+            self._feed(f"object {reduced}")
             return
         make, arguments, *others = reduced
         self._add_all("made", (make, arguments))
@@ -148,18 +148,18 @@ class _Walk:
 
     def _add_named(self, items: Iterable[tuple[str, Any]]) -> None:
         for name, item in items:
-            self._tell(f"variable {name}")
+            self._feed(f"variable {name}")
             self._way.append(name)
             self.add(item)
             self._way.pop()
 
     def _add_all(self, kind: str, items: Iterable[Any]) -> None:
         items = list(items)
-        self._tell(f"{kind} {len(items)}")
+        self._feed(f"{kind} {len(items)}")
         for item in items:
             self.add(item)
 
-    def _tell(self, text: str) -> None:
+    def _feed(self, text: str) -> None:
         self._hash.update(f"{len(text)} {text}".encode(errors="surrogatepass"))
 
     def _digest_of(self, item: Any) -> str:
@@ -170,7 +170,7 @@ class _Walk:
 
 
 def _module_name(value: Any) -> str | None:
-    """The name under which any process finds ``value``, or None."""
+    """Name under which any process finds ``value``, or None."""
     if isinstance(value, ModuleType):
         return value.__name__
     if isinstance(value, type) and not value.__flags__ & _MADE_BY_PYTHON:
@@ -184,14 +184,14 @@ def _module_name(value: Any) -> str | None:
 
 
 def _own(kind: type) -> Iterator[tuple[str, Any]]:
-    """What is defined in a class itself."""
+    """Attributes that a class itself defines."""
     for name, value in vars(kind).items():
         if name not in _PASSED_OVER and not isinstance(value, GetSetDescriptorType | MemberDescriptorType):
             yield name, value
 
 
 def _global_names(code: CodeType, known: dict[str, Any]) -> list[str]:
-    """The globals that a function uses, those of functions within it included; builtins are not among them."""
+    """Names of the globals that a function and functions within it use, without builtins."""
     found = {
         instruction.argval
         for instruction in dis.get_instructions(code)

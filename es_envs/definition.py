@@ -1,4 +1,4 @@
-"""What a plugin says about an environment: the ``EnvDefinition``."""
+"""The ``EnvDefinition``: a plugin's description of an environment."""
 
 import math
 import re
@@ -15,7 +15,7 @@ from es_envs import import_path
 
 # Gymnasium's grammar without the colon, which here separates a module from an id.
 ID_PATTERN = re.compile(r"(?:[\w-]+/)?[\w.-]+?(?:-v\d+)?", re.ASCII)
-# A file of a package itself: no path, which could lead out of it.
+# A file in a package: not a path, which could lead out of it.
 _CHECKPOINT_PATTERN = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[\w.-]+\.safetensors", re.ASCII)
 
 _initialized: set[str] = set()
@@ -26,7 +26,7 @@ class PluginError(Exception):
 
 
 class KeywordError(ValueError):
-    """An environment's constructor does not take a keyword argument; the message says which there are."""
+    """An environment's constructor does not take a keyword argument; the message lists those that it takes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,21 +37,21 @@ class EnvDefinition:
         id: Gymnasium's form, ``Name-v0`` or ``namespace/Name-v0``.
         entry_point: the environment's class or factory, as ``module:name`` (an importable callable is turned into it;
             one that is defined in a script or notebook goes to ``train`` itself).
-        fitness: what evolution maximises: ``module:name`` of a function ``(Episode) -> float`` or of a per-step
+        fitness: the fitness to maximise: ``module:name`` of a function ``(Episode) -> float`` or of a per-step
             fitness class (``es_envs.fitness``), or a name from ``es_envs.fitness``.
-        kwargs: keyword arguments for the entry point.
-        fitnesses: further fitness functions by name; all are logged, any can be chosen with ``train(fitness=name)``.
+        kwargs: keyword arguments of the entry point.
+        fitnesses: more fitness functions by name; all are logged, and you can choose any with ``train(fitness=name)``.
         max_episode_steps: steps after which an episode is truncated, or None if the environment ends by itself.
         initializer: ``module:name`` of a function that each process calls once before it makes the environment.
-        vector_entry_point: ``module:name`` of what makes a ``gymnasium.vector.VectorEnv`` of this environment, called
-            with ``num_envs`` and the keyword arguments of ``entry_point``, and with ``seed`` (a list, of each copy)
+        vector_entry_point: ``module:name`` of a factory of this environment's ``gymnasium.vector.VectorEnv``, called
+            with ``num_envs`` and the keyword arguments of ``entry_point``, and with ``seed`` (a list, one per copy)
             and ``max_episode_steps`` if it names them. None: the vector pool gives each copy a process.
-        solved_at: fitness from which on the task counts as solved, or None.
+        solved_at: fitness at which the task counts as solved, or None.
         recommended: TrainConfig fields that suit this environment.
-        recommended_for: further ones for a strategy, by its name.
+        recommended_for: more of them for a strategy, by its name.
         pretrained: a checkpoint that comes with the plugin, as ``package:file.safetensors``, or None.
         summary: one line for lists.
-        override: take the id from the plugin that has it; `es-envs plugins` shows it.
+        override: True to take the id from the plugin that has it; `es-envs plugins` shows it.
         plugin: name of the plugin that registered it; the registry fills it in.
     """
 
@@ -70,17 +70,17 @@ class EnvDefinition:
     summary: str = ""
     override: bool = False
     plugin: str | None = None
-    lanes: InitVar[int | None] = None  # of plugins from before; nothing depends on it
+    lanes: InitVar[int | None] = None  # for older plugins; it has no effect
 
     def __post_init__(self, lanes: int | None) -> None:
         if lanes is not None:
             warnings.warn(
-                f"{self.id}: lanes means nothing any more, since a worker plays one episode at a time; leave it out",
+                f"{self.id}: lanes has no effect any more, since a worker plays one episode at a time; leave it out",
                 DeprecationWarning,
                 stacklevel=3,
             )
         if not isinstance(self.id, str) or not ID_PATTERN.fullmatch(self.id):
-            raise ValueError(f"{self.id!r} is no environment id: expected 'Name-v0' or 'namespace/Name-v0'")
+            raise ValueError(f"{self.id!r} is not an environment id: expected 'Name-v0' or 'namespace/Name-v0'")
         self._set("entry_point", self._named("entry_point", self.entry_point))
         self._set("fitness", self._named("fitness", self.fitness, colon=False))
         self._require_mappings()
@@ -133,7 +133,7 @@ class EnvDefinition:
             raise ValueError(f"{self.id}: {attribute} must be a string 'module:name', got {value!r}")
         if value.startswith("__main__:") and not import_path.is_local(value):
             raise ValueError(f"{self.id}: {attribute} {value!r}: workers do not import the running script; "
-                             "put it into a module of its own")  # fmt: skip
+                             "put it into its own module")  # fmt: skip
         return value
 
     @property
@@ -148,12 +148,12 @@ class EnvDefinition:
 
         Args:
             render_mode: passed on only if it is not None.
-            **kwargs: override the definition's.
+            **kwargs: keyword arguments that override the definition's.
 
         Raises:
-            PluginError: the entry point or the initializer cannot be imported, or what it makes is no environment.
-            ValueError: a render mode is asked for that the environment does not have.
-            KeywordError: an argument is none of the entry point's.
+            PluginError: the entry point or the initializer cannot be imported, or it does not make an environment.
+            ValueError: the environment does not have this render mode.
+            KeywordError: the entry point does not take an argument.
         """
         self._initialize()
         factory = self._load(str(self.entry_point), "entry_point")
@@ -174,13 +174,13 @@ class EnvDefinition:
         """Make the environment's own vectorised form, which it must have.
 
         Args:
-            num_envs: copies.
+            num_envs: number of copies.
             optional: keyword arguments for a ``vector_entry_point`` that names them.
-            **kwargs: override the definition's.
+            **kwargs: keyword arguments that override the definition's.
 
         Raises:
-            PluginError: the entry point or the initializer cannot be imported, or what it makes is no VectorEnv.
-            KeywordError: an argument is none of the entry point's.
+            PluginError: the entry point or the initializer cannot be imported, or it does not make a VectorEnv.
+            KeywordError: the entry point does not take an argument.
         """
         self._initialize()
         factory = self._load(str(self.vector_entry_point), "vector_entry_point")
@@ -192,7 +192,7 @@ class EnvDefinition:
         return env
 
     def vector_takes(self, argument: str) -> bool:
-        """Whether ``vector_entry_point`` names this keyword argument."""
+        """Return True if ``vector_entry_point`` names this keyword argument."""
         factory = self._load(str(self.vector_entry_point), "vector_entry_point")
         return argument in signature(factory).parameters
 
@@ -207,15 +207,15 @@ class EnvDefinition:
         except (ImportError, ValueError) as error:
             raise PluginError(f"{self.label}: {attribute} {name!r} cannot be imported: {error}") from error
         if not callable(target):
-            raise PluginError(f"{self.label}: {attribute} {name!r} is not callable but {target!r}")
+            raise PluginError(f"{self.label}: {attribute} {name!r} must be callable, got {target!r}")
         return target  # type: ignore[no-any-return]
 
 
 def accepts(function: Callable[..., Any], argument: str) -> bool:
-    """Whether ``function`` can be called with the keyword ``argument``."""
+    """Return True if ``function`` can be called with the keyword ``argument``."""
     try:
         parameters = signature(function).parameters
-    except (TypeError, ValueError):  # some built-in callables have no signature: let the call itself tell
+    except (TypeError, ValueError):  # some built-in callables have no signature: the call itself decides
         return True
     return argument in parameters or any(p.kind is Parameter.VAR_KEYWORD for p in parameters.values())
 
@@ -223,7 +223,7 @@ def accepts(function: Callable[..., Any], argument: str) -> bool:
 def called(
     make: Callable[..., Any], arguments: Mapping[str, Any], label: str, factory: Callable[..., Any] | None = None
 ) -> Any:
-    """What ``make(**arguments)`` returns; ``factory`` is what it calls in turn, if that is another one.
+    """Return ``make(**arguments)``; ``factory`` is the callable that it calls in turn, if that is another one.
 
     Raises:
         KeywordError: there is no argument of that name.
@@ -237,12 +237,12 @@ def called(
         taken = ", ".join(name for name in _keywords(factory or make) if name != "render_mode") or "none"
         raise KeywordError(
             f"{label} takes no keyword argument {unknown[1]!r} (env_kwargs, on the command line: --env-kwargs); "
-            f"those that it takes: {taken}"
+            f"it takes: {taken}"
         ) from error
 
 
 def _keywords(factory: Callable[..., Any]) -> list[str]:
-    """Names of keyword arguments, those of base classes included where ``**kwargs`` may hand them on."""
+    """Names of keyword arguments, including those of base classes to which ``**kwargs`` may be passed on."""
     found: dict[str, None] = {}
     for each in getattr(factory, "__mro__", (factory,)):
         if isinstance(each, type) and "__init__" not in vars(each):

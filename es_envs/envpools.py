@@ -20,14 +20,14 @@ def several(
     max_episode_steps: int | None = None,
     **options: Any,
 ) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
-    """Copies of a task, which take their seeds when they are made.
+    """Make copies of a task, which take their seeds when they are made.
 
     Args:
-        num_envs: how many.
-        task_id: EnvPool's own.
-        seed: of each copy.
-        max_episode_steps: after which EnvPool begins another episode; None: its own.
-        **options: further ones of EnvPool.
+        num_envs: number of copies.
+        task_id: EnvPool's id of the task.
+        seed: the copies' seeds.
+        max_episode_steps: steps after which EnvPool begins another episode; None: EnvPool's own limit.
+        **options: more of EnvPool's options.
     """
     if seed is not None:
         options["seed"] = seed
@@ -38,13 +38,13 @@ def several(
 
 
 class Single(gymnasium.Env[Any, Any]):
-    """One copy of a task as a usual environment: to evaluate and replay what was trained with many.
+    """One copy of a task as an ordinary environment, to evaluate and replay policies that were trained with many.
 
     It draws no pictures: without a display, EnvPool's renderer ends the process.
 
     Args:
-        task_id: EnvPool's own.
-        **options: further ones of EnvPool.
+        task_id: EnvPool's id of the task.
+        **options: more of EnvPool's options.
     """
 
     def __init__(self, task_id: str, **options: Any) -> None:
@@ -54,7 +54,7 @@ class Single(gymnasium.Env[Any, Any]):
         self.action_space = self._envs.single_action_space
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode; with a seed in a copy made anew, since EnvPool takes it then alone."""
+        """Begin an episode; a seed needs a fresh copy, since EnvPool takes it only then."""
         super().reset(seed=seed, options=options)
         if seed is not None:
             self._envs.close()
@@ -63,7 +63,7 @@ class Single(gymnasium.Env[Any, Any]):
         return observations[0], info_of(infos, 0)
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """One step."""
+        """Step the copy."""
         observations, rewards, terminated, truncated, infos = self._envs.step(np.asarray(action)[np.newaxis])
         return observations[0], float(rewards[0]), bool(terminated[0]), bool(truncated[0]), info_of(infos, 0)
 

@@ -1,10 +1,10 @@
-"""What an episode measured, and how good it was.
+"""Fitness functions, and how they are named and loaded.
 
-Fitness is what evolution maximises, and is separate from the environment's reward. Two kinds:
+Evolution maximises fitness, which is separate from the environment's reward. There are two kinds:
 
 * a function ``(Episode) -> float``, called when the episode has ended;
-* a class, made anew for each episode, with ``on_step(observation, action, reward, info)``, called after every step,
-  and ``result(episode) -> float``: for what cannot be told from the episode's ends (a lap time, energy used, ...).
+* a class with ``on_step(observation, action, reward, info)``, called after every step, and ``result(episode) ->
+  float``, of which each episode gets a new object: for what start and end do not show (a lap time, energy used, ...).
 
 Either is named by ``module:name``, by a name of the environment's definition, or by a name in this module;
 ``final_info:KEY`` is the value of ``KEY`` in the last step's info.
@@ -34,7 +34,7 @@ def episode_length(episode: Episode) -> float:
 def distance_from_start(episode: Episode) -> float:
     """Distance between where the episode started and where it ended, in the environment's unit.
 
-    Read from ``final_info["distance_from_start"]`` if it is there, else computed from ``start_info["position"]`` and
+    It is read from ``final_info["distance_from_start"]`` if present, else computed from ``start_info["position"]`` and
     ``final_info["position"]``.
 
     Raises:
@@ -52,7 +52,7 @@ def distance_from_start(episode: Episode) -> float:
 
 
 def final_info(key: str) -> Callable[[Episode], float]:
-    """A fitness that reads ``info[key]`` of the last step; by name: ``final_info:KEY``."""
+    """Return a fitness that reads ``info[key]`` of the last step; its name is ``final_info:KEY``."""
 
     def value(episode: Episode) -> float:
         if key not in episode.final_info:
@@ -63,7 +63,7 @@ def final_info(key: str) -> Callable[[Episode], float]:
 
 
 class sign_return:  # noqa: N801  (named as the functions are)
-    """Number of steps with a positive reward, less those with a negative one."""
+    """Number of steps with a positive reward minus steps with a negative one."""
 
     def __init__(self) -> None:
         self._sum = 0
@@ -73,7 +73,7 @@ class sign_return:  # noqa: N801  (named as the functions are)
         self._sum += (reward > 0) - (reward < 0)
 
     def result(self, episode: Episode) -> float:  # noqa: ARG002
-        """The sum."""
+        """Return the sum."""
         return float(self._sum)
 
 
@@ -84,7 +84,7 @@ _PREFIX = "es_envs.fitness:"
 
 
 def fitness_names(definition: EnvDefinition, chosen: str | None = None) -> dict[str, str]:
-    """The fitness functions that are computed for an environment: short name -> how to load it.
+    """Fitness functions that are computed for an environment: short name -> name to load.
 
     The first entry drives selection: ``chosen``, or the definition's own.
     """
@@ -96,7 +96,7 @@ def fitness_names(definition: EnvDefinition, chosen: str | None = None) -> dict[
 
 
 def short_name(fitness: str) -> str:
-    """The name under which a fitness appears in metrics: the part behind ``module:``, or ``final_info:KEY``."""
+    """Name of a fitness in metrics: the part after ``module:``, or ``final_info:KEY``."""
     fitness = fitness.removeprefix(_PREFIX)
     return fitness if fitness.startswith("final_info:") else fitness.rpartition(":")[2]
 
@@ -105,11 +105,11 @@ def load_fitness(name: str, known: Iterable[str] = ()) -> Callable[[Episode], fl
     """Import the fitness function or per-step fitness class that ``name`` names.
 
     Args:
-        name: see the module's docstring; that of a definition must have been looked up in ``fitness_names``.
+        name: see the module's docstring; a definition's name must have been looked up in ``fitness_names``.
         known: the names of the environment's definition, for the message.
 
     Raises:
-        ValueError: the name is unknown, or what it names is no fitness.
+        ValueError: the name is unknown, or does not name a fitness.
         ImportError: its module cannot be imported.
     """
     bare = name.removeprefix(_PREFIX)
@@ -126,5 +126,5 @@ def load_fitness(name: str, known: Iterable[str] = ()) -> Callable[[Episode], fl
             f"fitness {name!r}: a class needs on_step(observation, action, reward, info) and result(episode)"
         )
     if not callable(target):
-        raise ValueError(f"fitness {name!r} is not callable but {target!r}")
+        raise ValueError(f"fitness {name!r} must be callable, got {target!r}")
     return target  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Importing this module makes our environments known to Gymnasium: ``gymnasium.make("es_envs.gym:RaceCar-v0")``."""
+"""Registration with Gymnasium on import: ``gymnasium.make("es_envs.gym:RaceCar-v0")``."""
 
 from es_envs.registry import register_with_gymnasium
 

@@ -1,8 +1,8 @@
 """The hooks by which a plugin registers environments and strategies.
 
 A plugin is a module (or object) named by an entry point in the group ``es_envs``; mark its functions with
-``es_envs.hookimpl``. A hook may take fewer arguments than its specification. A plugin may also implement the hooks of a
-run's life, which ``es_core.training.hookspecs`` specifies.
+``es_envs.hookimpl``. A hook may take fewer arguments than its specification. A plugin may also implement the lifecycle
+hooks of a run, which ``es_core.training.hookspecs`` specifies.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,4 +30,4 @@ LIFECYCLE: Mapping[str, Sequence[str]] = {
     "generation_finished": ("run", "stats", "fitness"),
     "run_finished": ("run",),
 }
-"""The hooks of a run's life and their arguments, as text: a misspelt one is reported when its plugin is loaded."""
+"""The lifecycle hooks and their arguments, as text: a misspelt one is reported when its plugin is loaded."""

@@ -1,8 +1,8 @@
-"""``module:name`` strings: what they name, and the name of a given object.
+"""``module:name`` strings: importing what they name, and naming a given object.
 
-Environments, fitness functions, policies and initializers go into files by name, never as objects. What no module
-holds, since a script or notebook defines it, has a local name, ``module:name#hash``: the process that was given it
-keeps it under that name, and hands it to its children.
+Environments, fitness functions, policies and initializers go into files by name, never as objects. An object that a
+script or notebook defines, not a module, has a local name, ``module:name#hash``: the process that was given it keeps
+it under that name, and passes it to its children.
 """
 
 import importlib
@@ -24,8 +24,8 @@ def load(name: str) -> Any:
     """Import what a ``module:name`` string names.
 
     Raises:
-        ValueError: the string has no ``:``, the module has nothing of that name, or only another module that it has
-            imported has it, or it is ``__main__``; or it is a local name, and this process was not given the object.
+        ValueError: the string has no ``:``; the module is ``__main__``, or has nothing of that name, or only within a
+            module that it imports; or it is a local name, and this process was not given the object.
         ImportError: the module cannot be imported.
     """
     if is_local(name):
@@ -42,14 +42,12 @@ def load(name: str) -> Any:
         except AttributeError:
             raise ValueError(f"module {module_name!r} has no {attribute!r} (asked for by {name!r})") from None
         if isinstance(target, ModuleType):  # else a name would reach all that its module has imported
-            raise ValueError(
-                f"{part!r} in {name!r} is the module {target.__name__}: name what is in it by its own name"
-            )
+            raise ValueError(f"{part!r} in {name!r} is the module {target.__name__}: name its contents by its own name")
     return target
 
 
 def name_of(target: Callable[..., Any]) -> str:
-    """The ``module:name`` under which another process can import ``target``.
+    """Return the ``module:name`` under which another process can import ``target``.
 
     Raises:
         ValueError: no other process can import it: a lambda, a function inside a function, or one defined in the
@@ -68,12 +66,12 @@ def name_of(target: Callable[..., Any]) -> str:
         )
     name = f"{module}:{qualname}"
     if load(name) is not target:
-        raise ValueError(f"{name!r} names something else than the given object: {advice}")
+        raise ValueError(f"{name!r} names another object than the given one: {advice}")
     return name
 
 
 def is_local(name: str) -> bool:
-    """Whether ``name`` is that of an object which no module holds."""
+    """Return True if ``name`` is a local name, of an object that is not in a module."""
     return _LOCAL.fullmatch(name) is not None
 
 
@@ -81,7 +79,7 @@ def remember(target: Any, name: str) -> None:
     """Keep an object, as it is now, under a local name.
 
     Raises:
-        ValueError: it cannot be copied to another process; the message names the variable that cannot.
+        ValueError: the object cannot be copied to another process; the message names the variable that cannot.
     """
     import cloudpickle
 
@@ -93,9 +91,9 @@ def remember(target: Any, name: str) -> None:
 
 
 def packed(named: Iterable[str]) -> dict[str, bytes]:
-    """What another process makes those of these objects of that have local names; for a child of this process alone.
+    """Pickles of those of these objects that have local names, only for a child of this process.
 
-    They are as they were when they were kept, so that a worker that is started later gets the same.
+    They are as they were when they were kept, so that a worker that starts later gets the same.
 
     Raises:
         ValueError: this process was not given one of them.
@@ -107,7 +105,7 @@ def packed(named: Iterable[str]) -> dict[str, bytes]:
 
 
 def receive(objects: Mapping[str, bytes]) -> None:
-    """In a child: keep what the process that started it has ``packed``. An object is made when it is first used."""
+    """Keep, in a child, the objects that its parent has ``packed``; each is made when it is first used."""
     _packed.update(objects)
 
 
@@ -115,9 +113,9 @@ def _kept(name: str) -> Any:
     if name not in _objects:
         if name not in _packed:
             raise ValueError(
-                f"{name!r} was given to train() as an object by a script or notebook, and no file holds it: give the "
-                "same one again, as fitness=... or policy=... of Run.open() or of train(resume=True). For commands and "
-                "other machines, put it into a module (a .py file), import it from there, and train anew"
+                f"{name!r} was given to train() as an object by a script or notebook, and is in no file: give the same "
+                "one again, as fitness=... or policy=... of Run.open() or of train(resume=True). For commands and "
+                "other machines, put it into a module (a .py file), import it from there, and train again"
             )
         _objects[name] = pickle.loads(_packed[name])  # noqa: S301  (by the process that started this one, or itself)
     return _objects[name]

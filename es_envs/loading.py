@@ -1,4 +1,4 @@
-"""What surrounds a plugin while its code is loaded: whatever it does has its name, and stdout stays ours."""
+"""Safe loading of plugins: messages name the plugin that hangs, exits or crashes, and stdout stays ours."""
 
 import contextlib
 import ctypes
@@ -12,12 +12,12 @@ from typing import NoReturn
 from es_envs.printable import printable
 
 PATIENCE = 3.0
-"""Seconds after which a plugin that is still loading is named on stderr."""
+"""Seconds after which a message on stderr names a plugin that is still loading."""
 
 
 @contextlib.contextmanager
 def stdout_kept() -> Iterator[None]:
-    """Send to stderr what is written to stdout meanwhile, by Python or by compiled code, in any thread."""
+    """Redirect stdout to stderr meanwhile, for Python and compiled code, in all threads."""
     with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError, ValueError, AttributeError):  # a process without one of the two
             _flush()
@@ -30,7 +30,7 @@ def stdout_kept() -> Iterator[None]:
 
 
 def _flush() -> None:
-    """Write out what Python and C keep in their buffers for stdout."""
+    """Flush Python's and C's buffers of stdout."""
     sys.__stdout__.flush()  # type: ignore[union-attr]  # None in a process without stdout, which the caller expects
     if os.name == "posix":
         ctypes.CDLL(None).fflush(None)
@@ -38,20 +38,20 @@ def _flush() -> None:
 
 @contextlib.contextmanager
 def named(label: str, advice: str) -> Iterator[None]:
-    """Give a name to a plugin that hangs, exits or crashes while it is loaded.
+    """Name a plugin that hangs, exits or crashes while it is loaded.
 
-    One that hangs is named after ``PATIENCE`` seconds. Of ``os._exit``, called by its own thread, a SystemExit is made.
-    A crash of compiled code leaves Python's traceback, in which the plugin's file stands. What stops every thread, or
-    ends the process from compiled code, is not covered.
+    One that hangs is named after ``PATIENCE`` seconds. ``os._exit``, called by its own thread, becomes a SystemExit.
+    A crash of compiled code leaves Python's traceback, with the plugin's file. Code that stops every thread, or
+    compiled code that ends the process, is not covered.
 
     Args:
-        label: of the plugin.
-        advice: how to do without it.
+        label: the plugin's name in messages.
+        advice: how to disable it.
     """
     leave, here, loading = os._exit, (os.getpid(), threading.get_ident()), True
 
     def exit_by_name(code: int) -> NoReturn:
-        # A process that it forks, or another thread, has its own reasons.
+        # A forked process or another thread may exit.
         if loading and here == (os.getpid(), threading.get_ident()):
             raise SystemExit(f"os._exit({code})")
         leave(code)

@@ -1,4 +1,4 @@
-"""Text from elsewhere (of a plugin, an exception, a file), made fit to be shown."""
+"""Text from elsewhere (a plugin, an exception, a file), made safe to print."""
 
 import re
 
@@ -9,5 +9,5 @@ _CONTROL = re.compile(
 
 
 def printable(text: str) -> str:
-    """``text`` with its control characters escaped as in a Python string, newlines and tabs excepted."""
+    """``text`` with its control characters, except newlines and tabs, escaped as in a Python string."""
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)

@@ -1,4 +1,4 @@
-"""Which environments there are: plugins found through entry points, scripts' own, and Gymnasium's.
+"""The registry of environments: those of plugins, found through entry points, of scripts, and Gymnasium's.
 
 Discovery happens on the first look-up. Plugins load one by one; one that fails is skipped with a warning, and quoted
 when somebody looks for what it should have registered. An id that two plugins register belongs to neither.
@@ -28,8 +28,8 @@ from es_envs.printable import printable
 
 GROUP = "es_envs"
 
-# The plugins that ship with the project, by their distributions (of which pip installs one of each name), and their
-# ids: no other plugin gets one of these without saying so.
+# The plugins that ship with the project, by distribution (pip installs only one of each name), and their ids: another
+# plugin gets one of these only with override=True.
 _SHIPPED = {
     "es-balancing-plate": "BalancingPlate-v0",
     "es-cartpole-bullet": "CartPoleBullet-v0",
@@ -38,11 +38,11 @@ _SHIPPED = {
 _OWNERS = {env_id: owner for owner, env_id in _SHIPPED.items()}
 
 LOCAL_ID = re.compile(r"local/([\w.]+)-[0-9a-f]{8}-v0", re.ASCII)
-"""The form of ids of environments that were given to ``train`` as classes or functions."""
+"""Pattern of ids of environments that were given to ``train`` as classes or functions."""
 
 _BARE = "es_envs.registry:bare_gymnasium_env"
 
-# Packages that register a namespace with Gymnasium, but only when somebody imports them, and our extra with each.
+# Packages that register a namespace with Gymnasium only when they are imported, and our extra that installs each.
 _NAMESPACES = {"ALE": ("ale_py", "atari"), "envpool": ("es_envs.envpools", "envpool")}
 
 
@@ -52,17 +52,17 @@ class UnknownEnvError(LookupError):
 
 @dataclass(frozen=True)
 class PluginInfo:
-    """A plugin and how loading it went.
+    """A plugin and the outcome of loading it.
 
     Attributes:
         name: the entry point's name.
-        version: of the distribution.
+        version: the distribution's version.
         distribution: the distribution that declares the entry point.
-        status: "active"; "incomplete", if its definitions are there and something that it requires is not installed;
-            "clash", if another plugin registers an id of its, too; "error"; or "disabled".
-        error: why it is not active, else None.
-        ids: the environments it registered.
-        overrides: those of them that it takes from whoever has them, by ``override=True``.
+        status: "active"; "incomplete", if its definitions are loaded but a requirement is not installed; "clash", if
+            another plugin registers one of its ids, too; "error"; or "disabled".
+        error: reason why it is not active, else None.
+        ids: ids of the environments that it registered.
+        overrides: those ids that it takes from another plugin by ``override=True``.
     """
 
     name: str
@@ -75,13 +75,13 @@ class PluginInfo:
 
 
 class Registry:
-    """Environments and plugins. The module's functions work on one that all share; tests make their own."""
+    """Environments and plugins. The module's functions use a shared registry; tests make their own."""
 
     def __init__(self, found: Iterable[EntryPoint] | None = None) -> None:
         self._found = found
         self._manager: pluggy.PluginManager | None = None
         self._definitions: dict[str, EnvDefinition] = {}
-        self._claims: dict[str, list[EnvDefinition]] = {}  # of plugins, in the order in which they load
+        self._claims: dict[str, list[EnvDefinition]] = {}  # by plugins, in the order in which they load
         self._plugins: list[PluginInfo] = []
 
     def register(self, definition: EnvDefinition) -> None:
@@ -90,7 +90,7 @@ class Registry:
         Registering an equal definition again does nothing, so that a module may be imported twice.
 
         Raises:
-            TypeError: not an EnvDefinition.
+            TypeError: ``definition`` is not an EnvDefinition.
             ValueError: another definition has this id, and this one does not override it.
         """
         if not isinstance(definition, EnvDefinition):
@@ -112,12 +112,12 @@ class Registry:
         self._definitions[definition.id] = definition
 
     def definition(self, env_id: str) -> EnvDefinition:
-        """The definition of an id: registered by a plugin or script, ``module:Name-v0``, or known to Gymnasium.
+        """Return the definition of an id: registered by a plugin or script, ``module:Name-v0``, or one of Gymnasium's.
 
-        Atari games, ``ALE/Name-v5``, are known to Gymnasium once ``ale_py`` is imported, which is done here.
+        Gymnasium knows Atari games, ``ALE/Name-v5``, once ``ale_py`` is imported, which is done here.
 
         Raises:
-            UnknownEnvError: nobody knows the id.
+            UnknownEnvError: no such environment is registered.
             PluginError: two plugins register it.
         """
         if not isinstance(env_id, str):
@@ -146,17 +146,17 @@ class Registry:
         raise UnknownEnvError(self._unknown(env_id, bare_id))
 
     def env_ids(self) -> list[str]:
-        """The ids registered by plugins and scripts, sorted. Gymnasium's own ids work too, but are not listed."""
+        """Sorted ids registered by plugins and scripts. Gymnasium's own ids work, too, but are not listed."""
         self._discover()
         return sorted(self._definitions)
 
     def clashes(self) -> dict[str, str]:
-        """The ids that belong to nobody, since several plugins register them: who they are, and what to do, by id."""
+        """Messages, by id, about ids that belong to no plugin since several register them: names and advice."""
         self._discover()
         return {env_id: self._clash(env_id) for env_id in sorted({*self._claims} - {*self._definitions})}
 
     def plugins(self) -> list[PluginInfo]:
-        """All plugins found, with how loading them went, and what they lack. Imports none of their environments."""
+        """All plugins found, with the outcome of loading them and missing requirements; imports no environment."""
         clashes = self.clashes()
         found = [_complete(plugin) if plugin.status == "active" else plugin for plugin in self._plugins]
         for index, plugin in enumerate(found):
@@ -166,14 +166,14 @@ class Registry:
         return found
 
     def active_plugins(self) -> dict[str, object]:
-        """The plugins that loaded, by name: for calling their other hooks."""
+        """Loaded plugins by name, for calls of their other hooks."""
         return dict(self._discover().list_name_plugin())
 
     def strategies(self) -> dict[str, str]:
         """Strategies that plugins register, as ``module:Class`` by name.
 
         Raises:
-            PluginError: a plugin's ``register_strategies`` raises, or returns something else than strings by name.
+            PluginError: a plugin's ``register_strategies`` raises, or does not return a mapping of strings.
         """
         found: dict[str, str] = {}
         origins: dict[str, str] = {}
@@ -206,7 +206,7 @@ class Registry:
     def _load_all(self, manager: pluggy.PluginManager) -> None:
         disabled = {name.strip() for name in os.environ.get("ES_ENVS_DISABLE_PLUGINS", "").split(",") if name.strip()}
         found = entry_points(group=GROUP) if self._found is None else self._found
-        # Ours first: no other plugin gets the name of one of them.
+        # Ours first, so that no other plugin gets one of their names.
         for entry_point in sorted(set(found), key=lambda ep: (_owned(ep) is None, ep.name, ep.value)):
             name, version = _distribution(entry_point), entry_point.dist.version if entry_point.dist else ""
             info = PluginInfo(entry_point.name, version, name, "active", None, ())
@@ -215,7 +215,7 @@ class Registry:
                 info = replace(info, status="disabled", error="named in ES_ENVS_DISABLE_PLUGINS")
             else:
                 try:
-                    # What a plugin prints is not the result of the program that lists it.
+                    # A plugin's output must not mix with the results of a program that lists it.
                     with (
                         loading.stdout_kept(),
                         loading.named(label, f"ES_ENVS_DISABLE_PLUGINS={name} leaves it out"),
@@ -223,7 +223,7 @@ class Registry:
                         definitions = self._load(entry_point, manager)
                 except KeyboardInterrupt:
                     raise
-                # Whatever else: a module that calls sys.exit at import must not end the program that lists it.
+                # Any exception: a module that calls sys.exit at import must not end the program that lists it.
                 except BaseException as cause:  # noqa: BLE001
                     info = replace(info, status="error", error=_one_line(cause))
                     self._report(f"{label} is skipped: {info.error}", cause)
@@ -251,7 +251,7 @@ class Registry:
             raise
 
     def _claim(self, definitions: Mapping[str, EnvDefinition]) -> tuple[str, ...]:
-        """Enter a plugin's definitions; returns the ids that it takes from another one."""
+        """Enter a plugin's definitions, and return the ids that it takes from another one."""
         for env_id, definition in definitions.items():
             claims = self._claims.setdefault(env_id, [])
             claims.append(definition)
@@ -266,14 +266,14 @@ class Registry:
         names = [str(definition.plugin) for definition in _chosen(self._claims[env_id])]
         rivals = " and ".join(f"plugin {name!r} (distribution {origins[name]!r})" for name in names)
         leave = " or ".join(f"ES_ENVS_DISABLE_PLUGINS={origins[name]}" for name in names)
-        return f"{env_id!r} is registered by {rivals}, and nobody gets it: leave one out with {leave}"
+        return f"{env_id!r} is registered by {rivals}, so neither gets it: disable one with {leave}"
 
     def _unknown(self, env_id: str, bare_id: str) -> str:
         if is_local(env_id):
             return (
-                f"{env_id!r} was given to train() as a class or function, and no file holds it: give the same one "
+                f"{env_id!r} was given to train() as a class or function, and is in no file: give the same one "
                 "again, to Run.open(folder, env=...) or train(..., resume=True). For commands and other machines, "
-                "register it from a plugin (`es-envs new`), and train anew with its id"
+                "register it from a plugin (`es-envs new`), and train again with its id"
             )
         message = f"No environment {env_id!r}."
         close = difflib.get_close_matches(bare_id, [*self._definitions, *gymnasium_registry], n=3)
@@ -286,7 +286,7 @@ class Registry:
 
 
 def is_local(env_id: str) -> bool:
-    """Whether an id is that of an environment which was given to ``train`` as a class or function."""
+    """Return True if an id is that of an environment given to ``train`` as a class or function."""
     return LOCAL_ID.fullmatch(env_id) is not None
 
 
@@ -308,7 +308,7 @@ def _definitions_of(plugin: object, entry_point: EntryPoint) -> dict[str, EnvDef
 
 
 def _chosen(claims: Sequence[EnvDefinition]) -> Sequence[EnvDefinition]:
-    """The definitions of an id that come into question: those that say that they override, if there are any."""
+    """Candidate definitions of an id: those that override, if there are any, else all."""
     return [definition for definition in claims if definition.override] or claims
 
 
@@ -317,20 +317,20 @@ def _distribution(entry_point: EntryPoint) -> str:
 
 
 def _owned(entry_point: EntryPoint) -> str | None:
-    """The distribution of ours that declares this entry point, if it is one."""
+    """The shipped distribution that declares this entry point, or None."""
     name = re.sub(r"[-_.]+", "-", entry_point.dist.name).lower() if entry_point.dist else ""
     return name if name in _SHIPPED else None
 
 
 def _belongs(env_id: str) -> str:
     return (
-        f"{env_id!r} belongs to {_OWNERS[env_id]}, which ships with es-envs: choose another id, or say override=True "
+        f"{env_id!r} belongs to {_OWNERS[env_id]}, which ships with es-envs: choose another id, or set override=True "
         "in the EnvDefinition"
     )
 
 
 def _refuse_misspelt_hooks(plugin: object, manager: pluggy.PluginManager) -> None:
-    """A hook under a name that nobody calls, one that lacks its marker, or none would do nothing, silently."""
+    """Refuse a plugin with an unknown hook, an unmarked one, or none: it would silently do nothing."""
     specified = [name for name, member in vars(hookspecs).items() if hasattr(member, f"{manager.project_name}_spec")]
     hooks = [*specified, *hookspecs.LIFECYCLE]
     for name, member in getmembers(plugin, isroutine):
@@ -350,12 +350,12 @@ def _refuse_misspelt_hooks(plugin: object, manager: pluggy.PluginManager) -> Non
 
 
 def _complete(plugin: PluginInfo) -> PluginInfo:
-    """``plugin``, incomplete if something is not installed that its distribution requires."""
+    """``plugin``, marked incomplete if a requirement of its distribution is not installed."""
     from packaging.requirements import InvalidRequirement
 
     try:
         missing = list(requirements.missing(plugin.distribution))
-    except (PackageNotFoundError, InvalidRequirement):  # nothing is known of it
+    except (PackageNotFoundError, InvalidRequirement):  # its requirements are unknown
         return plugin
     if not missing:
         return plugin
@@ -390,7 +390,7 @@ def _gymnasium_definition(env_id: str, spec: EnvSpec) -> EnvDefinition:
 
 
 def modules(definition: EnvDefinition) -> list[str]:
-    """Names of the modules from which an environment is made."""
+    """Names of the modules that make an environment."""
     found = [str(definition.entry_point).partition(":")[0]]
     if definition.entry_point == _BARE:
         module, _, bare_id = str(definition.kwargs["env_id"]).rpartition(":")
@@ -402,7 +402,7 @@ def modules(definition: EnvDefinition) -> list[str]:
 
 
 def bare_gymnasium_env(env_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
-    """An environment that Gymnasium knows, without the wrappers that ``gymnasium.make`` puts around every one."""
+    """Make an environment of Gymnasium without the wrappers that ``gymnasium.make`` adds."""
     module, separator, bare_id = env_id.rpartition(":")
     if separator:
         importlib.import_module(module)
@@ -421,7 +421,7 @@ def gymnasium_vector_env(
     max_episode_steps: int | None = None,
     **kwargs: Any,
 ) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
-    """The vectorised form that Gymnasium knows of an environment; it gets the arguments that it names."""
+    """Make Gymnasium's vectorised form of an environment; it gets the arguments that it names."""
     module, separator, bare_id = env_id.rpartition(":")
     if separator:
         importlib.import_module(module)
@@ -442,10 +442,10 @@ def make(env_id: str, render_mode: str | None = None, **kwargs: Any) -> gymnasiu
     Args:
         env_id: see ``definition``.
         render_mode: "rgb_array", "human" or None.
-        **kwargs: for the environment's constructor, over the definition's.
+        **kwargs: keyword arguments of the environment's constructor that override the definition's.
 
     Raises:
-        UnknownEnvError: nobody knows the id.
+        UnknownEnvError: no such environment is registered.
         PluginError: the environment cannot be imported.
     """
     found = definition(env_id)
@@ -468,7 +468,7 @@ def _spec(definition: EnvDefinition, kwargs: Mapping[str, Any]) -> EnvSpec:
 
 
 def register_with_gymnasium() -> list[str]:
-    """Make every registered environment known to ``gymnasium.make``; returns the ids. May be called again."""
+    """Make every registered environment known to ``gymnasium.make``, and return the ids. May be called again."""
     ids = env_ids()
     for env_id in ids:
         gymnasium_registry[env_id] = _spec(definition(env_id), {})

@@ -1,20 +1,20 @@
-"""What distributions require, and is not installed."""
+"""Requirements of distributions that are not installed."""
 
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, distribution
 
 
 def missing(name: str, extra: str = "", seen: frozenset[tuple[str, str]] = frozenset()) -> Iterator[str]:
-    """Requirements of a distribution that are absent, or there in another version; those of extras included.
+    """Requirements of a distribution that are missing, or installed in another version, including those of extras.
 
     Args:
-        name: of the distribution.
-        extra: of its extras, to which its other requirements are added; empty: none.
-        seen: pairs of name and extra that are left out, since they are being looked at.
+        name: the distribution's name.
+        extra: an extra whose requirements are added; empty: none.
+        seen: pairs of name and extra to leave out, since they are being checked already.
 
     Raises:
         PackageNotFoundError: the distribution itself is not installed.
-        InvalidRequirement: what it says that it requires cannot be read.
+        InvalidRequirement: a requirement cannot be parsed.
     """
     from packaging.requirements import Requirement
 

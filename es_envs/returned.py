@@ -1,4 +1,4 @@
-"""What ``reset`` and ``step`` return, and a sentence about whatever else an environment returns."""
+"""Checks of the values that ``reset`` and ``step`` return."""
 
 import reprlib
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ import numpy as np
 
 
 class ReturnError(ValueError):
-    """``reset`` or ``step`` has returned something else than it must; the message says what, and what it must."""
+    """``reset`` or ``step`` returned a wrong value; the message has it, and what was expected."""
 
 
 def of_reset(env: gymnasium.Env[Any, Any], returned: Any) -> tuple[Any, Mapping[str, Any]]:
-    """What ``env.reset`` has returned.
+    """Return what ``env.reset`` returned, if that is valid.
 
     Raises:
         ReturnError: it is not ``(observation, info)``.
@@ -23,7 +23,7 @@ def of_reset(env: gymnasium.Env[Any, Any], returned: Any) -> tuple[Any, Mapping[
 
 
 def of_step(env: gymnasium.Env[Any, Any], returned: Any) -> tuple[Any, SupportsFloat, Any, Any, Mapping[str, Any]]:
-    """What ``env.step`` has returned.
+    """Return what ``env.step`` returned, if that is valid.
 
     Raises:
         ReturnError: it is not ``(observation, reward, terminated, truncated, info)``.
@@ -48,7 +48,7 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
 
 
 def info_of(infos: Mapping[str, Any], row: int) -> dict[str, Any]:
-    """One copy's info, out of a vector environment's: of each key an array, and perhaps a mask ``_key``."""
+    """One copy's info from a vector environment's, which has for each key an array, and perhaps a mask ``_key``."""
     info: dict[str, Any] = {}
     for key, values in infos.items():
         present = infos.get(f"_{key}")
@@ -58,13 +58,13 @@ def info_of(infos: Mapping[str, Any], row: int) -> dict[str, Any]:
             info[key] = info_of(values, row)
         else:
             value = values[row] if np.ndim(values) else values
-            value = np.array(value) if hasattr(value, "__dlpack__") else value  # a copy, from wherever it is
+            value = np.array(value) if hasattr(value, "__dlpack__") else value  # a copy, from whatever device
             info[key] = value.item() if isinstance(value, np.ndarray | np.generic) and value.ndim == 0 else value
     return info
 
 
 def _values(env: gymnasium.Env[Any, Any], call: str, returned: Any, expected: str) -> tuple[Any, ...]:
-    """The values that must be there, of which the last is the info."""
+    """The expected values, of which the last is the info."""
     count = expected.count(",") + 1
     if not isinstance(returned, tuple | list) or len(returned) != count:
         found = f"{len(returned)} values" if isinstance(returned, tuple | list) else reprlib.repr(returned)

@@ -1,4 +1,4 @@
-"""Where a picture is taken from, and what is seen from there."""
+"""Cameras, and the geometry of their pictures."""
 
 import math
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Camera:
-    """Where a picture is taken from.
+    """Camera's position, direction and field of view.
 
     Attributes:
         target: the point in the middle of the picture, in world coordinates [m].
-        distance: from the camera to the target [m].
-        yaw: turn around the vertical [degrees]: 0 looks along +y, 90 along -x.
-        pitch: [degrees]: 0 looks horizontally, -90 straight down.
-        field_of_view: from the picture's lower edge to its upper one [degrees].
+        distance: distance from the camera to the target [m].
+        yaw: rotation around the vertical [degrees]: 0 looks along +y, 90 along -x.
+        pitch: elevation of its direction [degrees]: 0 looks horizontally, -90 straight down.
+        field_of_view: angle from the picture's lower edge to its upper one [degrees].
     """
 
     target: tuple[float, float, float]
@@ -37,12 +37,12 @@ class Camera:
 
     @property
     def near(self) -> float:
-        """Nothing closer to the camera is seen [m]."""
+        """Distance of the near clipping plane [m]: nothing closer is seen."""
         return self.distance / 20
 
     @property
     def far(self) -> float:
-        """No body further from it is seen [m]."""
+        """Distance of the far clipping plane [m]: no body further away is seen."""
         return self.distance * 30
 
 
@@ -52,13 +52,13 @@ Part = tuple[slice, slice]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """What a camera sees, in OpenGL's terms.
+    """View of a camera, as OpenGL's matrices.
 
     Attributes:
-        camera: see there.
+        camera: the camera.
         size: width and height of the picture [pixels].
-        from_world: ``(4, 4)``: times world coordinates (x, y, z, 1) are the camera's: right, up, back.
-        projection: ``(4, 4)``: times those are clip coordinates.
+        from_world: ``(4, 4)``, from world coordinates (x, y, z, 1) to the camera's: right, up, back.
+        projection: ``(4, 4)``, from the camera's coordinates to clip coordinates.
     """
 
     camera: Camera
@@ -68,7 +68,7 @@ class View:
 
     @classmethod
     def of(cls, camera: Camera, size: tuple[int, int]) -> "View":
-        """The whole picture of a camera."""
+        """Return the view of a camera's whole picture."""
         turn = camera.axes * [[1.0], [1.0], [-1.0]]
         from_world, projection = np.eye(4), np.zeros((4, 4))
         from_world[:3, :3], from_world[:3, 3] = turn, -turn @ camera.target
@@ -81,24 +81,24 @@ class View:
 
     @property
     def to_clip(self) -> NDArray[np.float64]:
-        """``(4, 4)``: times world coordinates are clip coordinates."""
+        """Matrix ``(4, 4)`` from world coordinates to clip coordinates."""
         to_clip: NDArray[np.float64] = self.projection @ self.from_world
         return to_clip
 
     @property
     def eye(self) -> NDArray[np.float64]:
-        """Where the camera is."""
+        """The camera's position."""
         eye: NDArray[np.float64] = self.camera.target - self.camera.distance * self.camera.axes[2]
         return eye
 
     @property
     def to_pixels(self) -> NDArray[np.float64]:
-        """``(3, 4)``: times world coordinates are column, row and 1 in homogeneous coordinates [pixels]."""
+        """Matrix ``(3, 4)`` from world coordinates to column, row and 1 in homogeneous coordinates [pixels]."""
         width, height = self.size
         return np.array([[width / 2, 0, 0, width / 2], [0, -height / 2, 0, height / 2], [0, 0, 0, 1]]) @ self.to_clip
 
     def outlines(self, polygons: Sequence[NDArray[np.float64]]) -> list[list[tuple[float, float]]]:
-        """Where polygons, with corners ``(n, 4)``, are seen [pixels]; an empty list: nowhere."""
+        """Outlines of polygons, with corners ``(n, 4)``, in the picture [pixels]; empty for an invisible one."""
         if not polygons:
             return []
         seen, near = np.array(polygons) @ self.to_pixels.T, self.camera.near
@@ -108,16 +108,16 @@ class View:
         ]
 
     def smaller(self, times: float) -> "View":
-        """The same, with so many times fewer pixels along each side."""
+        """The same view with ``times`` fewer pixels along each side."""
         width, height = (max(1, math.ceil(length / times)) for length in self.size)
         return replace(self, size=(width, height))
 
     def around(self, seen: NDArray[np.bool_], boxes: Sequence[NDArray[np.float64]]) -> Part | None:
-        """The part in which something is, or None.
+        """Find the part of the picture that contains something, or None.
 
         Args:
-            seen: where it is in a ``smaller`` picture.
-            boxes: opposite corners ``(2, 3)`` of boxes in which it is, too: it may be too thin for that picture.
+            seen: its pixels in a ``smaller`` picture.
+            boxes: opposite corners ``(2, 3)`` of boxes that contain it: it may be too thin for that picture.
         """
         y, x = (np.nonzero(seen) + np.array(0.5)) * (self.size[1] / seen.shape[0])
         corners = np.array([(*corner, 1.0) for box in boxes for corner in product(*box.T)]).reshape(-1, 4)
@@ -132,7 +132,7 @@ class View:
         return (rows, columns) if rows.start < rows.stop and columns.start < columns.stop else None
 
     def part(self, part: Part) -> "View":
-        """What is seen in a part of the picture; depth is measured as in the whole."""
+        """View of a part of the picture; depth is measured as in the whole."""
         rows, columns = part
         (width, height), (w, h) = self.size, (columns.stop - columns.start, rows.stop - rows.start)
         zoom = np.eye(4)
@@ -150,25 +150,25 @@ class FreeCameraEnv(Protocol):
         """Start an episode."""
 
     def camera(self) -> Camera:
-        """Where the environment's own camera stands in the present state."""
+        """The environment's own camera in the current state."""
 
     def pose(self) -> NDArray[np.float64]:
-        """Where all is that moves, ``(p,)``."""
+        """Positions of everything that moves, ``(p,)``."""
 
     def picture(self, camera: Camera, poses: Sequence[NDArray[np.float64]] = ()) -> NDArray[np.uint8]:
-        """The present state as a picture ``(height, width, 3)``, or in its place several poses.
+        """Draw the current state as a picture ``(height, width, 3)``, or several poses instead.
 
         Args:
-            camera: where it is taken from.
-            poses: of which all but the last are drawn as ghosts; the present state is lost with them.
+            camera: the camera.
+            poses: poses to draw, all but the last as ghosts; they replace the current state.
         """
 
 
 def from_light(camera: Camera, light: Sequence[float]) -> Camera:
-    """A camera that looks from the light at what another one looks at, from so far that its rays are parallel.
+    """Return a camera that looks from the light at another one's target, from so far that its rays are parallel.
 
     Args:
-        camera: the other one.
+        camera: the other camera.
         light: direction towards the light.
     """
     x, y, z = (np.array(light) / np.linalg.norm(light)).tolist()
@@ -182,7 +182,7 @@ def from_light(camera: Camera, light: Sequence[float]) -> Camera:
 
 
 def _in_front(outline: list[list[float]], near: float) -> list[list[float]]:
-    """The part of a polygon, with corners (x, y, w), that is further than ``near`` before the camera."""
+    """Part of a polygon, with corners (x, y, w), that is more than ``near`` in front of the camera."""
     kept = []
     for here, there in zip(outline, outline[1:] + outline[:1], strict=True):
         if here[2] > near:

@@ -1,8 +1,8 @@
 """The base class for environments simulated by PyBullet: it owns the connection, the snapshot and the order of events.
 
 This is the only module that imports pybullet, the extra ``es-envs[bullet]``. Environments take pybullet from here
-(``from es_envs.bullet import BulletEnv, pybullet``): then a missing pybullet is explained, and its banner,
-which every process would print, is left out.
+(``from es_envs.bullet import BulletEnv, pybullet``): then a message explains a missing pybullet, and its banner,
+which every process would print, is suppressed.
 """
 
 import ctypes
@@ -31,10 +31,10 @@ from es_envs.display import has_display
 
 @contextmanager
 def _descriptor(number: int, target: int) -> Iterator[None]:
-    """Lead what is written to file descriptor ``number``, by C code too, to ``target`` for a while."""
+    """Redirect file descriptor ``number``, for C code too, to ``target`` for a while."""
     c_library = ctypes.CDLL(None) if os.name == "posix" else None
     stream = sys.stdout if number == 1 else sys.stderr
-    if stream is None:  # a program without a console: there is nothing to lead elsewhere
+    if stream is None:  # a program without a console: there is nothing to redirect
         yield
         return
     stream.flush()
@@ -66,56 +66,56 @@ __all__ = ["BulletEnv", "Camera", "bounded", "pybullet", "require_one_of"]
 
 RENDER_MODES = ("rgb_array", "human")
 RENDERERS = ("tiny", "egl")
-_CAMERA_EVERY = 1 / 30  # seconds between two looks of a window
-_CATCH_UP = 0.25  # seconds at most by which steps in a window may be late, and are followed by faster ones
+_CAMERA_EVERY = 1 / 30  # seconds between two camera updates of a window
+_CATCH_UP = 0.25  # maximum delay of steps in a window that faster ones make up for [s]
 _egl_clients: set[int] = set()
-_COARSE = 96  # pixels: height of the picture by which it is found out where bodies are
+_COARSE = 96  # pixels: height of the picture in which bodies are located
 _SMOOTHED = 0.5  # of a picture's pixels: bodies are drawn at twice the size if that is less
 _SILHOUETTE = (96, 96)  # pixels
 
 
 class BulletEnv(gymnasium.Env[Any, Any], ABC):
-    """A Gymnasium environment in a Bullet world of its own.
+    """A Gymnasium environment in its own Bullet world.
 
     The world is built once and its state saved before the first step. Every reset returns to that snapshot, which
     is two orders of magnitude faster than loading anything again, does not leak, and makes an episode depend on its
     seed and actions alone, to the last bit. The order of events is this class's:
 
-    * ``__init__``: connect, ``build``, ``decorate`` (only if something is to be drawn), snapshot;
+    * ``__init__``: connect, ``build``, ``decorate`` (only if it renders), snapshot;
     * ``reset``: seed ``self.np_random``, back to the snapshot, ``place``, ``observe``, ``info``;
     * ``step``: ``action_repeat`` times (``act``, one physics step), then ``observe``, ``outcome``, ``info``;
     * ``render``: ``camera``.
 
-    A subclass answers those few questions. Its constructor sets its own options, ``observation_space`` and
+    A subclass implements these few methods. Its constructor sets its own options, ``observation_space`` and
     ``action_space``, then calls ``super().__init__``. It calls ``pybullet`` itself, always with
     ``physicsClientId=self.client``. It does not count steps: the step limit belongs to the ``EnvDefinition``.
 
     Args:
         render_mode: None, "rgb_array" (``render`` returns a picture) or "human" (a window, in real time).
         action_repeat: physics steps for each ``step``; None for the class's own number.
-        width: of a picture [pixels].
-        height: of a picture [pixels].
-        renderer: what draws "rgb_array": "tiny" (software, works everywhere) or "egl" (OpenGL without a display).
+        width: width of a picture [pixels].
+        height: height of a picture [pixels].
+        renderer: renderer of "rgb_array": "tiny" (software, works everywhere) or "egl" (OpenGL without a display).
 
     Attributes:
         client: the physicsClientId of this environment's world; -1 once it is closed.
-        metadata: of the instance: ``render_fps`` is the number of ``step`` calls that make a second.
+        metadata: metadata of the instance: ``render_fps`` is the number of ``step`` calls per second.
     """
 
     metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES)}  # noqa: RUF012  (Gymnasium declares it so)
     time_step: ClassVar[float] = 1 / 240
     """Duration of a physics step [s]."""
     gravity: ClassVar[float] = -9.81
-    """Along z [m/s²]."""
+    """Gravity along z [m/s²]."""
     action_repeat: int = 1
     light: ClassVar[tuple[float, float, float]] = (-4.0, -6.0, 10.0)
     """Direction towards the light, which is above the ground, in world coordinates."""
     sky: ClassVar[Colour] = (0.95, 0.97, 0.98, 1.0)
-    """What is seen above the horizon where no body is."""
+    """Colour above the horizon where there is no body."""
     ground: ClassVar[Colour] = (0.58, 0.66, 0.7, 1.0)
-    """What is seen below the horizon where no body is. Not a body: nothing stands on it."""
+    """Colour below the horizon where there is no body. The ground is not a body: nothing stands on it."""
     ground_height: ClassVar[float] = 0.0
-    """Of what ``mark_ground`` draws [m]."""
+    """Height at which ``mark_ground`` draws [m]."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         self._step_due = self._camera_due = 0.0
         self._camera: Camera | None = None
         self._scenery = Scenery(self.sky, self.ground, self.ground_height, self.light)
-        self._in_scenery: set[int] = set()  # bodies that it draws
+        self._in_scenery: set[int] = set()  # bodies that the scenery draws
         self._hidden: set[tuple[int, int]] = set()  # links
         self._marks = 0
         self.client = self._connect()
@@ -174,7 +174,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             _load_egl(client)  # before the bodies, else every picture is blank
         if self.render_mode == "human":
             pybullet.configureDebugVisualizer(pybullet.COV_ENABLE_GUI, 0, physicsClientId=client)
-            # On what `mark_ground` paints they are noise.
+            # On the marks of `mark_ground` they are noise.
             pybullet.configureDebugVisualizer(pybullet.COV_ENABLE_SHADOWS, 0, physicsClientId=client)
             pybullet.configureDebugVisualizer(pybullet.COV_ENABLE_RENDERING, 0, physicsClientId=client)
         pybullet.setTimeStep(self.time_step, physicsClientId=client)
@@ -182,7 +182,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         # Without it the order of contacts depends on earlier episodes, and so do the last bits of the next one.
         pybullet.setPhysicsEngineParameter(deterministicOverlappingPairs=1, physicsClientId=client)
         self.build()
-        if self.render_mode == "human":  # a window knows no ground but bodies
+        if self.render_mode == "human":  # a window shows only bodies
             self.visual_box((200.0, 200.0, 0.01), (0.0, 0.0, self.ground_height - 0.005), self.ground)
         if self.render_mode is not None:
             self.decorate()
@@ -196,7 +196,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
 
     @abstractmethod
     def build(self) -> None:
-        """Load the bodies and switch their motors off or to their start command.
+        """Load the bodies, and switch their motors off or to their start command.
 
         Called once, by the constructor; gravity and time step are set. Everything that episodes share belongs here:
         nothing may be loaded or removed later. Take no physics step.
@@ -211,15 +211,15 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
 
     @abstractmethod
     def place(self) -> None:
-        """Set where the episode starts, every random number from ``self.np_random``.
+        """Set the start state, with all random numbers from ``self.np_random``.
 
-        Called by every ``reset``, the first included, in the state that ``build`` left behind. Motor commands are not
-        part of that state; nor are ``self``'s own attributes, which must be set back here.
+        Called by every ``reset``, including the first, in the state that ``build`` left behind. Motor commands are not
+        part of that state; nor are ``self``'s own attributes, which you must reset here.
         """
 
     @abstractmethod
     def act(self, action: Any) -> None:
-        """Give the action to the motors.
+        """Apply the action to the motors.
 
         Called before every physics step, ``action_repeat`` times for each ``step``, since Bullet forgets a torque
         after one physics step.
@@ -229,21 +229,21 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     def observe(self) -> Any:
         """Read the world and return a new observation, a member of ``observation_space``.
 
-        Called at the end of ``reset`` and after the physics steps of ``step``. What ``outcome`` and ``info`` need may
-        be kept in attributes here.
+        Called at the end of ``reset`` and after the physics steps of ``step``. You may store what ``outcome`` and
+        ``info`` need in attributes here.
         """
 
     @abstractmethod
     def outcome(self) -> tuple[float, bool]:
-        """The step's reward and whether the episode has terminated. Called by ``step``, after ``observe``."""
+        """Return the step's reward, and True if the episode has terminated. Called by ``step``, after ``observe``."""
 
     def info(self) -> dict[str, Any]:
-        """What ``reset`` and ``step`` return as info, a new dict. Called last."""
+        """Return the info for ``reset`` and ``step``, a new dict. Called last."""
         return {}
 
     @abstractmethod
     def camera(self) -> Camera:
-        """Where the camera stands in the present state. Called for every picture, never while training."""
+        """Return the camera for the current state. Called for every picture, never while training."""
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Start an episode; ``options`` are not used."""
@@ -256,7 +256,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         return observation, self.info()
 
     def _find_movable(self) -> dict[int, dict[int, int]]:
-        """Bodies that can move, and of each the joints that can, with how many numbers say where they are."""
+        """Bodies that can move, and their movable joints, each with its number of position values."""
         client = self.client
         movable = {}
         for index in range(pybullet.getNumBodies(physicsClientId=client)):
@@ -282,11 +282,11 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         return apart
 
     def _restore(self) -> None:
-        """Return to the snapshot, by way of a state without contacts.
+        """Return to the snapshot, via a state without contacts.
 
         A pair of bodies that still touches after ``restoreState`` keeps the impulses of the last episode, from which
         the solver starts: the next episode would differ from its twin in the last bits, and then in all. (Switching the
-        pair's collisions off and on forgets them, too, but changes the order of the pairs.)
+        pair's collisions off and on clears them, too, but changes the order of the pairs.)
         """
         pybullet.restoreState(self._apart, physicsClientId=self.client)
         pybullet.performCollisionDetection(physicsClientId=self.client)
@@ -305,7 +305,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         return observation, reward, terminated, False, self.info()
 
     def render(self) -> NDArray[np.uint8] | None:
-        """The present state as a picture ``(height, width, 3)``, or None in "human" mode, where the window shows it.
+        """Draw the current state as a picture ``(height, width, 3)``; None in "human" mode, where the window shows it.
 
         Raises:
             RuntimeError: the environment was made without a render_mode.
@@ -317,7 +317,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         return self.picture(self.camera())
 
     def pose(self) -> NDArray[np.float64]:
-        """Where all is that moves, ``(p,)``: of each body position and orientation of its base, and its joints."""
+        """Positions of everything that moves, ``(p,)``: each body's base position, its orientation and its joints."""
         numbers: list[float] = []
         for body, joints in self._movable.items():
             for part in pybullet.getBasePositionAndOrientation(body, physicsClientId=self.client):
@@ -328,7 +328,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         return np.array(numbers)
 
     def _assume(self, pose: NDArray[np.float64]) -> None:
-        """Put all that moves where ``pose`` says, at rest; the episode in play is over with that."""
+        """Put everything that moves into ``pose``, at rest; this ends the current episode."""
         numbers = iter(pose.tolist())
 
         def take(count: int) -> list[float]:
@@ -341,12 +341,12 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
                 pybullet.resetJointStatesMultiDof(body, list(joints), positions, physicsClientId=self.client)
 
     def picture(self, camera: Camera, poses: Sequence[NDArray[np.float64]] = ()) -> NDArray[np.uint8]:
-        """The present state as a picture ``(height, width, 3)``, or in its place several poses.
+        """Draw the current state as a picture ``(height, width, 3)``, or several poses instead.
 
         Args:
-            camera: where it is taken from.
-            poses: of which all but the last are drawn as ghosts, from blue for the first to yellow. Afterwards the
-                world is in one of them, so that the next call must be ``reset``, or this one again.
+            camera: the camera.
+            poses: poses to draw, all but the last as ghosts, from blue for the first to yellow. Afterwards the world is
+                in one of them, so that the next call must be ``reset``, or this one again.
         """
         if poses:
             self._assume(poses[-1])
@@ -362,7 +362,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         return picture
 
     def _find_shown(self) -> set[int]:
-        """Bodies of which something is seen, other than scenery."""
+        """Visible bodies, without scenery."""
         client = self.client
         count = pybullet.getNumBodies(physicsClientId=client)
         bodies = {pybullet.getBodyUniqueId(index, physicsClientId=client) for index in range(count)}
@@ -372,7 +372,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     def _lay(
         self, picture: NDArray[np.uint8], view: View, bodies: set[int], *, ghost: tuple[int, int, int] | None = None
     ) -> None:
-        """Draw bodies in the present state over a picture, which is written into."""
+        """Draw bodies in the current state over a picture, which is changed."""
         if not bodies:
             return
         coarse = self._drawn(view.smaller(max(1.0, view.size[1] / _COARSE)))[1]
@@ -385,7 +385,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         laid_over(picture[part], drawn, np.isin(owner, list(bodies)), ghost=ghost)
 
     def _bounds(self, bodies: set[int]) -> list[NDArray[np.float64]]:
-        """Opposite corners ``(2, 3)`` of boxes around each link, of those that can collide."""
+        """Opposite corners ``(2, 3)`` of boxes around each link that can collide."""
         client = self.client
         return [
             np.array(pybullet.getAABB(body, link, physicsClientId=client))
@@ -395,7 +395,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         ]
 
     def _silhouette(self, camera: Camera) -> Silhouette | None:
-        """What moves, as the light sees it around the middle of a picture."""
+        """Silhouette of what moves, as the light sees it around the middle of a picture."""
         bodies = self._shown & self._movable.keys()
         if not bodies:
             return None
@@ -403,7 +403,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         return Silhouette(seen=np.isin(self._drawn(view)[1], list(bodies)), view=view)
 
     def _drawn(self, view: View) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-        """The bodies in the present state: colours ``(height, width, 4)``, and whose each pixel is."""
+        """Draw the bodies in the current state: colours ``(height, width, 4)``, and the body of each pixel."""
         width, height = view.size
         with self._quiet():
             drawn = pybullet.getCameraImage(
@@ -425,13 +425,13 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
 
     @property
     def window_closed(self) -> bool:
-        """Whether there was a window, and its user has closed it: the world has gone with it."""
+        """True if the user has closed the window, and the world with it."""
         return self.render_mode == "human" and not pybullet.isConnected(self.client)
 
     def close(self) -> None:
-        """Leave the world. May be called again; an environment that is forgotten closes itself."""
+        """Disconnect from the world. May be called again; garbage collection closes an environment, too."""
         self._disconnect()  # a finalizer runs once only
-        self.client = -1  # Bullet gives the number to the next world, which must not be touched from here
+        self.client = -1  # Bullet gives the number to the next world, which this one must not touch
 
     def load_urdf(
         self,
@@ -441,13 +441,13 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         *,
         fixed: bool = False,
     ) -> int:
-        """Load a model, for use in ``build``; returns its body id.
+        """Load a model in ``build``, and return its body id.
 
         Args:
-            path: of the URDF file; a relative one is also looked up among the models that come with pybullet.
-            position: of the base [m].
-            orientation: of the base, a quaternion (x, y, z, w).
-            fixed: whether the base is fastened to the world.
+            path: path of the URDF file; a relative one is also looked up among the models that come with pybullet.
+            position: the base's position [m].
+            orientation: the base's orientation, a quaternion (x, y, z, w).
+            fixed: True to fasten the base to the world.
 
         Raises:
             FileNotFoundError: there is no such file; Bullet itself would not say which one is missing.
@@ -465,7 +465,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         )
 
     def joints(self, body: int) -> dict[str, int]:
-        """Joint indices of a body by joint name, for use in ``build``."""
+        """Return the joint indices of a body by joint name, for use in ``build``."""
         count = pybullet.getNumJoints(body, physicsClientId=self.client)
         infos = (pybullet.getJointInfo(body, joint, physicsClientId=self.client) for joint in range(count))
         return {info[1].decode(): info[0] for info in infos}
@@ -479,13 +479,13 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     def visual_box(
         self, size: Sequence[float], position: Sequence[float], colour: Colour, *, stripes: Sequence[Colour] = ()
     ) -> None:
-        """Add a box that is seen but takes no part in the physics, for use in ``decorate``.
+        """Add a box that is visible but takes no part in the physics, for use in ``decorate``.
 
         Args:
-            size: along x, y, z [m]; one that is 0 makes a rectangle. Boxes may touch, but should not overlap.
-            position: of its middle [m].
+            size: size along x, y, z [m]; one that is 0 makes a rectangle. Boxes may touch, but should not overlap.
+            position: position of its middle [m].
             colour: red, green, blue, opacity, each from 0 to 1.
-            stripes: colours of its top, by turns; none: ``colour``. A window shows none.
+            stripes: alternating colours of its top; none: ``colour``. A window shows no stripes.
         """
         half = np.array(size) / 2
         shape = pybullet.createVisualShape(
@@ -498,7 +498,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         self._scenery.put(np.array([position - half, position + half]), colour, stripes)
 
     def mark_ground(self, rectangles: Sequence[Rectangle], colour: Colour) -> None:
-        """Paint rectangles onto the ground, over those painted before, for use in ``decorate``."""
+        """Paint rectangles onto the ground, over earlier ones, for use in ``decorate``."""
         for x0, y0, x1, y1 in rectangles:
             self._scenery.mark((x0, y0, x1, y1), colour)
             if self.render_mode == "human":
@@ -509,7 +509,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     def _show(self) -> None:
         """Point the window's camera and wait for the wall clock to reach the simulated time."""
         now = time.monotonic()
-        if now >= self._camera_due:  # not at every step: to turn the camera takes as long as the window takes to draw
+        if now >= self._camera_due:  # not at every step: turning the camera takes as long as drawing the window
             self._camera_due = now + _CAMERA_EVERY
             camera = self.camera()
             if camera != self._camera:  # one that stands still may be turned by hand
@@ -523,7 +523,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
 
     def __getstate__(self) -> Any:
         raise TypeError(
-            f"{type(self).__name__} cannot be pickled or copied, its world lives in Bullet: "
+            f"{type(self).__name__} cannot be pickled or copied, since its world is in Bullet: "
             "make another environment in the process that needs it"
         )
 
@@ -546,11 +546,11 @@ def _positive_integer(name: str, value: Any) -> int:
 def _load_egl(client: int) -> None:
     found = importlib.util.find_spec("eglRenderer")
     if found is None or found.origin is None:
-        raise RuntimeError("renderer 'egl': this build of pybullet comes without eglRenderer; use renderer='tiny'")
+        raise RuntimeError("renderer 'egl': this build of pybullet has no eglRenderer; use renderer='tiny'")
     if _egl_clients:
         raise RuntimeError(
             "renderer 'egl': another environment of this process uses it, and closing one would end the process when "
-            "the other draws; close that one first, or use renderer='tiny'"
+            "the other draws; close the other one first, or use renderer='tiny'"
         )
     if pybullet.loadPlugin(found.origin, "_eglRendererPlugin", physicsClientId=client) < 0:
         raise RuntimeError("renderer 'egl': Bullet cannot use EGL on this machine; use renderer='tiny'")

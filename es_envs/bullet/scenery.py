@@ -1,4 +1,4 @@
-"""Painting: the parts of a picture that no physics engine draws, as arrays of numbers."""
+"""Scenery: the parts of a picture that no physics engine draws, as arrays of numbers."""
 
 import math
 from collections.abc import Sequence
@@ -19,19 +19,19 @@ _Rgb = tuple[int, int, int]
 _FIRST_GHOST, _LAST_GHOST = np.array([[60, 130, 255], [255, 205, 70]])
 _OPACITY = 0.7  # of a ghost
 _SHADOW = (12, 18, 34)
-_SHADE = 95  # of 255: how dark a shadow is
-_ZENITH = np.array([0.32, 0.17, 0.05])  # how much darker than at the horizon the sky is above
+_SHADE = 95  # of 255: darkness of a shadow
+_ZENITH = np.array([0.32, 0.17, 0.05])  # difference in brightness between the sky at the horizon and above
 _STRIPE = 0.5  # [m]
-_FLAT = 1e-9  # determinant of a map of the ground that is seen as a line
+_FLAT = 1e-9  # determinant of a map of the ground that appears as a line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Silhouette:
-    """What stands in the light.
+    """Silhouette of bodies, as the light sees them.
 
     Attributes:
-        seen: where it is, ``(height, width)``.
-        view: as the light sees it.
+        seen: their pixels, ``(height, width)``.
+        view: the light's view.
     """
 
     seen: NDArray[np.bool_]
@@ -39,15 +39,15 @@ class Silhouette:
 
 
 class Scenery:
-    """Sky, ground, what is marked on it, and boxes that stand still, with their shadows.
+    """Sky, ground with marks, and fixed boxes, with their shadows.
 
-    TinyRenderer takes 0.2 µs for each pixel of a body and knows no smooth edges: this is painted without it, at twice
+    TinyRenderer takes 0.2 µs for each pixel of a body and has no smooth edges: this is painted without it, at twice
     the size.
 
     Args:
-        sky: its colour at the horizon.
-        ground: its colour.
-        height: of the ground [m].
+        sky: the sky's colour at the horizon.
+        ground: the ground's colour.
+        height: the ground's height [m].
         light: direction towards it, in world coordinates.
     """
 
@@ -59,17 +59,17 @@ class Scenery:
         self._boxes: list[tuple[NDArray[np.float64], list[_Face]]] = []
 
     def mark(self, rectangle: Rectangle, colour: Colour) -> None:
-        """Mark a rectangle on the ground, over what is marked already."""
+        """Mark a rectangle on the ground, over earlier marks."""
         x0, y0, x1, y1 = rectangle
         self._marks.append((_face((x0, y0, self._height), (x1, y1, self._height), 2, 1), _rgb(colour)))
 
     def put(self, box: NDArray[np.float64], colour: Colour, stripes: Sequence[Colour] = ()) -> None:
-        """Put a box there.
+        """Add a box.
 
         Args:
             box: opposite corners ``(2, 3)``; two boxes must not overlap, but may touch.
-            colour: of its sides.
-            stripes: colours of its top, by turns along the longer side; none: ``colour``.
+            colour: the sides' colour.
+            stripes: alternating colours of its top along the longer side; none: ``colour``.
         """
         low, high = box
         faces = []
@@ -89,8 +89,8 @@ class Scenery:
         self._shadows += [corners - (corners[:, 2:3] - self._height) * fall for corners in sides]
 
     def seen_by(self, view: View, silhouette: Silhouette | None = None) -> NDArray[np.uint8]:
-        """A picture of it ``(height, width, 3)``, with the shadow of what stands in the light."""
-        from PIL import Image, ImageDraw  # only what draws pays for it
+        """Draw a picture of it ``(height, width, 3)``, with the shadow of a silhouette."""
+        from PIL import Image, ImageDraw  # only drawing needs it
 
         fine = replace(view, size=(2 * view.size[0], 2 * view.size[1]))
         image = self._open_air(fine)
@@ -118,7 +118,7 @@ class Scenery:
         return np.asarray(image.reduce(2))
 
     def _open_air(self, view: View) -> Any:
-        """Sky, darker above, and ground, which fades into it."""
+        """Draw the sky, darker above, and the ground, which fades into it."""
         from PIL import Image
 
         height = view.size[1]
@@ -162,17 +162,17 @@ def laid_over(
     *,
     ghost: tuple[int, int, int] | None = None,
 ) -> None:
-    """Lay a body over a picture ``(height, width, 3)``, which is written into.
+    """Draw a body over a picture ``(height, width, 3)``, which is changed.
 
     Args:
-        picture: what is behind it.
-        body: a picture of it, ``(k height, k width, 4)``, for a smooth edge.
-        seen: where it is, likewise.
-        ghost: in this colour and translucent.
+        picture: the background.
+        body: a picture of the body, ``(k height, k width, 4)``, for a smooth edge.
+        seen: its pixels, likewise.
+        ghost: colour of a translucent body, or None.
     """
     height, width = picture.shape[:2]
     finer = seen.shape[0] // height
-    if finer == 1 and ghost is None:  # several times faster than what is below
+    if finer == 1 and ghost is None:  # several times faster than the code below
         np.copyto(picture, body[..., :3], where=seen[..., None])
         return
     colours = body[..., :3].astype(np.float32)
@@ -185,7 +185,7 @@ def laid_over(
 
 
 def ghost_colours(number: int) -> list[tuple[int, int, int]]:
-    """Colours that tell ghosts apart, from blue for the first to yellow for the last."""
+    """Distinct colours of ghosts, from blue for the first to yellow for the last."""
     share = np.linspace(0.0, 1.0, max(number, 1))[:number, None]
     colours = (1 - share) * _FIRST_GHOST + share * _LAST_GHOST
     return [tuple(colour) for colour in colours.round().astype(int).tolist()]
@@ -205,7 +205,7 @@ class _Face:
 
 
 def _face(low: Sequence[float], high: Sequence[float], axis: int, side: int) -> NDArray[np.float64]:
-    """The corners of a box's face, in turn."""
+    """Corners of a box's face, in order."""
     ends = np.array([low, high])
     corners = np.ones((4, 4))
     first, second = (other for other in range(3) if other != axis)
@@ -217,9 +217,9 @@ def _face(low: Sequence[float], high: Sequence[float], axis: int, side: int) -> 
 def _back_to_front(
     boxes: "list[tuple[NDArray[np.float64], list[_Face]]]", eye: NDArray[np.float64]
 ) -> "list[tuple[NDArray[np.float64], list[_Face]]]":
-    """Boxes, each behind all that it does not hide.
+    """Sort boxes so that each is drawn before all that it does not hide.
 
-    Where a plane lies between two boxes, the one on the far side of it hides nothing of the other.
+    If a plane lies between two boxes, the one on its far side hides nothing of the other.
     """
     if not boxes:
         return []

@@ -1,4 +1,4 @@
-"""A new plugin, from templates: it installs, passes its tests and trains before anything in it is changed."""
+"""A new plugin from templates: it installs, passes its tests and trains before anything in it is changed."""
 
 import importlib.util
 import keyword
@@ -41,9 +41,9 @@ class NewPlugin:
     """A plugin that has just been written.
 
     Attributes:
-        folder: where it is.
-        package: what is imported.
-        env_id: its environment.
+        folder: its folder.
+        package: its package, to import.
+        env_id: its environment's id.
     """
 
     folder: Path
@@ -52,18 +52,18 @@ class NewPlugin:
 
 
 def new_plugin(name: str, *, kind: str | None = None, parent: Path | None = None) -> NewPlugin:
-    """Write a plugin's distribution into a new folder of its name, whole or not at all.
+    """Write a plugin's distribution into a new folder of its name, completely or not at all.
 
     Args:
-        name: of the distribution; the package's and the environment's follow from it: ``my-rover`` has the package
-            ``my_rover`` and the environment ``MyRover-v0``.
+        name: the distribution's name, from which the package's and the environment's follow: ``my-rover`` has the
+            package ``my_rover`` and the environment ``MyRover-v0``.
         kind: "bullet" (a model simulated by PyBullet) or "gymnasium" (plain Python); None for the first if pybullet
             is installed.
-        parent: where the folder is made (default: the current directory).
+        parent: folder for the new folder (default: the current directory).
 
     Raises:
         ValueError: a distribution, package or environment cannot have this name, or has it already.
-        FileExistsError: there is something of this name in ``parent``.
+        FileExistsError: ``parent`` contains something of this name.
     """
     if kind is None:
         kind = "bullet" if importlib.util.find_spec("pybullet") else "gymnasium"
@@ -74,7 +74,7 @@ def new_plugin(name: str, *, kind: str | None = None, parent: Path | None = None
     env_id = _free_env_id(name, f"{title}-v0")
     folder = (parent or Path()) / name
     if folder.exists() or folder.is_symlink():
-        raise FileExistsError(f"{folder} is there already: choose another name, or move it away")
+        raise FileExistsError(f"{folder} exists already: choose another name, or move it away")
 
     texts = {
         "name": name,
@@ -95,27 +95,27 @@ def new_plugin(name: str, *, kind: str | None = None, parent: Path | None = None
 
 
 def _package_of(name: str) -> str:
-    """The package of a distribution, if both names can be had."""
+    """Return the package of a distribution, if both names are valid and free."""
     if not re.fullmatch(r"[a-z0-9]([a-z0-9._-]*[a-z0-9])?", name, re.ASCII | re.IGNORECASE):
         raise ValueError(
-            f"{name!r} is no name for a distribution: expected letters, digits, '-', '_' and '.', first and last a "
+            f"{name!r} is not a name for a distribution: expected letters, digits, '-', '_' and '.', first and last a "
             "letter or digit, such as 'my-rover'"
         )
     package = re.sub(r"[-_.]+", "_", name).lower()
     if not package.isidentifier() or keyword.iskeyword(package):
         raise ValueError(
             f"{name!r}: its package would be {package!r}, which Python cannot import: choose a name that begins with "
-            "a letter and is no word of Python's own"
+            "a letter and is not a Python keyword"
         )
     if package == "tests" or importlib.util.find_spec(package) is not None:
-        raise ValueError(f"{name!r}: there is a package {package!r} already, which it would hide: choose another name")
+        raise ValueError(f"{name!r}: it would hide the existing package {package!r}: choose another name")
     try:
         installed = distribution(name)
     except PackageNotFoundError:
         return package
     raise ValueError(
-        f"{name!r}: the distribution {installed.name} {installed.version} is installed, which it would replace: "
-        "choose another name"
+        f"{name!r}: it would replace the installed distribution {installed.name} {installed.version}: choose another "
+        "name"
     )
 
 
@@ -125,5 +125,5 @@ def _free_env_id(name: str, env_id: str) -> str:
     except es_envs.UnknownEnvError:
         return env_id
     raise ValueError(
-        f"{name!r}: there is an environment {env_id} already ({definition.entry_point}): choose another name"
+        f"{name!r}: the environment {env_id} exists already ({definition.entry_point}): choose another name"
     )

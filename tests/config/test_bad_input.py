@@ -149,7 +149,7 @@ def test_numpys_numbers_in_a_dict_of_options_are_pythons():
 def test_a_misspelt_setting_gets_a_suggestion(refused, walk):
     refused(TypeError, "no setting is called 'populaton_size': did you mean 'population_size'?", populaton_size=4)
     config = TrainConfig.for_env(walk)
-    with pytest.raises(TypeError, match=r"a TrainConfig is complete: use dataclasses.replace for sigma"):
+    with pytest.raises(TypeError, match=r"a TrainConfig is complete: use dataclasses.replace to set sigma"):
         train(config, sigma=1.0)
 
 
@@ -181,7 +181,7 @@ def test_an_unknown_environment_gets_a_suggestion(refused):
     refused(UnknownEnvError, "No environment 'Wolk-v0'. Did you mean 'Walk-v0'", env="Wolk-v0")
     refused(
         TypeError,
-        "the class or a function that makes an environment; got <small_envs.Walk object",
+        "a class or function that makes an environment; got <small_envs.Walk object",
         env=small_envs.Walk(),
     )
 
@@ -257,7 +257,7 @@ def test_an_environment_whose_constructor_raises_is_named_with_the_workers_trace
 
 
 def test_a_keyword_that_an_environment_does_not_take_is_named_with_those_that_it_takes(register, refused):
-    told = "takes no keyword argument 'foo' (env_kwargs, on the command line: --env-kwargs); those that it takes: "
+    told = "takes no keyword argument 'foo' (env_kwargs, on the command line: --env-kwargs); it takes: "
     error = refused(ValueError, f"^{LABEL} {re.escape(told)}fault, where$", env_kwargs={"foo": 1})
     assert "Traceback" not in str(error)
     with pytest.raises(ValueError, match=f"{re.escape(told)}sutton_barto_reward$"):
@@ -280,7 +280,7 @@ def test_a_module_that_ends_the_process_is_reported_with_its_exit_code(register,
     (tmp_path / "leaving.py").write_text("import os; os.write(2, b'no licence'); os._exit(7)")
     env_id = register("Walk-v0", "leaving:Env")
     refused(
-        RolloutError, rf"^{LABEL}: a worker could not start: the process died \(exit code 7\); what it wro", env=env_id
+        RolloutError, rf"^{LABEL}: a worker could not start: the process died \(exit code 7\); its outp", env=env_id
     )
     assert "no licence" in capfd.readouterr().err
 
@@ -457,7 +457,9 @@ def test_a_resumed_run_uses_a_module_only_if_the_caller_names_it_too(walk, tiny,
         lambda: Run.open(folder).resume(),
         lambda: evaluate(folder),
     ):
-        with pytest.raises(ValueError, match=r"fitness='small_envs:place_reached', no function .*--trust-names"):
+        with pytest.raises(
+            ValueError, match=r"fitness='small_envs:place_reached', which is not a function .*--trust-names"
+        ):
             resume()
     assert train(walk, run_dir=folder, resume=True, **settings).finished
     assert Run.open(folder, trust=True).evaluate(episodes=1, workers=1).episodes == 1

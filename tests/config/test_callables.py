@@ -167,9 +167,7 @@ def test_processes_that_draw_or_measure_get_the_objects_too(run, session, tmp_pa
 
 def test_a_run_is_resumed_with_the_objects_it_began_with_and_no_others(run, tiny, tmp_path):
     how = {"run_dir": run.directory, "resume": True, "generations": 2, "workers": 2, "progress": False}
-    with pytest.raises(
-        ValueError, match=r"fitness: the run began with the code of '__main__:closeness#\w+', but"
-    ):
+    with pytest.raises(ValueError, match=r"fitness: the run began with the code of '__main__:closeness#\w+', but '"):
         train(HERE["Here"], fitness=CHANGED["closeness"], **how)
     other = defined(SOURCE.replace("64, 64", "65, 65"))
     with pytest.raises(
@@ -198,7 +196,7 @@ def test_commands_say_what_to_do_with_a_run_whose_code_no_file_holds(run, capsys
     for words in ["evaluate"], ["resume", "--generations", "3"], ["record"], ["export", "policy.onnx"]:
         assert main([words[0], str(run.directory), *words[1:]]) == 2
         said = capsys.readouterr().err
-        assert "was given to train() as a class or function, and no file holds it" in said
+        assert "was given to train() as a class or function, and is in no file" in said
         assert "register it from a plugin (`es-envs new`)" in said
 
 

@@ -391,7 +391,7 @@ def test_egl_draws_for_one_environment_at_a_time_and_keeps_stdout_clean():
     assert child.stdout == ""
     assert float(said["std"]) > 10
     assert float(said["again"]) > 10
-    assert "close that one first" in said["second"]
+    assert "close the other one first" in said["second"]
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux tells")

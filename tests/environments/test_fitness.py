@@ -59,7 +59,7 @@ def test_a_missing_key_is_named_with_those_that_are_there():
         ),
         ("final_info:", "no fitness 'final_info:'"),
         ("small_envs:absent", "module 'small_envs' has no 'absent'"),
-        ("small_envs:NOT_CALLABLE", "'small_envs:NOT_CALLABLE' is not callable but 3"),
+        ("small_envs:NOT_CALLABLE", "'small_envs:NOT_CALLABLE' must be callable, got 3"),
         ("builtins:dict", r"a class needs on_step\(observation, action, reward, info\) and result\(episode\)"),
     ],
 )

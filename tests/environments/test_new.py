@@ -80,12 +80,12 @@ def test_a_plugin_is_simulated_by_bullet_where_pybullet_is_installed(installed, 
         ("röver", "no name for a distribution"),
         ("3d-rover", "its package would be '3d_rover', which Python cannot import"),
         ("class", "which Python cannot import"),
-        ("json", "there is a package 'json' already"),
-        ("es.envs", "there is a package 'es_envs' already"),
-        ("tests", "there is a package 'tests' already"),
+        ("json", "it would hide the existing package 'json'"),
+        ("es.envs", "it would hide the existing package 'es_envs'"),
+        ("tests", "it would hide the existing package 'tests'"),
         ("opencv-python-headless", "the distribution opencv-python-headless .* is installed"),
-        ("race-car", "there is an environment RaceCar-v0 already"),
-        ("cart-pole", "there is an environment CartPole-v0 already"),
+        ("race-car", "the environment RaceCar-v0 exists already"),
+        ("cart-pole", "the environment CartPole-v0 exists already"),
     ],
 )
 def test_a_name_that_cannot_be_had_is_refused_with_the_reason(name, message, here, capsys):
@@ -98,7 +98,7 @@ def test_what_is_there_already_stays_as_it_is(here, capsys):
     (here / "my-rover").mkdir()
     (here / "my-rover" / "mine").touch()
     assert main(["new", "my-rover"]) == 1
-    assert "my-rover is there already: choose another name, or move it away" in capsys.readouterr().err
+    assert "my-rover exists already: choose another name, or move it away" in capsys.readouterr().err
     assert [path.name for path in here.rglob("*")] == ["my-rover", "mine"]
 
 

@@ -104,9 +104,9 @@ BROKEN = {
     ),
     "registers an invalid id": (
         GOOD.format(id="my env"),
-        "'my env' is no environment id: expected 'Name-v0' or 'namespace/Name-v0'",
+        "'my env' is not an environment id: expected 'Name-v0' or 'namespace/Name-v0'",
     ),
-    "registers an id with a colon": (GOOD.format(id="mod:Env-v0"), "'mod:Env-v0' is no environment id"),
+    "registers an id with a colon": (GOOD.format(id="mod:Env-v0"), "'mod:Env-v0' is not an environment id"),
     "registers an id twice": (
         GOOD.format(id="Twice-v0").replace("max_episode_steps=5)]", "max_episode_steps=5)] * 2"),
         "'Twice-v0' is already registered by",
@@ -221,7 +221,7 @@ def test_an_id_that_two_plugins_register_belongs_to_neither_until_one_is_left_ou
     found = installed.registry()
     both = (
         "'Same-v0' is registered by plugin 'abel' (distribution 'es-abel') and plugin 'cain' (distribution 'es-cain'), "
-        "and nobody gets it: leave one out with ES_ENVS_DISABLE_PLUGINS=es-abel or ES_ENVS_DISABLE_PLUGINS=es-cain"
+        "so neither gets it: disable one with ES_ENVS_DISABLE_PLUGINS=es-abel or ES_ENVS_DISABLE_PLUGINS=es-cain"
     )
     with pytest.warns(RuntimeWarning, match=re.escape(both)):
         assert found.env_ids() == ["Eve-v0"]
@@ -297,7 +297,7 @@ def test_a_script_may_register_the_same_definition_twice_but_not_another_with_it
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"id": "no id"}, "'no id' is no environment id"),
+        ({"id": "no id"}, "'no id' is not an environment id"),
         ({"entry_point": "small_envs"}, "X-v0: entry_point must be a string 'module:name', got 'small_envs'"),
         ({"entry_point": lambda: None}, "X-v0: entry_point: .*is a lambda.*put it into a module"),
         ({"entry_point": "__main__:Env"}, "X-v0: entry_point '__main__:Env': workers do not import the running script"),
@@ -396,7 +396,7 @@ def test_make_passes_a_render_mode_on_only_if_there_is_one(register):
     [
         ({"entry_point": "no_such_module:Env"}, "entry_point 'no_such_module:Env' cannot be imported"),
         ({"entry_point": "small_envs:NoEnv"}, "module 'small_envs' has no 'NoEnv'"),
-        ({"entry_point": "small_envs:NOT_CALLABLE"}, "entry_point 'small_envs:NOT_CALLABLE' is not callable but 3"),
+        ({"entry_point": "small_envs:NOT_CALLABLE"}, "entry_point 'small_envs:NOT_CALLABLE' must be callable, got 3"),
         ({"entry_point": "builtins:dict"}, "builtins:dict made dict, not a gymnasium.Env"),
         ({"initializer": "small_envs:no_start"}, "initializer 'small_envs:no_start' cannot be imported"),
     ],

@@ -89,7 +89,7 @@ class BalancingPlateEnv(BulletEnv):
         super().__init__(**options)
 
     def build(self) -> None:
-        """A floor, the plate on its two hinges, free to turn, and the ball above it."""
+        """Load a floor, the plate on its two hinges, free to turn, and the ball above it."""
         client = self.client
         self.floor = self.load_urdf("plane.urdf")
         self.plate = self.load_urdf(urdf_path("balancing_plate.urdf"), (0.0, 0.0, BASE_HEIGHT), fixed=True)
@@ -108,7 +108,7 @@ class BalancingPlateEnv(BulletEnv):
         )
 
     def decorate(self) -> None:
-        """A stand on tiles, and plate and ball in colour."""
+        """Add a stand on tiles, and colour plate and ball."""
         self.paint(self.floor, (1.0, 1.0, 1.0, 0.0))
         tiles = [(x / 5, y / 5, (x + 1) / 5, (y + 1) / 5) for x in range(-8, 8) for y in range(-8, 8) if (x + y) % 2]
         self.mark_ground(tiles, (0.33, 0.43, 0.5, 1.0))
@@ -118,7 +118,7 @@ class BalancingPlateEnv(BulletEnv):
         self.paint(self.ball, (0.95, 0.4, 0.15, 1.0))
 
     def place(self) -> None:
-        """The plate nearly level and nearly at rest."""
+        """Put the plate nearly level and nearly at rest."""
         angles = self.np_random.uniform(-ANGLE_NOISE, ANGLE_NOISE, 2).tolist()
         rates = self.np_random.uniform(-RATE_NOISE, RATE_NOISE, 2).tolist()
         for hinge, angle, rate in zip(self._hinges, angles, rates, strict=True):
@@ -135,7 +135,7 @@ class BalancingPlateEnv(BulletEnv):
         )
 
     def observe(self) -> NDArray[np.float32]:
-        """Ball position and velocity, joint angles, and joint velocities unless they are hidden."""
+        """Read the ball's position and velocity, joint angles, and joint velocities unless they are hidden."""
         client = self.client
         (x, y, z), _ = pybullet.getBasePositionAndOrientation(self.ball, physicsClientId=client)
         (vx, vy, vz), _ = pybullet.getBaseVelocity(self.ball, physicsClientId=client)
@@ -150,13 +150,13 @@ class BalancingPlateEnv(BulletEnv):
         return bounded(values, BOUND)
 
     def outcome(self) -> tuple[float, bool]:
-        """1 for every step, until the ball has fallen off."""
+        """Return 1 for every step, until the ball has fallen off."""
         return 1.0, self._height < FALLEN_HEIGHT
 
     def info(self) -> dict[str, Any]:
-        """The reward's term."""
+        """Return the reward's term."""
         return {"reward_survive": 1.0}
 
     def camera(self) -> Camera:
-        """Above and beside the plate."""
+        """Return a camera above and beside the plate."""
         return Camera(target=(0.0, 0.0, 0.14), distance=0.52, yaw=30.0, pitch=-32.0)

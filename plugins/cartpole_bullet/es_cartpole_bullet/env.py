@@ -11,7 +11,7 @@ from es_envs.bullet import BulletEnv, Camera, bounded, pybullet, require_one_of
 FORCES = {0: -50.0, 1: 50.0}  # [N]; a weaker push cannot hold the pole at 20 Hz
 POSITION_LIMIT = 10.0  # [m]
 ANGLE_LIMIT = 0.2095  # [rad], 12 degrees
-# What makes each observation entry about 1: [m], [m/s], [rad], [rad/s].
+# Scales that make each observation entry about 1: [m], [m/s], [rad], [rad/s].
 POSITION_SCALE, VELOCITY_SCALE, ANGLE_SCALE, RATE_SCALE = 1 / 5, 1 / 5, 1 / ANGLE_LIMIT, 1 / 2
 BOUND = 10.0
 
@@ -41,8 +41,8 @@ class CartPoleBulletEnv(BulletEnv):
     | 2 | angle of the pole from upright | rad | 1 / 0.2095 | -1 to 1 |
     | 3 | angular velocity of the pole | rad/s | 1 / 2 | -1.5 to 1.5 |
 
-    With ``observation="without_velocities"`` only position and angle are seen, ``(2,)``: who remembers the last ones
-    can balance the pole, others cannot.
+    With ``observation="without_velocities"`` there are only position and angle, ``(2,)``: a policy that remembers the
+    last ones can balance the pole, others cannot.
 
     ## Reward
     1 for every step (``info["reward_survive"]``).
@@ -56,7 +56,7 @@ class CartPoleBulletEnv(BulletEnv):
 
     Args:
         observation: "full" or "without_velocities".
-        start_noise: of cart position [m] and pole angle [rad]; 0 for a fixed start.
+        start_noise: bound of cart position [m] and pole angle [rad] at the start; 0 for a fixed start.
         **options: see ``BulletEnv``.
     """
 
@@ -77,18 +77,18 @@ class CartPoleBulletEnv(BulletEnv):
         super().__init__(**options)
 
     def build(self) -> None:
-        """A cart on a rail and the pole on it, which swings freely."""
+        """Load a cart on a rail, and the pole on it, which swings freely."""
         self.body = self.load_urdf("cartpole.urdf")
         joints = self.joints(self.body)
         self.cart, self.pole = joints["slider_to_cart"], joints["cart_to_pole"]
-        # The cart keeps Bullet's default motor, which brakes it a little: without, nobody balances the pole at 20 Hz.
+        # The cart keeps Bullet's default motor, which brakes it a little: else no policy balances the pole at 20 Hz.
         pybullet.setJointMotorControl2(
             self.body, self.pole, pybullet.VELOCITY_CONTROL, force=0.0, physicsClientId=self.client
         )
         self._both = (self.cart, self.pole)
 
     def decorate(self) -> None:
-        """A rail with a post, and a line on the ground, every metre, so that the cart can be seen to move."""
+        """Add a rail with a post and a line on the ground every metre, so that the cart visibly moves."""
         self.paint(self.body, (1.0, 1.0, 1.0, 0.0))
         self.visual_box((31.0, 0.05, 0.05), (0.0, 0.0, 0.0), (0.66, 0.69, 0.73, 1.0))
         self.paint(self.body, (0.2, 0.36, 0.6, 1.0), self.cart)
@@ -100,7 +100,7 @@ class CartPoleBulletEnv(BulletEnv):
             self.visual_box((0.06, 0.06, 0.575), (metre, 0.0, -0.3125), colour)
 
     def place(self) -> None:
-        """Near the middle, nearly upright."""
+        """Put the cart near the middle and the pole nearly upright."""
         noise, client = self.start_noise, self.client
         position, angle = self.np_random.uniform(-noise, noise, 2).tolist()
         pybullet.resetJointState(self.body, self.cart, position, 0.0, physicsClientId=client)
@@ -117,7 +117,7 @@ class CartPoleBulletEnv(BulletEnv):
         )
 
     def observe(self) -> NDArray[np.float32]:
-        """Position, velocity, angle, rate; without the velocities if they are hidden."""
+        """Read position, velocity, angle, rate; without the velocities if they are hidden."""
         cart, pole = pybullet.getJointStates(self.body, self._both, physicsClientId=self.client)
         self._position, self._angle = cart[0], pole[0]
         if not self._velocities:
@@ -127,14 +127,14 @@ class CartPoleBulletEnv(BulletEnv):
         )
 
     def outcome(self) -> tuple[float, bool]:
-        """1 for every step, until the pole falls or the rail ends."""
+        """Return 1 for every step, until the pole falls or the rail ends."""
         upright = -ANGLE_LIMIT <= self._angle <= ANGLE_LIMIT
         return 1.0, not (upright and -POSITION_LIMIT <= self._position <= POSITION_LIMIT)
 
     def info(self) -> dict[str, Any]:
-        """The reward's term."""
+        """Return the reward's term."""
         return {"reward_survive": 1.0}
 
     def camera(self) -> Camera:
-        """Beside the rail, moving with the cart."""
+        """Return a camera beside the rail that moves with the cart."""
         return Camera(target=(self._position, 0.0, 0.25), distance=2.4, yaw=0.0, pitch=-9.0)

@@ -28,17 +28,17 @@ MAX_WHEEL_SPEED = 50.0  # [rad/s], 2.5 m/s
 WHEEL_FORCE = 100.0
 
 LIDAR_RANGE = 5.0  # [m]
-LIDAR_ANGLE = math.pi / 2  # [rad], to either side of straight ahead
+LIDAR_ANGLE = math.pi / 2  # [rad], to each side of straight ahead
 LIDAR_HEIGHT = 0.3  # [m]; above the car, below the top of the walls
-STATIC_BODIES = 2  # Bullet's collision group of what cannot move: rays look for nothing else
-# What brings each observation entry to about ±1: the middle and half the size of the track, 2.5 m/s, ...
+STATIC_BODIES = 2  # Bullet's collision group of fixed bodies: rays hit nothing else
+# Offsets and scales that bring each observation entry to about ±1: middle and half the size of the track, 2.5 m/s, ...
 MIDDLE, HALF_SIZE = (7.5, 4.0), (7.5, 4.0)
 SPEED_SCALE = 1 / 2.5
 HEADING_SCALE = 1 / math.pi
 STEERING_RATE_SCALE = 1 / 10
 BOUND = 5.0
 
-# Only for the eye: the road's four stretches as (x0, y0, x1, y1), the middle of the road.
+# Only for pictures: the road's four stretches as (x0, y0, x1, y1), the middle of the road.
 ROAD = ((0, 0, 2, 4), (2, 2, 10, 4), (8, 4, 10, 8), (10, 6, 15, 8))
 MIDDLE_OF_ROAD = ((1, 0.5), (1, 3), (9, 3), (9, 7), (14.5, 7))
 
@@ -86,9 +86,9 @@ class RaceCarEnv(BulletEnv):
 
     Args:
         control: "steering" (at a constant throttle) or "steering_throttle".
-        throttle: the constant one, 0 to 1, for ``control="steering"``.
+        throttle: the constant throttle, 0 to 1, for ``control="steering"``.
         lidar_rays: number of rays.
-        start_noise: of the start position [m] and heading [rad]; 0 for a fixed start, where all episodes are one.
+        start_noise: bound of the start position [m] and heading [rad]; 0 for a fixed start, where all episodes are one.
         **options: see ``BulletEnv``.
     """
 
@@ -110,7 +110,7 @@ class RaceCarEnv(BulletEnv):
         require_one_of("control", control, CONTROLS)
         if not 0.0 <= throttle <= 1.0:
             raise ValueError(f"throttle must be from 0 to 1, got {throttle!r}")
-        if lidar_rays not in range(1, 8193):  # Bullet answers nothing, silently, to about twice as many
+        if lidar_rays not in range(1, 8193):  # for about twice as many Bullet silently returns nothing
             raise ValueError(f"lidar_rays must be a whole number from 1 to 8192, got {lidar_rays!r}")
         if not 0.0 <= start_noise <= 0.15:  # more would start inside a wall
             raise ValueError(f"start_noise must be from 0 to 0.15, got {start_noise!r}")
@@ -129,7 +129,7 @@ class RaceCarEnv(BulletEnv):
         super().__init__(**options)
 
     def build(self) -> None:
-        """A floor, ten walls and the car."""
+        """Load a floor, ten walls and the car."""
         self.floor = self.load_urdf("plane.urdf")
         self.walls = [self._wall(*ends) for ends in WALLS]
         self._is_wall = frozenset(self.walls)
@@ -154,13 +154,13 @@ class RaceCarEnv(BulletEnv):
         )
 
     def decorate(self) -> None:
-        """A road with a dashed line through mown grass, kerbs on the walls and a chequered finish."""
+        """Add a road with a dashed line through mown grass, kerbs on the walls and a chequered finish."""
         self.paint(self.floor, (1.0, 1.0, 1.0, 0.0))
         self.paint(self.car, (1.0, 0.75, 0.1, 1.0), self._chassis)
         for wall, (x0, y0, x1, y1) in zip(self.walls, WALLS, strict=True):
             self.paint(wall, (1.0, 1.0, 1.0, 0.0))
             left, lower, right, upper = _outline(x0, y0, x1, y1)
-            if x0 == x1:  # up to the walls that it meets, which are drawn whole
+            if x0 == x1:  # up to the walls that it meets, which are drawn completely
                 lower, upper = lower + WALL_THICKNESS, upper - WALL_THICKNESS
             size = (right - left, upper - lower, WALL_HEIGHT)
             middle = ((left + right) / 2, (lower + upper) / 2, WALL_HEIGHT / 2)
@@ -178,7 +178,7 @@ class RaceCarEnv(BulletEnv):
             self.mark_ground(squares, (shade, shade, shade, 1.0))
 
     def place(self) -> None:
-        """At the track's beginning."""
+        """Put the car at the track's beginning."""
         noise = self.start_noise
         dx, dy, turn = self.np_random.uniform(-noise, noise, 3).tolist()
         half_heading = (START_HEADING + turn) / 2
@@ -215,7 +215,7 @@ class RaceCarEnv(BulletEnv):
         )
 
     def observe(self) -> NDArray[np.float32]:
-        """Pose, velocity, steering and lidar."""
+        """Read pose, velocity, steering and lidar."""
         client, car = self.client, self.car
         (x, y, _), (qx, qy, qz, qw) = pybullet.getBasePositionAndOrientation(car, physicsClientId=client)
         (vx, vy, _), _ = pybullet.getBaseVelocity(car, physicsClientId=client)
@@ -255,7 +255,7 @@ class RaceCarEnv(BulletEnv):
         return [hit[2] for hit in hits]
 
     def outcome(self) -> tuple[float, bool]:
-        """Progress, and the end at a wall or the finish line."""
+        """Return the progress, and True at a wall or the finish line."""
         distance = math.hypot(self._x - self._start[0], self._y - self._start[1])
         self._progress = distance - self._distance
         self._distance = distance
@@ -267,7 +267,7 @@ class RaceCarEnv(BulletEnv):
         return self._progress + FINISH_BONUS * self._finished, self._finished or self._hit_wall
 
     def info(self) -> dict[str, Any]:
-        """Where the car is, how the episode ended, and the reward's terms."""
+        """Return the car's position, the way in which the episode ended, and the reward's terms."""
         return {
             "position": (self._x, self._y),
             "distance_from_start": self._distance,
@@ -278,12 +278,12 @@ class RaceCarEnv(BulletEnv):
         }
 
     def camera(self) -> Camera:
-        """Along the track's diagonal, as one that turned with the car would sway; steep, to look over the walls."""
+        """Return a camera along the track's diagonal, looking over the walls; turning with the car it would sway."""
         return Camera(target=(self._x + 0.5, self._y + 0.5, 0.0), distance=4.4, yaw=-45.0, pitch=-55.0)
 
 
 def _outline(x0: float, y0: float, x1: float, y1: float) -> tuple[float, float, float, float]:
-    """A wall seen from above: half its thickness on all sides, so that no corner is open."""
+    """A wall from above, with half its thickness on all sides, so that no corner is open."""
     half = WALL_THICKNESS / 2
     return x0 - half, y0 - half, x1 + half, y1 + half
 
@@ -302,10 +302,10 @@ def _dashes() -> list[tuple[float, float, float, float]]:
 
 
 def _clipped(value: Any, low: float, high: float) -> float:
-    """A Python float, since Bullet takes no numpy scalars everywhere.
+    """Clip ``value`` to a Python float, since Bullet does not take numpy scalars everywhere.
 
     Raises:
-        ValueError: not a number; Bullet would carry it into the whole world.
+        ValueError: it is NaN, which Bullet would spread through the whole world.
     """
     number = float(value)
     if low <= number <= high:

@@ -1,4 +1,4 @@
-"""What evolution maximises on the track."""
+"""Fitness on the track."""
 
 from es_envs import Episode
 
