@@ -1,4 +1,4 @@
-"""How a policy is evolved. Public names load their modules when first used: listing environments stays light."""
+"""Evolution of policies. Public names load their modules when first used: listing environments stays light."""
 
 import importlib
 from typing import TYPE_CHECKING, Any

@@ -1,12 +1,12 @@
-"""Files: opened only if nothing but a regular file lies there, and written whole or not at all.
+"""Files: only regular ones are opened, and they are written completely or not at all.
 
-The folder of a run may be somebody else's: a link in it could lead anywhere, a named pipe would be waited for, a
-sparse file would fill the memory. So what lies there is opened by this module alone, but for what other libraries open
-by its path (locks, databases), at which ``require_plain`` looks before.
+The folder of a run may be somebody else's: a link in it could lead anywhere, a named pipe would block, a sparse file
+would fill the memory. So only this module opens files in it, except those that other libraries open by path (locks,
+databases), which ``require_plain`` checks before.
 
-Files are there whole or not at all, whenever a process is killed, a disk is full or the power fails: a file is written
-under a temporary name, flushed to the disk and then renamed; the folder is flushed after that, so that after a power
-failure no file is there without those that were written before it. ``benchmarks/flush.py`` measures what that costs.
+A file is complete or absent, even if a process is killed, a disk is full or the power fails: it is written under a
+temporary name, flushed to the disk and then renamed; then the folder is flushed, so that after a power failure no file
+exists without those that were written before it. ``benchmarks/flush.py`` measures the cost.
 """
 
 import errno
@@ -31,8 +31,8 @@ _REMEDIES = {
     errno.EPERM: "make the folder writable for you, or choose another",
     errno.ENOENT: "its folder has been deleted or moved",
 }
-_MOST = 10_000_000  # bytes of a file, unless its reader says how many
-_FOREIGN = "wandb"  # a folder in whose folders nothing of ours opens a file
+_MOST = 10_000_000  # bytes of a file, unless its reader says otherwise
+_FOREIGN = "wandb"  # a folder in whose subfolders we open no file
 _MOST_LINE = 16_000_000  # bytes: room for the log of a million candidates
 _KINDS = {
     stat.S_IFLNK: "a link",
@@ -42,20 +42,20 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-# Not every system has them: without, a link or pipe that somebody puts there in this very moment is opened.
+# Not every system has them: without them a link or pipe that somebody puts there at this very moment is opened.
 _FLAGS = sum({getattr(os, f"O_{name}", 0) for name in ("NOFOLLOW", "NONBLOCK", "BINARY")})
 
 
 class CheckpointError(Exception):
-    """A file of a run is damaged, comes from another version, or is something else; the message names it."""
+    """A file of a run is damaged, from another version, or something else; the message names it."""
 
 
 @contextmanager
 def explained(path: Path) -> Iterator[None]:
-    """Let what the system says about writing ``path`` name the path, the cause and the remedy.
+    """Make the system's errors about writing ``path`` name the path, the cause and the remedy.
 
     Raises:
-        OSError: of the kind that was raised within.
+        OSError: the error raised within, of the same type.
     """
     try:
         yield
@@ -68,42 +68,42 @@ def explained(path: Path) -> Iterator[None]:
 
 
 def require_plain(folder: Path) -> None:
-    """Refuse a folder that holds links which lead out of it, named pipes, sockets or devices, at any level.
+    """Refuse a folder that contains, at any level, links which lead out of it, named pipes, sockets or devices.
 
-    What is in the folders within ``wandb`` is left to Weights & Biases, who put links to their cache there.
+    The folders within ``wandb`` are left to Weights & Biases, which puts links to its cache there.
 
     Raises:
-        CheckpointError: it names the first one.
+        CheckpointError: there is one; the message names the first.
     """
     own = os.path.realpath(folder)
     for parent, folders, files in os.walk(folder):
         for entry in (Path(parent, name) for name in (*folders, *files)):
             try:
                 mode = entry.lstat().st_mode
-            except FileNotFoundError:  # whoever writes there has just renamed it
+            except FileNotFoundError:  # another process has just renamed it
                 continue
             target = os.path.realpath(entry) if stat.S_ISLNK(mode) else own
             if not Path(target).is_relative_to(own):
                 raise CheckpointError(
-                    f"{entry} is a link that leads out of {folder}, to {target}: what somebody else has put there must "
-                    "not read or change files of yours. If the link is your own, put what it leads to in its place"
+                    f"{entry} is a link that leads out of {folder}, to {target}: a link from somebody else must not "
+                    "make you read or change your own files. If the link is yours, replace it by its target"
                 )
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
-                raise CheckpointError(f"{entry} is {_kind(mode)}, which nothing of a run can be: remove it")
+                raise CheckpointError(f"{entry} is {_kind(mode)}, which does not belong to a run: remove it")
         if Path(parent).name == _FOREIGN:
             folders.clear()
 
 
 def opened(path: Path, flags: int = os.O_RDONLY) -> IO[bytes]:
-    """Open a regular file: never what a link leads to, and never something that makes one wait.
+    """Open a regular file: never the target of a link, and never something that blocks.
 
     Args:
-        path: of the file.
-        flags: as for ``os.open``.
+        path: the file's path.
+        flags: see ``os.open``.
 
     Raises:
-        CheckpointError: there is something else.
-        OSError: it cannot be opened.
+        CheckpointError: the path is not a regular file.
+        OSError: the file cannot be opened.
     """
     with suppress(FileNotFoundError):
         _require_regular(path, path.lstat())
@@ -126,11 +126,11 @@ def _kind(mode: int) -> str:
 
 
 def read_whole(path: Path, most: int = _MOST) -> bytes:
-    """The content of a regular file of ``most`` bytes at most.
+    """Read a regular file of at most ``most`` bytes.
 
     Raises:
-        CheckpointError: it is larger, or no regular file.
-        OSError: it cannot be read.
+        CheckpointError: the file is larger, or not a regular file.
+        OSError: the file cannot be read.
     """
     with opened(path) as file:
         size = os.fstat(file.fileno()).st_size
@@ -140,11 +140,11 @@ def read_whole(path: Path, most: int = _MOST) -> bytes:
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a regular file, one by one; none if there is no such file.
+    """Read the lines of a regular file, one by one; none if there is no such file.
 
     Raises:
-        CheckpointError: a line is too long, or it is no regular file.
-        OSError: it cannot be read.
+        CheckpointError: a line is too long, or the path is not a regular file.
+        OSError: the file cannot be read.
     """
     with suppress(FileNotFoundError), opened(path) as file:
         number = 0
@@ -156,23 +156,23 @@ def read_lines(path: Path) -> Iterator[bytes]:
 
 
 def append(path: Path, content: bytes) -> None:
-    """Write behind the end of a file, which is made if there is none.
+    """Append to a file, which is made if there is none.
 
     Raises:
-        CheckpointError: it is no regular file.
-        OSError: it cannot be written, or only the beginning of ``content``.
+        CheckpointError: the path is not a regular file.
+        OSError: the file cannot be written, or only the beginning of ``content``.
     """
     with explained(path), opened(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as file:
         file.write(content)
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file; whatever happens meanwhile, the old one stays, or the new one is complete.
+    """Write a file atomically: whatever happens, there is either the old one or the complete new one.
 
-    A link of that name is replaced, and what it leads to stays as it is.
+    A link of that name is replaced, and its target stays unchanged.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     partial = path.with_name(f"{path.name}.partial")
     try:
@@ -191,7 +191,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def _new(path: Path) -> IO[bytes]:
-    """A file that was not there before; what a killed process left, or somebody else has put there, is removed."""
+    """Open a new file; one that a killed process left, or that somebody else has put there, is removed first."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     try:
         return opened(path, flags)
@@ -205,8 +205,8 @@ def hold(path: Path) -> AbstractContextManager[object]:
     """Hold a lock of the operating system, which a crash releases; its file is empty.
 
     Raises:
-        CheckpointError: the file holds something, which the lock would delete.
-        OSError: it cannot be written.
+        CheckpointError: the file is not empty, and the lock would delete its content.
+        OSError: the file cannot be written.
         filelock.Timeout: another process holds it.
     """
     with suppress(FileNotFoundError):
@@ -216,7 +216,7 @@ def hold(path: Path) -> AbstractContextManager[object]:
 
 
 def remove(path: Path) -> None:
-    """Remove a file, a folder with all that is in it, or a link, but never what a link leads to."""
+    """Remove a file, a folder with its contents, or a link, but never a link's target."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -224,7 +224,7 @@ def remove(path: Path) -> None:
 
 
 def remove_partial(folder: Path) -> None:
-    """Remove what processes left that were killed while they wrote to ``folder``; nobody may be writing there now."""
+    """Remove the partial files of processes killed while they wrote to ``folder``; nothing may be writing there now."""
     for partial in folder.glob("*.partial"):
         with explained(partial):
             partial.unlink()
@@ -241,5 +241,5 @@ def _flush_folder(folder: Path) -> None:
 
 
 def file_name(env_id: str) -> str:
-    """An environment's id as a name that every file system takes."""
+    """Convert an environment's id to a name that every file system accepts."""
     return re.sub(r"[^\w.-]+", "-", env_id)

@@ -1,4 +1,4 @@
-"""What this machine has to offer."""
+"""Cores and threads of this machine."""
 
 import math
 import os
@@ -10,7 +10,7 @@ from threadpoolctl import ThreadpoolController
 
 
 def usable_cores() -> int:
-    """Cores that this process may use: its CPU affinity, and the quota of its control group."""
+    """Number of cores that this process may use, by its CPU affinity and the quota of its control group."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
         quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
@@ -22,10 +22,10 @@ def usable_cores() -> int:
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Products within it have one thread, as in workers: their last bits may depend on the number."""
+    """Limit products to one thread, as in workers: their last bits may depend on the number."""
     return _threadpools().limit(limits=1, user_api="blas")  # type: ignore[no-any-return]
 
 
 @cache
 def _threadpools() -> ThreadpoolController:
-    return ThreadpoolController()  # which looks for the libraries once: that takes milliseconds
+    return ThreadpoolController()  # cached, since it takes milliseconds to find the libraries

@@ -1,4 +1,4 @@
-"""Runs: ``train`` makes or resumes one, and a ``Run`` is a folder with all that can be done with it."""
+"""Runs: ``train`` makes or resumes one, and a ``Run`` is its folder with methods to use it."""
 
 import math
 import os
@@ -28,12 +28,12 @@ from es_envs import Episode
 
 
 class Run(RunFolder):
-    """A run: its folder, what is in it, and what can be done with it.
+    """A run: its folder, the folder's contents, and methods to use them.
 
     Attributes:
         directory: the folder.
-        config: of the run.
-        trusted: the caller made or vouches for the run, so its config may name any module.
+        config: the run's config.
+        trusted: True if the caller made or vouches for the run, so that its config may name any module.
         history: the lines of metrics.jsonl, without their logs.
     """
 
@@ -41,7 +41,7 @@ class Run(RunFolder):
     def best(self) -> Checkpoint | None:
         """The best evaluated centre, or None if none was evaluated.
 
-        A file that is not there, or not what the log says, is rebuilt from the log, with a warning.
+        A file that is missing, or does not match the log, is rebuilt from the log, with a warning.
 
         Raises:
             CheckpointError: the file is damaged, or cannot be rebuilt.
@@ -49,25 +49,25 @@ class Run(RunFolder):
         return find_best(self)
 
     def evaluate(self, **options: Any) -> Evaluation:
-        """Score its best centre on unseen starts; options as for ``es_core.evaluate``."""
+        """Score its best centre on unseen starts; takes the options of ``es_core.evaluate``."""
         from es_core.evaluation.scoring import evaluate
 
         return evaluate(self, **options)
 
     def record(self, path: str | os.PathLike[str], **options: Any) -> list[Episode]:
-        """Film its best centre; options as for ``es_core.record``."""
+        """Film its best centre; takes the options of ``es_core.record``."""
         from es_core.video.recording import record
 
         return record(self, path, **options)
 
     def report(self, path: str | os.PathLike[str] | None = None, **options: Any) -> Path:
-        """Write a page about it; options as for ``es_core.report``."""
+        """Write a page about it; takes the options of ``es_core.report``."""
         from es_core.reports.run_report import report
 
         return report(self, path, **options)
 
     def resume(self, **options: Any) -> "Run":
-        """Continue it from its latest checkpoint; options as for ``es_core.train``."""
+        """Continue it from its latest checkpoint; takes the options of ``es_core.train``."""
         require_trusted(self.config, trust=self.trusted, where=self.directory / "config.json")
         return train(self.config, run_dir=self.directory, resume=True, **options)
 
@@ -92,58 +92,58 @@ def train(
 ) -> Run:
     """Evolve a policy.
 
-    A run that was interrupted, killed or cut off can be resumed, and ends as if nothing had happened: after an
-    exception (Ctrl-C, too) with the generation it was in, after ``kill -9`` with its latest checkpoint. No signal
-    handler is installed here; the command ``es-envs`` treats SIGTERM as it does Ctrl-C.
+    A run that was interrupted or killed can be resumed, and ends with the same result: after an exception (Ctrl-C, too)
+    it continues with the generation it was in, after ``kill -9`` with its latest checkpoint. No signal handler is
+    installed here; the command ``es-envs`` treats SIGTERM like Ctrl-C.
 
-    A worker process that dies or hangs is replaced, with a warning, and what it was playing is played again: the result
-    is that of an undisturbed run. A candidate's episode that fails is played again in an environment made anew; should
-    it fail there, too, the config's ``on_candidate_error`` says what happens.
+    A worker process that dies or hangs is replaced, with a warning, and its tasks are played again: the result is that
+    of an undisturbed run. A candidate's episode that fails is played again in a fresh environment; if it fails again,
+    the config's ``on_candidate_error`` says what happens.
 
     Args:
         env: id of an environment, whose recommended settings then apply; or a complete TrainConfig; or a class or
             function that makes an environment.
         run_dir: folder of the run; None: runs/ID/DATE-TIME-sSEED.
-        workers: processes; None: the usable cores (of a cluster: its CPUs). The result does not depend on it.
-        pool: who steps environments and computes policies: "local" (worker processes, each its own candidates), "ray"
-            (as local, on the nodes of a Ray cluster) or "vector" (one vector environment, with a candidate in each of
-            its ``vector_envs`` copies, and one forward pass in torch for all of them).
-        ray_address: of that cluster, "auto" or "HOST:PORT"; None: what RAY_ADDRESS names, or this machine alone.
-        initial: a checkpoint whose parameters (and observation statistics) to start from.
+        workers: number of processes; None: the usable cores (a cluster's CPUs). The result does not depend on it.
+        pool: rollout pool, which steps environments and computes policies: "local" (worker processes, each with its own
+            candidates), "ray" (like local, on the nodes of a Ray cluster) or "vector" (one vector environment, with a
+            candidate in each of its ``vector_envs`` copies, and one forward pass in torch for all of them).
+        ray_address: the cluster's address, "auto" or "HOST:PORT"; None: RAY_ADDRESS, or this machine alone.
+        initial: checkpoint whose parameters (and observation statistics) the run starts from.
         resume: continue the run in ``run_dir``.
-        changed_code: the code of environment, fitness or policy, given as objects, may be another than the run's.
+        changed_code: allow environment, fitness or policy, given as objects, to have other code than the run's.
         max_seconds: stop after the generation in which so much time has passed; ``resume`` continues.
-        step_timeout: seconds that a step or reset of the environment may take ; a worker in which it takes longer is
+        step_timeout: seconds that a step or reset of the environment may take; a worker in which it takes longer is
             ended and replaced.
-        recycle_after: episodes, after which a worker is replaced between two generations: for simulators that leak.
-        progress: show a progress bar (plain lines where the output is no terminal).
-        loggers: further implementations of the lifecycle hooks, or their names.
-        on_generation: called after each generation's metrics are written; returning False stops the run.
+        recycle_after: episodes after which a worker is replaced, between two generations, for simulators that leak.
+        progress: show a progress bar (plain lines if the output is not a terminal).
+        loggers: also log the run to these implementations of the lifecycle hooks, or names of loggers.
+        on_generation: called after each generation's metrics are written; returns False to stop the run.
         **config_fields: fields of TrainConfig. ``fitness`` may also be a function or class, ``policy`` a class of
-            torch modules. What a script or notebook defines goes to local workers as a copy of what it is now, and the
-            config has its name and a hash of its code.
+            torch modules. An object that a script or notebook defines goes to local workers as a copy of its current
+            state, and the config has its name and a hash of its code.
 
     Returns:
         The run: its folder, history, checkpoints.
 
     Raises:
-        UnknownEnvError: nobody knows the environment.
-        ValueError, TypeError: a setting that cannot be; nothing is left behind.
-        FileExistsError: ``run_dir`` has something in it, and ``resume`` is not set.
+        UnknownEnvError: no such environment is registered.
+        ValueError, TypeError: a setting is invalid; nothing is left behind.
+        FileExistsError: ``run_dir`` is not empty, and ``resume`` is not set.
         OSError: the run folder cannot be written; the last checkpoint is intact.
         RuntimeError: another process is training in ``run_dir``.
         ImportError: Ray is not installed, for the ray pool.
-        ConnectionError: there is no Ray cluster at the address, it is of another version, or none of its nodes plays.
-        RolloutError: an episode failed for good, or a worker could not start; the last checkpoint is intact.
-        FloatingPointError: the parameters have grown beyond all numbers; the last finite ones are kept.
+        ConnectionError: there is no Ray cluster at the address, it has another version, or none of its nodes plays.
+        RolloutError: an episode failed twice, or a worker could not start; the last checkpoint is intact.
+        FloatingPointError: the parameters are no longer finite; the last finite ones are kept.
     """
     require_pool(pool, ray_address)
     if changed_code and not resume:
-        raise ValueError("changed_code is for resume=True: a new run begins with the code that it is given")
+        raise ValueError("changed_code is for resume=True: a new run begins with the given code")
     if max_seconds is not None:
         require_seconds("max_seconds", max_seconds)
     if resume and initial is not None:
-        raise ValueError("initial is where a new run starts; a resumed one continues from its own checkpoint")
+        raise ValueError("initial is for a new run: a resumed one continues from its own checkpoint")
     how: dict[str, Any] = {
         "pool": pool,
         "workers": workers,
@@ -162,7 +162,7 @@ def train(
             run = _reopen(env, run_dir, config_fields, changed_code=changed_code)
             restore(run)
             if run.finished:
-                run.write_config(run.config)  # a bound that has grown does not matter any more, but counts as set
+                run.write_config(run.config)  # a bound that has grown has no effect any more, but is recorded
             else:
                 evolve(run, resume=True, **how)
         return run
@@ -188,7 +188,7 @@ def _reopen(
     *,
     changed_code: bool,
 ) -> Run:
-    """Open the run to resume; settings may be repeated, but none may differ, except that its bounds may grow."""
+    """Open the run to resume; settings may be repeated, but only bounds may differ, and only grow."""
     given = {**(env.to_json() if isinstance(env, TrainConfig) else {}), **config_fields}
     objects: dict[str, Any] = {name: given.pop(name) for name in OBJECTS if callable(given.get(name))}
     if callable(env):

@@ -1,7 +1,7 @@
 """Randomness as a function: every seed is f(root seed, purpose, generation, index).
 
-No generator lives longer than one use, so nothing about randomness has to be stored: a resumed run draws what an
-uninterrupted one would have drawn, and it does not matter which worker draws it.
+No generator lives longer than one use, so nothing about randomness has to be stored: a resumed run draws the same
+numbers as an uninterrupted one, whichever worker draws them.
 """
 
 from enum import IntEnum
@@ -12,7 +12,7 @@ _EPISODE_SEEDS = 2**30  # seeds available to training; Gymnasium takes any plain
 
 
 class Purpose(IntEnum):
-    """What a seed is for. The numbers enter the seeds: changing one changes every result."""
+    """Purpose of a seed. The numbers enter the seeds: changing one changes every result."""
 
     INITIAL_MEAN = 1
     NOISE = 2
@@ -39,29 +39,29 @@ _RANGES = {
     Purpose.FINAL: (_EPISODE_SEEDS * 13 // 8, _EPISODE_SEEDS // 8),
     Purpose.TEST: (_EPISODE_SEEDS * 7 // 4, _EPISODE_SEEDS // 4),
     Purpose.REFERENCE_BATCH: (0, _EPISODE_SEEDS),  # a part of training
-    Purpose.ELITE: (0, _EPISODE_SEEDS),  # too
+    Purpose.ELITE: (0, _EPISODE_SEEDS),  # likewise
 }
 
 
 def derive(seed: int, purpose: Purpose, generation: int = 0, index: int = 0) -> int:
-    """A 63-bit seed for one use.
+    """Derive a 63-bit seed for one use.
 
     Args:
         seed: the root seed of a run, non-negative.
-        purpose: what the seed is for.
-        generation: generation, from 0.
-        index: which of the generation's seeds of this purpose.
+        purpose: the seed's purpose.
+        generation: the generation, from 0.
+        index: number among the generation's seeds of this purpose.
     """
     sequence = np.random.SeedSequence((seed, int(purpose), generation, index))
     return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
 def episode_seeds(seed: int, purpose: Purpose, count: int, generation: int = 0) -> tuple[int, ...]:
-    """``count`` seeds for ``env.reset``, from the range that belongs to ``purpose``."""
+    """Derive ``count`` seeds for ``env.reset``, from the range that belongs to ``purpose``."""
     start, size = _RANGES[purpose]
     return tuple(start + derive(seed, purpose, generation, index) % size for index in range(count))
 
 
 def generator(seed: int) -> np.random.Generator:
-    """A generator for one use. SFC64 is NumPy's fastest; its seeding hashes all 63 bits."""
+    """Make a generator for one use. SFC64 is NumPy's fastest; its seeding hashes all 63 bits."""
     return np.random.Generator(np.random.SFC64(seed))

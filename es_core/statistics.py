@@ -1,8 +1,8 @@
-"""What a sample says: an interval of its mean, and whether two groups differ by more than chance.
+"""Statistics of a sample: intervals of its mean, and tests of differences between two groups.
 
 Samples are the episodes of a policy, or the runs of a group. Intervals of fewer than 20 values are Student's t, whose
 coverage is right for normal values however few there are; from 20 values on they come from the seeded bootstrap
-(Efron 1979), which asks for no distribution, and is too narrow for fewer.
+(Efron 1979), which assumes no distribution, but is too narrow for fewer values.
 """
 
 import math
@@ -19,12 +19,12 @@ Values = Sequence[float] | NDArray[np.float64]
 _RESAMPLES = 2000
 _BOOTSTRAP_FROM = 20  # values
 _AT_ONCE = 1_000_000  # numbers of resamples in memory
-_MOST_EXACT = 50_000  # relabellings that are all tried; of more, so many are drawn
+_MOST_EXACT = 50_000  # maximum of relabellings to try all of; of more, so many are drawn
 
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A number of a group of runs, and its 95 % interval, which neither one run nor equal ones have."""
+    """A number of a group of runs, and its 95 % interval, which a single run or equal ones do not have."""
 
     value: float
     interval: tuple[float, float] | None
@@ -32,16 +32,16 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """How far two groups' means are apart, and what a two-sided test says of it.
+    """Difference between two groups' means, and the result of a two-sided test of it.
 
     Attributes:
         value: the second group's mean minus the first one's.
-        p: probability of a difference as large as this, or larger, between groups that do not differ; None where the
-            runs cannot tell: a group of one run, or two groups without any scatter.
-        method: "Welch's t" (which lets the groups scatter differently), "paired, exact" or "paired, sampled" (all signs
-            of the differences within pairs are tried, or a sample of them).
-        least: the smallest p that so many pairs can give; None for Welch's t.
-        correlation: between the two runs of a pair; None if unpaired, or if a group's runs are all alike.
+        p: probability of a difference at least as large between groups that do not differ; None if the runs cannot
+            tell: a group of one run, or two groups without any scatter.
+        method: "Welch's t" (which allows different scatter of the groups), "paired, exact" or "paired, sampled" (all
+            signs of the differences within pairs are tried, or a sample of them).
+        least: the smallest possible p for so many pairs; None for Welch's t.
+        correlation: correlation between the two runs of a pair; None if unpaired, or if a group's runs are all alike.
     """
 
     value: float
@@ -52,7 +52,7 @@ class Difference:
 
     @property
     def test(self) -> str:
-        """The test in words, with what a reader must know of it."""
+        """The test in words, with what a reader must know about it."""
         least = "" if self.least is None else f"; with so many pairs at least {self.least:.2g}"
         shared = "" if self.correlation is None else f"; correlation of the pairs {self.correlation:.2f}"
         return f"{self.method}{least}{shared}"
@@ -64,15 +64,15 @@ def mean(values: Values) -> Estimate:
 
 
 def interquartile_mean(values: Values) -> Estimate:
-    """The mean of the middle half, which single runs that fail or excel do not move (Agarwal et al. 2021, section 4.2).
+    """The mean of the middle half, which single failures or successes do not move (Agarwal et al. 2021, section 4.2).
 
-    Its interval for fewer than 20 values is that of the jackknife (Tukey 1958), which covers about 90 %.
+    Its interval for fewer than 20 values is the jackknife's (Tukey 1958), which covers about 90 %.
     """
     return _estimate(values, _middle_mean)
 
 
 def lower_bound(values: Values, error: float) -> float:
-    """What the mean is not below, but for a probability of ``error`` (Student's t); of equal values their value."""
+    """Lower bound of the mean, wrong with probability ``error`` (Student's t); of equal values their value."""
     numbers = np.array(values, float)
     if numbers.min() == numbers.max():
         return float(numbers[0])
@@ -106,7 +106,7 @@ def compare_paired(first: Values, second: Values) -> Difference:
     exact = 2**n <= _MOST_EXACT
     signs = 1.0 - 2.0 * (np.arange(2**n)[:, None] >> np.arange(n) & 1) if exact else _signs(n)
     relabelled, value = np.abs(signs @ differences) / n, float(differences.mean())
-    # A sum in another order may differ in its last bits: what is equal must count as equal.
+    # A sum in another order may differ in its last bits: equal sums must count as equal.
     extreme = int(np.sum(relabelled >= abs(value) - 1e-9 * max(1.0, float(relabelled.max()))))
     # Beside a sample, what was observed is itself one of the relabellings (Phipson and Smyth 2010).
     p = extreme / len(relabelled) if exact else (extreme + 1) / (len(relabelled) + 1)
@@ -147,7 +147,7 @@ def _estimate(values: Values, measure: Callable[[NDArray[np.float64]], NDArray[n
 
 
 def _t(share: float, n: int) -> float:
-    """The quantile of Student's distribution for the mean of ``n`` values."""
+    """Quantile of Student's distribution for the mean of ``n`` values."""
     from scipy.special import stdtrit  # scipy.stats would take a second to load
 
     return float(stdtrit(n - 1, share))
@@ -162,7 +162,7 @@ def _middle_mean(rows: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _picks(n: int) -> Iterator[NDArray[np.int64]]:
-    """Resamples of ``n`` values, some at a time so that memory stays small; they depend on nothing but ``n``."""
+    """Resamples of ``n`` values, some at a time so that memory stays small; they depend only on ``n``."""
     drawn, rows = _generator(n), max(1, _AT_ONCE // n)
     for start in range(0, _RESAMPLES, rows):
         yield drawn.integers(n, size=(min(rows, _RESAMPLES - start), n))

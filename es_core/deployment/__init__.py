@@ -1,1 +1,1 @@
-"""Policies to take along: ONNX and torch.export."""
+"""Deployment of policies: ONNX and torch.export."""

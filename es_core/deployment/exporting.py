@@ -1,8 +1,8 @@
-"""Export: a policy as a file that runs where es-envs is not installed, and acts as the policy does.
+"""Export: a policy as a file that runs where es-envs is not installed, and acts like the policy.
 
-``.onnx`` is for ONNX runtimes, ``.pt2`` is a program of ``torch.export``. Normalisation, memory and the way from raw
-outputs to actions are inside; preprocessing of images is not. Before a file gets its name, what it does is compared
-with what the policy does.
+``.onnx`` is for ONNX runtimes, ``.pt2`` is a program of ``torch.export``. The file includes normalisation, memory and
+the decoding of raw outputs to actions, but not the preprocessing of images. Before a file gets its name, its actions
+are compared with the policy's.
 """
 
 import copy
@@ -40,22 +40,22 @@ Arrays = Sequence[NDArray[Any]]
 Function = Callable[[Arrays], Arrays]
 
 METADATA = "es_envs.json"
-"""Where a .pt2 file has its metadata: the name of an extra file of ``torch.export.load``."""
+"""Name of the extra file of ``torch.export.load`` that holds a .pt2 file's metadata."""
 
 _EPISODES, _STEPS = 4, 200  # of the comparison, at most
-# Of the largest raw output, or of 1: rounding in float32 stays far below, a layer that is wrong does not.
+# Relative to the largest raw output, or to 1: rounding in float32 stays far below, a wrong layer does not.
 _TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True, kw_only=True)
 class Exported:
-    """A file, and how it compares with the policy on observations of its environment.
+    """An exported file, and its comparison with the policy on observations of its environment.
 
     Attributes:
-        path: of the file.
-        observations: how many actions were compared.
-        largest_difference: between entries of two actions for the same observation.
-        near_ties: entries that were left out, since the outputs of two choices differ by no more than rounding.
+        path: the file's path.
+        observations: number of actions that were compared.
+        largest_difference: largest difference between entries of two actions for the same observation.
+        near_ties: number of entries that were left out, since the outputs of two choices differ only by rounding.
     """
 
     path: Path
@@ -65,7 +65,7 @@ class Exported:
 
 
 class ExportError(RuntimeError):
-    """A policy cannot be exported, or its file would not act as it does; the message says why."""
+    """A policy cannot be exported, or its file would act differently; the message says why."""
 
 
 def export(
@@ -79,27 +79,27 @@ def export(
     """Write a policy as a file for other programs.
 
     The file maps a batch of observations, as the environment returns them after the config's ``preprocessing``, to a
-    batch of actions as the environment takes them; of a recurrent policy, observations and states (zero when an
-    episode begins) to actions and the next states. Actions are those of ``evaluate``: without noise.
+    batch of actions as the environment takes them; a recurrent policy's file maps observations and states (zero when an
+    episode begins) to actions and the next states. Actions are those of ``evaluate``, without noise.
 
     Args:
-        source: as for ``evaluate``.
-        path: of the file, ending in .onnx or .pt2.
-        generation: of a Run: the centre of this generation instead of the best.
-        seed: of the episodes in which file and policy are compared.
-        trust: the source may name modules outside the installed plugins.
+        source: see ``evaluate``.
+        path: path of the file, ending in .onnx or .pt2.
+        generation: export a Run's centre of this generation instead of the best.
+        seed: seed of the episodes in which file and policy are compared.
+        trust: allow the source to name modules outside the installed plugins.
 
     Raises:
-        ValueError: an unknown ending, or an untrusted name.
-        FileNotFoundError: no such run or checkpoint, or no such folder for the file.
-        ImportError: a package is missing that writes or runs such files.
-        ExportError: torch cannot export a module of the user's, or the file would not act as the policy does.
+        ValueError: the ending is unknown, or a name is not trusted.
+        FileNotFoundError: there is no such run or checkpoint, or no such folder for the file.
+        ImportError: a package that writes or runs such files is missing.
+        ExportError: torch cannot export a user's module, or the file would act differently from the policy.
         RolloutError: an episode of the comparison failed.
         OSError: the file cannot be written.
     """
     path = Path(path)
     if path.suffix not in _FORMATS:
-        raise ValueError(f"a policy is exported to a name that ends in {' or '.join(_FORMATS)}, got {path.name!r}")
+        raise ValueError(f"the name of an exported policy must end in {' or '.join(_FORMATS)}, got {path.name!r}")
     packages, write = _FORMATS[path.suffix]
     for package in packages:
         if importlib.util.find_spec(package) is None:
@@ -131,7 +131,7 @@ def export(
 
 
 def _metadata(source: Source, checkpoint: Checkpoint, definition: EnvDefinition) -> dict[str, str]:
-    """What the file says about itself; mappings in JSON."""
+    """Metadata of the file; mappings in JSON."""
     config = checkpoint.config
     said = {
         "es_envs_version": version("es-envs"),
@@ -155,7 +155,7 @@ def _metadata(source: Source, checkpoint: Checkpoint, definition: EnvDefinition)
 
 @dataclass(frozen=True, eq=False)
 class _Played:
-    """An episode: an observation's parts for each step, and the action that the policy took."""
+    """An episode: for each step the observation's parts, and the action that the policy took."""
 
     observations: Sequence[Sequence[Any]]
     actions: Sequence[Any]
@@ -186,10 +186,10 @@ def _play(checkpoint: Checkpoint, definition: EnvDefinition, seeds: Sequence[int
 
 
 def _compare(path: Path, deployed: "Deployed", function: Function, episodes: Sequence[_Played]) -> Exported:
-    """Let ``function`` act in all episodes side by side, in a batch that shrinks as they end.
+    """Compare ``function`` with the policy in all episodes side by side, in a batch that shrinks as they end.
 
     Raises:
-        ExportError: its actions are not those of the policy.
+        ExportError: its actions are not the policy's.
     """
     observations, near_ties, largest = 0, 0, 0.0
     episodes = sorted(episodes, key=lambda episode: -len(episode.actions))
@@ -204,7 +204,7 @@ def _compare(path: Path, deployed: "Deployed", function: Function, episodes: Seq
         actions, *states = function(values)
         ours = np.array([episode.actions[step] for episode in alive])
         if actions.shape != ours.shape:
-            raise ExportError(f"{path.name} would make actions {actions.shape}, the policy takes {ours.shape}")
+            raise ExportError(f"{path.name} would return actions {actions.shape}, the policy returns {ours.shape}")
         difference = np.abs(actions.astype(float) - ours.astype(float)).reshape(len(alive), -1)
         if not difference.max(initial=0) <= _TOLERANCE:  # or not a number
             tolerance, margin = _limits(deployed, values)
@@ -214,7 +214,7 @@ def _compare(path: Path, deployed: "Deployed", function: Function, episodes: Seq
             if not difference.max() <= tolerance:
                 row = int(difference.max(1).argmax())
                 raise ExportError(
-                    f"{path.name} would act otherwise than the policy: in step {step} of an episode it does "
+                    f"{path.name} would act differently from the policy: in step {step} of an episode it takes "
                     f"{actions[row]}, the policy {ours[row]}; nothing is written"
                 )
         observations += len(alive)
@@ -223,7 +223,7 @@ def _compare(path: Path, deployed: "Deployed", function: Function, episodes: Seq
 
 
 def _limits(deployed: "Deployed", values: Arrays) -> tuple[float, NDArray[np.float32]]:
-    """What rounding may change in the outputs, and how far they are from those of other actions."""
+    """Tolerance of the outputs to rounding, and their distance from those of other actions."""
     import torch
 
     with torch.inference_mode():
@@ -233,7 +233,7 @@ def _limits(deployed: "Deployed", values: Arrays) -> tuple[float, NDArray[np.flo
 
 
 def _program(deployed: "Deployed") -> tuple[Any, Any]:
-    """The policy as a program of ``torch.export``, and which of its dimensions are the batch."""
+    """The policy as a program of ``torch.export``, and the batch dimensions of its inputs."""
     import torch
 
     batch = torch.export.Dim("batch")
@@ -241,7 +241,7 @@ def _program(deployed: "Deployed") -> tuple[Any, Any]:
     program = torch.export.export(deployed, deployed.examples, dynamic_shapes=shapes)
     for graph in program.graph_module.modules():
         for node in graph.graph.nodes:
-            node.meta.pop("stack_trace", None)  # folders of this machine are nobody's business
+            node.meta.pop("stack_trace", None)  # it contains folders of this machine
     return program, shapes
 
 
@@ -286,7 +286,7 @@ def _to_onnx(deployed: "Deployed", metadata: Mapping[str, str]) -> tuple[bytes, 
 
 @contextmanager
 def _muffled() -> Iterator[None]:
-    """Without what torch's exporters say about themselves: deprecations, and what of torchvision is missing."""
+    """Suppress the messages of torch's exporters: deprecations, and missing parts of torchvision."""
     logger = logging.getLogger("torch.onnx._internal.exporter._registration")
     level = logger.level
     logger.setLevel(logging.ERROR)

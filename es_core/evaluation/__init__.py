@@ -1,1 +1,1 @@
-"""The score of a policy on unseen starts, and replays of single episodes."""
+"""Scores of policies on unseen starts, and replays of single episodes."""

@@ -20,26 +20,26 @@ def replay(
     candidate: int | None = None,
     trust: bool = False,
 ) -> Episode:
-    """Play an episode of a generation again, in this process, so that breakpoints work and a traceback says all.
+    """Play an episode of a generation again, in this process, so that breakpoints work and tracebacks are complete.
 
-    It is the episode of training, with its observation statistics, action noise and step limit, but for one thing: the
-    environment has played no other before. (Of a run that computes on a GPU, it is the same within rounding.)
+    It is the episode of training, with its observation statistics, action noise and step limit, except that the
+    environment has played no other before. (If the run computes on a GPU, it is the same within rounding.)
 
     Args:
         run: a Run or its folder.
-        generation: which; without its checkpoint, which a run keeps where a candidate has failed, it is rebuilt from
-            the log.
-        seed: of the episode.
-        candidate: who plays it; None: the centre, as it is evaluated.
-        trust: the run may name modules outside the installed plugins.
+        generation: the generation; it is rebuilt from the log if it has no checkpoint (a run keeps those of generations
+            in which a candidate failed).
+        seed: the episode's seed.
+        candidate: index of the candidate that plays it; None: the centre, as it is evaluated.
+        trust: allow the run to name modules outside the installed plugins.
 
     Returns:
         The episode, if it does not fail.
 
     Raises:
-        RolloutError: the episode fails; its cause is what the environment has raised.
-        FileNotFoundError: there is no such run, or it has not come to that generation.
-        ValueError: no such candidate, or an untrusted name.
+        RolloutError: the episode fails; its cause is the environment's error.
+        FileNotFoundError: there is no such run, or it has not reached that generation.
+        ValueError: there is no such candidate, or a name is not trusted.
         CheckpointError: the checkpoint or the log is damaged.
     """
     checkpoint, definition = find_policy(run, generation=generation, trust=trust)

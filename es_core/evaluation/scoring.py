@@ -19,7 +19,7 @@ from es_envs import EnvDefinition, Episode
 
 Source = RunFolder | Checkpoint | str | os.PathLike[str]
 
-_TOGETHER = 5  # episodes of each worker between two movements of the bar: it waits for the last of them
+_TOGETHER = 5  # episodes of each worker between two updates of the bar, which wait for the last of them
 
 
 def evaluate(
@@ -38,18 +38,18 @@ def evaluate(
     Args:
         source: a Run or its folder (its best evaluated centre, or its latest checkpoint if none was evaluated), a
             checkpoint file, or a Checkpoint.
-        episodes: how many.
-        seed: which starts; episode k is the one that ``record(seed=seed)`` films.
-        generation: of a Run: the centre of this generation instead; without its checkpoint, it is rebuilt from the log.
-        candidate: one of the population around that centre instead.
-        workers: processes; None: the usable cores.
-        trust: the source may name modules outside the installed plugins.
+        episodes: number of episodes.
+        seed: seed of the starts; episode k is the one that ``record(seed=seed)`` films.
+        generation: score a Run's centre of this generation instead; it is rebuilt from the log if it has no checkpoint.
+        candidate: score this candidate of the population around that centre instead.
+        workers: number of processes; None: the usable cores.
+        trust: allow the source to name modules outside the installed plugins.
         progress: show a progress bar, if there is a terminal.
 
     Raises:
-        ValueError: episodes is not positive, no such candidate, or an untrusted name.
-        FileNotFoundError: no such run, checkpoint or generation.
-        CheckpointError: a damaged checkpoint or log.
+        ValueError: episodes is not positive, there is no such candidate, or a name is not trusted.
+        FileNotFoundError: there is no such run, checkpoint or generation.
+        CheckpointError: the checkpoint or the log is damaged.
         RolloutError: an episode failed.
     """
     require_positive("episodes", episodes)
@@ -74,14 +74,14 @@ def evaluate(
 def find_policy(
     source: Source, *, generation: int | None, candidate: int | None = None, trust: bool
 ) -> tuple[Checkpoint, EnvDefinition]:
-    """The checkpoint that ``source`` stands for, and the definition of its environment.
+    """Find the checkpoint that ``source`` stands for, and the definition of its environment.
 
     With ``candidate``, its mean is that candidate's parameters.
 
     Raises:
-        FileNotFoundError: there is none.
-        ValueError: an untrusted name, a generation asked of a single checkpoint, or no such candidate.
-        CheckpointError: it is damaged, or cannot be rebuilt.
+        FileNotFoundError: there is no checkpoint.
+        ValueError: a name is not trusted, a generation is given for a single checkpoint, or there is no such candidate.
+        CheckpointError: the checkpoint is damaged, or cannot be rebuilt.
     """
     where: object = source
     if isinstance(source, str | os.PathLike) and Path(source).is_dir():
@@ -114,7 +114,7 @@ def require_candidate(population: Population, candidate: int) -> None:
     """Refuse a candidate that a generation does not have.
 
     Raises:
-        ValueError: it says which there are.
+        ValueError: the message says which there are.
     """
     if not 0 <= candidate < len(population):
         raise ValueError(
@@ -123,11 +123,11 @@ def require_candidate(population: Population, candidate: int) -> None:
 
 
 def require_same_spaces(checkpoint: Checkpoint, env: object) -> None:
-    """Refuse to play a policy in an environment that has changed under it, or whose own module has changed.
+    """Refuse to play a policy if its environment's spaces or its own module have changed.
 
     Raises:
         ValueError: the spaces differ.
-        CheckpointError: the module's parameters do.
+        CheckpointError: the module's parameters differ.
     """
     for name in ("observation_space", "action_space"):
         then, now = getattr(checkpoint, name), getattr(env, name)

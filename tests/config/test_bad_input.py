@@ -417,7 +417,7 @@ DIFFERENT = [
     ({"generations": 0}, ValueError, "generations must be a whole number of at least 1, got 0"),
     ({"generations": "9"}, ValueError, "generations must be a whole number of at least 1, got '9'"),
     ({"sigmma": 0.5}, TypeError, "no setting is called 'sigmma': did you mean 'sigma'?"),
-    ({"initial": "some.safetensors"}, ValueError, "initial is where a new run starts"),
+    ({"initial": "some.safetensors"}, ValueError, "initial is for a new run"),
     ({"workers": 0}, ValueError, "workers must be"),
 ]
 

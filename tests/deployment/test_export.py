@@ -177,7 +177,7 @@ def contrary(monkeypatch):
 
 @pytest.mark.usefixtures("contrary")
 def test_a_file_that_would_act_otherwise_is_not_written(run, tmp_path):
-    with pytest.raises(ExportError, match=r"policy\.no would act otherwise than the policy: in step 0 .* nothing"):
+    with pytest.raises(ExportError, match=r"policy\.no would act differently from the policy: in step 0 .* nothing"):
         export(run, tmp_path / "policy.no")
     assert not list(tmp_path.iterdir())
 
