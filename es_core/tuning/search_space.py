@@ -1,4 +1,4 @@
-"""Domains: among which values of a setting a search chooses, and among which it does unless it is told."""
+"""Search domains: the values of a setting among which a search chooses, and the default ones."""
 
 import math
 import types
@@ -14,14 +14,14 @@ from es_core.formatting import text_of
 if TYPE_CHECKING:
     import optuna
 
-# Without these being equal, one trial's score says nothing about another's.
+# Settings that must be equal in all trials: else one trial's score says nothing about another's.
 _EQUAL_FOR_ALL = frozenset({
     "env_kwargs", "fitness", "seed", "max_episode_steps", "eval_every", "eval_episodes", "eval_share",
     "confirm_episodes", "solved_at", *BOUNDS,
 })  # fmt: skip
 
-# What is searched unless something else is asked for. The noise and the step decide whether anything is learnt at all;
-# how many candidates and episodes a generation has decides how well it knows where to go, and how rarely it goes.
+# Default domains. The noise and the step decide whether anything is learnt at all; the numbers of candidates and
+# episodes in a generation decide how well it knows where to go, and how rarely it goes.
 _USUAL: Mapping[str, Any] = {
     "sigma": (0.01, 0.5),
     "population_size": (16, 256),
@@ -49,15 +49,15 @@ class Range:
     step: int | None  # None: any number
 
     def draw(self, trial: "optuna.Trial", name: str) -> float:
-        """What Optuna suggests."""
+        """Draw a value from Optuna."""
         if self.step is not None:
             low, high = self._steps()
             return self.step * trial.suggest_int(_parameter(name, self.step), low, high, log=_is_wide(low, high))
         value = trial.suggest_float(name, self.low, self.high, log=_is_wide(self.low, self.high))
-        return min(max(float(f"{value:.3g}"), self.low), self.high)  # three digits can be read, and typed
+        return min(max(float(f"{value:.3g}"), self.low), self.high)  # three digits are easy to read and type
 
     def fixed(self, name: str, value: Any) -> dict[str, Any]:
-        """How Optuna is told to begin with ``value``, if that is in the range."""
+        """Parameters that make Optuna begin with ``value``, if that is in the range."""
         if value is None or not self.low <= value <= self.high:
             return {}
         return {name: float(value)} if self.step is None else {_parameter(name, self.step): value // self.step}
@@ -74,17 +74,17 @@ class Choice:
     values: tuple[Any, ...]
 
     def draw(self, trial: "optuna.Trial", name: str) -> Any:
-        """What Optuna suggests."""
+        """Draw a value from Optuna."""
         texts = {text_of(value): value for value in self.values}
         return texts[trial.suggest_categorical(name, list(texts))]
 
     def fixed(self, name: str, value: Any) -> dict[str, Any]:
-        """How Optuna is told to begin with ``value``, if that is among them."""
+        """Parameters that make Optuna begin with ``value``, if that is among them."""
         return {name: text_of(value)} if value in self.values else {}
 
 
 def usual_search(base: TrainConfig, given: Mapping[str, Any]) -> dict[str, Any]:
-    """What is searched for the strategy of ``base`` unless something else is asked for: all that is not ``given``."""
+    """Default domains for the strategy of ``base``, without those settings that are ``given``."""
     usual = {**_USUAL, **_USUAL_FOR.get(base.strategy, {})}
     if base.policy.startswith("cnn") or base.virtual_batch_normalization:
         del usual["observation_normalization"]
@@ -94,7 +94,7 @@ def usual_search(base: TrainConfig, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with(values: Any, value: Any) -> Any:
-    """``values``, stretched to ``value``: what a search finds is compared with what there was before."""
+    """``values``, extended to ``value``: a search's result is compared with the settings before it."""
     if value is None:  # the strategy has a rule
         return values
     if isinstance(values, tuple):
@@ -103,36 +103,36 @@ def _with(values: Any, value: Any) -> Any:
 
 
 def domain(base: TrainConfig, name: str, wanted: Any) -> Range | Choice:
-    """Where a setting is searched.
+    """Return the domain of a setting.
 
     Raises:
         TypeError: there is no such setting.
-        ValueError: a range or a value that cannot be.
+        ValueError: the range or a value is invalid.
     """
     options = {option.name: option for option in option_fields()}
     if name not in options:
         raise TypeError(unknown_field(name, set(options)))
     flag = f"--{name.replace('_', '-')}"
     if name in _EQUAL_FOR_ALL:
-        raise ValueError(f"{name} must be equal in all trials, which are compared by it: give it one value ({flag})")
+        raise ValueError(f"{name} must be the same in all trials, to compare them: give it one value ({flag})")
     kind = options[name].type
     kinds = set(typing.get_args(kind) if isinstance(kind, types.UnionType) else [kind]) - {types.NoneType}
     if not isinstance(wanted, tuple):
         if isinstance(wanted, str) or not isinstance(wanted, Sequence) or not wanted:
-            raise ValueError(f"{name} is searched in a range (low, high) or a list of values, got {wanted!r}")
+            raise ValueError(f"the search domain of {name} must be a range (low, high) or a list, got {wanted!r}")
         values = tuple(getattr(replace(base, **{name: value}), name) for value in wanted)
         if len({text_of(value) for value in values}) < 2:
-            raise ValueError(f"{name} has one value to choose from, {wanted[0]!r}, which is no search: give it {flag}")
+            raise ValueError(f"{name} has only one value to choose from, {wanted[0]!r}: set it with {flag} instead")
         return Choice(values)
     if not kinds <= {int, float}:
-        raise ValueError(f"{name} is no number, and so has no range {wanted!r}: list the values to choose from")
+        raise ValueError(f"{name} is not a number, so it has no range {wanted!r}: list the values to choose from")
     if len(wanted) != 2 or any(finite(end) for end in wanted) or not wanted[0] < wanted[1]:
         raise ValueError(f"a range is (low, high), two numbers, the lower one first; for {name} got {wanted!r}")
     for end in wanted:
         replace(base, **{name: end})
     step = (2 if name == "population_size" else 1) if kinds == {int} else None  # most strategies need pairs
     if step == 2 and math.ceil(wanted[0] / 2) > wanted[1] // 2:
-        raise ValueError(f"{name} is even, and there is no such number in {wanted!r}")
+        raise ValueError(f"{name} must be even, and there is no even number in {wanted!r}")
     return Range(*wanted, step)
 
 

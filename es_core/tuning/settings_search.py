@@ -1,4 +1,4 @@
-"""Tune: which settings suit an environment, by Optuna's search over whole runs."""
+"""Tune: Optuna's search, over whole runs, for settings that suit an environment."""
 
 import hashlib
 import json
@@ -31,19 +31,19 @@ from es_core.tuning.search_space import Choice, Range, domain, usual_search
 if TYPE_CHECKING:
     import optuna
 
-_MILESTONES = 10  # of each run, at which it is compared with what other trials had reached by then
-_UNPRUNED = 3  # of them, at the start: evolution often begins slowly
-_HOPELESS = 3  # trials: if none of the first ones can be run at all, the others will not be either
+_MILESTONES = 10  # of each run, at which it is compared with other trials at the same point
+_UNPRUNED = 3  # milestones at the start without pruning: evolution often begins slowly
+_HOPELESS = 3  # trials: if none of the first ones can be run at all, the others cannot either
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunScore:
-    """How good one run was.
+    """Score of one run.
 
     Attributes:
-        seed: of the run.
-        solved: whether it solved the task.
-        fitness: of its best centre, on starts that no decision of the run has seen.
+        seed: the run's seed.
+        solved: True if it solved the task.
+        fitness: fitness of its best centre, on starts that no decision of the run has seen.
         steps: environment steps until it was solved or ended.
     """
 
@@ -55,14 +55,14 @@ class RunScore:
 
 @dataclass(frozen=True, kw_only=True)
 class Trial:
-    """One choice of settings, and what came of it.
+    """One choice of settings, and its result.
 
     Attributes:
         number: from 0.
         state: "complete", "pruned" (other trials were better at that point) or "failed".
-        settings: what was searched, as JSON holds it.
-        runs: one for each seed; of a trial that is not complete, those that were played to the end.
-        reason: why it was pruned or failed.
+        settings: the searched settings, as JSON.
+        runs: scores of its runs, one for each seed; in an incomplete trial only of those that ended.
+        reason: reason why it was pruned or failed.
     """
 
     number: int
@@ -73,7 +73,7 @@ class Trial:
 
     @property
     def solved(self) -> int:
-        """Runs that solved the task."""
+        """Number of runs that solved the task."""
         return sum(run.solved for run in self.runs)
 
     @property
@@ -88,24 +88,24 @@ class Trial:
 
     @property
     def value(self) -> float:
-        """What the search maximises; see ``tune``."""
+        """Value that the search maximises; see ``tune``."""
         return _value(self.runs)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
-        """The trial that ``dataclasses.asdict`` described."""
+        """Read what ``dataclasses.asdict`` returned."""
         return cls(**{**values, "runs": tuple(RunScore(**run) for run in values["runs"])})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tuning:
-    """What a search found.
+    """Result of a search.
 
     Attributes:
         directory: its folder, which keeps the best trial's runs.
-        trials: in their order.
-        seeds: runs of a complete trial.
-        best: the trial of the highest value.
+        trials: the trials, in their order.
+        seeds: number of runs of a complete trial.
+        best: the trial with the highest value.
         run: the best of its runs.
         settings: fields of TrainConfig that make that run: ``train(env_id, **settings)``.
     """
@@ -132,45 +132,45 @@ def tune(
     progress: bool = True,
     **config_fields: Any,
 ) -> Tuning:
-    """Search for settings with which evolution does best, or continue such a search.
+    """Search for the settings with which evolution does best, or continue such a search.
 
     A trial is one choice of settings, and a run for each of a few seeds. The better of two trials is the one that
-    solves the task with more seeds; then, if that is all of them, the one that takes fewer environment steps, else the
-    one of higher fitness: the mean over the seeds of the best centre's final fitness. The first trial has the
-    settings that ``train`` would take, to three digits; the others are Optuna's (multivariate TPE, Bergstra et al.
+    solves the task with more seeds; then, if both solve it with all, the one that takes fewer environment steps, else
+    the one with the higher fitness: the mean over the seeds of the best centre's final fitness. The first trial has
+    the settings that ``train`` would use, to three digits; the others are Optuna's (multivariate TPE, Bergstra et al.
     2011, after ten random ones).
 
-    Ten times in the course of each run, a trial is compared with those that are complete, and pruned if it is below
-    their median at that point, from the sixth trial on (the median rule of Golovin et al. 2017: it compares whole
-    courses, and so needs few trials, where Hyperband would share them out among brackets).
+    Ten times during each run, a trial is compared with the complete ones, and pruned if it is below their median at
+    that point, from the sixth trial on (the median rule of Golovin et al. 2017: it compares whole courses, so it needs
+    few trials, which Hyperband would divide among brackets).
 
-    A generation of fewer candidates or episodes costs less: ``generations`` (and ``eval_every``) are those of the
-    settings that ``train`` would take, and are stretched so that all trials play about as many episodes.
+    A generation with fewer candidates or episodes costs less: ``generations`` (and ``eval_every``) are those that
+    ``train`` would use, stretched so that all trials play about as many episodes.
 
-    What is sampled for a trial depends on the seed, its number and the results before it: a search that was
-    interrupted goes on as if it had not been; the trial that was cut off is repeated.
+    A trial's settings depend on the seed, its number and the results before it: a search that was interrupted
+    continues as if it had not been; the interrupted trial is repeated.
 
     Args:
         env_id: id of the environment.
-        search: what to choose, by the names of settings: ``(low, high)`` for a number, on a logarithmic scale if both
-            are positive and a factor of 10 apart, or a list of values. A population size is even. None: sigma,
-            population_size, episodes_per_candidate, observation_normalization and what else the strategy has.
-        trials: how many, with those of an earlier call.
-        seeds: runs of each trial, with ``seed`` and those after it.
+        search: domains by the names of settings: ``(low, high)`` for a number, on a logarithmic scale if both are
+            positive and a factor of 10 apart, or a list of values. A population size is even. None: sigma,
+            population_size, episodes_per_candidate, observation_normalization and the strategy's other settings.
+        trials: number of trials, including those of an earlier call.
+        seeds: number of runs of each trial, with ``seed`` and those after it.
         max_seconds: stop after the generation in which so much time has passed; the same call continues.
         directory: folder of the search; None: runs/tune/ID-…, one for each combination of the arguments that matter.
-        workers: processes; None: the usable cores.
-        pool: as for ``train``.
-        ray_address: likewise.
-        progress: show what goes on.
+        workers: number of processes; None: the usable cores.
+        pool: see ``train``.
+        ray_address: see ``train``.
+        progress: show the search's progress.
         **config_fields: fields of TrainConfig, the same in all trials.
 
     Raises:
-        UnknownEnvError: nobody knows the environment.
-        ValueError, TypeError: a setting, a range or a value that cannot be; a folder that holds another search.
+        UnknownEnvError: no such environment is registered.
+        ValueError, TypeError: a setting, a range or a value is invalid; or the folder contains another search.
         ImportError: Optuna is not installed, or Ray for the ray pool.
-        RuntimeError: no trial is complete; another process is searching in the folder.
-        ConnectionError: there is no Ray cluster at the address, or it is of another version.
+        RuntimeError: no trial is complete, or another process is searching in the folder.
+        ConnectionError: there is no Ray cluster at the address, or it has another version.
         RolloutError: an episode failed before any trial was complete (a later trial in which one fails counts as bad).
     """
     _require_optuna()
@@ -203,8 +203,8 @@ def tune(
                 outcome = f"trial {trial.number + 1}/{trials}: {_outcome(trial)}; {_listed(trial.settings)}"
                 print_line(display.console, outcome)
         except BaseException as error:
-            # In place of what train says: a run of a trial is not resumed, the trial is repeated as a whole.
-            error.__notes__ = [f"Nothing is lost but trial {len(done) + 1}: the same command continues the search."]
+            # Instead of train's note: a run of a trial is not resumed, the trial is repeated as a whole.
+            error.__notes__ = [f"Only trial {len(done) + 1} is lost: the same command continues the search."]
             raise
         if len(done) < trials and time.monotonic() >= deadline:
             print_line(display.console, f"time is up after {len(done)} of {trials} trials: the same command continues")
@@ -222,11 +222,11 @@ def _cluster(pool: str, address: str | None, workers: int | None) -> AbstractCon
 
 @dataclass(frozen=True)
 class _Plan:
-    """What is asked: the same plan, the same search."""
+    """Arguments of a search: the same plan is the same search."""
 
     env_id: str
     given: Mapping[str, Any]
-    base: TrainConfig  # what ``train`` would take
+    base: TrainConfig  # the settings that ``train`` would use
     domains: Mapping[str, Range | Choice]
     seeds: int
     pool: str  # "local" stands for the ray pool, too, which computes the same
@@ -237,17 +237,17 @@ class _Plan:
     ) -> Self:
         base = TrainConfig.for_env(env_id, **given)
         if base.eval_every == 0:
-            raise ValueError("tune compares what evaluations of the centre find: eval_every must be at least 1, got 0")
+            raise ValueError("tune compares evaluations of the centre: eval_every must be at least 1, got 0")
         wanted = search or usual_search(base, given)
         for name in wanted:
             if name in given:
-                raise ValueError(f"{name} is both searched for and given, as {given[name]!r}: leave out one of the two")
+                raise ValueError(f"{name} is both searched for and set, to {given[name]!r}: leave out one of the two")
         domains = {name: domain(base, name, values) for name, values in wanted.items()}
         return cls(env_id, dict(given), base, domains, seeds, pool)
 
     @property
     def asked(self) -> dict[str, Any]:
-        """All that makes it this search and no other, as JSON holds it."""
+        """Everything that identifies this search, as JSON."""
         settings = {f"setting {name}": value for name, value in self.base.to_json().items() if name != "env_id"}
         domains = {f"search {name}": lists(list(asdict(domain).values())) for name, domain in self.domains.items()}
         own = {"environment": self.env_id, "seeds": self.seeds, "pool": self.pool, "given": sorted(self.given)}
@@ -262,7 +262,7 @@ class _Plan:
         """Fields of TrainConfig for a run with these searched settings.
 
         Raises:
-            ValueError: they do not go together.
+            ValueError: they do not fit together.
         """
         chosen = {**self.given, **settings, "seed": seed}
         config = TrainConfig.for_env(self.env_id, **chosen)
@@ -276,7 +276,7 @@ class _Plan:
 
 @dataclass
 class _Play:
-    """One trial while it is played: its runs, one after the other, and what Optuna hears of them."""
+    """One trial in progress: its runs, one after the other, and its reports to Optuna."""
 
     plan: _Plan
     folder: Path
@@ -290,7 +290,7 @@ class _Play:
     pruned: bool = False
 
     def __call__(self, trial: "optuna.Trial", settings: Mapping[str, Any]) -> bool:
-        """Play all runs, unless the trial is pruned; returns whether there was time for that.
+        """Play all runs, unless the trial is pruned; return True if there was time for that.
 
         Raises:
             ValueError: the settings are refused.
@@ -329,7 +329,7 @@ class _Follower:
 
     def __call__(self, stats: GenerationStats) -> bool:
         best = (self.score.solved, self.score.fitness)
-        if stats.confirmation is not None:  # it looked best, and so has one
+        if stats.confirmation is not None:  # it looked best
             best = max(best, (stats.solved, stats.confirmation.mean))
         if stats.final is not None:
             best = stats.solved, stats.final.mean
@@ -353,9 +353,9 @@ class _Follower:
 
 
 def _value(runs: Sequence[RunScore]) -> float:
-    """The number of solved runs; below that, between 0 and 1, the mean steps if these are all, or the mean fitness.
+    """Number of solved runs, plus a fraction from 0 to 1 for the mean steps if all are solved, else the mean fitness.
 
-    Only the order counts, for the sampler and the pruner alike.
+    Only the order matters, for both sampler and pruner.
     """
     solved = sum(run.solved for run in runs)
     measure = -fmean(run.steps for run in runs) if solved == len(runs) else fmean(run.fitness for run in runs)
@@ -363,15 +363,15 @@ def _value(runs: Sequence[RunScore]) -> float:
 
 
 def _next_trial(study: "optuna.Study", plan: _Plan, done: Sequence[Trial], play: _Play) -> Trial | None:
-    """Sample settings, play them, and write down what came of it; None if time was up before that.
+    """Sample settings, play them, and record the result; None if time was up before that.
 
     Raises:
-        RolloutError: an episode failed, and no trial has been complete yet: it is not for the settings.
+        RolloutError: an episode failed before any trial was complete: the settings are not the cause.
     """
     import optuna
 
     index = len(done)
-    # A sampler for each trial, so that nothing about randomness has to be remembered.
+    # A new sampler for each trial, so that nothing about randomness has to be stored.
     study.sampler = optuna.samplers.TPESampler(seed=derive(plan.base.seed, Purpose.TUNING, index) % 2**32)
     if index == 0 and not study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.WAITING]):
         begin = [domain.fixed(name, getattr(plan.base, name)) for name, domain in plan.domains.items()]
@@ -390,12 +390,12 @@ def _next_trial(study: "optuna.Study", plan: _Plan, done: Sequence[Trial], play:
         state, reason = "failed", str(error) or repr(error)
     trial = Trial(number=index, state=state, settings=lists(settings), runs=tuple(play.runs), reason=reason)
     asked.set_user_attr("trial", asdict(trial))
-    _tell(study, asked.number, trial)
+    _end_trial(study, asked.number, trial)
     return trial
 
 
-def _tell(study: "optuna.Study", number: int, trial: Trial | None) -> None:
-    """End a trial of the study: as it was written down, or, if it was cut off before that, as one that failed."""
+def _end_trial(study: "optuna.Study", number: int, trial: Trial | None) -> None:
+    """End a trial of the study: with its recorded result, or as failed if it was interrupted before that."""
     from optuna.trial import TrialState
 
     states = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
@@ -407,11 +407,11 @@ def _tell(study: "optuna.Study", number: int, trial: Trial | None) -> None:
 
 @contextmanager
 def _opened(folder: Path, plan: _Plan) -> Iterator["optuna.Study"]:
-    """The study in ``folder``, new or continued, held against other processes.
+    """Open the study in ``folder``, new or continued, and lock it.
 
     Raises:
-        ValueError: it is another search.
-        FileExistsError: there is something in the folder, but no search.
+        ValueError: the folder contains another search.
+        FileExistsError: the folder is not empty, but contains no search.
         CheckpointError: a link leads out of the folder.
         RuntimeError: another process is searching there, or the file is damaged.
     """
@@ -421,7 +421,7 @@ def _opened(folder: Path, plan: _Plan) -> Iterator["optuna.Study"]:
 
     file = folder / "study.db"
     if folder.exists() and not (folder.is_dir() and (file.exists() or not any(folder.iterdir()))):
-        raise FileExistsError(f"{folder} exists, and holds no search: choose another folder (--dir)")
+        raise FileExistsError(f"{folder} exists, but contains no search: choose another folder (--dir)")
     folder.mkdir(parents=True, exist_ok=True)
     require_plain(folder)
     try:
@@ -444,7 +444,7 @@ def _opened(folder: Path, plan: _Plan) -> Iterator["optuna.Study"]:
             )
             _require_same(folder, study, plan)
             for trial in study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.RUNNING]):
-                _tell(study, trial.number, _written(trial))  # it was cut off
+                _end_trial(study, trial.number, _written(trial))  # it was interrupted
             yield study
         except (SQLAlchemyError, optuna.exceptions.OptunaError) as error:
             raise RuntimeError(f"{file} cannot be read or written: {error}") from error
@@ -461,16 +461,16 @@ def _require_same(folder: Path, study: "optuna.Study", plan: _Plan) -> None:
         study.set_user_attr("asked", now)
     elif then != now:
         names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
-        changes = "; ".join(f"{name}: {_told(then, name)} there, {_told(now, name)} here" for name in names)
-        raise ValueError(f"{folder} holds another search ({changes}): choose another folder (--dir)")
+        changes = "; ".join(f"{name}: {_shown(then, name)} there, {_shown(now, name)} here" for name in names)
+        raise ValueError(f"{folder} contains another search ({changes}): choose another folder (--dir)")
 
 
-def _told(asked: Mapping[str, Any], name: str) -> str:
+def _shown(asked: Mapping[str, Any], name: str) -> str:
     return json.dumps(asked[name]) if name in asked else "nothing"
 
 
 def _trials(study: "optuna.Study") -> list[Trial]:
-    """Those that were played to their end, or pruned, or refused."""
+    """Trials that were played to their end, pruned or refused."""
     written = map(_written, study.get_trials(deepcopy=False))
     return [trial for trial in written if trial is not None]
 
@@ -506,7 +506,7 @@ def _result(folder: Path, plan: _Plan, trials: Sequence[Trial]) -> Tuning:
     if best is None and trials:
         raise RuntimeError(
             f"none of {len(trials)} trials could be run; the last one: {trials[-1].reason}\n"
-            f"To start again when that is put right, delete {folder}."
+            f"To start again when that is fixed, delete {folder}."
         )
     if best is None:
         raise RuntimeError("time was up before the first trial was complete: the same command repeats it")
@@ -517,9 +517,9 @@ def _result(folder: Path, plan: _Plan, trials: Sequence[Trial]) -> Tuning:
 
 
 def _shortest(plan: _Plan, best: Trial, run: Run) -> dict[str, Any]:
-    """As few fields as make the run's config, without those that would be what they are anyway."""
+    """The fewest fields that make the run's config, without those that have these values anyway."""
     chosen = [*plan.fields(best.settings, run.config.seed)]
-    if plan.pool != "local":  # which measures what is the fastest, and may decide otherwise another time
+    if plan.pool != "local":  # it measures what is fastest, and may choose differently another time
         chosen += ["engine", "device"]
     fields = {name: getattr(run.config, name) for name in chosen}
     config = TrainConfig.for_env(plan.env_id, **fields)
@@ -528,7 +528,7 @@ def _shortest(plan: _Plan, best: Trial, run: Run) -> dict[str, Any]:
         try:
             if TrainConfig.for_env(plan.env_id, **fewer) == config:
                 fields = fewer
-        except ValueError:  # it is needed for the others to go together
+        except ValueError:  # the other fields need it
             continue
     return fields
 

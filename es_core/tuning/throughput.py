@@ -1,4 +1,4 @@
-"""Bench: how fast an environment steps, how fast it trains, and where the rest of the time goes."""
+"""Bench: the speed of an environment, bare and in training, and where the rest of the time goes."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -28,30 +28,30 @@ from es_core.training.progress import prepare_policy, search_progress
 from es_core.training.state import first_statistics
 from es_envs import EnvDefinition, import_path, registry
 
-_ROUNDS = 5  # of both measurements, one after the other, if there is time for so many: the median of them is quoted
+_ROUNDS = 5  # of both measurements, one after the other, if there is time for so many: their median is reported
 _FIRST_CAP = 16  # steps of the first, shortest episodes
-_PARTS = 12  # of the time: one play of what is measured takes no more, since it is played a few times over
+_PARTS = 12  # one part of the time is the maximum for playing once, since it is repeated a few times
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """Where the time of training goes, in one process for each worker at once.
+    """Breakdown of training time, measured in one process for each worker at once.
 
     Attributes:
-        env_id: of the environment.
-        workers: processes.
+        env_id: the environment's id.
+        workers: number of processes.
         population_size: candidates of a generation.
-        candidates: how many of them were played; fewer if there was no time for all.
+        candidates: number of candidates that were played; fewer if there was no time for all.
         episode_cap: steps after which their episodes were cut off, since there was no time for whole ones; or None.
         bare: environment steps per second of all processes, without a policy.
         training: environment steps per second of whole generations.
-        shares: the lowest and the highest quotient of the two in one round of measurements.
+        shares: the lowest and the highest ratio of the two in one round of measurements.
         environment: microseconds of a worker for one step of the environment, resets included.
         policy: likewise for the policy and the loop around the environment.
         noise: likewise for the candidates' parameters.
-        update: likewise that workers wait while the main process updates the mean.
+        update: likewise for waiting while the main process updates the mean.
         waiting: likewise for all the rest: messages, and waiting for the last candidate of a generation.
-        not_forked: why each worker is a process of its own, instead of forked from one; or None.
+        not_forked: reason why each worker starts by itself instead of being forked; or None.
     """
 
     env_id: str
@@ -71,19 +71,19 @@ class Bench:
 
     @property
     def share(self) -> float:
-        """What training reaches of the bare environments' speed; it does all that they do, so that more is noise."""
+        """Training's share of the bare environments' speed, at most 1: it does all that they do, so more is noise."""
         return min(1.0, self.training / self.bare)
 
     @property
     def advice(self) -> str:
-        """What would make it faster, or nothing."""
+        """Advice that would make it faster, or nothing."""
         total = self.workers * 1e6 / self.training
         if self.candidates < self.population_size or self.episode_cap is not None:
-            return ""  # which makes both of these too large
+            return ""  # in this case both of these are too large
         if self.waiting > 0.2 * total:
             return (
                 "Workers wait a fifth of the time or more: a larger population_size, or more episodes_per_candidate, "
-                "shares the work out more evenly."
+                "distributes the work more evenly."
             )
         if self.update > 0.2 * total:
             return "The update takes a fifth of the time or more: more episodes_per_candidate would make it rarer."
@@ -100,21 +100,21 @@ def bench(
 ) -> Bench:
     """Measure the speed of an environment, bare and in training.
 
-    Both play the same episodes, those of generation 0, and take turns, so that what else the machine does slows both
-    alike. Where a generation would take too long, only some of its candidates are played, or the beginnings of their
+    Both play the same episodes, those of generation 0, and take turns, so that other load on the machine slows both
+    alike. If a generation would take too long, only some of its candidates are played, or the beginnings of their
     episodes.
 
     Args:
         env: id of an environment, whose recommended settings then apply; or a complete TrainConfig; or a class or
             function that makes an environment.
-        workers: processes; None: the usable cores.
-        seconds: in total, or as long as it takes to start the processes and play a few steps in each, twice.
+        workers: number of processes; None: the usable cores.
+        seconds: total time; at least as long as it takes to start the processes and play a few steps in each, twice.
         progress: show a progress bar, if there is a terminal.
         **config_fields: fields of TrainConfig.
 
     Raises:
-        UnknownEnvError: nobody knows the environment.
-        ValueError, TypeError: a setting that cannot be.
+        UnknownEnvError: no such environment is registered.
+        ValueError, TypeError: a setting is invalid.
         RolloutError: an episode failed.
     """
     if not (isinstance(seconds, int | float) and seconds > 0):
@@ -151,7 +151,7 @@ def bench(
 
 @dataclass(frozen=True)
 class _Round:
-    """What one round measured: seconds a step of training, and of its update; microseconds a step of the parts."""
+    """Results of one round: seconds per step of training, and of its update; microseconds per step of the parts."""
 
     wall: float
     update: float
@@ -188,12 +188,12 @@ def _summary(training: "_Training", rounds: Sequence[_Round], not_forked: str | 
 
 
 class _Training:
-    """Generation 0, again and again, and the updates of a strategy that goes on.
+    """Generation 0, played repeatedly, and the updates of a strategy that continues.
 
     Attributes:
-        pool: plays it.
-        population: that part of it for which there is time.
-        seeds: ``(N, k)``, of its episodes.
+        pool: the pool that plays it.
+        population: the part of it for which there is time.
+        seeds: ``(N, k)``, seeds of its episodes.
     """
 
     def __init__(self, pool: RolloutPool) -> None:
@@ -214,7 +214,7 @@ class _Training:
         limit = step_limit(definition, self.pool.config)
         cap, count, total = min(_FIRST_CAP, limit), min(2 * self.pool.workers, len(self._whole)), len(self._whole)
         self._choose(count, cap, limit)
-        self._play()  # which also warms up
+        self._play()  # as a warm-up, too
         while True:
             began = time.perf_counter()
             results = self._play()
@@ -242,7 +242,7 @@ class _Training:
         return self.pool.evaluate(self.population, self.seeds[: len(self.population)])
 
     def share_out(self) -> list[tuple[Population, list[tuple[int, list[int]]]]]:
-        """The population, and for each worker, which of its candidates play which episodes in a process without it."""
+        """The population, and for each worker the candidates and episodes that a process plays in its place."""
         indices = range(len(self.population))
         return [
             (self.population, [(index, self.seeds[index].tolist()) for index in indices[worker :: self.pool.workers]])
@@ -250,7 +250,7 @@ class _Training:
         ]
 
     def measure(self, seconds: float) -> tuple[float, float]:
-        """Seconds a step, by whole generations, and the part of them in which the mean is updated."""
+        """Measure seconds per step, over whole generations, and the part of them in which the mean is updated."""
         played, updated, steps = 0.0, 0.0, 0.0
         ends = time.perf_counter() + seconds
         while not steps or time.perf_counter() < ends:
@@ -268,7 +268,7 @@ class _Training:
 
 
 class _Bare:
-    """As many processes as the pool has workers, which play its episodes on their own, with and without the policy."""
+    """As many processes as the pool has workers, which play its episodes alone, with and without the policy."""
 
     def __init__(
         self,
@@ -281,7 +281,7 @@ class _Bare:
         self._children: list[Child] = []
         forker.load([__name__, *registry.modules(definition)])
         try:
-            for _ in parts:  # one by one, so that those that were started are ended if one cannot be
+            for _ in parts:  # one by one, so that the others are ended if one cannot start
                 self._children.append(Child(f"{__name__}:measure", forker=forker))
             self._ask([(definition, config, packed(definition, config), *part) for part in parts])
         except BaseException:
@@ -295,7 +295,7 @@ class _Bare:
         end(self._children)
 
     def measure(self, seconds: float) -> tuple[float, float, float, float]:
-        """Medians of environment, policy and noise; steps a second of all environments at once."""
+        """Measure medians of environment, policy and noise, and steps per second of all environments at once."""
         answers = self._ask([seconds] * len(self._children))
         environment, policy, noise = (median(answer[which] for answer in answers) for which in range(3))
         return environment, policy, noise, sum(1e6 / answer[0] for answer in answers)
@@ -310,10 +310,10 @@ class _Bare:
 
 
 def measure(connection: Any) -> None:
-    """In a process of its own: whenever it is asked, microseconds a step of environment, policy and noise.
+    """Measure, on request, microseconds per step of environment, policy and noise in a separate process.
 
-    The first message says which episodes; it is answered when they have been played once. Each further one says how
-    many seconds the measurement may take.
+    The first message contains the episodes; it is answered when they have been played once. Each later one contains
+    the seconds that the measurement may take.
     """
     definition, config, objects, population, work = connection.recv()
     import_path.receive(objects)
@@ -344,7 +344,7 @@ def measure(connection: Any) -> None:
         return steps
 
     def replay() -> None:
-        """The same episodes, without a policy."""
+        """Play the same episodes without a policy."""
         step, reset = rollout.env.step, rollout.env.reset
         for seed, taken in recorded:
             reset(seed=seed)

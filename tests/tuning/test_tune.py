@@ -284,7 +284,7 @@ def test_every_strategy_has_ranges_of_its_own_around_what_train_would_take(aim, 
         ("sigma=0.1..0.1", "the lower one first"),
         ("sigma=0..1", "sigma must be a finite number above 0, got 0"),
         ("sigma=low..high", "expected sigma=LOW..HIGH with two numbers"),
-        ("sigma=0.1", "sigma has one value to choose from, 0.1"),
+        ("sigma=0.1", "sigma has only one value to choose from, 0.1"),
         ("sigma=", "expected sigma=LOW..HIGH"),
         ("statistics_fraction=0.5..2", "statistics_fraction must be a number above 0, at most 1, got 2"),
         ("population_size=4.5..10", "population_size must be a whole number of at least 2, at most 1000000, got 4.5"),
@@ -294,9 +294,9 @@ def test_every_strategy_has_ranges_of_its_own_around_what_train_would_take(aim, 
         ("hidden_sizes=[[8], [0]]", "hidden_sizes must be layer sizes"),
         ("hidden_sizes=[[8], ", "expected hidden_sizes=LOW..HIGH"),
         ("hidden_sizes=[]", "a list of values, got []"),
-        ("seed=0..5", "seed must be equal in all trials"),
-        ("max_steps=100..500", "max_steps must be equal in all trials"),
-        ("learning_rate=0.1..1", "learning_rate is both searched for and given"),
+        ("seed=0..5", "seed must be the same in all trials"),
+        ("max_steps=100..500", "max_steps must be the same in all trials"),
+        ("learning_rate=0.1..1", "learning_rate is both searched for and set"),
     ],
 )
 def test_what_cannot_be_searched_is_refused_before_anything_is_made(search, message, aim, tmp_path, capsys):
@@ -342,7 +342,7 @@ def test_a_folder_of_another_search_is_refused_with_what_differs(aim, tmp_path, 
 
 def test_a_folder_with_something_else_in_it_is_refused(aim, tmp_path):
     (tmp_path / "thesis.txt").write_text("mine")
-    with pytest.raises(FileExistsError, match="holds no search"):
+    with pytest.raises(FileExistsError, match="contains no search"):
         tune(aim, trials=1, directory=tmp_path, **TINY)
     assert [file.name for file in tmp_path.iterdir()] == ["thesis.txt"]
 
