@@ -1,4 +1,4 @@
-"""What a film shows, and how: the options of ``record``."""
+"""The options of ``record``: what a film shows, and how."""
 
 import argparse
 from collections.abc import Callable
@@ -9,38 +9,40 @@ from es_core.cli.arguments import add_size
 
 
 def add_film(sub: argparse.ArgumentParser) -> None:
-    """Who is seen, from where, and in which form."""
+    """Add the options about policies, camera and layout of a film."""
     sub.add_argument(
         "path", nargs="?", metavar="FILM", help="ends in .mp4 or .gif (default: a new .mp4 in the run's folder videos/)"
     )
-    who = sub.add_argument_group("who is seen", "by default the best centre; on the same start if there are several")
+    who = sub.add_argument_group("policies", "by default the best centre; several play the same start")
     who.add_argument("--seeds", type=_numbers, metavar="S,S", help="seeds of the episodes, instead of unseen starts")
     chosen = who.add_mutually_exclusive_group()
     chosen.add_argument(
-        "--evolution", action="store_true", help="centres of a few generations that show how the run went on"
+        "--evolution", action="store_true", help="centres of a few generations that show the run's progress"
     )
     chosen.add_argument("--generations", type=_numbers, metavar="G,G", help="centres of these generations")
     chosen.add_argument("--every", type=int, metavar="K", help="centres of every K-th generation with a checkpoint")
     chosen.add_argument("--population", type=int, metavar="N", help="the first N candidates of the generation")
-    how = sub.add_argument_group("how they are seen", "by default one after the other")
+    how = sub.add_argument_group("layout and camera", "by default one after the other")
     together = how.add_mutually_exclusive_group()
     together.add_argument("--grid", action="store_true", help="side by side: the generations, or 16 candidates")
-    together.add_argument("--ghosts", action="store_true", help="in one scene: the generations, or all candidates")
+    together.add_argument("--ghosts", action="store_true", help="in one picture: the generations, or all candidates")
     how.add_argument(
         "--camera",
         choices=("follow", "fixed", "orbit"),
-        help="of a Bullet environment (default: fixed for ghosts, follow otherwise)",
+        help="camera of a Bullet environment (default: fixed for ghosts, follow otherwise)",
     )
-    how.add_argument("--speed", type=float, default=1.0, metavar="TIMES", help="faster than reality (default: 1)")
-    how.add_argument("--fps", type=float, metavar="RATE", help="frames a second at most (default: 30; of a GIF 12.5)")
+    how.add_argument("--speed", type=float, default=1.0, metavar="TIMES", help="speed relative to reality (default: 1)")
+    how.add_argument(
+        "--fps", type=float, metavar="RATE", help="maximum frames per second (default: 30; for a GIF 12.5)"
+    )
     add_size(sub)
 
 
 def chosen_film(options: argparse.Namespace) -> dict[str, Any]:
-    """The arguments of ``record`` that these options stand for.
+    """Arguments of ``record`` for these options.
 
     Raises:
-        ValueError: ``--every`` of something without checkpoints.
+        ValueError: ``--every`` is given for something without checkpoints.
     """
     generations = "auto" if options.evolution else options.generations
     if options.every is not None:
@@ -62,7 +64,7 @@ def _every(source: str, step: int, *, trust: bool) -> list[int]:
 
 
 def default_film(source: str) -> Path:
-    """A new file in the folder ``videos`` of a run, or beside a checkpoint."""
+    """Path of a new file in the folder ``videos`` of a run, or beside a checkpoint."""
     folder = Path(source) / "videos" if Path(source).is_dir() else Path(source).resolve().parent
     number = 1
     while (folder / f"film-{number}.mp4").exists():

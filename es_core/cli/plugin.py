@@ -1,4 +1,4 @@
-"""The command about plugins of one's own: new."""
+"""The command about your own plugins: new."""
 
 import argparse
 from dataclasses import asdict
@@ -15,19 +15,19 @@ def add(commands: Any) -> None:
         commands,
         "new",
         _new,
-        "write a plugin to begin with: an environment, its fitness and its tests, in a new folder",
+        "write a plugin to start from: an environment, its fitness and its tests, in a new folder",
     )
-    sub.add_argument("name", metavar="NAME", help="of the distribution and its folder, such as my-rover")
+    sub.add_argument("name", metavar="NAME", help="name of the distribution and its folder, such as my-rover")
     kind = sub.add_mutually_exclusive_group()
     kind.add_argument(
         "--bullet",
         dest="kind",
         action="store_const",
         const="bullet",
-        help="simulated by PyBullet, with a model of its own (default, if pybullet is installed)",
+        help="simulated by PyBullet, with its own model (default if pybullet is installed)",
     )
     kind.add_argument(
-        "--gymnasium", dest="kind", action="store_const", const="gymnasium", help="plain Python (default, if it is not)"
+        "--gymnasium", dest="kind", action="store_const", const="gymnasium", help="plain Python (default if it is not)"
     )
 
 

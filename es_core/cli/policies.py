@@ -1,4 +1,4 @@
-"""The commands about what has been evolved: evaluate, record, export, watch, replay."""
+"""The commands about evolved policies: evaluate, record, export, watch, replay."""
 
 import argparse
 import faulthandler
@@ -29,45 +29,47 @@ def add(commands: Any) -> None:
     add_policy(sub, episodes=100)
     add_workers(sub)
 
-    sub = add_command(commands, "record", _record, "film a policy, or how it has evolved")
+    sub = add_command(commands, "record", _record, "film a policy, or its evolution")
     add_policy(sub, episodes=1)
     add_film(sub)
     add_workers(sub)
 
     sub = add_command(commands, "export", _export, "write a policy as a file for other programs: ONNX or torch.export")
     add_source(sub)
-    sub.add_argument("path", metavar="POLICY.onnx", help="the file; a name that ends in .pt2 makes it torch.export's")
+    sub.add_argument("path", metavar="POLICY.onnx", help="the file; a name ending in .pt2 is for torch.export")
     sub.add_argument("--generation", type=int, metavar="G", help="centre of this generation (default: the best)")
     sub.add_argument(
         "--seed",
         type=int,
         default=0,
         metavar="S",
-        help="of the episodes in which file and policy are compared (default: %(default)s)",
+        help="seed of the episodes that compare file and policy (default: %(default)s)",
     )
     add_trust(sub)
 
-    sub = add_command(commands, "watch", _watch, "show a policy in a window, in real time, until that is closed")
+    sub = add_command(commands, "watch", _watch, "show a policy in a window, in real time, until you close it")
     add_policy(sub, episodes=None)
     sub.add_argument(
-        "--follow", action="store_true", help="of a run that goes on: the latest checkpoint, at each new episode"
+        "--follow", action="store_true", help="show the latest checkpoint of a run in progress, at each new episode"
     )
 
     sub = add_command(
         commands,
         "replay",
         _replay,
-        "play an episode that failed while training again, with a traceback; 1 if it fails again",
+        "replay an episode that failed in training, with a traceback; exit code 1 if it fails again",
     )
     sub.add_argument("run", metavar="RUN", help="a run folder")
-    sub.add_argument("--generation", type=int, required=True, metavar="G", help="in which it was played")
-    sub.add_argument("--candidate", type=int, metavar="C", help="its index (default: the centre, as it is evaluated)")
-    sub.add_argument("--seed", type=int, required=True, metavar="S", help="of the episode")
+    sub.add_argument("--generation", type=int, required=True, metavar="G", help="its generation")
+    sub.add_argument(
+        "--candidate", type=int, metavar="C", help="the candidate's index (default: the centre, as it is evaluated)"
+    )
+    sub.add_argument("--seed", type=int, required=True, metavar="S", help="the episode's seed")
     add_trust(sub)
 
 
 def _policy(options: argparse.Namespace) -> Any:
-    """What ``add_source`` let one name."""
+    """The run, checkpoint or environment that ``add_source`` lets you name."""
     if options.pretrained:
         from es_core.runs.checkpoint import Checkpoint
 
@@ -78,21 +80,21 @@ def _policy(options: argparse.Namespace) -> Any:
             hint = " (for its pretrained policy, add --pretrained)" if shipped else ""
             raise ValueError(f"{options.source} is an environment: give a run of it, or a checkpoint file{hint}")
         raise FileNotFoundError(
-            f"there is no run folder or checkpoint {options.source}; training prints where its run is, by default in "
+            f"there is no run folder or checkpoint {options.source}; training prints its run folder, by default in "
             "runs/"
         )
     return _source(options.source, options)
 
 
 def _source(path: str, options: argparse.Namespace) -> Any:
-    """The run or checkpoint at ``path``; says so if the generation that is asked of it is rebuilt first."""
+    """Return the run or checkpoint at ``path``, and print a message if the generation must be rebuilt first."""
     from es_core.run import Run
 
     if options.generation is None or not Path(path).is_dir():
         return path
     run = Run.open(path, trust=options.trust_names)
     if options.generation not in run.checkpoint_generations() and 0 <= options.generation <= len(run.history):
-        say(f"no checkpoint of generation {options.generation} is kept: it is rebuilt from the log in metrics.jsonl")
+        say(f"generation {options.generation} has no checkpoint: it is rebuilt from the log in metrics.jsonl")
     return run
 
 
@@ -121,7 +123,7 @@ def _record(options: argparse.Namespace) -> None:
         print_json({"path": str(path), "fitness": [episode.fitness for episode in episodes]})
     else:
         put(path)
-        say("fitness of what was filmed: " + ", ".join(f"{episode.fitness:.2f}" for episode in episodes))
+        say("fitness of the filmed episodes: " + ", ".join(f"{episode.fitness:.2f}" for episode in episodes))
 
 
 def _export(options: argparse.Namespace) -> None:
@@ -141,19 +143,19 @@ def _export(options: argparse.Namespace) -> None:
     agreement = f"actions that differ by at most {exported.largest_difference:.1g}"
     if exported.largest_difference == 0:
         agreement = "the same actions"
-    tied = f", but for {exported.near_ties} near ties" if exported.near_ties else ""
+    tied = f", except for {exported.near_ties} near ties" if exported.near_ties else ""
     say(f"the policy and its file take {agreement} for {exported.observations} observations{tied}")
 
 
 def _watch(options: argparse.Namespace) -> None:
     from es_core.video.watching import watch
 
-    def tell(episode: "Episode", generation: int) -> None:
+    def show(episode: "Episode", generation: int) -> None:
         if not options.json:
-            told = f"generation {generation}: fitness {episode.fitness:.2f} in {episode.length} steps"
-            put(told)
+            line = f"generation {generation}: fitness {episode.fitness:.2f} in {episode.length} steps"
+            put(line)
 
-    episodes = watch(_policy(options), follow=options.follow, on_episode=tell, **chosen_episodes(options))
+    episodes = watch(_policy(options), follow=options.follow, on_episode=show, **chosen_episodes(options))
     if options.json:
         print_json([{"seed": e.seed, "fitness": e.fitness, "length": e.length} for e in episodes])
 
@@ -177,4 +179,4 @@ def _replay(options: argparse.Namespace) -> None:
     if options.json:
         print_json({"reproduced": False, "fitness": episode.fitness, "length": episode.length})
     else:
-        put(f"not reproduced: the episode has ended after {episode.length} steps with fitness {episode.fitness:.2f}")
+        put(f"not reproduced: the episode ended after {episode.length} steps with fitness {episode.fitness:.2f}")

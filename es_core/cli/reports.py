@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 def add(commands: Any) -> None:
     """Add these commands."""
     sub = add_command(
-        commands, "report", _report, "write a page about a run: curves, films, settings, how to repeat it"
+        commands, "report", _report, "write a page about a run: curves, films, settings, commands to repeat it"
     )
     sub.add_argument("run", metavar="RUN", help="a run folder")
     sub.add_argument("-o", "--output", metavar="PAGE.html", help="default: report.html in the run's folder")
     add_trust(sub)
 
     sub = add_command(
-        commands, "compare", _compare, "compare runs: curves and tests over groups that differ in the seed"
+        commands, "compare", _compare, "compare runs: curves and tests over groups that differ only in the seed"
     )
     sub.add_argument("runs", nargs="+", metavar="RUN", help="run folders of one environment and fitness, at least two")
     sub.add_argument("-o", "--output", default="compare.html", metavar="PAGE.html", help="default: %(default)s")
@@ -50,7 +50,7 @@ def _compare(options: argparse.Namespace) -> None:
 
 
 def print_comparison(comparison: "Comparison") -> None:
-    """The groups and their differences."""
+    """Print the groups and their differences."""
     from es_core.formatting import figures
 
     def cells(number: "Estimate") -> tuple[str, str]:
@@ -71,6 +71,6 @@ def print_comparison(comparison: "Comparison") -> None:
     print_table([("group", "runs", "solved", "fitness", "95 %", "IQM", "95 %", "steps", "95 %"), *rows])
     for contrast in comparison.contrasts:
         found = contrast.difference
-        p = "unknown: so few runs, or such equal ones, cannot tell" if found.p is None else f"{found.p:.3g}"
+        p = "unknown: too few runs, or no scatter" if found.p is None else f"{found.p:.3g}"
         what = f"{contrast.measure}: {contrast.group} against {contrast.against}"
         put(f"{what}: {found.value:+.4g}, p = {p} ({found.test})")

@@ -1,6 +1,6 @@
-"""The comparison of runs, in groups that differ in nothing but the seed: whether groups differ by more than chance.
+"""Comparison of runs, in groups that differ only in the seed, with tests whether groups differ by more than chance.
 
-Nothing that a run's files name is imported or built.
+Names in a run's files are never imported, and nothing that they name is built.
 """
 
 import itertools
@@ -32,22 +32,22 @@ from es_core.statistics import (
 
 _AXES = ("generations", "steps", "seconds")
 _POINTS = 200  # of a curve
-_LEAST_PAIRS = 6  # five cannot get below p = 0.0625, whatever the difference
+_LEAST_PAIRS = 6  # with five, p is at least 0.0625, whatever the difference
 _COLOURS = 8
 
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Runs that differ in nothing but the seed.
+    """Runs that differ only in the seed.
 
     Attributes:
         name: the settings in which it differs from the other groups.
-        runs: in the order of their seeds.
-        scores: of each run, the fitness of the best centre on starts that no decision has seen (see
+        runs: the runs, in the order of their seeds.
+        scores: for each run, the fitness of the best centre on starts that no decision has seen (see
             ``Run.best_score``).
         fitness: mean of the scores.
         middle: their interquartile mean.
-        solved: how many runs reached ``solved_at``.
+        solved: number of runs that reached ``solved_at``.
         steps: mean environment steps of a run, until it was solved or ended.
     """
 
@@ -61,13 +61,13 @@ class Group:
 
     @property
     def seeds(self) -> tuple[int, ...]:
-        """Of the runs."""
+        """Seeds of the runs."""
         return tuple(run.config.seed for run in self.runs)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Contrast:
-    """A group against the first one: in "fitness", and in "steps to solve" where every run of both is solved."""
+    """A comparison of a group with the first one: in "fitness", and in "steps to solve" if every run of both solved."""
 
     group: str
     against: str
@@ -77,14 +77,14 @@ class Contrast:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """What a set of runs says about their settings.
+    """Comparison of a set of runs by their settings.
 
     Attributes:
-        env_id: of all runs.
-        fitness: of all runs.
-        groups: in the order in which their first runs were given.
-        settings: by name, the value in each group, where not all groups have the same.
-        contrasts: of each group with the first.
+        env_id: the environment's id, the same for all runs.
+        fitness: name of the fitness, the same for all runs.
+        groups: the groups, in the order in which their first runs were given.
+        settings: by name, the value in each group, for settings that differ between groups.
+        contrasts: comparisons of each group with the first.
     """
 
     env_id: str
@@ -94,7 +94,7 @@ class Comparison:
     contrasts: tuple[Contrast, ...]
 
     def to_json(self) -> dict[str, Any]:
-        """All numbers but the curves, as JSON holds them."""
+        """All numbers except the curves, as JSON."""
         groups = [
             {
                 "name": group.name,
@@ -116,7 +116,7 @@ class Comparison:
 
         Raises:
             ValueError: ``path`` does not end in .html.
-            OSError: it cannot be written.
+            OSError: the page cannot be written.
         """
         path = require_page(path)
         runs = [run for group in self.groups for run in group.runs]
@@ -139,19 +139,18 @@ class Comparison:
 def compare(sources: Sequence[RunFolder | str | os.PathLike[str]]) -> Comparison:
     """Compare runs of one environment and fitness.
 
-    The first group is what the others are compared with: by the paired test where both have the same seeds, at least
-    six, and the runs of a seed are scored on the same starts of the same environment; else by Welch's t. A run counts
-    with its best centre's score on starts that no decision has seen; one that has not ended with the score that
-    confirmed that centre.
+    The others are compared with the first group: by the paired test if both have the same seeds, at least six, and the
+    runs of a seed are scored on the same starts of the same environment; else by Welch's t. A run's value is its best
+    centre's score on starts that no decision has seen, or, if it has not ended, the score that confirmed that centre.
 
     Args:
         sources: Runs or their folders, at least two.
 
     Raises:
-        FileNotFoundError: no such run.
-        CheckpointError: a damaged one.
-        ValueError: fewer than two runs, the same one twice, runs of different environments or fitness functions, or
-            one whose centre was never evaluated.
+        FileNotFoundError: there is no such run.
+        CheckpointError: a run is damaged.
+        ValueError: there are fewer than two runs, one is given twice, environments or fitness functions differ, or a
+            run's centre was never evaluated.
     """
     runs = [source if isinstance(source, RunFolder) else RunFolder.open(source) for source in sources]
     _require_comparable(runs)
@@ -162,8 +161,8 @@ def compare(sources: Sequence[RunFolder | str | os.PathLike[str]]) -> Comparison
     for one, other in itertools.chain.from_iterable(map(itertools.pairwise, members)):
         if one.config.seed == other.config.seed:
             raise ValueError(
-                f"{one.directory} and {other.directory} have equal settings and the same seed: they are one run twice, "
-                "and say no more than one of them; leave one out"
+                f"{one.directory} and {other.directory} have equal settings and the same seed: they are the same run "
+                "twice; leave one out"
             )
     configs = [group[0].config.to_json() for group in members]
     settings = {
@@ -229,7 +228,7 @@ def _contrasts(first: Group, other: Group) -> list[Contrast]:
 
 
 def _starts(group: Group) -> list[object]:
-    """What the starts by which a run is scored follow from, beside its seed; without a final score they are its own."""
+    """Settings, beside the seed, that determine the starts of a run's score; without a final score they are its own."""
     return [
         (run.config.env_kwargs, run.config.confirm_episodes) if run.history[-1].final is not None else run.directory
         for run in group.runs
@@ -254,9 +253,9 @@ def _charts(comparison: Comparison, grids: dict[str, NDArray[np.float64]]) -> li
         Chart(
             name="fitness",
             title=f"Fitness of the centre: {comparison.fitness}",
-            note="On starts that training never sees: the mean over a group's runs, its 95 % interval over seeds. A "
-            "run that is solved keeps its last value while others of its group go on; a group's curve ends with the "
-            "last of its runs, or where the first that is not solved does.",
+            note="On starts that training never sees: the mean over a group's runs, with its 95 % interval over seeds. "
+            "A solved run keeps its last value while others of its group go on; a group's curve ends with its last "
+            "run, or with the first unsolved one.",
             marks=(
                 *(goals if len(goals) == 1 else ()),
                 *marks(lambda stats: stats.evaluation.mean if stats.evaluation else None),
@@ -272,7 +271,7 @@ def _charts(comparison: Comparison, grids: dict[str, NDArray[np.float64]]) -> li
         Chart(
             name="population",
             title="Fitness of the population",
-            note="Mean of what training looked at, likewise.",
+            note="Mean fitness of the population in training, likewise.",
             marks=marks(lambda stats: stats.fitness_mean),
         ),
     ]
@@ -294,7 +293,7 @@ def _grid(axis: str, runs: Sequence[RunFolder]) -> NDArray[np.float64]:
 def _curve(
     run: RunFolder, axis: str, value: Callable[[GenerationStats], float | None], grid: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """A run's last value at each place of the grid; NaN before the first, and behind the end of an unsolved run."""
+    """A run's last value at each place of the grid; NaN before the first, and after the end of an unsolved run."""
     values = [value(stats) for stats in run.history]
     known = [k for k, each in enumerate(values) if each is not None]
     places = _places(run, axis)
@@ -309,7 +308,7 @@ def _curve(
 
 
 def _label(value: Any) -> str:
-    """The value of a setting; a float without the digits that say nothing."""
+    """The value of a setting; a float without meaningless digits."""
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else text_of(value)
 
 

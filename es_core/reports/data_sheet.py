@@ -1,4 +1,4 @@
-"""The data sheet of an environment: its docstring as Markdown, and its spaces in a few words."""
+"""Data sheet of an environment: its docstring as Markdown, and its spaces in a few words."""
 
 import inspect
 import re
@@ -12,7 +12,7 @@ _BOUNDS = re.compile(r"\[ *([^\s\[\]]+)\s+([^\s\[\]]+)\s[^\[\]]{12,}\s([^\s\[\]]
 
 
 def data_sheet(env: gymnasium.Env[Any, Any]) -> str:
-    """The docstring of the environment within all wrappers, with its sections as headings and lists."""
+    """Docstring of the unwrapped environment, with its sections as headings and lists."""
     return _SECTION.sub(_listed, inspect.getdoc(env.unwrapped) or "").strip()
 
 

@@ -1,6 +1,6 @@
-"""Pages: single HTML files that load nothing from anywhere, in which whatever users and plugins have named is text.
+"""Pages: single HTML files that load nothing, in which all names from users and plugins are plain text.
 
-Jinja escapes all values. A Content-Security-Policy forbids every script and style but the page's own, and all network.
+Jinja escapes all values. A Content-Security-Policy forbids all scripts and styles but the page's own, and all network.
 """
 
 import base64
@@ -27,13 +27,13 @@ Column = Sequence[float | None]
 
 @dataclass(frozen=True, kw_only=True)
 class Mark:
-    """Something drawn in a chart.
+    """A curve, band, dots or line in a chart.
 
     Attributes:
-        label: in the legend.
+        label: its label in the legend.
         colour: "centre", "population", "other" or "goal", or "group-1" to "group-8".
-        grid: name of the points it is given at (``render``'s ``grids``); None for a rule.
-        values: of a line, or the height of each dot.
+        grid: name of its points in ``render``'s ``grids``; None for a rule.
+        values: heights of a line or of dots.
         low: lower edge of a band, or of the interval around a line.
         high: upper edge.
         rule: the height of a line across the whole chart.
@@ -51,7 +51,7 @@ class Mark:
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to draw."""
+        """True if there is nothing to draw."""
         column = self.values if self.values is not None else self.low
         return self.rule is None and (column is None or all(value is None for value in column))
 
@@ -62,10 +62,10 @@ class Chart:
 
     Attributes:
         name: part of its element's id.
-        title: what is drawn.
-        note: how to read it.
-        marks: what is drawn, from back to front.
-        limits: ends of the vertical axis; None: as the marks need them.
+        title: its title.
+        note: explanation of how to read it.
+        marks: its marks, from back to front.
+        limits: ends of the vertical axis; None: fitted to the marks.
     """
 
     name: str
@@ -78,15 +78,15 @@ class Chart:
 def render(
     template: str, *, grids: Mapping[str, Mapping[str, Column]], charts: Sequence[Chart], linked: bool, **values: Any
 ) -> bytes:
-    """A page, as the bytes of its file.
+    """Render a page, as the bytes of its file.
 
     Args:
-        template: name of its file in this folder.
-        grids: for each name that marks use, the places of its points on each of the axes "generations", "steps" and
-            "seconds" that it knows. A mark is drawn while the reader has chosen one of those.
+        template: name of its template file.
+        grids: for each name that marks use, the places of its points on those of the axes "generations", "steps" and
+            "seconds" that it has. A mark is drawn while the reader has chosen one of those.
         charts: the page's charts; those without marks are left out.
-        linked: the page shows films that lie beside it.
-        **values: of the template's variables.
+        linked: True if the page shows films beside it.
+        **values: values of the template's variables.
     """
     environment = Environment(
         loader=FileSystemLoader(_FOLDER),
@@ -117,10 +117,10 @@ def render(
 
 
 def require_page(path: str | os.PathLike[str]) -> Path:
-    """The absolute path of a page that is to be written.
+    """Return the absolute path of a page to write.
 
     Raises:
-        ValueError: it does not end in .html.
+        ValueError: the path does not end in .html.
     """
     page = Path(path).absolute()
     if page.suffix.lower() not in {".html", ".htm"}:
@@ -129,7 +129,7 @@ def require_page(path: str | os.PathLike[str]) -> Path:
 
 
 def data_url(content: bytes, kind: str) -> str:
-    """The content of a file as an address."""
+    """The content of a file as a data URL."""
     return f"data:{kind};base64,{base64.b64encode(content).decode()}"
 
 
@@ -138,13 +138,13 @@ def _digest(text: str) -> str:
 
 
 def _markdown(text: str) -> Markup:
-    """A docstring as HTML: tags in it are text, and it neither links nor shows anything from elsewhere."""
+    """Render a docstring as HTML: tags in it are text, and it neither links nor loads anything from elsewhere."""
     parser = MarkdownIt("commonmark", {"html": False}).enable("table").disable(["image", "link", "autolink"])
     return Markup(parser.render(text))  # noqa: S704
 
 
 def _rounded(value: Any) -> Any:
-    """Six digits, more than a screen has: a page of a long run stays small. What is no number becomes None."""
+    """Round to six digits, enough for any screen, so that a page of a long run stays small; NaN becomes None."""
     if isinstance(value, float):
         return float(f"{value:.6g}") if math.isfinite(value) else None
     if isinstance(value, Mapping):

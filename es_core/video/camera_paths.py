@@ -1,4 +1,4 @@
-"""Camera paths: where the camera stands at each frame of a film."""
+"""Camera paths: the camera at each frame of a film."""
 
 import math
 from collections.abc import Sequence
@@ -13,20 +13,20 @@ from es_envs.bullet.camera import Camera
 VIEWS = ("follow", "fixed", "orbit")
 
 _ORBIT = 15.0  # degrees a second
-_FRAMED = 0.75  # of the picture, in which a fixed camera keeps what it follows
+_FRAMED = 0.75  # of the picture, in which a fixed camera keeps its targets
 
 
 def camera_path(
     view: str, scored: Sequence[ScoredEpisode], size: tuple[int, int], rate: float
 ) -> list[tuple[Camera, ...]]:
-    """Where the camera stands at each frame of each one.
+    """Cameras at each frame of each episode.
 
     Args:
-        view: "follow": where the environment has it; "fixed": in one place, from which all is seen that the others
-            follow; "orbit": around what it follows.
-        scored: of a whole film.
+        view: "follow": the environment's own camera; "fixed": one camera that sees all targets of the others; "orbit":
+            a camera that circles its target.
+        scored: the episodes of a whole film.
         size: width and height of a picture.
-        rate: frames a second.
+        rate: frames per second.
     """
     if view == "fixed":
         still = _still([camera for one in scored for camera in one.cameras], size[0] / size[1])
@@ -40,9 +40,9 @@ def camera_path(
 
 
 def _still(cameras: Sequence[Camera], aspect: float) -> Camera:
-    """A camera from which all is seen that these look at, from where it is close and moves far in the picture.
+    """Return a camera that sees all targets of these, near enough and with much motion in the picture.
 
-    The closest place alone may be at the end of a rail, from where what runs on it seems to stand.
+    The closest place alone may be at the end of a rail, from where a cart on it seems to stand still.
     """
     targets = np.array([camera.target for camera in cameras])
 
@@ -57,11 +57,11 @@ def _still(cameras: Sequence[Camera], aspect: float) -> Camera:
 
 
 def _withdrawn(own: Camera, targets: NDArray[np.float64], aspect: float) -> Camera:
-    """The camera moved back until it sees all targets ``(n, 3)``."""
+    """Move the camera back until it sees all targets ``(n, 3)``."""
     middle = (targets.min(axis=0) + targets.max(axis=0)) / 2
     x, y, z = own.axes @ (targets - middle).T
     slope = _FRAMED * math.tan(math.radians(own.field_of_view) / 2)
     needed = np.maximum(np.abs(x) / (slope * aspect), np.abs(y) / slope) - z
-    distance = max(own.distance, float(needed.max()) + own.distance / 6)  # what stands at a target has a size
+    distance = max(own.distance, float(needed.max()) + own.distance / 6)  # bodies at a target have a size
     middle = middle - 0.12 * slope * distance * own.axes[1]  # the caption is below
     return replace(own, target=tuple(middle.tolist()), distance=distance)

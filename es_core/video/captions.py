@@ -1,4 +1,4 @@
-"""Captions: what is written on the frames of a film."""
+"""Captions: text on the frames of a film."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from es_core.video.layout import Frame
 Colour = tuple[int, int, int]
 
 _WHITE, _SOFT, _ACCENT = (255, 255, 255), (214, 220, 228), (255, 176, 46)
-_DARKEST = 200  # of 255: how much of the picture a caption's ground hides
+_DARKEST = 200  # of 255: opacity of a caption's background
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,13 +35,13 @@ class Label:
 
 @dataclass(frozen=True, kw_only=True)
 class Caption:
-    """What is written on a clip.
+    """Caption of a clip.
 
     Attributes:
-        title: in large letters, on the left.
-        score: likewise, on the right.
-        subject: in small letters, above the title.
-        labels: of the pictures of a grid.
+        title: text in large letters, on the left.
+        score: text in large letters, on the right.
+        subject: text in small letters, above the title.
+        labels: labels of the pictures of a grid.
     """
 
     title: str
@@ -51,10 +51,10 @@ class Caption:
 
 
 class Captioner:
-    """Writes captions on frames, and how far the film has come.
+    """Writes captions and a progress bar on frames.
 
     Args:
-        lengths: of the film's clips [frames].
+        lengths: lengths of the film's clips [frames].
     """
 
     def __init__(self, lengths: Sequence[int]) -> None:
@@ -63,8 +63,8 @@ class Captioner:
         self._layers: list[tuple[slice, slice, NDArray[np.uint16], NDArray[np.uint16]]] = []
 
     def caption(self, frame: Frame, caption: Caption, number: int) -> Frame:
-        """``frame`` with a caption; it is frame ``number`` of the film."""
-        if caption.labels:  # the lowest of the pictures have labels of their own: they are not written over
+        """Write a caption on ``frame``, which has this ``number`` in the film."""
+        if caption.labels:  # the lowest pictures have their own labels, which must stay readable
             below = 3 * max(11, frame.shape[0] // 22) // 2 * 2
             frame = np.concatenate([frame, np.zeros((below, *frame.shape[1:]), np.uint8)])
         height, width = frame.shape[:2]
@@ -79,7 +79,7 @@ class Captioner:
         return captioned
 
     def _progress(self, frame: Frame, number: int) -> None:
-        """A line along the lower edge, a piece of it for each clip."""
+        """Draw a line along the lower edge, with a section for each clip."""
         height, width = frame.shape[:2]
         thickness, gap = max(2, height // 120), max(1, width // 320)
         edges = np.round(self._ends / self._ends[-1] * width).astype(int)
@@ -91,7 +91,7 @@ class Captioner:
 
 
 def _drawn(caption: Caption, width: int, height: int) -> list[tuple[Image.Image, tuple[int, int]]]:
-    """Pictures with transparency, and where they begin (x, y)."""
+    """Pictures with transparency, and their upper left corners (x, y)."""
     large, small = max(11, height // 20), max(9, height // 28)
     margin = large * 2 // 3
     strip = _ground(width, min(3 * large, height))
@@ -109,7 +109,7 @@ def _drawn(caption: Caption, width: int, height: int) -> list[tuple[Image.Image,
 
 
 def _ground(width: int, height: int) -> Image.Image:
-    """Black, transparent above and dark below."""
+    """Black background, transparent above and dark below."""
     shade = Image.fromarray(
         (_DARKEST * np.linspace(0, 2.2, height).clip(max=1)).astype(np.uint8)[:, None].repeat(width, axis=1)
     )
@@ -119,7 +119,7 @@ def _ground(width: int, height: int) -> Image.Image:
 
 
 def _layer(image: Image.Image, at: tuple[int, int]) -> tuple[slice, slice, NDArray[np.uint16], NDArray[np.uint16]]:
-    """Where a picture goes, how much of what is there is kept, and what is added, in 256ths."""
+    """Place of a picture, the share of the frame that is kept there, and the part that is added, in 256ths."""
     (x, y), rgba = at, np.asarray(image).astype(np.uint16)
     alpha = rgba[..., 3:]
     return slice(y, y + image.height), slice(x, x + image.width), 256 - alpha, rgba[..., :3] * alpha

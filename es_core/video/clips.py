@@ -1,4 +1,4 @@
-"""Clips: what a film shows at a time, scored beforehand."""
+"""Clips of a film, whose episodes are scored beforehand."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -18,10 +18,10 @@ class ScoredClip:
     """A clip with the scores of its episodes.
 
     Attributes:
-        clip: what is seen.
+        clip: the clip.
         scored: the episode of each of its policies.
-        frames: how many it has.
-        caption: what is written on them.
+        frames: number of frames.
+        caption: its caption.
     """
 
     clip: Clip
@@ -40,19 +40,19 @@ def score_clips(
     """Play all episodes of a film, without drawing them.
 
     Args:
-        renderer: where.
+        renderer: the renderer that plays them.
         groups: the policies of each clip; each plays every start.
-        seeds: of the starts.
-        options: of the film.
+        seeds: seeds of the starts.
+        options: the film's options.
         view: one of ``VIEWS``; None: "fixed" for ghosts, "follow" otherwise.
 
     Raises:
-        ValueError: the environment has a camera of its own.
+        ValueError: the environment has its own camera.
         RolloutError: an episode failed.
     """
     if view is not None and renderer.free_camera is None:
         raise ValueError(
-            f"{options.definition.label} has a camera of its own: camera={view!r} is for environments that are drawn "
+            f"{options.definition.label} has its own camera: camera={view!r} is for environments that can be drawn "
             "from anywhere, such as each es_envs.bullet.BulletEnv; leave it out"
         )
     posed = len(groups[0]) > 1 and renderer.free_camera is not None

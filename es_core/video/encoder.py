@@ -1,4 +1,4 @@
-"""A film's file: MP4 that plays everywhere, or GIF; streamed, and there whole or not at all."""
+"""A film's file: MP4 that plays everywhere, or GIF; streamed, and written completely or not at all."""
 
 import shutil
 import subprocess
@@ -21,30 +21,30 @@ _MP4 = {
     "pixelformat": "yuv420p",
     "output_params": ["-movflags", "+faststart", "-threads", "2", "-preset", "veryfast", "-crf", "20"],
 }
-# What a GIF is made of: its palette is that of the whole film, which must be seen before its first frame is written.
+# Frames of a GIF: its palette is that of the whole film, which must be complete before its first frame is written.
 _LOSSLESS = {
     "codec": "libx264rgb",
     "pixelformat": "rgb24",
     "output_params": ["-threads", "2", "-preset", "ultrafast", "-crf", "0"],
 }
 _PALETTE = "palettegen=max_colors=128:stats_mode=diff"
-# Ordered dither stands still from frame to frame, so that what does not move scored no room.
+# Ordered dither does not change from frame to frame, so that what does not move takes no room.
 _PAINTED = "paletteuse=dither=bayer:bayer_scale=4:diff_mode=rectangle"
 
 
 @contextmanager
 def film(path: Path, rate: float) -> Iterator[Callable[[Frame], None]]:
-    """A function that adds a frame; the film gets its name when it is complete, and only then.
+    """Provide a function that adds a frame; the film gets its name only when it is complete.
 
     Args:
-        path: of the film, with one of ``ENDINGS``.
-        rate: frames a second; GIF counts hundredths of a second.
+        path: path of the film, with one of ``ENDINGS``.
+        rate: frames per second; GIF counts hundredths of a second.
 
     Raises:
         OSError: the film could not be written.
     """
     is_gif = path.suffix.lower() == ".gif"
-    # A folder of its own: an encoder that is interrupted while it starts finds no place for its file any more.
+    # In its own folder: an encoder that is interrupted while it starts then has no place for its file.
     folder = path.with_name(f"{path.stem}.unfinished")
     streamed, palette = folder / "film.mp4", folder / "palette.png"
     unfinished = folder / "film.gif" if is_gif else streamed
@@ -61,7 +61,7 @@ def film(path: Path, rate: float) -> Iterator[Callable[[Frame], None]]:
     try:
         remove(folder)  # of a process that was killed, or put there by somebody
         folder.mkdir(mode=0o700)
-        # Errors of the encoder are found below, by counting frames; what it says of them is noise.
+        # Errors of the encoder are found below, by counting frames; its messages are noise.
         options: Any = {**(_LOSSLESS if is_gif else _MP4), "ffmpeg_log_level": "quiet", "macro_block_size": 2}
         writer: Any = imageio.get_writer(streamed, format="FFMPEG", fps=rate, **options)
         # Not `with writer`, which after an error leaves the encoder to the garbage collector.
@@ -83,7 +83,7 @@ def _ffmpeg(*arguments: object) -> None:
 
 
 def _frames_of(path: Path) -> int | None:
-    """How many frames a film has; None: it is none. The encoder reports its errors on stderr alone."""
+    """Number of frames of a film; None: it is not a film. The encoder reports its errors only on stderr."""
     try:
         return int(imageio_ffmpeg.count_frames_and_secs(str(path))[0]) if path.exists() else None
     except RuntimeError:

@@ -1,4 +1,4 @@
-"""Policies on film: which policies a film shows."""
+"""Policies on film: the policies that a film shows."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -21,10 +21,10 @@ class FilmedPolicy:
     """A policy that plays in a film.
 
     Attributes:
-        generation: it is of.
+        generation: its generation.
         candidate: its index in that generation's population; None: the centre.
         parameters: ``(d,)``.
-        statistics: by which its observations or hidden layers are normalised, or None.
+        statistics: statistics that normalise its observations or hidden layers, or None.
     """
 
     generation: int
@@ -34,18 +34,18 @@ class FilmedPolicy:
 
     @property
     def title(self) -> str:
-        """For a caption."""
+        """Title for a caption."""
         return f"generation {self.generation}" + ("" if self.candidate is None else f", candidate {self.candidate}")
 
 
-_LEVELS = (0.2, 0.4, 0.6, 0.8)  # of the way from the first fitness to the best: what an evolution shows between the two
+_LEVELS = (0.2, 0.4, 0.6, 0.8)  # of the way from the first fitness to the best, which an evolution shows between them
 
 
 def representative_generations(run: RunFolder, among: Iterable[int]) -> list[int]:
     """Choose a few generations that show a run's progress: the first, the best, and the first past each of some levels.
 
     Args:
-        run: their evaluated centres count, or their populations' means if fewer than two were evaluated.
+        run: the run, whose evaluated centres are compared, or populations' means if fewer than two were evaluated.
         among: generations to choose from, ascending.
     """
     among = list(among)
@@ -68,7 +68,7 @@ def _evolution(run: RunFolder, *, trust: bool) -> list[tuple[Checkpoint, EnvDefi
     try:
         chosen = representative_generations(run, range(max(1, len(run.history))))
         return [find_policy(run, generation=generation, trust=trust) for generation in chosen]
-    except CheckpointError:  # of another kind of processor, say: what was kept can be shown all the same
+    except CheckpointError:  # of another kind of processor, say: the kept checkpoints can still be shown
         chosen = representative_generations(run, run.checkpoint_generations())
         return [find_policy(run, generation=generation, trust=trust) for generation in chosen]
 
@@ -86,16 +86,16 @@ def filmed_policies(
     """Find the policies of each clip of a film; a checkpoint of the run; and the definition of its environment.
 
     Args:
-        source: as for ``record``.
-        generation: likewise, as are the following.
-        candidate: see there.
-        generations: see there.
-        population: see there.
-        together: all are seen in one clip.
-        trust: see there.
+        source: see ``record``.
+        generation: see ``record``.
+        candidate: see ``record``.
+        generations: see ``record``.
+        population: see ``record``.
+        together: show all in one clip.
+        trust: see ``record``.
 
     Raises:
-        ValueError: what is asked for does not go together, or is nowhere.
+        ValueError: arguments do not fit together, or a name is not trusted.
         FileNotFoundError: there is no such run, checkpoint or generation.
         CheckpointError: a checkpoint is damaged.
     """
@@ -128,7 +128,7 @@ def _run_in(source: object, *, trust: bool) -> RunFolder:
 
 
 def _population(checkpoint: Checkpoint, most: int | None) -> list[FilmedPolicy]:
-    """The candidates around a checkpoint's centre, the first ``most`` of them, or all."""
+    """The first ``most`` candidates around a checkpoint's centre, or all."""
     candidates = TrainingState.at(checkpoint, "the checkpoint").population()
     number = len(candidates) if most is None else min(most, len(candidates))
     own = policy_of(checkpoint)
@@ -136,7 +136,7 @@ def _population(checkpoint: Checkpoint, most: int | None) -> list[FilmedPolicy]:
 
 
 def policy_of(checkpoint: Checkpoint, candidate: int | None = None) -> FilmedPolicy:
-    """A checkpoint's policy, for a film."""
+    """Return a checkpoint's policy for a film."""
     return FilmedPolicy(
         generation=checkpoint.generation,
         candidate=candidate,

@@ -1,4 +1,4 @@
-"""Layout: one picture of several, side by side or on top of each other."""
+"""Layout: several pictures in one, side by side or on top of each other."""
 
 import math
 from collections.abc import Sequence
@@ -10,20 +10,20 @@ from PIL import Image
 Frame = NDArray[np.uint8]
 
 LAYOUTS = ("grid", "ghosts")
-"""How several pictures make one."""
+"""Names of the layouts."""
 
 _GAP = 2  # pixels between the pictures of a grid
 _DIM = 0.55  # weight of a ghost
 
 
 def even(frame: Frame) -> Frame:
-    """``frame`` with even sides, which H.264 with yuv420p needs: cut by a pixel rather than rescaled."""
+    """Cut ``frame`` to even sides, which H.264 with yuv420p needs, rather than rescale it."""
     height, width = frame.shape[:2]
     return np.ascontiguousarray(frame[: height - height % 2, : width - width % 2])
 
 
 def columns(number: int) -> int:
-    """Of a grid of so many pictures."""
+    """Number of columns of a grid of so many pictures."""
     return math.ceil(math.sqrt(number))
 
 
@@ -34,13 +34,13 @@ def cell(size: tuple[int, int], number: int) -> tuple[int, int]:
 
 
 def corners(number: int, size: tuple[int, int]) -> list[tuple[int, int]]:
-    """Where the pictures of a grid begin (x, y), of which each has ``size``, row by row."""
+    """Upper left corners (x, y) of a grid's pictures, row by row; each picture has this ``size``."""
     across, (width, height) = columns(number), size
     return [(k % across * (width + _GAP), k // across * (height + _GAP)) for k in range(number)]
 
 
 def arranged(frames: Sequence[Frame], layout: str, size: tuple[int, int]) -> Frame:
-    """One picture: the only one; a "grid" of them, each fitted into ``size``; or "ghosts", one through the other."""
+    """Arrange frames in one picture: a "grid", each fitted into ``size``; or "ghosts", on top of each other."""
     if layout == "grid":
         return _grid(frames, size)
     return _blended(frames) if layout == "ghosts" else frames[0]
@@ -57,7 +57,7 @@ def _grid(frames: Sequence[Frame], size: tuple[int, int]) -> Frame:
 
 
 def _fitted(frame: Frame, size: tuple[int, int]) -> Frame:
-    """``frame`` as large as it can be in ``size``."""
+    """Scale ``frame`` to fit into ``size``."""
     height, width = frame.shape[:2]
     if (width, height) == size:
         return frame
@@ -67,10 +67,9 @@ def _fitted(frame: Frame, size: tuple[int, int]) -> Frame:
 
 
 def _blended(frames: Sequence[Frame]) -> Frame:
-    """Frames on top of each other: the last one as it is, the others translucent where they differ from most.
+    """Blend frames on top of each other: the last one as it is, the others translucent where they differ from most.
 
-    What is the same in most frames is the background; of each pixel, the frame that differs the most from the mean
-    is seen.
+    The background is what most frames share; each pixel shows the frame that differs the most from the mean.
     """
     stack = np.stack(frames).astype(np.int16)
     away = np.abs(stack - stack.mean(axis=0).astype(np.int16)).sum(axis=3)

@@ -16,12 +16,12 @@ from es_envs import EnvDefinition, Episode, import_path
 
 
 class DisagreementError(RuntimeError):
-    """What was played to be filmed is not the episode that was scored; the message says it all."""
+    """The episode that was played for a film is not the one that was scored."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What tells one episode from another; the total reward as text, in which NaN equals NaN."""
+    """Numbers that distinguish episodes; the total reward is text, in which NaN equals NaN."""
 
     fitnesses: dict[str, float | None]
     fitness: float
@@ -30,7 +30,7 @@ class Measured:
 
     @classmethod
     def of(cls, episode: Episode) -> "Measured":
-        """What was measured in ``episode``."""
+        """Return the numbers of ``episode``."""
         return cls(dict(episode.fitnesses), episode.fitness, episode.length, repr(episode.total_reward))
 
     def __str__(self) -> str:
@@ -38,7 +38,7 @@ class Measured:
 
 
 def difference(definition: EnvDefinition, scored: Episode, filmed: Measured | None) -> str | None:
-    """What to say if what was filmed (None: another number of frames) is not what was scored."""
+    """Message if the filmed episode (None: another number of frames) differs from the scored one, or None."""
     then = Measured.of(scored)
     if filmed == then:
         return None
@@ -49,13 +49,13 @@ def difference(definition: EnvDefinition, scored: Episode, filmed: Measured | No
 
 
 class RenderingProcesses:
-    """Processes that each draw a share of every shot's frames, for which all play the same episodes.
+    """Processes that each draw a share of every clip's frames, for which all play the same episodes.
 
     Each draws one frame ahead and then waits until it is taken, so that memory does not grow with the film.
 
     Args:
-        options: see there.
-        number: of processes.
+        options: the film's options.
+        number: number of processes.
     """
 
     def __init__(self, options: FilmOptions, number: int) -> None:
@@ -73,12 +73,12 @@ class RenderingProcesses:
         """Frames of a clip, in order.
 
         Args:
-            clip: what is seen.
-            scored: of its policies, as they were scored.
-            count: of the frames.
+            clip: the clip.
+            scored: its policies' episodes, as they were scored.
+            count: number of frames.
 
         Raises:
-            DisagreementError: a process played another episode than was scored.
+            DisagreementError: a process played another episode than the scored one.
             FrameError: a frame could not be drawn.
             RolloutError: an episode failed, or a process died.
         """
@@ -86,7 +86,7 @@ class RenderingProcesses:
             self._send(k, clip)
         for number in range(count):
             message = self._receive(number % len(self._children))
-            if isinstance(message, list):  # and no frame: its episodes are shorter
+            if isinstance(message, list):  # not a frame: its episodes are shorter
                 self._compare(scored, message)
                 raise DisagreementError(difference(self._definition, scored[0].episode, None))
             yield message
@@ -95,7 +95,7 @@ class RenderingProcesses:
             self._compare(scored, message if isinstance(message, list) else [None] * len(scored))
 
     def _compare(self, scored: Sequence[ScoredEpisode], filmed: Sequence[Measured | None]) -> None:
-        for one, measured in zip(scored, filmed, strict=False):  # what is drawn from poses is not played again
+        for one, measured in zip(scored, filmed, strict=False):  # frames drawn from poses are not played again
             found = difference(self._definition, one.episode, measured)
             if found is not None:
                 raise DisagreementError(found)
@@ -107,7 +107,7 @@ class RenderingProcesses:
             raise self._death(error) from None
 
     def _receive(self, k: int) -> Any:
-        """The next frame, or what was measured after the last one of a clip."""
+        """Receive the next frame, or the episodes' numbers after a clip's last frame."""
         try:
             message = self._children[k].receive()
         except ChildDiedError as error:
@@ -125,7 +125,7 @@ class RenderingProcesses:
 
 
 def draw(connection: Any) -> None:
-    """Run a process that draws: for each clip that it receives, send its frames, then what was measured."""
+    """Run a process that draws: for each clip that it receives, send its frames, then its episodes' numbers."""
     options, objects, share = connection.recv()
     label = options.definition.label
     import_path.receive(objects)
@@ -151,6 +151,6 @@ def draw(connection: Any) -> None:
 
 
 def _with_traceback(error: Exception) -> Exception:
-    """``error`` with the present traceback as a note, since a traceback itself cannot travel."""
+    """``error`` with the current traceback as a note, since a traceback itself cannot be pickled."""
     error.add_note(f"The traceback of the process that draws frames:\n{traceback.format_exc()}")
     return error

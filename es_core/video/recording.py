@@ -1,4 +1,4 @@
-"""Record: a film of evolved policies, in real time, of the very episodes that ``evaluate`` scores."""
+"""Record: films of evolved policies, in real time, playing the same episodes that ``evaluate`` scores."""
 
 import json
 import math
@@ -33,10 +33,10 @@ from es_core.video.renderer import FilmOptions, Renderer
 from es_envs import Episode
 from es_envs.choice import require_one_of
 
-_MOST_FRAMES = {".mp4": 30.0, ".gif": 12.5}  # a second: what films need; simulations run at 50 to 500
-_WORTH_A_PROCESS = 16  # frames: about as many could be drawn while a process starts
+_MOST_FRAMES = {".mp4": 30.0, ".gif": 12.5}  # per second: enough for films; simulations run at 50 to 500
+_WORTH_A_PROCESS = 16  # frames: about as many can be drawn while a process starts
 _PAUSE = 0.6  # seconds that the last frame of a clip stays before the next one
-_IN_A_GRID = 16  # candidates, unless it is said how many
+_IN_A_GRID = 16  # candidates by default
 
 
 def record(
@@ -62,40 +62,40 @@ def record(
 ) -> list[Episode]:
     """Film a policy, or several: one after the other, side by side, or as ghosts in one clip.
 
-    Beside the film, with the same name, stand a picture from it (.png) and what it shows (.json).
+    Beside the film, with the same name, are a picture from it (.png) and a description of what it shows (.json).
 
     Frames go to the encoder as they are drawn; memory does not grow with the film. Several processes draw at a time:
     each plays the same episodes, and draws its share of the frames.
 
     Args:
-        source: as for ``evaluate``.
-        path: of the film, ending in .mp4 or .gif; written under a temporary name and then renamed.
-        episodes: how many, one after the other.
-        seed: which starts; episode k is the one that ``evaluate(seed=seed)`` scores.
-        seeds: of the episodes themselves, as ``Episode.seed`` has them, instead of ``episodes`` and ``seed``.
-        generation: of a Run: the centre of this generation instead; without its checkpoint, it is rebuilt from the log.
-        candidate: one of the population around that centre instead.
-        generations: of a Run: the centres of these generations; "auto": of a few that show how the run went on.
-        population: so many candidates of the generation's population, from the first on.
-        layout: "grid": side by side; "ghosts": in one clip, each translucent but the last generation, or the best
-            candidate. Without ``generations``, it is the population that is seen. None: one after the other.
-        camera: of a ``BulletEnv``: "follow" what moves, "fixed" where all is seen, or "orbit" around it; None:
-            "fixed" for ghosts, "follow" otherwise.
+        source: see ``evaluate``.
+        path: path of the film, ending in .mp4 or .gif; it is written under a temporary name and then renamed.
+        episodes: number of episodes, one after the other.
+        seed: seed of the starts; episode k is the one that ``evaluate(seed=seed)`` scores.
+        seeds: seeds of the episodes themselves, as in ``Episode.seed``, instead of ``episodes`` and ``seed``.
+        generation: film a Run's centre of this generation instead; it is rebuilt from the log if it has no checkpoint.
+        candidate: film this candidate of the population around that centre instead.
+        generations: film a Run's centres of these generations; "auto": of a few that show its progress.
+        population: film so many candidates of the generation's population, from the first on.
+        layout: "grid": side by side; "ghosts": in one clip, translucent except the last generation, or the best
+            candidate. Without ``generations``, they show the population. None: one after the other.
+        camera: camera of a ``BulletEnv``: "follow" what moves, "fixed" where it sees everything, or "orbit" around it;
+            None: "fixed" for ghosts, "follow" otherwise.
         speed: how many times faster than in reality time passes.
-        width: of a frame [pixels], where the environment lets one choose; its own size otherwise.
-        height: likewise.
-        fps: frames a second at most; None: 30, of a GIF 12.5. Every k-th step is drawn, so that the film keeps time.
-        workers: processes that draw; 1: this one alone. None: as many as the usable cores, or fewer for a short film.
-        trust: the source may name modules outside the installed plugins.
+        width: width of a frame [pixels], if the environment allows a choice; its own size otherwise.
+        height: height of a frame, likewise.
+        fps: maximum frames per second; None: 30, for a GIF 12.5. Every k-th step is drawn, so that the film keeps time.
+        workers: number of processes that draw; 1: only this one. None: the usable cores, or fewer for a short film.
+        trust: allow the source to name modules outside the installed plugins.
         progress: show a progress bar, if there is a terminal.
 
     Returns:
         The episodes, as they were filmed.
 
     Raises:
-        ValueError: an unknown ending, an impossible size, what does not go together, or an environment that cannot
-            render, or has a camera of its own.
-        FileNotFoundError: no such run or checkpoint, or no such folder for the film.
+        ValueError: the ending is unknown, a size impossible, arguments do not fit together, or the environment cannot
+            render, or has its own camera.
+        FileNotFoundError: there is no such run or checkpoint, or no such folder for the film.
         RolloutError: an episode failed.
     """
     path = Path(path)
@@ -141,7 +141,7 @@ def record(
                 with closing(RenderingProcesses(options, processes)) as rendering:
                     writer.write(rendering.frames(clip.clip, clip.scored, clip.frames) for clip in clips)
             except DisagreementError as error:
-                said = str(error)  # and one process films it again, so that the film is no mixture
+                said = str(error)  # one process films it again, so that the film is not a mixture
         if processes == 1 or said is not None:
             played: list[Episode] = []
             writer.write(_drawn_here(renderer, clip, played) for clip in clips)
@@ -167,7 +167,7 @@ def _refuse_nonsense(path: Path, layout: str | None, camera: str | None, positiv
 
 @dataclass
 class _FilmWriter:
-    """A film in the making."""
+    """A film that is being written."""
 
     path: Path
     rate: float
@@ -177,7 +177,7 @@ class _FilmWriter:
     size: tuple[int, int] = (0, 0)
 
     def write(self, footage: Iterable[Iterable[Frame]]) -> None:
-        """Write the film from each scene's frames, and a picture from the middle of its last clip."""
+        """Write the film from each clip's frames, and a picture from the middle of its last clip."""
         pause = round(_PAUSE * self.rate)
         lengths = [clip.frames + pause for clip in self.clips[:-1]] + [self.clips[-1].frames]
         captioner, self.frames = Captioner(lengths), 0
@@ -199,7 +199,7 @@ class _FilmWriter:
 
 
 def _held(frames: Iterable[Frame], length: int) -> Iterator[Frame]:
-    """``frames``, and the last one again and again up to ``length``."""
+    """``frames``, with the last one repeated up to ``length``."""
     number = 0
     for number, frame in enumerate(frames, 1):  # noqa: B007
         yield frame
@@ -208,12 +208,12 @@ def _held(frames: Iterable[Frame], length: int) -> Iterator[Frame]:
 
 
 def _drawn_here(renderer: Renderer, clip: ScoredClip, played: list[Episode]) -> Iterator[Frame]:
-    """Frames of a clip, drawn by this process; what was played for them is added to ``played``."""
+    """Frames of a clip, drawn by this process; its episodes are added to ``played``."""
     played += yield from renderer.frames(clip.clip)
 
 
 def _side_car(options: FilmOptions, writer: _FilmWriter, camera: str | None) -> bytes:
-    """What a film shows, as JSON."""
+    """Description of what a film shows, as JSON."""
     plugins = {plugin.name: plugin.version for plugin in es_envs.plugins()}
     plugin = options.definition.plugin
     clips = [

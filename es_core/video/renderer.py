@@ -17,11 +17,11 @@ from es_envs import EnvDefinition, Episode
 from es_envs.bullet.camera import Camera, FreeCameraEnv
 from es_envs.definition import KeywordError
 
-_USUAL_RATE = 30.0  # steps a second of an environment that does not say
+_USUAL_RATE = 30.0  # steps per second of an environment that does not say
 
 
 class FrameError(ValueError):
-    """Drawing failed, not the episode."""
+    """Drawing a frame failed, not the episode."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,8 +30,8 @@ class ScoredEpisode:
 
     Attributes:
         episode: the episode.
-        cameras: where the environment's own camera stood at each frame; empty where it cannot be moved.
-        poses: what moves, at each frame ``(frames, p)``, where that was asked for.
+        cameras: the environment's own camera at each frame; empty if it cannot be moved.
+        poses: poses at each frame ``(frames, p)``, if requested.
     """
 
     episode: Episode
@@ -41,13 +41,13 @@ class ScoredEpisode:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Clip:
-    """What a film shows at a time: one policy, or several that play the same start together.
+    """Part of a film: one policy, or several that play the same start together.
 
     Attributes:
-        policies: those seen.
-        seed: of the episode.
-        cameras: for each policy, where the camera stands at each frame; empty: where the environment has it.
-        poses: for each policy, what moves at each frame; empty: the episodes are played again to be drawn.
+        policies: the policies.
+        seed: the episode's seed.
+        cameras: for each policy, the camera at each frame; empty: the environment's own.
+        poses: for each policy, the pose at each frame; empty: the episodes are played again to draw them.
     """
 
     policies: tuple[FilmedPolicy, ...]
@@ -58,15 +58,15 @@ class Clip:
 
 @dataclass(frozen=True, kw_only=True)
 class FilmOptions:
-    """What holds for a whole film.
+    """Options of a whole film.
 
     Attributes:
-        definition: of the environment.
-        config: of the run.
-        size: width and height of a player's picture [pixels], where the environment lets one choose.
-        layout: how several policies are arranged: "grid" or "ghosts"; "alone": there is one.
+        definition: the environment's definition.
+        config: the run's config.
+        size: width and height of a policy's picture [pixels], if the environment allows a choice.
+        layout: arrangement of several policies, "grid" or "ghosts"; "alone": there is one.
         speed: how many times faster than in reality time passes.
-        fps: frames a second at most.
+        fps: maximum frames per second.
     """
 
     definition: EnvDefinition
@@ -78,13 +78,13 @@ class FilmOptions:
 
 
 class Renderer:
-    """Environments that draw, as many as policies are seen at a time.
+    """Environments that draw, as many as there are policies in a clip.
 
     Args:
-        options: see there.
+        options: the film's options.
 
     Attributes:
-        rate: frames a second.
+        rate: frames per second.
         every: steps from frame to frame; the last step of an episode has a frame, too.
 
     Raises:
@@ -114,7 +114,7 @@ class Renderer:
         definition, config, (width, height) = self._options.definition, self._options.config, self._options.size
         try:
             rollout = Rollout(definition, config, render_mode="rgb_array", width=width, height=height)
-        except KeywordError:  # it scored no width or height: its frames have a size of their own
+        except KeywordError:  # it takes no width or height: its frames have their own size
             rollout = Rollout(definition, config, render_mode="rgb_array")
         modes = rollout.env.metadata.get("render_modes", [])
         if "rgb_array" not in modes:
@@ -123,16 +123,16 @@ class Renderer:
         return rollout
 
     def score(self, policy: FilmedPolicy, seed: int, *, cameras: bool = False, poses: bool = False) -> ScoredEpisode:
-        """Play an episode, unseen.
+        """Play an episode without drawing it.
 
         Args:
             policy: the policy.
-            seed: of the episode.
-            cameras: of a ``FreeCameraEnv``: note where its camera stands.
-            poses: of a ``FreeCameraEnv``: note what moves.
+            seed: the episode's seed.
+            cameras: record the cameras of a ``FreeCameraEnv``.
+            poses: record the poses of a ``FreeCameraEnv``.
 
         Raises:
-            RolloutError: it failed.
+            RolloutError: the episode failed.
         """
         stood: list[Camera] = []
         moved: list[NDArray[np.float64]] = []
@@ -145,10 +145,10 @@ class Renderer:
         return ScoredEpisode(episode=in_film.episode, cameras=tuple(stood), poses=np.array(moved) if moved else None)
 
     def frames(self, clip: Clip, share: tuple[int, int] = (0, 1)) -> Generator[Frame, None, list[Episode]]:
-        """Frames of a clip, in order; returns the episodes, unless they are drawn from poses.
+        """Yield the frames of a clip, in order; return the episodes, unless the frames are drawn from poses.
 
         Args:
-            clip: what is seen.
+            clip: the clip.
             share: ``(k, n)``: draw frames k, k + n, k + 2n, ... only.
 
         Raises:
@@ -203,7 +203,7 @@ class Renderer:
 
 @dataclass
 class _EpisodeInFilm:
-    """One player's episode, to be played bit by bit."""
+    """One policy's episode, played a few steps at a time."""
 
     rollout: Rollout
     policy: FilmedPolicy
@@ -221,7 +221,7 @@ class _EpisodeInFilm:
         return self._episode
 
     def advance(self, steps: int) -> bool:
-        """Play as many steps, up to the episode's end; whether there were any."""
+        """Play so many steps, up to the episode's end; return True if there were any."""
         label, before = self.options.definition.label, self.steps
         if self._played is None:
             self.rollout.use(self.policy.parameters, self.policy.statistics)
@@ -240,7 +240,7 @@ class _EpisodeInFilm:
         return self.steps > before
 
     def frame(self, camera: Camera | None) -> Frame:
-        """A picture of the present state, which is the last one if the episode has ended."""
+        """Draw the current state, which is the last one if the episode has ended."""
         if self._drawn is not None and self._drawn[:2] == (self.steps, camera):
             return self._drawn[2]
         env = self.rollout.env
@@ -259,5 +259,5 @@ class _EpisodeInFilm:
 
 
 def _at(sequence: Any, number: int) -> Any:
-    """What belongs to a frame: a policy whose episode has ended stays as it was."""
+    """Item of a frame: after an episode's end the last one."""
     return sequence[min(number, len(sequence) - 1)]

@@ -1,6 +1,6 @@
-"""Watch: an evolved policy in a window, in real time, in the very episodes that ``evaluate`` scores.
+"""Watch: an evolved policy in a window, in real time, playing the same episodes that ``evaluate`` scores.
 
-The window belongs to a child process: where the window manager closes one, libX11 ends the process that has it.
+The window belongs to a child process: if the window manager closes it, libX11 ends the process that owns it.
 """
 
 import os
@@ -28,8 +28,8 @@ from es_envs import EnvDefinition, Episode, PluginError, import_path
 from es_envs.display import has_display
 
 _FILM = "film the policy instead (`es-envs record`)"
-_PAUSE = 0.7  # seconds in which the end of an episode is seen
-_LATEST = 0.25  # seconds: what is later than that is not caught up with
+_PAUSE = 0.7  # seconds that the end of an episode stays visible
+_LATEST = 0.25  # seconds: longer delays are not made up for
 
 
 def watch(
@@ -46,21 +46,21 @@ def watch(
     """Show a policy in its environment's own window (render mode "human"), until that is closed.
 
     Args:
-        source: as for ``evaluate``.
-        episodes: how many at most; None: one after the other.
-        seed: which starts; episode k is the one that ``evaluate(seed=seed)`` scores.
-        generation: of a Run: the centre of this generation instead.
-        candidate: one of the population around that centre instead.
-        follow: of a Run, which may be going on: at each new episode, its latest checkpoint.
-        trust: the source may name modules outside the installed plugins.
+        source: see ``evaluate``.
+        episodes: maximum number of episodes; None: no limit.
+        seed: seed of the starts; episode k is the one that ``evaluate(seed=seed)`` scores.
+        generation: show a Run's centre of this generation instead.
+        candidate: show this candidate of the population around that centre instead.
+        follow: show a Run's latest checkpoint at each new episode; the run may still be training.
+        trust: allow the source to name modules outside the installed plugins.
         on_episode: called after each episode, with it and the generation of its policy.
 
     Returns:
-        The episodes that were seen to their end.
+        The episodes that were shown to their end.
 
     Raises:
-        ValueError: an environment without a window, an impossible number, or an untrusted name.
-        FileNotFoundError: no such run or checkpoint.
+        ValueError: the environment has no window, a number is impossible, or a name is not trusted.
+        FileNotFoundError: there is no such run or checkpoint.
         RuntimeError: there is no display.
         RolloutError: an episode failed.
     """
@@ -80,7 +80,7 @@ def watch(
                 window.send((checkpoint.mean, checkpoint.statistics, episode_seed))
                 episode = _answer(window)
             except ChildDiedError as error:
-                if window.process.wait() in {0, 1}:  # closed in order, or by libX11
+                if window.process.wait() in {0, 1}:  # closed normally, or by libX11
                     break
                 raise RolloutError(f"{definition.label}: the window: {error}") from error
             watched.append(episode)
@@ -99,7 +99,7 @@ def _followed(source: Source, *, trust: bool) -> RunFolder:
 
 @contextmanager
 def _window(definition: EnvDefinition, checkpoint: Checkpoint) -> Iterator[Child]:
-    """A process with an open window; it is sent parameters, statistics and seed, and answers with the episode."""
+    """Start a process with a window; it receives parameters, statistics and seed, and answers with the episode."""
     if not has_display():
         raise RuntimeError(f"there is no display to open a window on (DISPLAY is not set): {_FILM}")
     child = Child(f"{__name__}:play_in_window")
@@ -123,8 +123,8 @@ def _answer(child: Child) -> Any:
 
 
 def play_in_window(connection: Any) -> None:
-    """What the child runs; it ends when the user closes the window, or the main process the connection."""
-    for descriptor in (1, 2):  # what simulators say about their graphics is of interest only if there is no window
+    """Run the child until the user closes the window, or the main process the connection."""
+    for descriptor in (1, 2):  # simulators' messages about their graphics only matter if there is no window
         os.dup2(process.report, descriptor)
     definition, checkpoint, objects = connection.recv()
     import_path.receive(objects)
@@ -170,12 +170,12 @@ def _rollout(definition: EnvDefinition, checkpoint: Checkpoint) -> Rollout:
 
 
 class _Pace:
-    """An observer that waits until the wall clock has reached the simulated time, and sees when nobody looks any more.
+    """An observer that waits until the wall clock has reached the simulated time, and notices when the window closes.
 
     Args:
-        connection: to the main process.
-        env: in the window.
-        period: of a step [s].
+        connection: connection to the main process.
+        env: the environment in the window.
+        period: duration of a step [s].
     """
 
     def __init__(self, connection: Any, env: gymnasium.Env[Any, Any], period: float) -> None:
@@ -191,15 +191,15 @@ class _Pace:
         """Wait, unless the window or the connection is closed.
 
         Raises:
-            EOFError: one of them is.
+            EOFError: one of them is closed.
         """
-        # Nothing is sent during an episode: the connection can be read only if it is closed.
+        # Nothing is sent during an episode: the connection is readable only if it is closed.
         if _is_closed(self._env) or self._connection.poll(max(0.0, seconds)):
             raise EOFError
 
 
 def _is_closed(env: gymnasium.Env[Any, Any]) -> bool:
-    """Whether the user has closed the window; environments that draw with pygame do not look."""
+    """Return True if the user has closed the window; environments that draw with pygame do not check this."""
     pygame = sys.modules.get("pygame")
     asked = pygame is not None and pygame.display.get_init() and pygame.event.peek(pygame.QUIT)
     return bool(asked or getattr(env.unwrapped, "window_closed", False))

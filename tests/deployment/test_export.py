@@ -99,8 +99,8 @@ def test_what_is_exported_does_what_the_policy_does_whatever_it_sees_and_does(ki
 @pytest.mark.parametrize(
     ("path", "error", "message"),
     [
-        ("policy.pth", ValueError, r"a name that ends in \.onnx or \.pt2, got 'policy\.pth'"),
-        ("policy", ValueError, r"ends in \.onnx or \.pt2, got 'policy'"),
+        ("policy.pth", ValueError, r"must end in \.onnx or \.pt2, got 'policy\.pth'"),
+        ("policy", ValueError, r"must end in \.onnx or \.pt2, got 'policy'"),
         ("nowhere/policy.onnx", FileNotFoundError, r"there is no folder .*nowhere for the file"),
     ],
 )

@@ -396,14 +396,14 @@ def test_a_failed_candidate_is_replayed_as_training_played_it(failing, tmp_path,
     assert failed["message"] in said
 
     assert main([*words[:-1], seed_of(4, 2)]) == 0
-    assert capsys.readouterr().out.startswith("not reproduced: the episode has ended after")
+    assert capsys.readouterr().out.startswith("not reproduced: the episode ended after")
     assert main([*words[:-3], "20", *words[-2:]]) == 2
     assert "candidate must be from 0 to 19" in capsys.readouterr().err
 
     run.checkpoint_path(1).unlink()
     assert main(words) == 1
     said = capsys.readouterr().err
-    assert said.startswith("no checkpoint of generation 1 is kept: it is rebuilt from the log")
+    assert said.startswith("generation 1 has no checkpoint: it is rebuilt from the log")
     assert failed["message"] in said
 
 

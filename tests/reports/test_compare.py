@@ -95,7 +95,7 @@ def test_other_seeds_are_unpaired_and_steps_are_compared_where_all_are_solved(ma
     ("runs", "message"),
     [
         ([{"seed": 1}], "at least two runs"),
-        ([{"seed": 1}, {"seed": 1}], "one run twice"),
+        ([{"seed": 1}, {"seed": 1}], "the same run twice"),
         ([{"seed": 1}, {"seed": 2, "fitness": "episode_length"}], "cannot be compared"),
         ([{"seed": 1}, {"seed": 2, "env_id": "Acrobot-v1"}], "cannot be compared"),
         ([{"seed": 1}, None], "no generation is finished"),

@@ -167,7 +167,7 @@ def test_commands_rebuild_what_has_no_checkpoint_and_say_so(run, bare, capsys):
         said[folder] = capsys.readouterr()
     assert said[bare].out == said[run.directory].out
     assert said[run.directory].err == ""
-    sentence = "no checkpoint of generation 4 is kept: it is rebuilt from the log in metrics.jsonl"
+    sentence = "generation 4 has no checkpoint: it is rebuilt from the log in metrics.jsonl"
     assert said[bare].err.splitlines() == [sentence, sentence]
     policy, _ = find_policy(bare, generation=4, candidate=3, trust=False)
     np.testing.assert_array_equal(policy.mean, TrainingState.at(run.checkpoint_at(4), "").population().candidate(3))

@@ -113,7 +113,7 @@ def test_max_steps_bound_each_run_by_the_generation_that_reaches_them(aim, tmp_p
     assert stats[-1].solved or stats[-3].total_steps < 50 <= stats[-1].total_steps
     with pytest.raises(SystemExit):
         main(["tune", "--help-all"])
-    assert "the generation that reaches them is the last" in " ".join(capsys.readouterr().out.split())
+    assert "environment steps after which the run ends" in " ".join(capsys.readouterr().out.split())
 
 
 def test_the_printed_command_makes_the_best_run_again(aim, tmp_path, capsys):
