@@ -30,5 +30,5 @@ def _doctor(options: argparse.Namespace) -> int:
             rows.append((finding.status, finding.name, finding.found))
             if finding.advice:
                 rows.append(("", "", f"-> {finding.advice}"))
-        print_table(rows)
+        print_table(rows, names=1)
     return 1 if any(finding.status == "broken" for finding in findings) else 0

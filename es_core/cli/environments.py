@@ -32,7 +32,7 @@ def _list(options: argparse.Namespace) -> None:
     if options.json:
         print_json([dict(zip(("id", "plugin", "summary"), row, strict=True)) for row in rows])
         return
-    print_table([(env_id, plugin or "", summary) for env_id, plugin, summary in rows])
+    print_table([(env_id, plugin or "", summary) for env_id, plugin, summary in rows], names=0)
     if not rows:
         say("no plugin registers an environment; any id that Gymnasium knows works too, such as CartPole-v1")
 
@@ -72,7 +72,7 @@ def _plugins(options: argparse.Namespace) -> int:
     if options.json:
         print_json([asdict(plugin) for plugin in found])
     else:
-        print_table([(p.name, p.version, p.distribution, p.status, p.error or _ids(p)) for p in found])
+        print_table([(p.name, p.version, p.distribution, p.status, p.error or _ids(p)) for p in found], names=0)
     return 1 if options.strict and any(plugin.status not in {"active", "disabled"} for plugin in found) else 0
 
 

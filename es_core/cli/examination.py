@@ -190,13 +190,16 @@ def _graphics() -> Iterator[Finding]:
 
 
 def _extras() -> Iterator[Finding]:
-    base = set(missing("es-envs"))
-    for extra in distribution("es-envs").metadata.get_all("Provides-Extra") or ():
-        lacking = [text for text in dict.fromkeys(missing("es-envs", extra)) if text not in base]
-        if lacking:
-            yield Finding(f"[{extra}]", "missing", f"without {', '.join(lacking)}", _install(f"es-envs[{extra}]"))
-        else:
-            yield Finding(f"[{extra}]", "ok", "installed")
+    base, extras = set(missing("es-envs")), distribution("es-envs").metadata.get_all("Provides-Extra") or []
+    lacking = {
+        extra: [text for text in dict.fromkeys(missing("es-envs", extra)) if text not in base] for extra in extras
+    }
+    installed = [extra for extra in extras if not lacking[extra]]
+    if installed:
+        yield Finding("extras", "ok", ", ".join(installed))
+    if len(installed) < len(extras):
+        without = {extra: f"{extra} (without {', '.join(texts)})" for extra, texts in lacking.items() if texts}
+        yield Finding("other extras", "missing", ", ".join(without.values()), _install(f"es-envs[{','.join(without)}]"))
 
 
 def plugins() -> list[PluginInfo]:
@@ -220,7 +223,7 @@ def _faults(definition: EnvDefinition) -> Iterator[str]:
     usual = definition.recommended.get("strategy", TrainConfig.strategy)
     for strategy in {usual: None, **definition.recommended_for}:
         try:
-            config = TrainConfig.unresolved(definition.id, strategy=strategy)
+            config = TrainConfig.unresolved(definition.id, definition, strategy=strategy)
             if strategy in STRATEGIES or strategy not in registry.strategies():
                 require_strategy(config)
         except (ValueError, TypeError, es_envs.PluginError) as error:

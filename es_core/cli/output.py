@@ -1,9 +1,10 @@
-"""What a command says: its result on stdout, everything else on stderr.
+"""The output of commands: results on stdout, everything else on stderr.
 
 Names, summaries and errors come from plugins and files: whatever is shown passes through ``printable``.
 """
 
 import json
+import os
 import re
 import shlex
 import sys
@@ -12,42 +13,65 @@ from typing import Any
 
 from es_envs.printable import printable
 
+_BOLD = 1
+_COLOURS = {
+    "ok": 32,
+    "active": 32,
+    "missing": 33,
+    "incomplete": 33,
+    "disabled": 33,
+    "clash": 31,
+    "broken": 31,
+    "error": 31,
+}
+"""Codes of ANSI for words that say how something is."""
+
 
 def say(text: str) -> None:
-    """A line on stderr."""
+    """Print a line on stderr."""
     print(printable(text), file=sys.stderr)
 
 
 def put(text: object) -> None:
-    """A line of the result."""
+    """Print a line of the result."""
     print(printable(str(text)), flush=True)
 
 
 def say_error(text: str, error: BaseException) -> None:
-    """An error, and the notes that were added to it on its way."""
+    """Print an error, and the notes that were added to it on its way."""
     say("\n".join([text, *getattr(error, "__notes__", ())]))
 
 
 def command_line(*words: object) -> str:
-    """A command to be copied into a shell."""
+    """Return a command to be copied into a shell."""
     return shlex.join(["es-envs", *map(str, words)])
 
 
 def print_json(value: Any) -> None:
-    """A result for programs."""
+    """Print a result for programs."""
     print(json.dumps(value, indent=2, allow_nan=False, default=str))
 
 
-def print_table(rows: Sequence[Sequence[str]]) -> None:
-    """Rows of texts in aligned columns."""
+def print_table(rows: Sequence[Sequence[str]], *, names: int | None = None) -> None:
+    """Print rows of texts in aligned columns.
+
+    In a terminal, unless NO_COLOR is set, words for a status are in colour, and column ``names`` is bold.
+    """
     rows = [[printable(text).replace("\n", "\\n") for text in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    in_colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     for row in rows:
-        print("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+        cells = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
+        cells[-1] = cells[-1].rstrip()
+        for column, text in enumerate(row):
+            code = _COLOURS.get(text, _BOLD if column == names else 0)
+            if in_colour and code:
+                cells[column] = f"\x1b[{code}m{cells[column]}\x1b[0m"
+        print("  ".join(cells).rstrip())
 
 
 def print_sheet(rows: Sequence[tuple[str, str]], markdown: str) -> None:
-    """Names with their values, and a text in Markdown, as wide as the terminal."""
+    """Print names with their values, and a text in Markdown, as wide as the terminal."""
     from rich.console import Console, Group
     from rich.markdown import Markdown
     from rich.table import Table

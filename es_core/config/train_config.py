@@ -307,7 +307,8 @@ class TrainConfig:
             ValueError: a field has an invalid value (if a plugin recommends it, the message names the plugin),
                 hidden_sizes are given for a linear policy, or an object cannot be copied to another process.
         """
-        config = cls.unresolved(env_id, **overrides).resolved()
+        definition = es_envs.definition(env_id)
+        config = cls.unresolved(env_id, definition, **overrides).resolved(definition)
         if config.policy == "linear" and overrides.get("hidden_sizes"):
             raise ValueError(
                 f"hidden_sizes={shown(config.hidden_sizes)}: policy='linear' has no hidden layers. Choose another, "
@@ -316,9 +317,8 @@ class TrainConfig:
         return config
 
     @classmethod
-    def unresolved(cls, env_id: str, **overrides: Any) -> Self:
+    def unresolved(cls, env_id: str, definition: EnvDefinition, **overrides: Any) -> Self:
         """The config of ``for_env`` before it is ``resolved``: nothing that it names has been imported."""
-        definition = es_envs.definition(env_id)
         known = _settings(cls)
         for name in overrides:
             if name not in known:
@@ -350,13 +350,13 @@ class TrainConfig:
         except (TypeError, ValueError) as error:
             raise es_envs.PluginError(f"{definition.label} recommends an invalid setting: {error}") from error
 
-    def resolved(self) -> Self:
+    def resolved(self, definition: EnvDefinition | None = None) -> Self:
         """Return this config with its fitness's name filled in.
 
         Raises:
             ValueError: the fitness cannot be imported, no step limit is known, or a survival bonus does not fit.
         """
-        definition = es_envs.definition(self.env_id)
+        definition = definition or es_envs.definition(self.env_id)
         if self.fitness is None:
             fitness = short_name(str(definition.fitness))
         else:

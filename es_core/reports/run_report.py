@@ -17,7 +17,7 @@ from es_core.config.commands import changed_settings, run_command, train_command
 from es_core.config.train_config import BITS, TrainConfig, option_fields
 from es_core.config.trust import require_trusted
 from es_core.files import CheckpointError, read_whole, write_whole
-from es_core.formatting import duration, figures
+from es_core.formatting import duration, figures, text_of
 from es_core.reports.data_sheet import data_sheet, space_text
 from es_core.reports.pages import Chart, Column, Mark, data_url, render, require_page
 from es_core.runs.metrics import GenerationStats
@@ -345,7 +345,7 @@ def _settings(config: TrainConfig) -> list[tuple[str, list[dict[str, str]], bool
 
 
 def _text(value: Any) -> str:
-    return "none" if value is None else value if isinstance(value, str) else json.dumps(value)
+    return "none" if value is None else text_of(value)
 
 
 def _commands(run: RunFolder) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -18,7 +19,8 @@ BIN = Path(sys.executable).parent
 def test_the_doctor_finds_nothing_broken_where_the_tests_run():
     findings = {finding.name: finding for finding in examine()}
     assert [finding for finding in findings.values() if finding.status == "broken"] == []
-    assert {"Python", "es-envs", "cores", "run folders", "numpy", "ffmpeg", "torch", "[tune]"} <= set(findings)
+    assert {"Python", "es-envs", "cores", "run folders", "numpy", "ffmpeg", "torch", "extras"} <= set(findings)
+    assert "tune" in findings["extras"].found.split(", ")
     assert findings["plugin racecar"].found.endswith(": RaceCar-v0")
     assert findings["workers of racecar"].status == ("ok" if sys.platform == "linux" else "missing")
     assert "BLAS: " in findings["numpy"].found
@@ -55,8 +57,9 @@ def test_what_is_broken_is_named_with_its_cause_and_what_to_do(tmp_path, python)
     done = python(arguments=["-m", "es_core", "doctor", "--json"], path=[tmp_path])
     assert done.code == 1
     found = {f["name"]: f for f in json.loads(done.out)}
-    assert (found["[mujoco]"]["status"], found["[atari]"]["status"]) == ("missing", "ok")
-    assert found["[mujoco]"]["found"] == "without no-such-simulator>=2, numpy>=99"
+    assert "atari" in found["extras"]["found"].split(", ")
+    assert "mujoco (without no-such-simulator>=2, numpy>=99)" in found["other extras"]["found"]
+    assert re.search(r"pip install 'es-envs\[.*mujoco.*\]'", found["other extras"]["advice"])
     why = "importing busy starts a thread" if sys.platform == "linux" else "workers are forked on Linux only"
     assert found["workers of busy"]["found"] == f"are processes of their own, not forked: {why}"
     broken = {name: f for name, f in found.items() if f["status"] == "broken"}
