@@ -27,17 +27,18 @@ What evolution reaches on them: [a table](../results/strategies.md).
 """
 SETTINGS = """# Settings
 
-What changes the numbers of a run: keywords of `train`, and options of `es-envs train`, where `learning_rate` is
-`--learning-rate`. Defaults are those below, then the strategy's own, then what the environment recommends, then yours.
+These settings change the numbers of a run. They are keywords of `train` and options of `es-envs train`
+(`learning_rate` is `--learning-rate`; `es-envs train --help-all` lists them). The defaults below are overridden by the
+strategy's, then by the environment's recommendations, then by yours.
 """
 COMMANDS = """# Command line
 
-`es-envs --help` and `es-envs COMMAND --help` say what stands here; `python -m es_core` is the same program. Results go
-to stdout, everything else to stderr. The exit code is 0, 1 if the command failed, 2 if it was called wrongly, 130 after
-Ctrl-C and 143 after SIGTERM.
+`es-envs --help` and `es-envs COMMAND --help` print the same information. `python -m es_core` runs the same program.
+Results go to stdout, everything else to stderr. The exit code is 0, 1 if the command failed, 2 for wrong usage, 130
+after Ctrl-C and 143 after SIGTERM.
 
-Every command takes `--quiet`, and most take `--json`, for programs that read the result. Those that train take all of
-the [settings](settings.md) as options, too.
+Every command takes `--quiet`, and most take `--json`, for programs that read the result. `train`, `tune` and `bench`
+take all of the [settings](settings.md) as options, too.
 """
 SEED = 1
 

@@ -12,8 +12,8 @@ from typing import Any, NoReturn
 import es_envs
 
 _POOL_HELP = (
-    "what plays episodes: worker processes (local, the default), those of a Ray cluster (ray), or one vector "
-    "environment with a candidate in each copy, on a GPU with --device cuda (vector)"
+    "how to play episodes: local worker processes (local, the default), a Ray cluster (ray), or one vector environment "
+    "with a candidate in each copy, on a GPU with --device cuda (vector)"
 )
 TRUST_HELP = "let the run's files name modules outside the installed plugins"
 
@@ -41,7 +41,7 @@ class Parser(argparse.ArgumentParser):
         """Let the help tell of the settings, too."""
         for action, text in self._settings:
             action.help = text
-        self.epilog = "Settings have these defaults, unless the strategy or the environment has others."
+        self.epilog = "Settings have these defaults unless the strategy or the environment sets others."
 
     def format_help(self) -> str:
         """The help, with a usage of one line."""
@@ -65,7 +65,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """End the process with exit code 2."""
-        self.exit(2, f"error: {message}; `{self.prog} --help` says what there is\n")
+        self.exit(2, f"error: {message}; `{self.prog} --help` lists the options\n")
 
 
 class _HelpAll(argparse.Action):
@@ -166,7 +166,7 @@ def add_pool(sub: Parser) -> None:
 def add_max_seconds(sub: argparse.ArgumentParser) -> None:
     """Add the bound in time, which changes no number."""
     sub.add_argument(
-        "--max-seconds", type=float, metavar="S", help="stop after the generation in which so much time has passed"
+        "--max-seconds", type=float, metavar="S", help="stop after the generation in which this time is reached"
     )
 
 
@@ -182,7 +182,7 @@ def add_training(sub: Parser) -> None:
         type=float,
         default=argparse.SUPPRESS,
         metavar="S",
-        help_text="seconds that a step or reset may take, or its worker is ended and replaced (default: 300)",
+        help_text="time limit of a step or reset in seconds; then the worker is replaced (default: 300)",
     )
     sub.add_setting(
         group,
@@ -190,7 +190,7 @@ def add_training(sub: Parser) -> None:
         type=int,
         default=argparse.SUPPRESS,
         metavar="N",
-        help_text="episodes, after which a worker is replaced between two generations (default: never)",
+        help_text="replace a worker after this many episodes, between generations (default: never)",
     )
     sub.add_setting(
         group,
@@ -210,8 +210,12 @@ def add_trust(sub: argparse.ArgumentParser) -> None:
 
 def add_size(sub: argparse.ArgumentParser) -> None:
     """Add the size of a film."""
-    sub.add_argument("--width", type=int, default=640, metavar="PIXELS", help="of the film (default: %(default)s)")
-    sub.add_argument("--height", type=int, default=480, metavar="PIXELS", help="of the film (default: %(default)s)")
+    sub.add_argument(
+        "--width", type=int, default=640, metavar="PIXELS", help="width of the film (default: %(default)s)"
+    )
+    sub.add_argument(
+        "--height", type=int, default=480, metavar="PIXELS", help="height of the film (default: %(default)s)"
+    )
 
 
 def add_source(sub: argparse.ArgumentParser) -> None:
@@ -220,9 +224,7 @@ def add_source(sub: argparse.ArgumentParser) -> None:
         "source", metavar="RUN", help="a run folder or a checkpoint file; with --pretrained, an environment's ID"
     )
     argument.completer = _env_ids_and_files  # type: ignore[attr-defined]
-    sub.add_argument(
-        "--pretrained", action="store_true", help="the policy that comes with the environment of that ID instead"
-    )
+    sub.add_argument("--pretrained", action="store_true", help="use the policy that comes with this environment")
 
 
 def add_policy(sub: argparse.ArgumentParser, episodes: int | None) -> None:
@@ -230,9 +232,11 @@ def add_policy(sub: argparse.ArgumentParser, episodes: int | None) -> None:
     add_source(sub)
     default = "until the window is closed" if episodes is None else episodes
     sub.add_argument("--episodes", type=int, default=episodes, metavar="N", help=f"episodes (default: {default})")
-    sub.add_argument("--seed", type=int, default=0, metavar="S", help="which unseen starts (default: %(default)s)")
+    sub.add_argument(
+        "--seed", type=int, default=0, metavar="S", help="seed of the unseen starts (default: %(default)s)"
+    )
     sub.add_argument("--generation", type=int, metavar="G", help="centre of this generation (default: the best)")
-    sub.add_argument("--candidate", type=int, metavar="C", help="one of the population around that centre instead")
+    sub.add_argument("--candidate", type=int, metavar="C", help="a candidate of that generation's population")
     add_trust(sub)
 
 

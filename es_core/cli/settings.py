@@ -28,13 +28,11 @@ def add(commands: Any) -> None:
         "measure how fast an environment steps and trains, and where the rest of the time goes",
     )
     add_env_id(sub)
-    sub.add_argument("--seconds", type=float, default=10.0, metavar="S", help="in total (default: %(default)s)")
+    sub.add_argument("--seconds", type=float, default=10.0, metavar="S", help="total time (default: %(default)s)")
     add_workers(sub)
     add_config_options(sub)
 
-    sub = add_command(
-        commands, "tune", _tune, "search for settings with which evolution does best, or continue such a search"
-    )
+    sub = add_command(commands, "tune", _tune, "search for the best settings, or continue a search")
     add_env_id(sub)
     sub.add_argument(
         "--search",
@@ -44,9 +42,9 @@ def add(commands: Any) -> None:
         help="a setting and its values: LOW..HIGH, A|B|C, or a JSON list; may be given several times (default: sigma, "
         "population_size and a few more, as the strategy has them)",
     )
-    sub.add_argument("--trials", type=int, default=30, metavar="N", help="choices of settings (default: %(default)s)")
-    sub.add_argument("--seeds", type=int, default=2, metavar="N", help="runs of each trial (default: %(default)s)")
-    sub.add_argument("--dir", metavar="DIR", help="folder of the search (default: runs/tune/ID-HASH of what is asked)")
+    sub.add_argument("--trials", type=int, default=30, metavar="N", help="number of trials (default: %(default)s)")
+    sub.add_argument("--seeds", type=int, default=2, metavar="N", help="runs per trial (default: %(default)s)")
+    sub.add_argument("--dir", metavar="DIR", help="folder of the search (default: runs/tune/ID-HASH)")
     add_workers(sub)
     add_pool(sub)
     add_max_seconds(sub)
@@ -90,7 +88,7 @@ def _bench(options: argparse.Namespace) -> None:
         told = f"only {result.candidates} of {result.population_size} candidates{cut}"
         say(f"There was time for {told}: waiting and update look larger than they are (--seconds gives more time).")
     if result.not_forked is not None:
-        say(f"Workers were processes of their own, not forked from one: {result.not_forked}.")
+        say(f"Workers were separate processes, not forked: {result.not_forked}.")
     if result.advice:
         say(result.advice)
 

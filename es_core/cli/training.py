@@ -41,13 +41,13 @@ def add(commands: Any) -> None:
     sub.add_argument(
         "--config",
         metavar="FILE",
-        help="a run's config.json: its settings, and its environment, unless others are given",
+        help="read settings and environment from a run's config.json; other options override it",
     )
     sub.add_argument(
         "--seeds",
         type=_seeds,
         metavar="SEEDS",
-        help="a run for each of several seeds, 0..9 or 0,3,5, side by side: mean, interval and interquartile mean",
+        help="train one run per seed, 0..9 or 0,3,5, side by side; report mean, interval and interquartile mean",
     )
     add_run_dir(sub)
     add_training(sub)
@@ -59,13 +59,15 @@ def add(commands: Any) -> None:
     sub = add_command(commands, "resume", _resume, "continue a run from its latest checkpoint")
     sub.add_argument("run", metavar="RUN", help="a run folder")
     for field in option_fields():  # of the others a run says itself that they cannot change
-        help_text = f"a later end: {field.metadata['help']}" if field.name in BOUNDS else argparse.SUPPRESS
+        help_text = f"raise the limit: {field.metadata['help']}" if field.name in BOUNDS else argparse.SUPPRESS
         add_config_option(sub, field, help_text)
     add_training(sub)
     add_trust(sub)
 
     sub = add_command(commands, "demo", _demo, "evolve, score and film a policy for the cart-pole", as_json=False)
-    sub.add_argument("--seed", type=int, default=0, metavar="S", help="root of all randomness (default: %(default)s)")
+    sub.add_argument(
+        "--seed", type=int, default=0, metavar="S", help="root seed of all randomness (default: %(default)s)"
+    )
     add_run_dir(sub)
     add_workers(sub)
     add_size(sub)
@@ -170,7 +172,7 @@ def _demo(options: argparse.Namespace) -> None:
     run = train(
         DEMO_ENV, run_dir=options.run_dir, workers=options.workers, seed=options.seed, progress=not options.quiet
     )
-    say("Scoring it on 100 starts that it has never seen")
+    say("Scoring it on 100 unseen starts")
     put(f"fitness {run.evaluate(workers=options.workers, progress=not options.quiet)}; the best possible is 500")
     path = run.directory / "videos" / f"{DEMO_ENV}.mp4"
     say("Filming the first of those episodes")
