@@ -8,7 +8,7 @@ def require_one_of(name: str, value: object, choices: Collection[str]) -> None:
     """Refuse an argument that is none of the choices.
 
     Raises:
-        ValueError: it names the argument, the choices, the value, and the choice that is close to it.
+        ValueError: the message names the argument, the choices, the value, and a choice that is close to it.
     """
     if value in choices:
         return

@@ -160,9 +160,9 @@ class Registry:
         clashes = self.clashes()
         found = [_complete(plugin) if plugin.status == "active" else plugin for plugin in self._plugins]
         for index, plugin in enumerate(found):
-            told = [clashes[env_id] for env_id in plugin.ids if env_id in clashes]
-            if told:
-                found[index] = replace(plugin, status="clash", error="; ".join(told))
+            messages = [clashes[env_id] for env_id in plugin.ids if env_id in clashes]
+            if messages:
+                found[index] = replace(plugin, status="clash", error="; ".join(messages))
         return found
 
     def active_plugins(self) -> dict[str, object]:

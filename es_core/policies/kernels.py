@@ -355,12 +355,12 @@ def convolve(
 
     Args:
         image: ``(height, width, channels)`` in a row.
-        width: of the image.
-        channels: of it.
-        size: of the square filters.
+        width: width of the image.
+        channels: its number of channels.
+        size: side of the square filters.
         stride: from patch to patch.
         weights: ``(size * size * channels + 1, filters)`` in a row, the last being the bias.
-        filters: how many.
+        filters: number of filters.
         out: ``(patches, filters)`` in a row. A sum goes over a patch's rows, columns and channels, in this order.
     """
     row = size * channels
@@ -560,7 +560,7 @@ def normalize(weights: Any, units: Any, epsilon: Any, mean: Any, variance: Any) 
 
     Args:
         weights: the last row is the bias.
-        units: what they are on a batch without their bias, ``(batch, m)``; with the new weights afterwards.
+        units: their values on a batch without their bias, ``(batch, m)``; afterwards with the new weights.
         epsilon: added to variances.
         mean: zeros ``(m,)``; changed.
         variance: likewise.

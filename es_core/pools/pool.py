@@ -261,14 +261,14 @@ def _centre_work(
     parameters: NDArray[Any], statistics: Statistics | None, others: tuple[CentreTask | ReferenceTask, ...]
 ) -> Work:
     """Work of a centre without a population."""
-    nobody = np.zeros(0, np.int64)
+    none = np.zeros(0, np.int64)
     population = Population(
         generation=0,
         base=np.asarray(parameters, np.float32)[np.newaxis],
-        parent=nobody,
+        parent=none,
         scale=0.0,
-        noise_seed=nobody,
-        sign=nobody.astype(np.int8),
+        noise_seed=none,
+        sign=none.astype(np.int8),
         statistics=statistics,
     )
     return Work(population=population, seeds=np.zeros((0, 0), np.int64), others=others)

@@ -361,16 +361,16 @@ class _Wave:
         if not (over and self._copies.mode == AutoresetMode.SAME_STEP):
             return info_of(infos, row), row_of(space, on_host(observations), row)
         try:
-            shown, told = infos["final_obs"], infos["final_info"]
+            last, final_infos = infos["final_obs"], infos["final_info"]
         except KeyError as error:
             raise ValueError(
                 f"{self._pool.definition.label}: its vector environment begins an episode in the step in which the "
                 f"last one ends (AutoresetMode.SAME_STEP), and its infos lack {error}: it must give final_obs and "
                 "final_info"
             ) from None
-        if isinstance(shown, np.ndarray) and shown.dtype == object:
-            return info_of(told, row), shown[row]
-        return info_of(told, row), row_of(space, on_host(shown), row)
+        if isinstance(last, np.ndarray) and last.dtype == object:
+            return info_of(final_infos, row), last[row]
+        return info_of(final_infos, row), row_of(space, on_host(last), row)
 
     def _lose(self, row: int, error: BaseException) -> None:
         play = self.seats[row]

@@ -197,7 +197,7 @@ def _failed(run: RunFolder, before: Checkpoint, results: Results | None) -> list
     return failed
 
 
-def _population_stats(results: Results | None, told_pairs: NDArray[np.float64] | None) -> dict[str, Any]:
+def _population_stats(results: Results | None, paired_fitness: NDArray[np.float64] | None) -> dict[str, Any]:
     if results is None:
         names = ("mean", "median", "max", "min", "std")
         unknown = ("population_size", "episode_length", "tied_pairs", "capped_episodes")
@@ -216,14 +216,14 @@ def _population_stats(results: Results | None, told_pairs: NDArray[np.float64] |
         "fitnesses": {name: None if math.isnan(value) else value for name, value in named.items()},
         "population_size": len(valid),
         "episode_length": float(results.lengths[valid].mean()),
-        "tied_pairs": _tied(told_pairs) if told_pairs is not None else None,
+        "tied_pairs": _tied(paired_fitness) if paired_fitness is not None else None,
         "capped_episodes": float(results.capped[valid].mean()),
     }
 
 
-def _tied(told: NDArray[np.float64]) -> float:
+def _tied(fitness: NDArray[np.float64]) -> float:
     """Share of pairs whose two candidates have equal fitness."""
-    plus, minus = told[0::2], told[1::2]
+    plus, minus = fitness[0::2], fitness[1::2]
     return float(np.mean((plus == minus)[~np.isnan(plus + minus)]))
 
 

@@ -299,7 +299,7 @@ def test_what_does_not_go_together_is_refused(options, message, run, tmp_path):
 
 
 def test_what_only_some_sources_have_is_explained(runs, tmp_path):
-    with pytest.raises(ValueError, match=r"CartPole-v1 .*camera of its own.*leave it out"):
+    with pytest.raises(ValueError, match=r"CartPole-v1 .*its own camera.*leave it out"):
         record(runs["CartPole-v1"], tmp_path / "film.mp4", camera="orbit")
     with pytest.raises(ValueError, match="generations can be chosen from a run, not from a single checkpoint"):
         record(runs["CartPole-v1"].checkpoint, tmp_path / "film.mp4", generations="auto")
