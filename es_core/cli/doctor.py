@@ -14,7 +14,7 @@ def add(commands: Any) -> None:
         commands,
         "doctor",
         _doctor,
-        "examine this installation and machine, and say what to do about what is missing; exit code 1 if it is broken",
+        "examine this installation and machine, and say how to fix problems; exit code 1 if something is broken",
     )
 
 

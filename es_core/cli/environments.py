@@ -1,4 +1,4 @@
-"""The commands about what is there to train: list, show, plugins, check."""
+"""The commands about environments: list, show, plugins, check."""
 
 import argparse
 import contextlib
@@ -19,8 +19,10 @@ def add(commands: Any) -> None:
     add_command(commands, "list", _list, "list the environments that plugins register")
     sub = add_command(commands, "show", _show, "show an environment: settings, spaces, reward")
     add_env_id(sub)
-    sub = add_command(commands, "plugins", _plugins, "list the plugins, and what is wrong with those that do not work")
-    sub.add_argument("--strict", action="store_true", help="exit with 1 if one is neither active nor disabled: for CI")
+    sub = add_command(commands, "plugins", _plugins, "list the plugins, and the errors of those that do not work")
+    sub.add_argument(
+        "--strict", action="store_true", help="exit with 1 if a plugin is neither active nor disabled (for CI)"
+    )
     sub = add_command(commands, "check", _check, "test that an environment meets training's requirements")
     add_env_id(sub)
 
@@ -34,7 +36,7 @@ def _list(options: argparse.Namespace) -> None:
         return
     print_table([(env_id, plugin or "", summary) for env_id, plugin, summary in rows], names=0)
     if not rows:
-        say("no plugin registers an environment; any id that Gymnasium knows works too, such as CartPole-v1")
+        say("no plugin registers an environment; Gymnasium's ids work, too, such as CartPole-v1")
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -83,7 +85,7 @@ def _ids(plugin: es_envs.PluginInfo) -> str:
 def _check(options: argparse.Namespace) -> int:
     from es_envs.testing import examine
 
-    with loading.stdout_kept():  # what it prints is a fault that stands in the report
+    with loading.stdout_kept():  # the report names its output as a fault
         report = examine(options.env_id)
     if options.json:
         costs = {name: value for name, value in asdict(report).items() if name.endswith("_microseconds")}

@@ -1,7 +1,7 @@
-"""Doctor: what this installation and machine have to offer, and what to do about what is missing or broken.
+"""Doctor: an examination of this installation and machine, with advice about what is missing or broken.
 
-Whatever could take a process with it (a library that was compiled for another processor, a driver for graphics) is
-tried in a process of its own.
+Anything that could crash a process (a library compiled for another processor, a graphics driver) is tried in a
+separate process.
 """
 
 import json
@@ -29,7 +29,7 @@ from es_envs.fitness import fitness_names
 from es_envs.requirements import missing
 
 _PATIENCE = 60  # seconds for a trial
-_MARK = "es-envs found:"  # among what libraries print
+_MARK = "es-envs found:"  # marks our line among the output of libraries
 _GIGABYTE = 2**30
 
 _TORCH = """
@@ -53,7 +53,7 @@ _EGL = """
 import importlib.util
 from es_envs.bullet import pybullet
 plugin = importlib.util.find_spec("eglRenderer")
-assert plugin, "this build of pybullet comes without it"
+assert plugin, "this build of pybullet does not have it"
 client = pybullet.connect(pybullet.DIRECT)
 assert pybullet.loadPlugin(plugin.origin, "_eglRendererPlugin", physicsClientId=client) >= 0, "Bullet cannot use it"
 found = {}
@@ -72,13 +72,13 @@ found = {"version": imageio_ffmpeg.get_ffmpeg_version(), "path": imageio_ffmpeg.
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found about one thing.
+    """Finding of the examination.
 
     Attributes:
-        name: of the thing.
-        status: "ok"; "missing", if one can do without it; or "broken".
-        found: what there is.
-        advice: what to do; empty if nothing has to be done.
+        name: name of the examined item.
+        status: "ok"; "missing", if it is optional; or "broken".
+        found: description of what was found.
+        advice: what to do; empty if there is nothing to do.
     """
 
     name: str
@@ -88,7 +88,7 @@ class Finding:
 
 
 def examine() -> list[Finding]:
-    """Examine this installation and machine. Takes seconds, since it tries what is there."""
+    """Examine this installation and machine. Takes seconds, since it tries everything."""
     parts = (_python, _machine, _libraries, _graphics, _extras, _plugins, _workers)
     return [finding for part in parts for finding in part()]
 
@@ -99,7 +99,7 @@ def _python() -> Iterator[Finding]:
 
 
 def _installed(name: str) -> Iterator[Finding]:
-    """A distribution of ours, and what it lacks of all that it requires."""
+    """Examine one of our distributions and its requirements."""
     lacking = list(missing(name))
     found = f"{version(name)} at {distribution(name).locate_file('')}"
     if lacking:
@@ -110,7 +110,7 @@ def _installed(name: str) -> Iterator[Finding]:
 
 def _machine() -> Iterator[Finding]:
     cores, all_cores = usable_cores(), os.cpu_count() or 1
-    less = " (the others are kept from it by its affinity or control group)" if cores < all_cores else ""
+    less = " (affinity or control group exclude the others)" if cores < all_cores else ""
     yield Finding("cores", "ok", f"{cores} of {all_cores} usable{less}: as many workers by default")
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -147,7 +147,7 @@ def _libraries() -> Iterator[Finding]:
         needed = "only torch modules of your own, CUDA and exported policies need it"
         yield Finding("torch", "missing", needed, _install("es-envs[torch]"))
     else:
-        yield from _tried("torch", _TORCH, _cuda, torch, "install it anew: https://pytorch.org/get-started/locally/")
+        yield from _tried("torch", _TORCH, _cuda, torch, "reinstall it: https://pytorch.org/get-started/locally/")
 
 
 def _blas(pools: list[dict[str, Any]]) -> str:
@@ -176,7 +176,7 @@ def _graphics() -> Iterator[Finding]:
             slow = "compiled without numpy: films are slow, since each pixel becomes a Python number"
             yield Finding("pybullet", "broken", f"{bullet}, {slow}", f"{advice}, where numpy is installed already")
         else:
-            yield Finding("pybullet", "ok", f"{bullet}, agrees with numpy")
+            yield Finding("pybullet", "ok", f"{bullet}, works with numpy")
             failed, _ = _try(_EGL)
             if failed:
                 advice = "nothing: the software renderer does the same; or install libEGL (Debian: libegl1)"
@@ -186,7 +186,7 @@ def _graphics() -> Iterator[Finding]:
     if has_display():
         yield Finding("display", "ok", "`es-envs watch` can open a window")
     else:
-        yield Finding("display", "missing", "`es-envs watch` needs one, DISPLAY is not set", "`es-envs record` films")
+        yield Finding("display", "missing", "`es-envs watch` needs one, DISPLAY is not set", "use `es-envs record`")
 
 
 def _extras() -> Iterator[Finding]:
@@ -203,7 +203,7 @@ def _extras() -> Iterator[Finding]:
 
 
 def plugins() -> list[PluginInfo]:
-    """The plugins; those whose definitions can be seen to be of no use, without importing anything, are in error."""
+    """The plugins, with errors of definitions whose faults are visible without importing anything."""
     return [_examined(plugin) if plugin.status == "active" else plugin for plugin in es_envs.plugins()]
 
 
@@ -231,13 +231,13 @@ def _faults(definition: EnvDefinition) -> Iterator[str]:
 
 
 def _is_there(module: str) -> bool:
-    """Whether a module can be found; of what lies in a package that is not imported: the package."""
+    """Return True if a module can be found; in a package that is not imported, if the package can."""
     package = module.rpartition(".")[0]
     if package and package not in sys.modules:
         return _is_there(package)
     try:
         return find_spec(module) is not None
-    except (ImportError, ValueError):  # its package is none, or it is half made
+    except (ImportError, ValueError):  # its package is not a package, or it is half imported
         return False
 
 
@@ -248,7 +248,7 @@ def _plugins() -> Iterator[Finding]:
         if plugin.status == "active":
             yield Finding(name, "ok", found)
         elif plugin.status == "disabled":
-            yield Finding(name, "missing", found, f"take {plugin.name} out of ES_ENVS_DISABLE_PLUGINS")
+            yield Finding(name, "missing", found, f"remove {plugin.name} from ES_ENVS_DISABLE_PLUGINS")
         elif plugin.status == "clash":
             yield Finding(name, "broken", found, "uninstall one of them, or set ES_ENVS_DISABLE_PLUGINS")
         else:
@@ -257,7 +257,7 @@ def _plugins() -> Iterator[Finding]:
 
 
 def _workers() -> Iterator[Finding]:
-    """Whether the workers of each plugin's environments are forked from one process."""
+    """Examine if the workers of each plugin's environments are forked from one process."""
     plugins = [plugin for plugin in es_envs.plugins() if plugin.status == "active" and plugin.ids]
     for plugin in plugins:
         definitions = [es_envs.definition(env_id) for env_id in plugin.ids]
@@ -281,7 +281,7 @@ def _tried(name: str, code: str, describe: Callable[[Any], str], known: str, adv
 
 
 def _try(code: str) -> tuple[str, Any]:
-    """Run code in a process of its own: why it failed, or an empty text, and what it calls ``found``."""
+    """Run code in a separate process; return its error, or an empty text, and its variable ``found``."""
     script = f"{code}\nimport json\nprint('\\n{_MARK}', json.dumps(found), flush=True)"
     try:
         done = subprocess.run(  # noqa: S603  (our own code, by our own interpreter)

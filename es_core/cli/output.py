@@ -1,6 +1,6 @@
-"""The output of commands: results on stdout, everything else on stderr.
+"""Output of commands: results on stdout, everything else on stderr.
 
-Names, summaries and errors come from plugins and files: whatever is shown passes through ``printable``.
+Names, summaries and errors come from plugins and files: all of them pass through ``printable``.
 """
 
 import json
@@ -24,7 +24,7 @@ _COLOURS = {
     "broken": 31,
     "error": 31,
 }
-"""Codes of ANSI for words that say how something is."""
+"""ANSI codes of words for a status."""
 
 
 def say(text: str) -> None:
@@ -38,12 +38,12 @@ def put(text: object) -> None:
 
 
 def say_error(text: str, error: BaseException) -> None:
-    """Print an error, and the notes that were added to it on its way."""
+    """Print an error and its notes."""
     say("\n".join([text, *getattr(error, "__notes__", ())]))
 
 
 def command_line(*words: object) -> str:
-    """Return a command to be copied into a shell."""
+    """Quote a command for a shell."""
     return shlex.join(["es-envs", *map(str, words)])
 
 

@@ -34,22 +34,22 @@ _FILM_KINDS = {".mp4": "video/mp4", ".gif": "image/gif"}
 def report(
     source: RunFolder | str | os.PathLike[str], path: str | os.PathLike[str] | None = None, *, trust: bool = False
 ) -> Path:
-    """Write a page about a run: curves, films, settings, environment, machine, and the commands to make it again.
+    """Write a page about a run: curves, films, settings, environment, machine, and the commands to repeat it.
 
-    Films of the run's folder videos/ are part of the page; those too large for that are linked.
+    Films in the run's folder videos/ are part of the page; those too large for that are linked.
 
     Args:
         source: a Run, or its folder.
-        path: of the page; None: report.html in the run's folder. Written under a temporary name and then renamed.
-        trust: the run's files may name modules outside the installed plugins.
+        path: path of the page; None: report.html in the run's folder. It is written under a temporary name first.
+        trust: allow the run's files to name modules outside the installed plugins.
 
     Returns:
-        Where the page is.
+        Path of the page.
 
     Raises:
-        FileNotFoundError: no such run, or no such folder for the page.
+        FileNotFoundError: there is no such run, or no such folder for the page.
         CheckpointError: config.json or metrics.jsonl is damaged.
-        ValueError: an untrusted name, or a path that does not end in .html.
+        ValueError: a name is not trusted, or the path does not end in .html.
         OSError: the page cannot be written.
     """
     run = source if isinstance(source, RunFolder) else RunFolder.open(source, trust=trust)
@@ -84,7 +84,7 @@ def report(
 
 
 def _definition(run: RunFolder, *, trust: bool) -> EnvDefinition | str:
-    """The environment's definition, or why there is none here: the page of a run can be read without it."""
+    """The environment's definition, or the reason why it is not installed: the page is useful without it."""
     try:
         return require_trusted(run.config, trust=trust or run.trusted, where=run.directory / "config.json")
     except es_envs.UnknownEnvError as error:
@@ -92,7 +92,7 @@ def _definition(run: RunFolder, *, trust: bool) -> EnvDefinition | str:
 
 
 def _facts(run: RunFolder) -> Iterator[dict[str, str]]:
-    """The numbers that one looks for first."""
+    """The most important numbers."""
     best = run.best_score
     if best is not None:
         generation, score = best
@@ -128,7 +128,7 @@ def _state(run: RunFolder) -> tuple[str, str]:
 
 
 def _places(history: Sequence[GenerationStats], drawn: Sequence[GenerationStats]) -> dict[str, Column]:
-    """Where the drawn generations are on each axis."""
+    """Places of the drawn generations on each axis."""
     seconds, passed = 0.0, {}
     for stats in history:
         seconds += stats.seconds
@@ -151,7 +151,7 @@ def _charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[Cha
         return Mark(label=label, colour=colour, grid="run", values=values, **more)
 
     def curves(columns: Mapping[str, Column]) -> tuple[Mark, ...]:
-        """Those that are not 0 all the time."""
+        """Curves that are not always 0."""
         colours = zip(columns.items(), ("population", "other", "centre"), strict=False)
         return tuple(curve(label, colour, values) for (label, values), colour in colours if any(values))
 
@@ -159,7 +159,7 @@ def _charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[Cha
         return Chart(
             name=f"fitness-{name}",
             title=name,
-            note="A further measure of the same episodes, which evolution does not look at.",
+            note="Another measure of the same episodes, which evolution does not use.",
             marks=(
                 curve("population, mean", "population", of(lambda stats: stats.fitnesses.get(name))),
                 curve("centre", "centre", of_centre(lambda score: score.fitnesses.get(name))),
@@ -182,7 +182,7 @@ def _charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[Cha
         Chart(
             name="fitness",
             title=f"Fitness: {config.fitness}",
-            note="The population that training looked at, and the centre, which is what one would use, on starts that "
+            note="The population in training, and the centre, which is the policy you would use, on starts that "
             "training never sees, with the 95 % interval of its mean. Dots: the centre on a second set of starts.",
             marks=(
                 Mark(
@@ -213,7 +213,7 @@ def _charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[Cha
         Chart(
             name="success",
             title="Success",
-            note="Share of the centre's episodes that the environment calls successful, with its 95 % interval.",
+            note="Share of the centre's episodes that the environment reports as successful, with its 95 % interval.",
             marks=(
                 curve(
                     "centre",
@@ -228,7 +228,7 @@ def _charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[Cha
         Chart(
             name="length",
             title="Episode length",
-            note="Environment steps of an episode, on average.",
+            note="Mean environment steps of an episode.",
             marks=(
                 curve("population", "population", of(lambda stats: stats.episode_length)),
                 curve("centre", "centre", of_centre(lambda score: score.length)),
@@ -239,8 +239,8 @@ def _charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[Cha
         Chart(
             name="step",
             title="Step against sigma",
-            note="How far the centre moves, in units of the noise around it. The gradient is known about one sigma "
-            "around the centre: a step that is longer goes where nobody has looked.",
+            note="Step of the centre, in units of the noise around it. The gradient is measured about one sigma "
+            "around the centre: a longer step leaves that region.",
             marks=(
                 curve("step / sigma", "population", of(lambda stats: stats.step_to_sigma)),
                 Mark(label="as long as sigma", colour="goal", rule=1.0),
@@ -249,8 +249,8 @@ def _charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[Cha
         Chart(
             name="agreement",
             title="Agreement of gradients",
-            note="Cosine between the gradients of the two halves of a population: around 0 if they are all noise, and "
-            "with far more parameters than candidates hardly above it if they are not; and between a step and the one "
+            note="Cosine between the gradients of the two halves of a population: around 0 if they are only noise, and "
+            "hardly above 0 otherwise if there are far more parameters than candidates; and between a step and the one "
             "before it: below 0 the centre turns back.",
             marks=(
                 curve("two halves", "population", of(lambda stats: stats.half_agreement)),
@@ -268,8 +268,8 @@ def _charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[Cha
         Chart(
             name="ties",
             title="Ties and caps",
-            note="Share of the mirrored pairs whose two candidates were equally good, which teach nothing; share of "
-            "the episodes that a step limit ended.",
+            note="Share of mirrored pairs whose two candidates have equal fitness, which teach nothing; share of "
+            "episodes that a step limit ended.",
             marks=curves(shares),
             limits=(0, 1),
         ),
@@ -282,7 +282,7 @@ def _charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[Cha
         Chart(
             name="speed",
             title="Throughput",
-            note="Environment steps a second, all workers and all episodes together.",
+            note="Environment steps per second, of all workers and all episodes together.",
             marks=(
                 curve("steps / s", "population", of(lambda stats: stats.steps_per_second if stats.seconds else None)),
             ),
@@ -290,14 +290,14 @@ def _charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[Cha
         Chart(
             name="failures",
             title="Failures",
-            note="Candidates without a result, episodes that were repeated, and worker processes that were replaced.",
+            note="Candidates without a result, repeated episodes, and replaced worker processes.",
             marks=curves(failures),
         ),
     ]
 
 
 def _films(folder: Path, beside: Path) -> Iterator[dict[str, Any]]:
-    """The films of a run, the newest first: in the page, or linked from ``beside`` where they are too large."""
+    """Films of a run, the newest first: in the page, or linked from ``beside`` if they are too large."""
     # A link could name any file of this machine, which would then be in a page that is sent to others.
     own = [] if folder.is_symlink() else [file for file in folder.glob("*.*") if not file.is_symlink()]
     files = [file for file in own if file.is_file()]
@@ -320,9 +320,9 @@ def _films(folder: Path, beside: Path) -> Iterator[dict[str, Any]]:
 
 
 def _settings(config: TrainConfig) -> list[tuple[str, list[dict[str, str]], bool]]:
-    """All settings: those that the user chose, those in which the environment or strategy differs from all, the rest.
+    """All settings: those that the user chose, those recommended by environment or strategy, and the rest.
 
-    Where the environment is not installed, the first are those that differ from the defaults.
+    If the environment is not installed, the first are those that differ from the defaults.
     """
     default = TrainConfig(env_id=config.env_id).to_json()
     try:
@@ -330,17 +330,17 @@ def _settings(config: TrainConfig) -> list[tuple[str, list[dict[str, str]], bool
     except (es_envs.UnknownEnvError, es_envs.PluginError, ValueError, ImportError):
         usual, chosen = default, {name for name, value in config.to_json().items() if value != default[name]}
     groups: tuple[list[dict[str, str]], ...] = ([], [], [])
-    settled = [field for field in fields(TrainConfig) if field.name == "vector_starts"]
-    for field in [*option_fields(), *settled]:
+    by_run = [field for field in fields(TrainConfig) if field.name == "vector_starts"]
+    for field in [*option_fields(), *by_run]:
         value = config.to_json()[field.name]
         place = 0 if field.name in chosen else 1 if value != default[field.name] else 2
         shown = {"value": _text(value), "usual": _text((usual if place == 0 else default)[field.name])}
         groups[place].append({"name": field.name, "help": field.metadata["help"], **shown})
-    titles = ("Chosen for this run", "Recommended by the environment or the strategy, or settled by the run")
+    titles = ("Chosen for this run", "Recommended by the environment or the strategy, or chosen by the run")
     return [
         (titles[0], groups[0], True),
         (titles[1], groups[1], True),
-        (f"As usual ({len(groups[2])} settings)", groups[2], False),
+        (f"Defaults ({len(groups[2])} settings)", groups[2], False),
     ]
 
 
@@ -354,11 +354,11 @@ def _commands(run: RunFolder) -> Iterator[tuple[str, str]]:
 
     with contextlib.suppress(es_envs.UnknownEnvError, es_envs.PluginError, ValueError, ImportError):
         yield (
-            "The same run once more: the same numbers, to the last bit, with the same versions",
+            "Repeat the run: the same numbers, to the last bit, with the same versions",
             train_command(run.config, run.directory, trusted=run.trusted),
         )
     if not run.finished and run.config.bits == BITS:
-        yield "Go on where it stopped", command("resume")
+        yield "Continue where it stopped", command("resume")
     yield (
         "Score its best policy on 100 unseen starts",
         command("evaluate"),
@@ -367,7 +367,7 @@ def _commands(run: RunFolder) -> Iterator[tuple[str, str]]:
 
 
 def _sheet(config: TrainConfig, definition: EnvDefinition | str) -> dict[str, Any]:
-    """The environment's data sheet, or why there is none."""
+    """The environment's data sheet, or the reason why there is none."""
     if isinstance(definition, str):
         return {"rows": [("not installed", definition)], "docstring": ""}
     rows: list[tuple[str, object]] = [
@@ -387,7 +387,7 @@ def _sheet(config: TrainConfig, definition: EnvDefinition | str) -> dict[str, An
 
 
 def _sessions(path: Path) -> Iterator[dict[str, Any]]:
-    """What ``SessionLogger`` wrote; lines that it did not write are passed over."""
+    """Lines that ``SessionLogger`` wrote; others are ignored."""
     with contextlib.suppress(OSError, UnicodeDecodeError, CheckpointError):
         for line in read_whole(path).decode().splitlines():
             with contextlib.suppress(ValueError, RecursionError, LookupError, TypeError, AttributeError):
@@ -402,7 +402,7 @@ def _sessions(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _hashes(run: RunFolder) -> Iterator[tuple[str, str]]:
-    """SHA-256 of the parameters: two runs with equal ones have the same policy."""
+    """SHA-256 hashes of the parameters: runs with equal ones have the same policy."""
     best = run.best_score
     if best is not None:
         yield f"best centre, of generation {best[0]}", run.history[best[0]].parameter_hash

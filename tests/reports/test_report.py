@@ -123,7 +123,7 @@ def test_whatever_users_and_plugins_name_is_text(tmp_path):
     assert not content.attributes("iframe")
     assert '<iframe src="https://example.org"></iframe>' in content.text
     assert "\x1b" not in path.read_text()
-    for text in (BITES, "further measure", "a'\"'\"'b"):
+    for text in (BITES, "Another measure", "a'\"'\"'b"):
         assert text in content.text
     assert content.chart(f"fitness-{BITES}")["title"] == BITES
 
