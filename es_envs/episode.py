@@ -12,7 +12,7 @@ from es_envs.returned import of_reset, of_step
 
 @dataclass(frozen=True, kw_only=True)
 class Episode:
-    """What one rollout measured.
+    """One episode: what was measured in it.
 
     Attributes:
         seed: the seed given to ``reset``.

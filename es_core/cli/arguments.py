@@ -275,7 +275,7 @@ def _help(field: "Field[Any]") -> str:
 
 
 def _kind(field: "Field[Any]") -> dict[str, Any]:
-    """How argparse reads the option of a field."""
+    """Return how argparse reads the option of a field."""
     if field.type is bool:
         return {"action": argparse.BooleanOptionalAction, "default": argparse.SUPPRESS}
     parse, metavar = _parse(field.type)

@@ -221,7 +221,7 @@ def _command(verb: str, run: "RunFolder") -> str:
 
 
 def _ending(run: "Run") -> str:
-    """Where the run stands, and why it ended there if it has."""
+    """Return where the run stands, and why it ended there if it has."""
     last = run.history[-1].generation
     if run.end == "solved":
         return f"solved in generation {last}"

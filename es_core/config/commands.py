@@ -12,7 +12,7 @@ from es_core.config.trust import require_trusted
 
 
 def usual_settings(config: TrainConfig) -> TrainConfig:
-    """What ``train`` would take for the same environment, strategy and fitness.
+    """Return what ``train`` would take for the same environment, strategy and fitness.
 
     Raises:
         UnknownEnvError: the environment is not installed.
@@ -75,7 +75,7 @@ def train_command(config: TrainConfig, directory: str | os.PathLike[str], *, tru
 def run_command(
     verb: str, config: TrainConfig, directory: str | os.PathLike[str], *, trusted: bool, **options: int | str
 ) -> str:
-    """What does something with a run: "resume", "evaluate", "record", "report" or "replay".
+    """Return the command that does something with a run: "resume", "evaluate", "record", "report" or "replay".
 
     Args:
         verb: what.
@@ -113,7 +113,7 @@ def _trust(config: TrainConfig, *, trusted: bool) -> list[str]:
 
 
 def only_in_script(config: TrainConfig) -> bool:
-    """Whether no command can make the run, since a script has registered its environment, or given it an object."""
+    """Tell whether no command can make the run, since a script has registered its environment, or given it an object."""
     env_id = config.env_id
     registered = env_id in es_envs.env_ids() and es_envs.definition(env_id).plugin is None
     return registered or bool(given_objects(config))

@@ -1,4 +1,4 @@
-"""What a run shows while it goes on, on stderr: a few live lines in a terminal or notebook, plain ones elsewhere."""
+"""The progress of a run, on stderr: a few live lines in a terminal or notebook, plain ones elsewhere."""
 
 import math
 import time
@@ -132,7 +132,7 @@ class RunProgress:
             self._best = self._best[0], stats.final.mean, self._best[2]
 
     def _rows(self) -> Iterator[tuple[str, Sequence[float], str]]:
-        """What there is to say: its name, its course over the run, and in numbers."""
+        """Yield what there is to say: its name, its course over the run, and in numbers."""
         if self._population:
             now = "" if self._max is None else f"{figures(self._population[-1])}, max {figures(self._max)}"
             yield "population", self._population, now

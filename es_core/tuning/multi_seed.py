@@ -147,7 +147,7 @@ class _Planned:
 
     @property
     def seed(self) -> int:
-        """Of the run."""
+        """Seed of the run."""
         return self.config.seed
 
     def words(self, initial: str | os.PathLike[str] | None) -> list[str]:
@@ -173,14 +173,14 @@ class _Planned:
         return ["resume", str(self.folder), *bounds, "--trust-names"]
 
     def share_done(self) -> float:
-        """How far it is."""
+        """Return how far it is, 0 to 1."""
         with suppress(OSError, CheckpointError, ValueError):  # it has not begun, or is just writing a line
             run = Run.open(self.folder, trust=True)
             return 1.0 if run.end is not None else run.share_done
         return 0.0
 
     def outcome(self) -> str:
-        """What came of it."""
+        """Return what came of it, for people."""
         run = Run.open(self.folder, trust=True)
         end = "stopped" if run.end is None else "solved" if run.end == "solved" else f"{run.end} reached"
         score = f", best centre {run.best_score[1]}" if run.best_score is not None else ""
@@ -216,7 +216,7 @@ class _Process:
 
     @property
     def said(self) -> str:
-        """What it wrote to stderr."""
+        """Text that it wrote to stderr."""
         self._said.seek(0)
         return self._said.read().decode(errors="replace").strip()
 

@@ -70,7 +70,7 @@ def bits(value: Any) -> bytes:
 
 
 def first_difference(one: Sequence[object], other: Sequence[object]) -> str:
-    """From where on two episodes differ, as far as both go; empty: nowhere."""
+    """Tell from where on two episodes differ, as far as both go; empty: nowhere."""
     for step, (moment, other_moment) in enumerate(zip(one, other, strict=False)):
         if moment != other_moment:
             return f"from step {step} on" if step else "from its start on"

@@ -1,4 +1,4 @@
-"""What the conformance kit raises."""
+"""Errors of the conformance kit."""
 
 
 class ConformanceError(AssertionError):

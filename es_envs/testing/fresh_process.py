@@ -1,4 +1,4 @@
-"""What a process does in which an environment is tried: it plays, and writes one line of JSON."""
+"""The fresh process in which an environment is tried: it plays, and writes one line of JSON."""
 
 import ast
 import faulthandler
@@ -39,7 +39,7 @@ _STDERR = 2  # whatever an environment makes of sys.stderr
 
 
 def answer() -> None:
-    """What the fresh process does: carry out the task that its argument describes, write the result to stdout."""
+    """Run the fresh process: carry out the task that its argument describes, write the result to stdout."""
     message = ast.literal_eval(sys.argv[1])
     watch = functools.partial(faulthandler.dump_traceback_later, message["time_limit"], exit=True, file=_STDERR)
     definition = EnvDefinition(
@@ -80,7 +80,7 @@ def answer() -> None:
 
 
 def _in_siblings(play: Callable[[], list[str]]) -> list[list[str] | str]:
-    """What ``play`` returns, or raises, in processes that are alike but for their ids."""
+    """Collect what ``play`` returns, or raises, in processes that are alike but for their ids."""
     readers = []
     for _ in range(_SIBLINGS):
         reader, writer = os.pipe()

@@ -15,7 +15,7 @@ from es_envs.testing.subject import Subject
 
 @dataclass(frozen=True)
 class CheckResult:
-    """How one check went.
+    """Result of one check.
 
     Attributes:
         name: of the check.
@@ -101,7 +101,7 @@ def examine(env_id: str, **kwargs: Any) -> Report:
 
 
 def _result(check: Callable[[Subject], None], subject: Subject, known: str = "") -> CheckResult:
-    """How one check goes; what another one has told of is ``known``."""
+    """Make one check; what another one has reported already is ``known``."""
     name, question = check.__name__, str(check.__doc__)
     try:
         check(subject)

@@ -1,4 +1,4 @@
-"""What is checked, and how it gets on in a process of its own."""
+"""The environment under test, and how it behaves in a fresh process."""
 
 import ast
 import contextlib
@@ -32,7 +32,7 @@ LIFE_STEPS, LIFE_SECONDS = 5000, 5.0
 
 @dataclass(frozen=True)
 class Answer:
-    """Of a fresh process.
+    """The answer of a fresh process.
 
     Attributes:
         result: what it was asked for, as JSON can hold it.
@@ -65,13 +65,13 @@ class Life:
 
     @property
     def depends_on_the_past(self) -> bool:
-        """Whether the episode changes as time goes on, not only after the first one."""
+        """Tell whether the episode changes as time goes on, not only after the first one."""
         return bool(first_difference(self.again, self.third) or first_difference(self.third, self.late))
 
 
 @dataclass(frozen=True)
 class Subject:
-    """What is checked: an environment's id and definition, and the constructor's keyword arguments."""
+    """The environment under test: id and definition, and the constructor's keyword arguments."""
 
     env_id: str
     definition: EnvDefinition
@@ -79,12 +79,12 @@ class Subject:
 
     @property
     def steps(self) -> int:
-        """Where episodes are cut."""
+        """Number of steps at which episodes are cut."""
         return min(self.definition.max_episode_steps or MAX_STEPS, MAX_STEPS)
 
     @functools.cached_property
     def rehearsal(self) -> Answer | ConformanceError:
-        """How a fresh process gets on with whole episodes, or what is wrong."""
+        """Result of whole episodes in a fresh process, or what is wrong."""
         try:
             return elsewhere(self, "rehearsal", 0, self.steps)
         except ConformanceError as fault:
@@ -99,7 +99,7 @@ class Subject:
 
     @property
     def life(self) -> Life:
-        """How an episode comes out at various times, in processes that have played nothing before.
+        """Outcome of an episode at various times, in processes that have played nothing before.
 
         Raises:
             ConformanceError: such a process fails.
@@ -113,7 +113,7 @@ class Subject:
 
     @property
     def raises(self) -> str:
-        """What whole episodes raise in a fresh process; empty: nothing."""
+        """Error that whole episodes raise in a fresh process, or an empty text."""
         return self.rehearsal.raised if isinstance(self.rehearsal, ConformanceError) else ""
 
     @contextlib.contextmanager
@@ -177,6 +177,6 @@ def elsewhere(subject: Subject, task: str, *arguments: float) -> Answer:
 
 
 def _whereabouts(traceback: str) -> str:
-    """Where the main thread, the last one that faulthandler writes down, has come to."""
+    """Return where the main thread, the last one that faulthandler writes down, has come to."""
     place = re.search(r'File "(.+)", line (\d+) in (\S+)', traceback.rpartition("Thread 0x")[2])
     return f", in line {place[2]} of {place[1]} ({place[3]})" if place else ""

@@ -312,10 +312,10 @@ def test_errors_go_to_stderr_with_the_documented_exit_code(arguments, code, mess
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "required: COMMAND; `es-envs --help` says"),
+        ([], "required: COMMAND; `es-envs --help` lists"),
         (["trian"], "there is no command 'trian' (did you mean train?)"),
         (["banana"], "there is no command 'banana'; `es-envs --help`"),
-        (["train"], "an ID is required: an environment's, or --config FILE of a run; `es-envs train --help` says"),
+        (["train"], "an ID is required: an environment's, or --config FILE of a run; `es-envs train --help` lists"),
         (["train", "X-v0", "--sigma", "big"], "argument --sigma: invalid number value: 'big'"),
         (["train", "X-v0", "--env-kwargs", "{"], "invalid JSON value"),
         (["train", "X-v0", "--genertions", "3"], "unrecognized: --genertions 3 (did you mean --generations?)"),

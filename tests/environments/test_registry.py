@@ -27,6 +27,8 @@ from es_envs import EnvDefinition, PluginError, UnknownEnvError, hookimpl, regis
 from es_envs.printable import printable
 from es_envs.registry import Registry
 
+OWN_FORKERS = True
+
 GOOD = """
     from es_envs import EnvDefinition, hookimpl
 

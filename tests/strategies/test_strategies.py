@@ -61,7 +61,7 @@ def evolve(strategy, generations, fitness=sphere):
 
 
 def make(name="openai_es", start=START, **options):
-    return STRATEGIES[name](start, **{"population_size": 32, "sigma": 0.1, "seed": 0, **USUAL[name], **options})
+    return STRATEGIES[name](start, **{"population_size": 32, "sigma": 0.1, "seed": 0, **USUAL.get(name, {}), **options})
 
 
 def noise_of(population, sigma):
