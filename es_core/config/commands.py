@@ -113,7 +113,7 @@ def _trust(config: TrainConfig, *, trusted: bool) -> list[str]:
 
 
 def only_in_script(config: TrainConfig) -> bool:
-    """Tell whether no command can make the run, since a script has registered its environment, or given it an object."""
+    """Tell whether no command can make the run: a script has registered its environment, or given it an object."""
     env_id = config.env_id
     registered = env_id in es_envs.env_ids() and es_envs.definition(env_id).plugin is None
     return registered or bool(given_objects(config))

@@ -146,6 +146,7 @@ def test_noise_is_a_function_of_its_seed_and_place():
     assert (noise(6, np.empty(size, np.float32)) != whole).mean() > 0.99
 
 
+@pytest.mark.slow
 def test_noise_has_the_same_bits_without_numba(tmp_path):
     assert digest(missing=["numba"], NUMBA_CACHE_DIR=str(tmp_path)) == digest()
 

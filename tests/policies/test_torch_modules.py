@@ -90,6 +90,7 @@ def test_observations_other_than_box_come_flattened(space):
     assert policy.observation_shape == (7,)
 
 
+@pytest.mark.slow
 def test_a_module_is_computed_by_torch_and_by_nothing_else(walk, tmp_path, tiny):
     options = {**tiny, "policy": "small_modules:Net", "run_dir": tmp_path / "run"}
     with pytest.raises(ValueError, match=r"engine='compiled' cannot compute .*: use engine='torch'"):

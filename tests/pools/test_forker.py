@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import psutil
 import pytest
-from conftest import forker_of, workers_of
+from conftest import first_fast, forker_of, workers_of
 
 import es_core.pools.forker
 from es_core import train
@@ -171,7 +171,7 @@ UNCLEAN = {
 }
 
 
-@pytest.mark.parametrize("what", ["a thread", "a connection"])
+@pytest.mark.parametrize("what", first_fast(["a connection", "a thread"]))
 def test_a_module_that_does_more_than_define_leads_to_processes_of_their_own(
     what, module, register, tmp_path, monkeypatch
 ):

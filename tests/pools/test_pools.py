@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import psutil
 import pytest
+from conftest import first_fast
 from threadpoolctl import threadpool_limits
 
 from es_core import RolloutError, Run, TrainConfig, evaluate, train
@@ -55,6 +56,7 @@ def require_equal(runs):
             assert (other.directory / file).read_bytes() == (first.directory / file).read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", [LOCAL, pytest.param(LOCAL_TORCH, marks=pytest.mark.slow)], ids=str)
 def test_the_number_of_workers_does_not_change_a_bit(how, wander, tmp_path):
     require_equal(
@@ -89,14 +91,17 @@ def test_an_episode_played_here_has_the_bits_of_a_worker_whatever_the_number_of_
 @pytest.mark.parametrize("how", [LOCAL, pytest.param(LOCAL_TORCH, marks=pytest.mark.slow)], ids=str)
 @pytest.mark.parametrize(
     ("fault", "message"),
-    [
-        ("step", "RuntimeError: the motor is on fire"),
-        ("exit", "SystemExit: the licence has expired"),
-        ("nan", "the observation is not finite"),
-        ("shape", r"observation has shape \(1,\), its space says \(2,\)"),
-        ("reward", "the reward of step 1 is 'much', expected a number"),
-        ("crash", r"the process died \(exit code -9"),
-    ],
+    first_fast(
+        [
+            ("step", "RuntimeError: the motor is on fire"),
+            ("crash", r"the process died \(exit code -9"),
+            ("exit", "SystemExit: the licence has expired"),
+            ("nan", "the observation is not finite"),
+            ("shape", r"observation has shape \(1,\), its space says \(2,\)"),
+            ("reward", "the reward of step 1 is 'much', expected a number"),
+        ],
+        2,
+    ),
 )
 def test_a_failing_episode_is_reported_with_who_played_it(fault, message, how, register, tiny, tmp_path):
     env_id = register("Faulty-v0", "small_envs:Walk", kwargs={"fault": fault})
@@ -121,8 +126,6 @@ def test_the_pool_plays_the_same_episodes_of_one_policy(how, wander):
         assert [episode.fitness for episode in again] == [episode.fitness for episode in episodes]
         reverse = pool.rollouts(mean, None, range(39, -1, -1))
         assert [episode.fitness for episode in reverse[::-1]] == [episode.fitness for episode in episodes]
-        noisy = pool.rollouts(mean, None, range(40), explore=True)
-        assert [episode.fitness for episode in noisy] == [episode.fitness for episode in episodes]  # no action noise
     assert len({episode.length for episode in episodes}) > 2
 
 

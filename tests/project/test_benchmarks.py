@@ -67,6 +67,10 @@ def test_each_seed_of_a_row_is_scored_on_starts_of_its_own_and_its_centre_is_kep
 RUNS = sorted(BENCHMARKS.parent.glob("docs/results/strategies/*.json"))
 
 
+def test_there_are_runs_of_the_table_of_strategies():
+    assert len(RUNS) > 10
+
+
 @pytest.mark.parametrize("path", RUNS, ids=[path.stem for path in RUNS])
 def test_the_runs_of_the_table_of_strategies_had_the_settings_that_are_recommended_now(path):
     measured = json.loads(path.read_text(encoding="utf-8"))["config"]

@@ -40,7 +40,7 @@ NOT_RUN = {
     ".*--logger wandb": "needs the network and an account",
     "train HalfCheetah": "needs the extra mujoco, and hours",
     ".*ALE[/-]Pong": "needs the extra atari, and days",
-    ".*(LunarRover|lunar-rover|runs/(earth|moon|thrifty))": "tests/test_new.py follows the tutorial line by line",
+    ".*(LunarRover|lunar-rover|runs/(earth|moon|thrifty))": "environments/test_new.py follows the tutorial by the line",
     ".*(MyRover|MyRobot|Hover)-v0": "is about a plugin of the reader's",
 }
 # What the documents' readers have.

@@ -75,6 +75,7 @@ def test_the_plugin_in_short_is_the_guides(tmp_path):
     assert printed.startswith("{'height': ")
 
 
+@pytest.mark.slow
 def test_the_notebook_trains_with_what_it_defines(tmp_path):
     few = "generations=1, population_size=2, eval_episodes=1, confirm_episodes=1)"
     example = block("notebook").replace("generations=20)", few).replace("evaluate()", "evaluate(episodes=2)")

@@ -129,4 +129,4 @@ def test_the_pretrained_policy_solves_the_task_from_starts_that_training_never_s
     score = evaluate(Checkpoint.pretrained("BalancingPlate-v0"), episodes=2, workers=1)
 
     assert score.mean >= es_envs.definition("BalancingPlate-v0").solved_at
-    assert score.success_rate in {None, 1.0}
+    assert score.success_rate is None  # it does not say what success is
