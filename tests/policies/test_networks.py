@@ -249,7 +249,7 @@ def test_images_are_not_normalised_by_statistics():
 def test_options_are_for_modules_alone_and_an_unknown_policy_is_told_which_there_are():
     with pytest.raises(ValueError, match="policy_options are for a torch module"):
         make("mlp", UNBOUNDED, policy_options={"width": 3})
-    with pytest.raises(ValueError, match="one of linear, mlp, rnn, lstm, gru, cnn_small, cnn_nature, or 'module:C"):
+    with pytest.raises(ValueError, match="one of linear, mlp, rnn, lstm, gru, cnn_small, cnn_nature, module:Class "):
         make("transformer", UNBOUNDED)
 
 
