@@ -73,7 +73,7 @@ def test_equal_scores_have_no_interval(n):
     assert Evaluation.from_json(score.to_json()) == score
 
 
-def test_a_lower_bound_is_missed_as_often_as_it_says_and_is_the_value_of_equal_ones():
+def test_a_lower_bound_is_missed_as_often_as_it_says():
     generator = np.random.default_rng(3)
     for n, error in ((5, 0.05), (100, 0.025)):
         above = [lower_bound(generator.normal(size=n), error) > 0 for _ in range(4000)]

@@ -278,7 +278,7 @@ def test_resume_continues_and_says_when_there_is_nothing_to_do(folder, capsys):
 
 
 @pytest.mark.slow
-def test_resume_says_of_every_setting_but_its_bounds_that_it_cannot_change(folder, capsys):
+def test_resume_refuses_to_change_any_setting_but_its_bounds(folder, capsys):
     config = Run.open(folder).config
     for name, (text, value) in EXAMPLES.items():
         if name in BOUNDS or getattr(config, name) == value:

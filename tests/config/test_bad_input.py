@@ -186,7 +186,7 @@ def test_an_unknown_environment_gets_a_suggestion(refused):
     )
 
 
-def test_an_environment_without_any_step_limit_is_refused_with_the_line_that_sets_one(register, refused):
+def test_an_environment_without_a_step_limit_is_refused_with_the_remedy(register, refused):
     error = refused(ValueError, "has no step limit", env=register("Endless-v0", max_episode_steps=None))
     for text in ("Endless-v0", "max_episode_steps=1000", "--max-episode-steps 1000", "in the definition"):
         assert text in str(error)
@@ -221,13 +221,13 @@ def test_a_fitness_that_no_worker_could_use_is_refused_before_the_run(fitness, m
     refused(ValueError, message, fitness=fitness)
 
 
-def test_a_fitness_that_nobody_knows_is_named_with_those_of_the_environment(register, refused):
+def test_an_unknown_fitness_is_named_with_those_of_the_environment(register, refused):
     env_id = register("Walk-v0", fitness="small_envs:place_reached", fitnesses={"energy": "final_info:energy"})
     names = "place_reached, energy, episode_return, episode_length, .*final_info:KEY, or 'module:name'"
     refused(ValueError, f"{LABEL}: .*no fitness 'nope': expected one of {names}", env=env_id, fitness="nope")
 
 
-def test_a_further_fitness_that_cannot_be_imported_is_refused_before_the_run(register, refused):
+def test_a_further_fitness_that_cannot_be_imported_is_refused_early(register, refused):
     env_id = register("Walk-v0", fitnesses={"speed": "no_such_module:speed"})
     refused(ValueError, f"{LABEL}: fitness 'speed' cannot be used: No module named 'no_such_module'", env=env_id)
 
@@ -247,7 +247,7 @@ def test_a_space_for_which_there_is_no_policy_is_refused(fault, message, refused
     refused(ValueError, f"^{LABEL}: {message}", env_kwargs={"fault": fault})
 
 
-def test_an_environment_whose_constructor_raises_is_named_with_the_workers_traceback(refused):
+def test_an_environment_whose_constructor_raises_is_named(refused):
     error = refused(
         RolloutError,
         f"^{LABEL}: a worker could not start: ValueError: no simulator at this address",
@@ -256,7 +256,7 @@ def test_an_environment_whose_constructor_raises_is_named_with_the_workers_trace
     assert 'small_envs.py", line ' in str(error)
 
 
-def test_a_keyword_that_an_environment_does_not_take_is_named_with_those_that_it_takes(register, refused):
+def test_an_unknown_keyword_of_an_environment_is_named_with_the_known(register, refused):
     told = "takes no keyword argument 'foo' (env_kwargs, on the command line: --env-kwargs); it takes: "
     error = refused(ValueError, f"^{LABEL} {re.escape(told)}fault, where$", env_kwargs={"foo": 1})
     assert "Traceback" not in str(error)
@@ -285,7 +285,7 @@ def test_a_module_that_ends_the_process_is_reported_with_its_exit_code(register,
     assert "no licence" in capfd.readouterr().err
 
 
-def test_a_module_that_trains_while_it_is_imported_is_caught_in_the_worker(register, refused, tmp_path, monkeypatch):
+def test_a_module_that_trains_when_imported_is_caught_in_the_worker(register, refused, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "unguarded.py").write_text(
@@ -321,9 +321,7 @@ CAUSES = {
 
 @pytest.mark.filterwarnings("ignore:.*a worker is replaced")
 @pytest.mark.parametrize("fault", CAUSES)
-def test_an_episode_that_fails_is_named_and_the_run_goes_on_once_that_is_repaired(
-    fault, walk, tiny, tmp_path, monkeypatch
-):
+def test_a_failed_episode_is_named_and_the_run_goes_on_once_repaired(fault, walk, tiny, tmp_path, monkeypatch):
     broken, folder = tmp_path / "broken", tmp_path / "run"
     settings = {**tiny, "generations": 3, "env_kwargs": {"fault": fault, "where": str(broken)}}
 
@@ -399,7 +397,7 @@ def test_two_runs_cannot_share_a_folder(walk, tiny, copied):
     assert contents(copied) == before
 
 
-def test_a_locked_folder_without_a_checkpoint_is_not_removed_by_a_second_run(walk, tiny, copied):
+def test_a_locked_folder_is_not_removed_by_a_second_run(walk, tiny, copied):
     for checkpoint in (copied / "checkpoints").iterdir():
         checkpoint.unlink()
     with lock(copied), pytest.raises(RuntimeError, match="another process"):
@@ -575,9 +573,7 @@ def test_a_film_that_cannot_be_made_says_why_before_anything_is_played(finished,
             record(finished, tmp_path / "film.mp4", **{field: value})
 
 
-def test_an_environment_that_cannot_be_filmed_says_what_is_missing_and_is_still_trained(
-    finished, register, tiny, tmp_path
-):
+def test_an_environment_that_cannot_be_filmed_is_still_trained(finished, register, tiny, tmp_path):
     with pytest.raises(ValueError, match=rf"{LABEL} cannot render: .* takes no render_mode argument; add it"):
         finished.record(tmp_path / "film.mp4")
     dark = train(register("Dark-v0", "small_envs:Sized"), run_dir=tmp_path / "dark", **tiny)
@@ -683,7 +679,7 @@ def test_the_command_line_answers_a_mistake_in_a_sentence(code, line, message, a
     assert "Traceback" not in err
 
 
-def test_the_command_line_shows_the_traceback_of_a_users_environment_and_how_to_go_on(python, tmp_path):
+def test_the_command_line_shows_the_traceback_of_a_users_environment(python, tmp_path):
     code = COMMANDS.replace("max_episode_steps=5)", "max_episode_steps=5, kwargs={'fault': 'step'})", 1)
     done = python(code, arguments=[json.dumps(["train Walk-v0 --run-dir run --quiet --workers 1"])], cwd=tmp_path)
     status, out, err = json.loads(done.out)

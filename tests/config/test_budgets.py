@@ -87,7 +87,7 @@ def test_candidates_start_alike_or_each_on_its_own(wander, tmp_path):
     assert own.history[0].evaluation == common.history[0].evaluation
 
 
-def test_without_the_survival_bonus_a_run_learns_as_where_steps_cost_as_much(register, tmp_path):
+def test_without_the_survival_bonus_a_run_learns_all_the_same(register, tmp_path):
     options = {"fitness": "episode_return", "max_episode_steps": 30}
     free = register("Free-v0", "small_envs:Tolled", **options)
     tolled = register("Tolled-v0", "small_envs:Tolled", kwargs={"toll": 0.5}, **options)
@@ -101,7 +101,7 @@ def test_without_the_survival_bonus_a_run_learns_as_where_steps_cost_as_much(reg
 
 
 @pytest.mark.parametrize(("shaping", "equivalent"), [("sign", "raw"), ("centered_sign", "centered_ranks")])
-def test_sign_shaping_learns_from_the_signs_of_rewards_and_reports_the_fitness(shaping, equivalent, wander, tmp_path):
+def test_sign_shaping_learns_from_signs_and_reports_the_fitness(shaping, equivalent, wander, tmp_path):
     signs = run_of(wander, tmp_path / "signs", shaping=shaping)
     explicit = run_of(wander, tmp_path / "explicit", fitness="sign_return", shaping=equivalent)
     assert [stats.next_hash for stats in signs.history] == [stats.next_hash for stats in explicit.history]

@@ -112,7 +112,7 @@ def metrics(run):
 
 
 @pytest.mark.slow
-def test_a_run_with_objects_has_the_same_bits_for_any_workers_however_they_start(session, tiny, tmp_path, monkeypatch):
+def test_a_run_with_objects_has_the_same_bits_for_any_workers(session, tiny, tmp_path, monkeypatch):
     how = {**tiny, "generations": 3, "population_size": 6, "observation_normalization": True, "max_episode_steps": 5}
     runs = []
     for number, (start, workers) in enumerate([("fork", 1), ("fork", 3), ("spawn", 2)]):
@@ -137,7 +137,7 @@ def test_config_json_has_names_and_hashes_and_nothing_of_the_code(run):
         import_path.load("__main__:closeness#00000000")
 
 
-def test_the_step_limit_of_a_factory_is_that_of_what_it_makes_unless_it_is_given(session, tiny, tmp_path):
+def test_a_factory_has_the_step_limit_of_what_it_makes_unless_given(session, tiny, tmp_path):
     run = train(HERE["limited"], **{**tiny, "run_dir": tmp_path / "run", "episodes_per_candidate": 9})
     assert run.history[0].capped_episodes > 0
     assert run.history[0].episode_length <= 7

@@ -79,7 +79,7 @@ def evolved(kind, seen, done, env_id="Spaces-v0", **settings):
 
 
 @pytest.mark.parametrize(("kind", "seen"), KINDS)
-def test_what_is_exported_does_what_the_policy_does_whatever_it_sees_and_does(kind, seen):
+def test_an_exported_policy_acts_as_the_policy_in_every_space(kind, seen):
     sees = kind.startswith("cnn")
     cases = [(done, settings) for done in ACTIONS for settings in SETTINGS.get(done, [{}])]
     for done, settings in cases[: 1 if sees else None]:
@@ -143,7 +143,7 @@ def test_a_module_of_the_users_is_exported_for_who_trusts_its_name(of_a_module, 
 
 
 @pytest.mark.slow
-def test_a_program_of_torch_acts_in_batches_of_any_size_and_says_where_it_comes_from(run, tmp_path):
+def test_a_torch_program_acts_in_batches_and_names_its_origin(run, tmp_path):
     exported = export(run, tmp_path / "policy.pt2", seed=3)
     extra = {EXPORT.METADATA: ""}
     module = torch.export.load(exported.path, extra_files=extra).module()
@@ -192,7 +192,7 @@ def test_either_of_two_equal_outputs_may_win(run, tmp_path):
 
 
 @pytest.mark.slow
-def test_the_example_plays_the_episodes_of_evaluate_without_torch_and_without_us(run, tmp_path, python, capsys):
+def test_the_example_plays_evaluates_episodes_without_torch_or_us(run, tmp_path, python, capsys):
     path = tmp_path / "policy.onnx"
     assert main(["export", str(run.directory), str(path)]) == 0
     said = capsys.readouterr()

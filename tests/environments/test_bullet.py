@@ -331,7 +331,7 @@ def test_python_without_pybullet_is_told_where_to_get_it():
         assert part in message
 
 
-def test_listing_environments_imports_no_bullet_and_prints_nothing_on_stdout():
+def test_listing_environments_imports_no_bullet_and_keeps_stdout_clean():
     child = run_python("import sys, es_envs; es_envs.env_ids(); assert 'pybullet' not in sys.modules")
 
     assert (child.returncode, child.stdout, child.stderr) == (0, "", "")

@@ -65,7 +65,7 @@ def hashes(source):
 BEFORE = hashes(SOURCE)
 
 
-def test_equal_source_has_equal_hashes_in_every_process_and_wherever_it_stands(python):
+def test_equal_source_has_equal_hashes_in_every_process_and_place(python):
     moved = "# a comment\n\n\n" + textwrap.dedent(SOURCE).replace("(episode, scale", "(episode,  scale").replace(
         "unused = 1", "unused = 2  # by what is chosen"
     )

@@ -153,7 +153,7 @@ def test_a_broken_environment_is_caught_with_a_sentence(define, name, sentence):
 
 
 @pytest.mark.parametrize(("name", "sentence"), in_rounds(HOPELESS))
-def test_an_environment_that_hangs_or_crashes_does_so_in_a_process_of_its_own(define, name, sentence, monkeypatch):
+def test_an_environment_that_hangs_or_crashes_has_its_own_process(define, name, sentence, monkeypatch):
     monkeypatch.setattr("es_envs.testing.subject.TIME_LIMIT", 2)
     report = testing.examine(define(name))
 

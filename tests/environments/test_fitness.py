@@ -110,7 +110,7 @@ def test_training_maximises_the_chosen_fitness(choice, register, tiny, tmp_path)
     assert Run.open(run.directory).config.fitness == run.config.fitness
 
 
-def test_a_per_step_class_sees_every_step_and_is_made_anew_for_each_episode(walk, tiny, tmp_path):
+def test_a_per_step_class_sees_every_step_and_is_fresh_each_episode(walk, tiny, tmp_path):
     """LongestStep itself asserts that it saw as many steps as the episode has."""
     run = train(
         walk,
@@ -128,9 +128,7 @@ def undisturbed(walk, tiny, tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", ["failing", "not_a_number", "text", "nothing", "FailingOnStep", "FailingToStart"])
-def test_a_secondary_fitness_that_fails_is_logged_as_null_and_changes_nothing(
-    name, undisturbed, register, tiny, tmp_path
-):
+def test_a_secondary_fitness_that_fails_is_null_and_changes_nothing(name, undisturbed, register, tiny, tmp_path):
     env_id = register("Walk-v0", fitnesses={"odd": f"small_envs:{name}"})
     run = train(env_id, run_dir=tmp_path / "run", **{**tiny, "generations": 2})
 

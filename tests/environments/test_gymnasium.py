@@ -54,7 +54,7 @@ def played(env_id, mode):
 
 
 @pytest.mark.parametrize("env_id", es_envs.env_ids())
-def test_vector_environments_of_one_and_of_several_processes_play_the_same_episodes(env_id):
+def test_vector_environments_play_the_same_in_one_or_more_processes(env_id):
     (one, ends), (several, other_ends) = played(env_id, "sync"), played(env_id, "async")
     for here, there in zip(one, several, strict=True):
         np.testing.assert_array_equal(here, there)
@@ -76,7 +76,7 @@ def test_an_unknown_game_is_answered_with_those_that_there_are():
 
 
 @pytest.mark.slow
-def test_a_game_is_trained_from_pixels_and_filmed_without_a_line_of_python(tmp_path, monkeypatch, capfd):
+def test_a_game_is_trained_from_pixels_and_filmed_without_python_code(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     preprocessing = '{"skip": 4, "grey": true, "resize": 42, "stack": 2}'
     pixels = ["--policy=cnn_small", f"--preprocessing={preprocessing}", '--env-kwargs={"frameskip": 1}']

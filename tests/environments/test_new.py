@@ -24,7 +24,7 @@ def here(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_written_is_named_after_the_plugin_formatted_and_found_by_git(kind, here, capsys):
+def test_a_new_plugin_is_named_formatted_and_found_by_git(kind, here, capsys):
     assert main(["new", "Lunar.rover_2", kind, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {
         "folder": "Lunar.rover_2",

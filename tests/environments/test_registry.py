@@ -170,7 +170,7 @@ def test_an_entry_point_that_names_nothing_is_skipped(installed):
         assert installed.registry().env_ids() == []
 
 
-def test_the_ids_of_the_plugins_that_ship_with_the_project_are_known_to_the_registry():
+def test_the_registry_knows_the_ids_of_the_shipped_plugins():
     folders = Path(__file__).parents[2].glob("plugins/*/pyproject.toml")
     shipped = {tomllib.loads(file.read_text())["project"]["name"] for file in folders}
     ids = {(plugin.distribution, env_id) for plugin in es_envs.plugins() for env_id in plugin.ids}
@@ -216,7 +216,7 @@ def test_a_definition_that_overrides_gets_the_id_and_it_is_shown(name, installed
         assert "RaceCar-v0" not in installed.registry().env_ids()
 
 
-def test_an_id_that_two_plugins_register_belongs_to_neither_until_one_is_left_out(installed, monkeypatch, python):
+def test_an_id_that_two_plugins_register_belongs_to_neither(installed, monkeypatch, python):
     installed.add("abel", GOOD.format(id="Same-v0"))
     installed.add("cain", GOOD.format(id="Same-v0"))
     installed.add("eve", GOOD.format(id="Eve-v0"))
@@ -252,7 +252,7 @@ def test_two_entry_points_of_one_name_are_not_confused(installed):
 
 
 @pytest.mark.parametrize("name", ["awry", "es-awry", " other , awry,"])
-def test_a_plugin_is_disabled_by_entry_point_or_distribution_and_not_even_imported(name, installed, monkeypatch):
+def test_a_disabled_plugin_is_not_even_imported(name, installed, monkeypatch):
     installed.add("awry", "raise RuntimeError('imported')")
     installed.add("good", GOOD.format(id="Good-v0"))
     monkeypatch.setenv("ES_ENVS_DISABLE_PLUGINS", name)
@@ -279,7 +279,7 @@ def test_strict_mode_raises_and_looks_again_next_time(installed, monkeypatch):
     assert [plugin.name for plugin in registry.plugins()] == ["abel", "awry"]
 
 
-def test_a_script_may_register_the_same_definition_twice_but_not_another_with_its_id(installed):
+def test_a_script_may_register_the_same_but_no_other_definition_twice(installed):
     installed.add("good", GOOD.format(id="Good-v0"))
     registry = installed.registry()
     definition = EnvDefinition(id="Mine-v0", entry_point="small_envs:Walk")
@@ -437,7 +437,7 @@ def test_plain_gymnasium_makes_our_environments_singly_and_in_vectors(installed,
     assert log.exists()  # the initializer runs here, too
 
 
-def test_listing_imports_neither_torch_nor_pybullet_nor_environment_modules(installed, python):
+def test_listing_imports_neither_torch_nor_pybullet_nor_environments(installed, python):
     installed.add("good", GOOD.format(id="Good-v0"))
     done = python(
         "import es_envs, sys; print(es_envs.env_ids()); print({'torch', 'pybullet', 'small_envs'} & {*sys.modules})",
@@ -456,9 +456,7 @@ print(len(run.history), os.getpid())
 """
 
 
-def test_a_worker_makes_one_environment_for_the_whole_run_and_imports_no_other_plugin(
-    installed, python, tmp_path, tiny
-):
+def test_a_worker_makes_one_environment_and_imports_no_other_plugin(installed, python, tmp_path, tiny):
     """One run of several generations with evaluation, observed from outside."""
     log, marks = tmp_path / "log", tmp_path / "marks"
     marks.mkdir()
@@ -563,7 +561,7 @@ USELESS = {
 }
 
 
-def test_a_plugin_whose_definitions_are_of_no_use_is_shown_as_broken_and_strict_says_so(installed, python):
+def test_a_plugin_with_useless_definitions_is_shown_as_broken(installed, python):
     installed.add("good", GOOD.format(id="Good-v0"))
     arguments = ["-m", "es_core", "plugins", "--json", "--strict"]
     assert python(arguments=arguments, path=[installed.folder]).code == 0
@@ -594,7 +592,7 @@ def test_a_plugin_may_look_up_other_environments_while_it_registers(installed):
         assert installed.registry().env_ids() == ["Abel-v0", "Curious-v0"]
 
 
-def test_a_plugin_whose_simulator_is_not_installed_is_incomplete_and_the_others_work(installed):
+def test_a_plugin_without_its_simulator_is_incomplete_others_work(installed):
     installed.add("good", GOOD.format(id="Good-v0"), requires=["numpy>=2", 'no-such-thing; extra == "docs"'])
     installed.add(
         "bare", GOOD.format(id="Bare-v0"), requires=["no-such-simulator>=3", 'no-other; python_version < "3"']
@@ -647,7 +645,7 @@ ENDS = {
 }
 
 
-def test_a_plugin_that_would_end_the_process_is_skipped_by_name_like_any_other(installed, python):
+def test_a_plugin_that_would_end_the_process_is_skipped_by_name(installed, python):
     for name, (source, _) in ENDS.items():
         installed.add(name, source)
     installed.add("zealous", textwrap.dedent(FORKS) + textwrap.dedent(GOOD.format(id="Good-v0")))
@@ -699,7 +697,7 @@ def test_no_control_character_of_a_plugin_reaches_the_terminal(installed, python
     assert r"\x1b]0;owned\x07\x9b31m\n" in done.out  # a row stays a row
 
 
-def test_whatever_moves_a_cursor_or_cannot_be_written_is_escaped_and_all_else_is_left():
+def test_what_moves_a_cursor_or_cannot_be_written_is_escaped():
     for character in map(chr, range(0x10000)):
         hidden = unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} and character not in "\n\t"
         reordering = unicodedata.bidirectional(character) in {
@@ -817,7 +815,7 @@ class Stumbling(OpenAIES):
             raise ArithmeticError("no way up from here")
 
 
-def test_a_strategy_that_raises_ends_the_run_with_its_own_error_and_loses_nothing(walk, tiny, tmp_path, monkeypatch):
+def test_a_strategy_that_raises_ends_the_run_with_its_own_error(walk, tiny, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "stumbling", SimpleNamespace(Stumbling=Stumbling))
     monkeypatch.setattr(registry, "strategies", lambda: {"stumbling": "stumbling:Stumbling"})
     settings = {**tiny, "generations": 3, "strategy": "stumbling", "run_dir": tmp_path / "run"}

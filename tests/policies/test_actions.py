@@ -68,7 +68,7 @@ def explored(policy, parameters, seeds):
 
 @pytest.mark.parametrize("kind", ["linear", "mlp", "rnn", "lstm", "gru", "cnn_small", "cnn_nature"])
 @every_setting
-def test_both_engines_and_the_module_agree_for_every_policy_and_every_kind_of_action(kind, action_space, fields):
+def test_engines_and_module_agree_for_every_policy_and_action_space(kind, action_space, fields):
     policy = make(action_space, kind=kind, **fields)
     parameters, generator = 0.2 * parameters_of(policy), np.random.default_rng(1)
     actors = [make_actor(policy, parameters, engine=engine) for engine in ("compiled", "torch")]
@@ -142,7 +142,7 @@ def test_the_largest_output_of_each_entry_chooses_its_bin(bins, outputs, best, e
     np.testing.assert_allclose(make_actor(policy, outputs_are(policy, raw))(np.zeros(3)), expected, rtol=1e-6)
 
 
-def test_drawn_box_actions_have_the_mean_and_deviation_of_the_outputs_within_bounds():
+def test_drawn_box_actions_have_the_mean_and_deviation_of_the_outputs():
     policy = make(UNBOUNDED, sample_actions=True)
     assert (policy.outputs, policy.actions.decisive) == (4, 2)
     for log_std, std in ((-1.0, np.exp(-1)), (9.0, np.exp(2)), (-9.0, np.exp(-5))):
@@ -207,7 +207,7 @@ def test_settings_that_do_not_fit_the_actions_are_refused_with_the_reason(action
     [(spaces.MultiDiscrete([10**12]), {}), (BOX, {"action_bins": 10**12}), (spaces.Discrete(10**12), {})],
     ids=str,
 )
-def test_the_size_of_a_policy_is_known_before_anything_of_that_size_is_made(action_space, fields):
+def test_the_size_of_a_policy_is_known_before_it_is_allocated(action_space, fields):
     assert make(action_space, **fields).size > 10**12
 
 
@@ -247,7 +247,7 @@ def test_a_module_with_log_stds_acts_by_its_means_and_exports_them(kind):
     ],
     ids=str,
 )
-def test_workers_do_not_change_a_bit_and_a_checkpoint_acts_as_it_was_scored(fields, register, tmp_path):
+def test_neither_workers_nor_a_checkpoint_change_an_action(fields, register, tmp_path):
     env_id = register("Wander-v0", "small_envs:Wander", fitness="episode_return", max_episode_steps=30)
     options = {"generations": 2, "population_size": 6, "eval_episodes": 2, "confirm_episodes": 2, "progress": False}
     runs = [

@@ -126,7 +126,7 @@ def finished(process):
 
 
 @pytest.mark.slow
-def test_a_policy_is_compiled_once_by_whoever_is_first_and_two_at_once_do_no_harm(tmp_path):
+def test_a_policy_is_compiled_once_and_two_at_once_do_no_harm(tmp_path):
     first, second = preparing(tmp_path), preparing(tmp_path)
     assert [finished(first), finished(second)] == [SENTENCE, SENTENCE]
     made = {file: file.stat().st_mtime_ns for file in Path(tmp_path).rglob("*.o")}

@@ -34,7 +34,7 @@ def weights_of(policy, seed=0):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_normc_gives_each_units_weights_length_one_and_the_outputs_that_of_output_scale(kind):
+def test_normc_gives_each_unit_the_length_one_or_output_scale(kind):
     *hidden, (_, last, last_bias) = weights_of(make(kind, initialization="normc", output_scale=0.3))
     for _, weights, bias in hidden:
         np.testing.assert_allclose(np.linalg.norm(weights, axis=1), 1, rtol=1e-5)
@@ -67,7 +67,7 @@ def test_orthogonal_is_what_torch_makes_of_the_same_noise(shape, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_torch_begins_within_the_bounds_of_torchs_own_layers_and_fills_them(kind):
+def test_torch_initialisation_fills_the_bounds_of_torchs_own_layers(kind):
     policy = make(kind, initialization="torch", output_scale=1)
     module = policy.module(policy.initial(0), None)  # made of torch's layers
     for part in module.modules():
@@ -106,7 +106,7 @@ def test_a_default_policy_begins_with_the_bits_of_this_version():
     assert digests == {"mlp": "d89fb67f66b1", "gru": "d45ea6fef19a"}
 
 
-def test_a_linear_policy_has_neither_hidden_layers_nor_biases_whatever_hidden_sizes_is():
+def test_a_linear_policy_has_neither_hidden_layers_nor_biases():
     assert make("linear").size == 4 * 20
     assert make("mlp", hidden_sizes=()).size == 4 * 21
 

@@ -75,7 +75,7 @@ def recorded():
 @pytest.mark.parametrize(
     "kind", first_fast(sorted(BUILT_IN, key=["mlp", "lstm", "cnn_small"].__contains__, reverse=True), 3)
 )
-def test_both_engines_and_the_exported_module_agree_along_ten_thousand_observations(kind, part, recorded):
+def test_engines_and_module_agree_along_ten_thousand_observations(kind, part, recorded):
     policy, observations = policy_of(kind), recorded(kind)
     if kind in IMAGE_KINDS:
         observations = observations[: 20 * part, : 5 * part]
@@ -135,7 +135,7 @@ def test_the_initial_mean_is_a_function_of_the_seed(kind):
 
 
 @pytest.mark.parametrize("kind", BUILT_IN)
-def test_weights_begin_as_large_as_their_layer_is_wide_and_the_last_ones_small(kind):
+def test_weights_scale_with_their_layers_width_and_the_last_are_small(kind):
     policy = policy_of(kind)
     *hidden, (last,) = matrices(policy.initial(0), policy.layers)
     for matrix in [matrix for own in hidden for matrix in own if matrix.size > 100]:
@@ -196,7 +196,7 @@ def test_channels_are_where_the_image_is_smaller(shape):
 
 
 @pytest.mark.parametrize("engine", ["compiled", "torch"])
-def test_images_among_other_observations_are_seen_and_the_others_enter_beside_them(engine):
+def test_images_among_other_observations_enter_beside_them(engine):
     space = spaces.Dict(
         {
             "arm": spaces.Box(-1, 1, (2,), np.float32),
@@ -246,14 +246,14 @@ def test_images_are_not_normalised_by_statistics():
         make("cnn_small", IMAGE, observation_normalization=True)
 
 
-def test_options_are_for_modules_alone_and_an_unknown_policy_is_told_which_there_are():
+def test_policy_options_are_for_modules_and_an_unknown_policy_is_named():
     with pytest.raises(ValueError, match="policy_options are for a torch module"):
         make("mlp", UNBOUNDED, policy_options={"width": 3})
     with pytest.raises(ValueError, match="one of linear, mlp, rnn, lstm, gru, cnn_small, cnn_nature, module:Class "):
         make("transformer", UNBOUNDED)
 
 
-def test_an_actor_has_the_bits_of_a_worker_whatever_the_number_of_threads_here():
+def test_an_actor_has_the_bits_of_a_worker_for_any_number_of_threads():
     policy = make("cnn_nature", spaces.Box(0, 255, (84, 84, 4), np.uint8))
     policy.observation_space.seed(0)
     image, act = policy.observation_space.sample(), make_actor(policy, candidate(policy, 0))

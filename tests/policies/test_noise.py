@@ -118,7 +118,7 @@ def test_tails_are_right_to_five_sigma():
     assert (abs(counts - expected) < 5 * np.sqrt(expected)).all(), counts / expected
 
 
-def test_neither_seeds_nor_blocks_nor_the_two_numbers_of_a_pair_are_correlated():
+def test_seeds_blocks_and_the_numbers_of_a_pair_are_uncorrelated():
     size = 2**12
     seeds = [*range(60), *(1 << bit for bit in range(6, 63)), *(2**63 - 1 - bit for bit in range(20))]
     rows = [fill("normal", seed, 0, np.empty(size, np.float32)) for seed in seeds]

@@ -106,7 +106,7 @@ def test_an_action_is_a_new_object_that_the_environment_may_keep():
     np.testing.assert_array_equal(first, kept)
 
 
-def test_the_initial_mean_depends_on_the_seed_alone_and_starts_almost_undecided():
+def test_the_initial_mean_depends_on_the_seed_and_is_almost_undecided():
     policy = mlp(BOX, UNBOUNDED)
     np.testing.assert_array_equal(policy.initial(3), mlp(BOX, UNBOUNDED).initial(3))
     assert not np.array_equal(policy.initial(3), policy.initial(4))
@@ -186,7 +186,7 @@ def test_statistics_merge_to_the_mean_and_deviation_of_all_observations():
 
 
 @pytest.mark.parametrize("bound", [5.0, 2.0, None])
-def test_normalised_inputs_are_clipped_where_the_config_says_in_the_module_too(bound):
+def test_normalised_inputs_are_clipped_in_every_engine(bound):
     policy = mlp(BOX, UNBOUNDED, **({} if bound == 5 else {"observation_clip": bound}))
     statistics, parameters = ObservationStatistics(100, np.zeros(5), np.full(5, 100.0)), parameters_of(policy)
     edge = 1000.0 if bound is None else bound

@@ -61,7 +61,7 @@ def test_modules_that_do_not_exist_and_options_that_do_not_fit_are_named():
     assert policy_of("Net", width=3).size < policy_of("Net").size
 
 
-def test_a_module_in_evaluation_mode_may_have_dropout_and_batch_normalisation():
+def test_a_module_in_evaluation_mode_may_have_dropout_and_batch_norm():
     assert policy_of("InEvaluation").size > policy_of("Net").size
 
 
@@ -140,7 +140,7 @@ def file(run, tmp_path):
     return shutil.copy(run.checkpoint_path(1), tmp_path / "copy.safetensors")
 
 
-def test_reading_a_checkpoint_does_not_import_its_module_and_using_it_asks_for_trust(file, run, monkeypatch):
+def test_a_checkpoint_imports_its_module_only_when_trusted(file, run, monkeypatch):
     monkeypatch.delitem(sys.modules, "small_modules")
     checkpoint = Checkpoint.load(file)
     for use in (checkpoint.actor, checkpoint.module, lambda: es_core.evaluate(file)):
@@ -152,7 +152,7 @@ def test_reading_a_checkpoint_does_not_import_its_module_and_using_it_asks_for_t
     np.testing.assert_array_equal(act(observation), run.checkpoint.actor()(observation))
 
 
-def test_a_run_that_was_trained_here_is_trusted_and_one_that_was_opened_is_not(run):
+def test_a_run_trained_here_is_trusted_and_one_opened_is_not(run):
     assert run.evaluate(episodes=1, workers=1).episodes == 1
     with pytest.raises(ValueError, match="names policy="):
         Run.open(run.directory).checkpoint.actor()

@@ -104,7 +104,7 @@ def test_hidden_layers_are_normalised_as_torchs_batch_normalisation_does(kind, s
 
 
 @every_case
-def test_both_engines_the_module_and_an_actor_agree_and_the_parameters_stay_what_they_were(kind, space):
+def test_engines_module_and_actor_agree_on_normalised_batches(kind, space):
     policy = make(kind, space)
     batch, observations, parameters = ReferenceBatch(sampled(policy, 128, 0)), sampled(policy, 6, 1), candidate(policy)
     before, found = parameters.copy(), []
@@ -134,7 +134,7 @@ def test_units_that_never_move_do_no_harm():
         ({"hidden_sizes": ()}, "normalises hidden layers, and this policy has none"),
     ],
 )
-def test_where_there_is_nothing_to_normalise_it_is_refused_with_the_reason(fields, message):
+def test_where_there_is_nothing_to_normalise_it_is_refused(fields, message):
     with pytest.raises(ValueError, match=message):
         make(**{"kind": "mlp", "space": BOX, **fields})
 
@@ -166,7 +166,7 @@ def files(run):
     return [(run.directory / f"checkpoints/00000{number}.safetensors").read_bytes() for number in (0, 2)]
 
 
-def test_workers_do_not_change_a_bit_and_a_resumed_run_equals_one_that_never_stopped(wander, tmp_path):
+def test_neither_workers_nor_a_resume_change_a_bit_of_the_batch(wander, tmp_path):
     runs = [train(wander, run_dir=tmp_path / str(workers), workers=workers, **FIELDS) for workers in (1, 2)]
     assert all(files(run) == files(runs[0]) for run in runs[1:])
     stopped = train(wander, run_dir=tmp_path / "stopped", workers=1, **FIELDS, on_generation=lambda stats: False)
@@ -201,7 +201,7 @@ def test_a_checkpoint_acts_as_it_was_scored_without_the_environment(kind, regist
     assert Run.open(run.directory).evaluate(episodes=2, workers=1).episodes == 2
 
 
-def test_the_batch_is_what_random_actions_of_the_runs_seed_come_across_whoever_plays_them(wander):
+def test_the_batch_is_what_random_actions_of_the_runs_seed_meet(wander):
     def batch(workers, **fields):
         config = TrainConfig.for_env(wander, **fields)
         with make_pool("local", definition(wander), config, workers=workers) as rollout_pool:

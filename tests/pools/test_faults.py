@@ -198,7 +198,7 @@ def test_a_worker_that_is_stopped_while_it_starts_is_started_again(failing, undi
     assert lines(run) == undisturbed
 
 
-def test_workers_that_always_die_while_they_start_end_the_run_with_the_reason(failing, tmp_path, monkeypatch):
+def test_workers_that_die_at_every_start_end_the_run_with_the_reason(failing, tmp_path, monkeypatch):
     monkeypatch.setattr(es_core.pools.scheduler, "PAUSES", (0.0, 0.0))
     kwargs = {"once": str(tmp_path), "stillborn": 1000}
     with (
@@ -221,7 +221,7 @@ sys.exit(main(sys.argv[1:]))
 
 @POSIX
 @pytest.mark.slow
-def test_time_in_which_the_run_itself_was_stopped_is_not_held_against_its_workers(tmp_path):
+def test_time_while_the_run_is_suspended_does_not_count_for_workers(tmp_path):
     words = ["train", "CartPole-v1", "--run-dir", "r", "--workers", "1", "--step-timeout", "30", "--quiet"]
     endless = ["--generations", "100000", "--solved-at", "none", "--population-size", "8"]
     with running([sys.executable, "-c", HASTY, *words, *endless], cwd=tmp_path) as process:
@@ -265,7 +265,7 @@ def test_faults_that_persist_cost_their_candidates_and_no_others(pool, fatal, fa
 
 
 @pytest.mark.parametrize("policy", ["drop", "worst"])
-def test_a_lost_candidate_is_told_as_the_config_says_and_adds_nothing_else(policy, failing, tmp_path):
+def test_a_lost_candidate_counts_as_the_config_says(policy, failing, tmp_path):
     config = TrainConfig.for_env(failing, **PLAIN)
     with make_pool("local", definition(failing), config, workers=1) as pool:
         strategy = make_strategy(config, make_policy(config, pool.observation_space, pool.action_space).initial(0))
@@ -342,7 +342,7 @@ def test_workers_are_recycled_between_generations_without_changing_a_bit(pool, f
 
 @pytest.mark.filterwarnings("ignore:.*a worker is replaced")
 @pytest.mark.parametrize("fault", ["kill in step", "raise in step"])
-def test_an_environment_that_cannot_be_made_again_ends_the_run_with_its_reason(fault, failing, tmp_path):
+def test_an_environment_that_cannot_be_recreated_ends_the_run(fault, failing, tmp_path):
     once = tmp_path / "once"
     once.mkdir()
     kwargs = {"faults": {seed_of(3, 0, PLAIN): fault}, "once": str(once), "fragile": True}
@@ -368,7 +368,7 @@ def test_an_evaluation_is_repeated_once_and_then_ends_the_run(failing, undisturb
     assert "the failure is reproduced: an episode of the centre" in capsys.readouterr().err
 
 
-def test_a_candidate_is_replayed_to_the_step_limit_of_its_generation_the_centre_to_its_end(tmp_path):
+def test_a_candidate_is_replayed_to_its_generations_step_limit(tmp_path):
     how = {"generations": 1, "population_size": 2, "episode_cap": "growing", "episode_cap_start": 5, "workers": 1}
     run = train("CartPole-v1", run_dir=tmp_path / "r", confirm_episodes=1, progress=False, **how)
     assert run.history[0].episode_cap == 5

@@ -70,7 +70,7 @@ def test_forked_workers_give_the_bits_of_processes_of_their_own(walk, tmp_path, 
     assert lines(forked) == lines(spawned)
 
 
-def test_a_run_whose_forker_is_killed_goes_on_in_processes_of_their_own_with_the_same_bits(walk, tmp_path):
+def test_a_run_whose_forker_is_killed_goes_on_with_the_same_bits(walk, tmp_path):
     undisturbed = train(walk, run_dir=tmp_path / "undisturbed", workers=2, **SETTINGS)
 
     def kill(stats):
@@ -172,9 +172,7 @@ UNCLEAN = {
 
 
 @pytest.mark.parametrize("what", first_fast(["a connection", "a thread"]))
-def test_a_module_that_does_more_than_define_leads_to_processes_of_their_own(
-    what, module, register, tmp_path, monkeypatch
-):
+def test_a_module_that_does_more_than_define_is_not_forked(what, module, register, tmp_path, monkeypatch):
     code, reason = UNCLEAN[what]
     module("unclean", code + ENVIRONMENT)
     env_id = register("Unclean-v0", "unclean:Walk")
@@ -186,7 +184,7 @@ def test_a_module_that_does_more_than_define_leads_to_processes_of_their_own(
         assert forker_of() is None
 
 
-def test_a_module_that_loads_too_long_or_not_at_all_leads_to_processes_of_their_own(module, monkeypatch):
+def test_a_module_that_loads_too_long_or_not_at_all_is_not_forked(module, monkeypatch):
     module("ends", ENDS)
     module("raises", "raise ValueError('no licence')")
     module("leaves", "import os\nos._exit(7)")

@@ -74,7 +74,7 @@ def test_a_resumed_run_equals_one_that_never_stopped(how, wander, tmp_path):
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_an_episode_played_here_has_the_bits_of_a_worker_whatever_the_number_of_threads_here(threads, register):
+def test_an_episode_played_here_has_a_workers_bits_for_any_threads(threads, register):
     # Of all policies, one whose products depend on the number of threads.
     env_id = register("Seen-v0", "small_envs:Seen", kwargs={"shape": (84, 84, 4)})
     config = TrainConfig(env_id=env_id, policy="cnn_nature", fitness="episode_return", engine="compiled")

@@ -205,7 +205,7 @@ def test_a_node_that_comes_gets_work_from_the_next_generation_on(nodes, env, und
 
 @pytest.mark.filterwarnings("ignore:.*a worker is replaced")
 @pytest.mark.long
-def test_a_candidate_that_kills_its_worker_again_and_again_is_treated_as_in_the_local_pool(nodes, env, tmp_path):
+def test_a_candidate_that_kills_its_worker_is_treated_as_locally(nodes, env, tmp_path):
     faults = {seed_of(3): "kill in step", seed_of(11): "raise in reset"}
     how = {"on_candidate_error": "drop", "generations": 1}
     local = {**SETTINGS, **how, "env_kwargs": {"marks": str(tmp_path), "faults": faults}}
@@ -275,7 +275,7 @@ def test_a_node_with_other_arithmetic_gets_no_work_and_is_named(nodes, env, undi
 
 
 @pytest.mark.long
-def test_a_node_that_is_like_this_machine_is_found_even_if_another_one_is_tried_first(nodes, env, tmp_path):
+def test_a_node_like_this_machine_is_found_even_if_tried_second(nodes, env, tmp_path):
     """As many nodes that cannot take part as that it is unlikely that the good one is tried first."""
     old = [nodes.add(OPENBLAS_CORETYPE="Prescott", NPY_DISABLE_CPU_FEATURES=OLD) for _ in range(2)]
     try:
@@ -303,14 +303,14 @@ def test_a_cluster_that_is_away_is_an_error_before_anything_is_trained(address, 
     assert not (tmp_path / "r").exists()
 
 
-def test_a_cluster_that_is_too_small_is_an_error_before_anything_is_trained(nodes, env, tmp_path):
+def test_a_cluster_that_is_too_small_is_an_error_before_training(nodes, env, tmp_path):
     with pytest.raises(ConnectionError, match=r"has \d CPUs on \d nodes, which is not enough for 99 workers"):
         ray_run(nodes, tmp_path, workers=99)
     assert not (tmp_path / "r").exists()
 
 
 @pytest.mark.long
-def test_a_cluster_of_another_version_is_an_error_before_anything_is_trained(nodes, python, tmp_path):
+def test_a_cluster_of_another_version_is_an_error_before_training(nodes, python, tmp_path):
     code = f"""
 import ray
 ray.__version__ = "2.0.0"
@@ -356,7 +356,7 @@ def test_a_node_without_the_plugin_is_named_with_what_it_lacks(nodes, python, tm
     assert not (tmp_path / "r").exists()
 
 
-def test_without_an_address_the_cluster_is_this_machine_and_ends_with_the_run(python, tmp_path):
+def test_without_an_address_the_cluster_is_local_and_ends_with_the_run(python, tmp_path):
     words = ["train", "CartPole-v1", "--pool", "ray", "--workers", "2", "--generations", "1", "--json", "--quiet"]
     code = f"import sys; from es_core.cli import main; sys.exit(main({[*words, '--run-dir', str(tmp_path / 'r')]!r}))"
     done = python(code)

@@ -110,7 +110,7 @@ def hosts():
         sh("ip", "netns", "delete", SWITCH)
 
 
-def test_a_run_on_several_hosts_survives_a_new_one_a_cut_cable_and_a_pulled_plug(hosts, tmp_path):
+def test_a_run_on_several_hosts_survives_new_cut_and_dead_hosts(hosts, tmp_path):
     with registered("Marked-v0", "small_envs:Marked", max_episode_steps=30) as env:
         (tmp_path / "marks").mkdir()
         kwargs = {"marks": str(tmp_path / "marks"), "nap": 0.02}

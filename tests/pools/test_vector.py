@@ -86,7 +86,7 @@ FITNESSES = {"fitnesses": {"farthest": "vector_envs:Farthest", "score": "final_i
 @pytest.mark.parametrize(
     "kwargs", [{"seeding": "each"}, {"seeding": "each", "mode": "SameStep"}, {"seeding": "construction"}]
 )
-def test_copies_that_take_their_own_seeds_play_the_episodes_of_the_local_pool(kwargs, width, tilt):
+def test_copies_that_take_seeds_play_the_local_pools_episodes(kwargs, width, tilt):
     env_id = tilt(kwargs=kwargs, **FITNESSES)
     results, config = evaluated(env_id, "vector", vector_envs=width)
     assert config.vector_starts == "each copy seeded"
@@ -94,7 +94,7 @@ def test_copies_that_take_their_own_seeds_play_the_episodes_of_the_local_pool(kw
 
 
 @pytest.mark.parametrize("width", [1, 3])
-def test_an_environment_without_a_vectorised_form_has_a_process_for_each_copy(width, tilt):
+def test_without_a_vectorised_form_each_copy_has_a_process(width, tilt):
     env_id = tilt(native=False, **FITNESSES)
     results, config = evaluated(env_id, "vector", vector_envs=width)
     assert (config.vector_envs, config.vector_starts) == (width, "each copy seeded")
@@ -112,14 +112,14 @@ def test_the_empty_step_between_two_episodes_is_not_counted(seeding, mode, tilt)
     assert all(each.count == sum(lengths) for each, lengths in zip(results.statistics, results.lengths, strict=True))
 
 
-def test_what_is_seeded_as_a_whole_is_evaluated_on_other_starts_in_each_generation_and_the_same_again(tilt):
+def test_what_is_seeded_as_a_whole_has_new_starts_in_each_generation(tilt):
     env_id = tilt(kwargs={"seeding": "whole"})
     first, again, other = (evaluated(env_id, "vector", seeds=seeds)[0] for seeds in ((3, 4), (3, 4), (5, 6)))
     np.testing.assert_array_equal(again.fitness, first.fitness)
     assert (other.fitness != first.fitness).any()
 
 
-def test_a_centre_is_scored_in_single_environments_where_starts_are_not_controlled(tilt):
+def test_uncontrolled_starts_score_the_centre_in_single_environments(tilt):
     env_id = tilt(kwargs={"seeding": "none"})
     centre = evaluated(env_id, "vector")[0].centre
     expected = evaluated(env_id, "local")[0].centre
@@ -202,7 +202,7 @@ def test_settings_that_do_not_fit_the_pool_are_refused(fields, message, tilt, tm
 
 @pytest.mark.slow
 @pytest.mark.parametrize("policy", ["lstm", "small_modules:Remembering"])
-def test_policies_that_remember_and_modules_of_ones_own_play_as_in_the_local_pool(policy, tilt):
+def test_recurrent_policies_and_modules_play_as_in_the_local_pool(policy, tilt):
     env_id = tilt(kwargs={"seeding": "each"})
     fields = {"policy": policy, **({"hidden_sizes": (5,)} if policy == "lstm" else {})}
     results = evaluated(env_id, "vector", vector_envs=4, **fields)[0]
@@ -211,7 +211,7 @@ def test_policies_that_remember_and_modules_of_ones_own_play_as_in_the_local_poo
     np.testing.assert_allclose(results.fitness, expected.fitness, rtol=1e-4)
 
 
-def test_virtual_batch_normalisation_finds_its_batch_in_a_single_environment(tilt, tmp_path):
+def test_virtual_batch_norm_finds_its_batch_in_a_single_environment(tilt, tmp_path):
     fields = {**SETTINGS, "observation_normalization": False, "virtual_batch_normalization": True, "generations": 1}
     run = train(tilt(kwargs={}), run_dir=tmp_path / "r", pool="vector", **fields)
     assert run.history[0].fitness_mean is not None

@@ -49,7 +49,7 @@ def test_a_benchmark_prints_tables_and_writes_finite_numbers(name, tmp_path):
     assert all(math.isfinite(number) and number >= 0 for spread in measured for number in spread)
 
 
-def test_each_seed_of_a_row_is_scored_on_starts_of_its_own_and_its_centre_is_kept(walk, tiny, tmp_path, monkeypatch):
+def test_each_seed_of_a_row_is_scored_on_its_own_starts_and_kept(walk, tiny, tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
     results = importlib.import_module("results")
     settings = {**tiny, "fitness": "small_envs:seed_of"}
@@ -72,7 +72,7 @@ def test_there_are_runs_of_the_table_of_strategies():
 
 
 @pytest.mark.parametrize("path", RUNS, ids=[path.stem for path in RUNS])
-def test_the_runs_of_the_table_of_strategies_had_the_settings_that_are_recommended_now(path):
+def test_the_runs_of_the_table_had_the_settings_recommended_now(path):
     measured = json.loads(path.read_text(encoding="utf-8"))["config"]
     given = {name: measured[name] for name in ("strategy", "max_steps", "generations", "checkpoint_every")}
     if measured["strategy"] == "pgpe":  # measured before its learning rate followed from the radius
@@ -85,7 +85,7 @@ def test_the_runs_of_the_table_of_strategies_had_the_settings_that_are_recommend
 
 
 @pytest.mark.slow
-def test_rivals_without_evotorch_says_how_to_install_it_and_measures_the_rest(tmp_path):
+def test_rivals_without_evotorch_measures_the_rest(tmp_path):
     hide = (
         "import importlib.util, runpy, sys; "
         "sys.argv = sys.argv[1:]; sys.path[0] = sys.argv.pop(0); "

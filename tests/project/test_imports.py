@@ -100,7 +100,7 @@ def test_no_module_is_named_like_a_public_function():
     assert not functions & modules
 
 
-def test_nothing_is_called_utils_or_asserts_or_prints_outside_the_command_line():
+def test_no_module_is_called_utils_or_asserts_or_prints():
     for file in FILES.values():
         assert file.stem not in {"utils", "common", "helpers", "core", "base_class"}
         nodes = list(ast.walk(ast.parse(file.read_text(encoding="utf-8"))))

@@ -41,7 +41,7 @@ def made(template, tmp_path):
     return made
 
 
-def test_runs_that_differ_in_the_seed_alone_are_a_group_and_equal_seeds_are_paired(made):
+def test_runs_that_differ_only_in_the_seed_are_a_group_and_paired(made):
     slow = [made(seed, 100.0 + seed, sigma=0.1) for seed in (3, 1, 2, 4, 5, 6)]
     fast = [made(seed, 110.0 + 2 * seed, sigma=0.2) for seed in (1, 2, 3, 4, 5, 6)]
     found = compare([*slow, *fast])
@@ -69,7 +69,7 @@ def test_runs_that_differ_in_the_seed_alone_are_a_group_and_equal_seeds_are_pair
     ],
     ids=["five pairs", "other environments", "other starts", "no final scores"],
 )
-def test_runs_that_share_no_more_than_the_number_of_their_seed_are_not_paired(runs, settings, lost, made):
+def test_runs_that_share_only_a_seeds_number_are_not_paired(runs, settings, lost, made):
     first = [made(seed, 100.0 + seed, sigma=0.1) for seed in range(runs)]
     other = [made(seed, 110.0 + seed, sigma=0.2, **settings) for seed in range(runs)]
     for file in [folder / "metrics.jsonl" for folder in (*first, *other) if lost]:
@@ -80,7 +80,7 @@ def test_runs_that_share_no_more_than_the_number_of_their_seed_are_not_paired(ru
     assert contrast.difference.p < 0.001
 
 
-def test_other_seeds_are_unpaired_and_steps_are_compared_where_all_are_solved(made):
+def test_other_seeds_are_unpaired_and_steps_compared_once_all_are_solved(made):
     first = [made(seed, 100.0 + seed, solved=True, sigma=0.1) for seed in (1, 2, 3)]
     second = [made(seed, 200.0 + seed, solved=True, sigma=0.2) for seed in (1, 2, 4)]
     found = compare([*first, *second])
@@ -123,7 +123,7 @@ def test_means_and_tests_have_the_values_that_they_have_by_hand():
     assert compare_paired([0, 0, 0, 0], [1, 2, 3, -1]).p == 6 / 16
 
 
-def test_a_sample_of_relabellings_comes_near_the_exact_answer_and_counts_what_was_observed():
+def test_sampled_relabellings_come_near_the_exact_answer():
     generator = np.random.default_rng(5)
     first, second = generator.normal(0, 1, 20), generator.normal(0.7, 1, 20)
     paired = compare_paired(first, second)
@@ -136,13 +136,13 @@ def test_a_sample_of_relabellings_comes_near_the_exact_answer_and_counts_what_wa
 
 
 @pytest.mark.parametrize(("n", "m", "spread"), [(5, 5, 1), (5, 5, 5), (5, 10, 5), (10, 5, 5), (5, 15, 5)])
-def test_groups_that_do_not_differ_are_told_apart_in_one_case_of_twenty_however_they_scatter(n, m, spread):
+def test_equal_groups_are_told_apart_in_one_case_of_twenty(n, m, spread):
     generator = np.random.default_rng(n * m + spread)
     found = [compare_unpaired(spread * generator.normal(size=n), generator.normal(size=m)).p for _ in range(2000)]
     assert np.mean(np.array(found) <= 0.05) == pytest.approx(0.05, abs=0.02)
 
 
-def test_five_runs_each_are_enough_to_see_a_difference_of_two_standard_deviations():
+def test_five_runs_each_show_a_difference_of_two_standard_deviations():
     generator = np.random.default_rng(1)
     found = [compare_unpaired(generator.normal(size=5), generator.normal(2, 1, size=5)).p for _ in range(500)]
     assert np.mean(np.array(found) <= 0.05) > 0.7

@@ -50,7 +50,7 @@ def copy(run, tmp_path, **changed):
     return folder
 
 
-def test_a_page_holds_curves_films_settings_environment_versions_and_commands(run, page):
+def test_a_page_holds_curves_films_settings_versions_and_commands(run, page):
     assert page == run.directory / "report.html"
     content = Page(page)
     stats = run.history

@@ -41,7 +41,7 @@ def test_images_come_in_the_shape_that_the_settings_ask_for(settings, shape):
     assert env.observation_space.contains(env.step(STILL)[0])
 
 
-def test_a_skipped_step_sums_rewards_and_shows_the_larger_of_the_last_two_frames():
+def test_a_skipped_step_sums_rewards_and_shows_the_largest_pixels():
     env, plain = preprocessed(Seen(), {"skip": 3}), Seen()
     env.reset(seed=1)
     plain.reset(seed=1)
@@ -54,7 +54,7 @@ def test_a_skipped_step_sums_rewards_and_shows_the_larger_of_the_last_two_frames
 
 
 @pytest.mark.parametrize("skip", [4, 5, 8])
-def test_the_last_observation_of_an_episode_that_ends_within_a_step_is_its_own(skip):
+def test_an_episode_that_ends_within_a_step_has_its_own_last_frame(skip):
     env, plain = preprocessed(Seen(), {"skip": skip}), Seen()
     for seed in (1, 2):  # Gymnasium's wrapper shows a frame of the first episode at the end of the second
         env.reset(seed=seed)
@@ -66,7 +66,7 @@ def test_the_last_observation_of_an_episode_that_ends_within_a_step_is_its_own(s
         np.testing.assert_array_equal(observation, np.max(played, axis=0))
 
 
-def test_a_stack_shows_the_last_observations_and_is_filled_anew_at_a_reset():
+def test_a_stack_shows_the_last_observations_and_is_refilled_at_reset():
     env = preprocessed(Reusing(), {"stack": 3})  # which returns the same array again and again
     for seed in (1, 2):
         first, _ = env.reset(seed=seed)
@@ -143,7 +143,7 @@ def test_workers_do_not_change_a_bit_of_a_run_with_wrappers(seen, tmp_path):
     assert not np.array_equal(runs[0].checkpoint.mean, runs[0].checkpoint_at(0).mean)
 
 
-def test_an_actor_plays_the_episode_that_was_scored_behind_the_same_wrappers(seen, tmp_path):
+def test_an_actor_plays_the_scored_episode_behind_the_same_wrappers(seen, tmp_path):
     run = train(seen, run_dir=tmp_path / "r", workers=1, **FIELDS)
     config, act = run.config, run.checkpoint.actor()
     env = preprocessed(es_envs.make(seen).unwrapped, config.preprocessing)

@@ -360,7 +360,7 @@ def test_nonsense_with_fitting_checksums_is_named(change, sentence, runs, tmp_pa
         ),
     ],
 )
-def test_what_is_wrong_with_a_checkpoint_is_said_with_its_name_by_those_that_use_it(name, change, use, runs, tmp_path):
+def test_a_damaged_checkpoint_is_named_by_everything_that_reads_it(name, change, use, runs, tmp_path):
     document, arrays = read(runs[name].checkpoint_path(1))
     change(document, arrays)
     path = write(tmp_path / "spoilt.safetensors", document, arrays)
@@ -512,7 +512,7 @@ def test_a_damaged_config_is_named_and_fails_without_a_traceback(text, runs, tmp
 
 
 @pytest.mark.parametrize("fault", LINES)
-def test_a_damaged_history_is_named_with_the_line_and_fails_without_a_traceback(fault, runs, tmp_path, capsys):
+def test_a_damaged_history_is_named_with_its_line(fault, runs, tmp_path, capsys):
     folder = shutil.copytree(runs["openai_es"].directory, tmp_path / "run")
     path = spoil_metrics(folder, LINES[fault])
     line = 2 if fault == "twice" else 1
@@ -646,7 +646,7 @@ def test_no_name_walks_through_modules_that_another_has_imported(name):
         "checkpoints/000001.safetensors", "checkpoints/000003.safetensors.partial", "tensorboard", "videos",
     ],
 )  # fmt: skip
-def test_a_link_that_leads_out_of_a_run_folder_is_refused_and_not_followed(name, runs, walk, tmp_path):
+def test_a_link_that_leads_out_of_a_run_folder_is_refused(name, runs, walk, tmp_path):
     folder, outside = shutil.copytree(runs["openai_es"].directory, tmp_path / "run"), tmp_path / "outside"
     link = folder / name
     if link.is_dir():

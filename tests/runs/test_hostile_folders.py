@@ -179,7 +179,7 @@ def test_what_is_no_file_of_a_run_is_named_or_ignored(kind, finished, outside, t
 
 
 @pytest.mark.parametrize("kind", [pipe, unix_socket, folder, sparse])
-def test_a_checkpoint_that_is_no_file_is_refused_and_a_link_of_ones_own_is_followed(kind, finished, tmp_path):
+def test_only_files_and_ones_own_links_are_read_as_checkpoints(kind, finished, tmp_path):
     path = tmp_path / "link.safetensors"
     path.symlink_to(finished.best_path)
     assert Checkpoint.load(path).parameter_hash == finished.best.parameter_hash

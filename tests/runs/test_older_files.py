@@ -45,7 +45,7 @@ def test_old_runs_are_compared():
 OTHER_BITS = r"es-envs 0\.1\.0 \(commit 9c9a60a\) wrote it.*install that version"
 
 
-def test_what_would_compute_an_old_runs_bits_again_says_which_version_does(old):
+def test_rebuilding_an_old_run_says_which_version_can(old):
     (old / "checkpoints" / "000001.safetensors").unlink(missing_ok=True)
     run, files = Run.open(old), {file: file.read_bytes() for file in old.rglob("*") if file.is_file()}
     refused = (

@@ -391,7 +391,7 @@ def test_a_dropped_candidate_counts_for_nothing(name):
     np.testing.assert_array_equal(ways[0], ways[2])
 
 
-def test_a_dropped_candidate_takes_its_pair_along_and_the_rest_is_weighed_anew():
+def test_a_dropped_candidate_takes_its_pair_along():
     fitness = np.random.default_rng(1).normal(size=32)
     valid = np.arange(32) != 5
     strategy = make(optimizer="sgd", learning_rate=0.5)
@@ -472,7 +472,7 @@ GROWING = {
 
 
 @pytest.mark.parametrize(("name", "setting"), GROWING)
-def test_a_strategy_stops_in_the_generation_in_which_it_is_not_finite_any_more(name, setting):
+def test_a_strategy_stops_in_the_generation_that_is_not_finite(name, setting):
     options = {"sigma_max_change": 1e300} if (name, setting) == ("pgpe", "sigma_learning_rate") else {}
     strategy = make(name, **{**options, setting: GROWING[name, setting]})
     kept = []
@@ -672,7 +672,7 @@ def strategy_of(config, size=20):
 
 
 @pytest.mark.parametrize("name", STRATEGIES)
-def test_a_config_with_nothing_but_a_strategys_name_makes_it_with_what_its_paper_uses(name):
+def test_a_strategys_name_alone_makes_it_with_its_papers_settings(name):
     config = config_for(name)
     assert type(strategy_of(config)) is STRATEGIES[name]
     for field, value in STRATEGY_DEFAULTS.get(name, {}).items():
@@ -748,7 +748,7 @@ def test_settings_that_make_no_sense_for_a_strategy_are_refused(strategy, fields
         strategy_of(config_for(strategy, **fields))
 
 
-def test_cma_es_refuses_a_policy_of_a_million_parameters_and_says_what_to_use():
+def test_cma_es_refuses_a_million_parameters_and_says_what_to_use():
     with pytest.raises(ValueError, match="sep_cma_es"):
         strategy_of(config_for("cma_es"), 10**6)
 

@@ -194,7 +194,7 @@ def test_a_run_that_was_killed_ends_as_if_nothing_had_happened(moment, undisturb
     require_equal(tmp_path / "run", undisturbed)
 
 
-def test_a_run_that_was_killed_anywhere_leaves_no_process_and_no_file_but_its_folder(undisturbed, tmp_path):
+def test_a_run_that_was_killed_anywhere_leaves_nothing_but_its_folder(undisturbed, tmp_path):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     shared = {path for path in [Path("/dev/shm")] if path.is_dir()}
@@ -250,7 +250,7 @@ def endless(folder, how):
 
 
 @pytest.mark.parametrize("how", first_fast(["computes", "sleeps"]))
-def test_workers_end_soon_after_the_main_process_whatever_their_environment_does(how, tmp_path):
+def test_workers_end_soon_after_the_main_process_whatever_they_do(how, tmp_path):
     with endless(tmp_path, how) as (process, marked):
         process.kill()
         process.wait()
@@ -269,7 +269,7 @@ def test_workers_end_with_the_forker_and_the_main_process_at_once(how, tmp_path)
 
 
 @LINUX
-def test_workers_end_with_the_forker_and_are_replaced_by_processes_of_their_own(tmp_path):
+def test_workers_end_with_the_forker_and_are_replaced(tmp_path):
     with endless(tmp_path, "computes") as (process, marked):
         before = workers_of(process)
         forker_of(process).kill()
@@ -283,9 +283,7 @@ def test_workers_end_with_the_forker_and_are_replaced_by_processes_of_their_own(
 
 
 @pytest.mark.slow
-def test_a_run_from_another_policy_that_was_killed_before_its_first_checkpoint_starts_from_it_again(
-    undisturbed, tmp_path
-):
+def test_a_run_killed_before_its_first_checkpoint_starts_from_its_policy(undisturbed, tmp_path):
     policy, folder = undisturbed.best_path, tmp_path / "killed"
     settings = {**SETTINGS, "generations": 3}
     whole = train("CartPole-v1", run_dir=tmp_path / "whole", workers=1, progress=False, initial=policy, **settings)
@@ -308,9 +306,7 @@ def test_resuming_a_finished_run_says_so_and_changes_nothing(undisturbed, capsys
 
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(30))
-def test_a_run_that_is_killed_again_and_again_at_random_ends_as_if_nothing_had_happened(
-    number, undisturbed, tmp_path, record_property
-):
+def test_a_run_killed_again_and_again_ends_as_if_nothing_had_happened(number, undisturbed, tmp_path, record_property):
     generator, folder = random.Random(number), tmp_path / "run"
     start = train_command(folder, "--quiet")
     kills = 0
@@ -343,9 +339,7 @@ def test_a_run_that_is_killed_again_and_again_at_random_ends_as_if_nothing_had_h
 
 @pytest.mark.long
 @pytest.mark.parametrize("event", ["open", "os.rename"])
-def test_a_run_that_is_killed_at_any_operation_on_its_files_ends_as_if_nothing_had_happened(
-    event, undisturbed, tmp_path, record_property
-):
+def test_a_run_killed_at_any_file_operation_ends_as_if_nothing_happened(event, undisturbed, tmp_path, record_property):
     short = 2
     whole = train("CartPole-v1", run_dir=tmp_path / "whole", workers=1, progress=False,
                   **{**SETTINGS, "generations": short, "checkpoint_every": 1})  # fmt: skip
@@ -553,7 +547,7 @@ def small_disk(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_full_disk_ends_a_run_with_a_sentence_and_it_goes_on_once_there_is_room(undisturbed, small_disk):
+def test_a_run_stopped_by_a_full_disk_goes_on_once_there_is_room(undisturbed, small_disk):
     folder, ballast = small_disk / "run", small_disk / "ballast"
     ballast.write_bytes(b"0" * 16_000)
     code, said = run_to_its_end(train_command(folder, "--quiet"))
@@ -610,7 +604,7 @@ def test_a_run_whose_folder_is_deleted_ends_with_a_sentence(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_disk_that_becomes_read_only_ends_a_run_with_a_sentence_and_it_goes_on_later(undisturbed, small_disk):
+def test_a_run_stopped_by_a_read_only_disk_goes_on_later(undisturbed, small_disk):
     folder = small_disk / "run"
     subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
 
@@ -679,7 +673,7 @@ sys.exit(main(sys.argv[1:]))
 @pytest.mark.skipif(sys.platform != "linux", reason="ulimit -v is Linux's")
 @pytest.mark.long
 @pytest.mark.parametrize("megabytes", [1, 8])
-def test_a_run_with_too_little_memory_ends_and_goes_on_where_there_is_more(megabytes, undisturbed, tmp_path):
+def test_a_run_with_too_little_memory_goes_on_where_there_is_more(megabytes, undisturbed, tmp_path):
     folder = tmp_path / "run"
     code, said = run_to_its_end(train_command(folder, "--quiet", code=CONFINED.format(room=megabytes * 2**20)))
     assert code in {0, 1, -signal.SIGABRT}  # the last is how compiled code gives up
@@ -728,7 +722,7 @@ def test_what_a_killed_film_left_is_gone_after_the_next_one(tmp_path):
 
 
 @pytest.mark.long
-def test_a_film_that_there_is_no_room_for_is_named_and_leaves_nothing_behind(tmp_path):
+def test_a_film_without_room_is_named_and_leaves_nothing_behind(tmp_path):
     run = train("CartPoleBullet-v0", run_dir=tmp_path / "run", workers=1, progress=False,
                 **{**SETTINGS, "generations": 1})  # fmt: skip
     words = command("record", run.directory, tmp_path / "film.mp4", "--episodes", 5, "--workers", 1, code=limited(2000))

@@ -37,7 +37,7 @@ def shown(columns, *arguments, command=TRAIN):
 
 
 @pytest.mark.parametrize("columns", [60, pytest.param(120, marks=pytest.mark.slow)])
-def test_a_terminal_of_any_width_shows_generation_fitness_the_best_and_the_speed(columns, tmp_path):
+def test_a_terminal_of_any_width_shows_fitness_the_best_and_the_speed(columns, tmp_path):
     out, lines = shown(columns, "--run-dir", str(tmp_path / "run"))
     names = ("generation", "population", "centre", "best", "speed")
     last = {name: [line.rstrip() for line in lines if line.startswith(name)][-1] for name in names}
@@ -58,7 +58,7 @@ def test_a_terminal_of_any_width_shows_generation_fitness_the_best_and_the_speed
         (["bench", "CartPole-v1", "--seconds", "0.01", "--workers", "1"], "CartPole-v1 .* 100%"),
     ],
 )
-def test_evaluate_and_bench_show_a_bar_on_stderr_unless_they_are_to_be_quiet(words, bar, quiet):
+def test_evaluate_and_bench_show_a_bar_on_stderr_unless_quiet(words, bar, quiet):
     out, lines = shown(80, *words, "--json", *(["--quiet"] if quiet else []), command=["-m", "es_core"])
     assert json.loads(out)
     assert any(re.match(bar, line) for line in lines) != quiet

@@ -74,7 +74,7 @@ def test_tensorboard_can_read_the_histograms_and_the_settings(run, listener):
     assert json.loads(text) == run.config.to_json()
 
 
-def test_a_logger_that_is_unknown_or_not_installed_is_refused_before_anything_is_made(tmp_path, monkeypatch, capsys):
+def test_an_unknown_or_missing_logger_is_refused_before_the_run(tmp_path, monkeypatch, capsys):
     folder = tmp_path / "run"
     assert main(["train", "CartPole-v1", "--run-dir", str(folder), "--logger", "wand"]) == 2
     assert "there are tensorboard, wandb" in capsys.readouterr().err
@@ -102,7 +102,7 @@ def logged(content):
 
 
 @pytest.mark.slow
-def test_weights_and_biases_gets_settings_and_numbers_and_a_resumed_run_keeps_its_id(tmp_path):
+def test_weights_and_biases_gets_the_run_and_keeps_its_id_on_resume(tmp_path):
     from wandb.proto.wandb_internal_pb2 import Record
 
     folder = tmp_path / "run"

@@ -121,7 +121,7 @@ def test_resume_puts_back_what_follows_from_the_log(lost, copied, run, tmp_path)
 
 
 @pytest.mark.parametrize("lost", ["the best is deleted", "the best is another generation's", "all is deleted"])
-def test_a_best_centre_that_is_not_what_the_log_says_is_rebuilt_with_a_warning(lost, run, tmp_path):
+def test_a_best_centre_unlike_the_log_is_rebuilt_with_a_warning(lost, run, tmp_path):
     folder = shutil.copytree(run.directory, tmp_path / "run")
     LOST[lost](folder)
     with pytest.warns(
@@ -131,7 +131,7 @@ def test_a_best_centre_that_is_not_what_the_log_says_is_rebuilt_with_a_warning(l
     assert policy.parameter_hash == run.best.parameter_hash
 
 
-def test_a_best_centre_that_cannot_be_put_back_is_named_and_the_run_goes_on(run, tmp_path):
+def test_a_best_centre_that_cannot_be_rebuilt_does_not_stop_the_run(run, tmp_path):
     folder = halfway(run, tmp_path / "run")
     for path in (folder / "best.safetensors", *(folder / "checkpoints").glob("00000[0-3]*")):
         path.unlink()

@@ -54,7 +54,7 @@ def check(folder):
     assert {tuple(line[2:]) for line in lines} == {("torch=False", "main=None")}
 
 
-def test_an_unguarded_script_trains_and_its_imports_stay_out_of_the_workers(folder, python):
+def test_imports_of_an_unguarded_script_stay_out_of_the_workers(folder, python):
     script = (folder / "script.py").read_text()
     (folder / "script.py").write_text("import torch\n" + script)
     done = python(arguments=["script.py"])
@@ -127,7 +127,7 @@ OWN = """
 
 
 @pytest.mark.slow
-def test_a_script_that_defines_environment_and_fitness_is_resumed_by_any_that_defines_the_same(folder, python):
+def test_a_scripts_run_is_resumed_by_any_script_that_defines_the_same(folder, python):
     source = textwrap.dedent(OWN)
     (folder / "own.py").write_text(source)
     begun = python(arguments=["own.py", "0", "1"])
@@ -139,7 +139,7 @@ def test_a_script_that_defines_environment_and_fitness_is_resumed_by_any_that_de
     assert changed.code == 1
 
 
-def test_a_third_party_environment_with_nested_observations_learns_by_its_last_observation(tmp_path, monkeypatch):
+def test_nested_observations_are_learned_from_by_a_fitness_of_the_last(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "third_party.py").write_text(
         "import gymnasium\ngymnasium.register('Nested-v2', 'small_envs:Nested', max_episode_steps=9)"
@@ -177,7 +177,7 @@ def test_runs_started_in_the_same_moment_get_folders_of_their_own(tmp_path):
     assert len(list((tmp_path / "runs" / "CartPole-v1").iterdir())) == 3
 
 
-def test_a_file_beside_the_script_does_not_replace_a_module_that_workers_need(tmp_path):
+def test_a_file_beside_the_script_does_not_shadow_the_workers_modules(tmp_path):
     (tmp_path / "json.py").write_text("raise SystemExit('not the real json')", encoding="utf-8")
     train = "from es_core import train; train('CartPole-v1', generations=1, progress=False)"
     code = f"import sys; sys.path.pop(0); {train}"  # the script itself does not look beside it

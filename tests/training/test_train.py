@@ -95,7 +95,7 @@ def test_a_stopped_and_resumed_run_equals_one_that_never_stopped(whole, tmp_path
 @pytest.mark.parametrize(
     "strategy", [name if name == "snes" else pytest.param(name, marks=pytest.mark.slow) for name in STRATEGIES]
 )
-def test_a_whole_number_for_sigma_changes_no_bit_of_a_run_resumed_or_rebuilt(strategy, walk, tiny, tmp_path):
+def test_an_integer_sigma_changes_no_bit_of_a_run_resumed_or_rebuilt(strategy, walk, tiny, tmp_path):
     usual = {**tiny, "strategy": strategy, "generations": 3, "population_size": 8, "checkpoint_every": 1}
     usual.pop("hidden_sizes")
     rates = {"learning_rate": 1} if strategy not in {"cma_es", "sep_cma_es", "ga", "random_search"} else {}
@@ -110,7 +110,7 @@ def test_a_whole_number_for_sigma_changes_no_bit_of_a_run_resumed_or_rebuilt(str
     assert lines(other) == lines(whole)
 
 
-def test_a_run_that_diverges_stops_there_and_keeps_its_last_finite_parameters(walk, tiny, tmp_path):
+def test_a_run_that_diverges_keeps_its_last_finite_parameters(walk, tiny, tmp_path):
     settings = {**tiny, "generations": 9, "learning_rate": 1e30, "learning_rate_final": 1e300, "optimizer": "sgd"}
     settings |= {"population_size": 8, "schedule_generations": 3, "schedule": "exponential", "policy": "linear"}
     for resume in (False, True):
@@ -126,7 +126,7 @@ def test_a_run_that_diverges_stops_there_and_keeps_its_last_finite_parameters(wa
 
 
 @pytest.mark.slow
-def test_an_elite_is_chosen_by_additional_episodes_whoever_plays_them_and_whenever(walk, tiny, tmp_path):
+def test_an_elite_is_chosen_by_additional_episodes_whoever_plays_them(walk, tiny, tmp_path):
     elite = {"elite_candidates": 3, "elite_episodes": 4}
     settings = {**tiny, "strategy": "ga", "generations": 3, "population_size": 8, "checkpoint_every": 1, "sigma": 1.0}
     settings |= {"policy": "linear", "strategy_options": elite}
@@ -158,7 +158,7 @@ def test_an_elite_is_chosen_by_additional_episodes_whoever_plays_them_and_whenev
     assert any(chosen)
 
 
-def test_a_run_interrupted_by_ctrl_c_leaves_a_checkpoint_no_process_and_continues_alike(whole, tmp_path):
+def test_a_run_interrupted_by_ctrl_c_continues_with_the_same_bits(whole, tmp_path):
     def interrupt(stats):
         if stats.generation == 3:
             raise KeyboardInterrupt
@@ -260,7 +260,7 @@ def test_a_centre_well_above_the_goal_is_solved_at_one_of_the_first_looks(walk, 
 
 
 @pytest.mark.parametrize(("generations", "looks"), [(70, 7), pytest.param(1030, 10, marks=pytest.mark.long)])
-def test_looks_at_a_centre_that_seems_solved_are_further_and_further_apart(generations, looks, walk, tmp_path):
+def test_looks_at_a_centre_that_seems_solved_become_rarer(generations, looks, walk, tmp_path):
     fields = {**LUCK, "confirm_episodes": 2, "fitness": "small_envs:wild_when_confirmed", "solved_at": 1.0}
     run = small_run(tmp_path / "r", walk, generations=generations, **fields)
     assert [stats.generation for stats in run.history if stats.confirmation] == [2**k - 1 for k in range(looks)]
@@ -424,7 +424,7 @@ def test_tensorboard_can_read_the_scalars(whole):
     assert values == pytest.approx([stats.fitness_mean for stats in whole.history[:-1]], rel=1e-6)
 
 
-def test_progress_is_shown_on_stderr_as_plain_lines_where_there_is_no_terminal(tmp_path, capfd):
+def test_progress_is_plain_lines_on_stderr_without_a_terminal(tmp_path, capfd):
     train("CartPoleBullet-v0", run_dir=tmp_path / "r", workers=1, **{**SMALL, "generations": 1})
     out, err = capfd.readouterr()
     assert out == ""

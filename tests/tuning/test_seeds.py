@@ -35,7 +35,7 @@ def test_each_run_is_what_it_would_be_alone(seeds, tmp_path):
         assert [stats.parameter_hash for stats in run.history] == [stats.parameter_hash for stats in alone.history]
 
 
-def test_their_scores_have_a_mean_and_an_interquartile_mean_with_intervals(seeds):
+def test_scores_have_a_mean_and_an_interquartile_mean_with_intervals(seeds):
     comparison, _ = seeds
     (group,) = comparison.groups
     scores = [run.best_score[1].mean for run in group.runs]

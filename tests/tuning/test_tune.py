@@ -156,9 +156,7 @@ def uninterrupted(long_search, tmp_path_factory):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL])
-def test_a_search_that_was_interrupted_finds_what_an_uninterrupted_one_does(
-    how, long_search, uninterrupted, tmp_path, capsys
-):
+def test_an_interrupted_search_finds_what_an_uninterrupted_one_does(how, long_search, uninterrupted, tmp_path, capsys):
     long_search = [*long_search, "--dir", str(tmp_path)]
     command = [sys.executable, "-m", "es_core", *long_search]
     with running(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -219,9 +217,7 @@ def test_a_search_of_which_nothing_can_be_run_ends_early_and_says_why(aim, tmp_p
 
 
 @pytest.mark.slow
-def test_a_broken_environment_ends_the_search_at_once_but_a_trial_that_breaks_it_later_has_failed(
-    register, tmp_path, capfd
-):
+def test_a_broken_environment_ends_the_search_but_a_broken_trial_does_not(register, tmp_path, capfd):
     broken = tmp_path / "broken"
     walk = register("Walk-v0", "small_envs:Walk", kwargs={"fault": "step", "where": str(broken)}, max_episode_steps=5)
     given = {**TINY, "directory": tmp_path / "search", "generations": 2, "progress": True}
@@ -247,7 +243,7 @@ def test_two_searches_at_once_in_a_folder_are_refused(aim, tmp_path):
         tune(aim, trials=2, directory=tmp_path, **TINY)
 
 
-def test_time_that_is_up_before_the_first_trial_is_an_error_and_nothing_is_counted(aim, tmp_path, capfd):
+def test_time_that_is_up_before_the_first_trial_is_an_error(aim, tmp_path, capfd):
     with pytest.raises(RuntimeError, match="time was up before the first trial"):
         tune(aim, directory=tmp_path, max_seconds=1e-9, **TINY)
     assert len(tune(aim, trials=1, directory=tmp_path, **TINY).trials) == 1
@@ -264,7 +260,7 @@ def test_time_that_is_up_before_the_first_trial_is_an_error_and_nothing_is_count
         *(pytest.param(name, marks=pytest.mark.long) for name in sorted(set(STRATEGIES) - {"openai_es", "ga"})),
     ],
 )
-def test_every_strategy_has_ranges_of_its_own_around_what_train_would_take(aim, tmp_path, strategy):
+def test_every_strategy_has_ranges_around_what_train_would_take(aim, tmp_path, strategy):
     given = {**TINY, "search": None, "generations": 1, "strategy": strategy}
     for name in ("population_size", "hidden_sizes"):
         del given[name]

@@ -48,7 +48,7 @@ def side_car(path):
     return json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
 
 
-def test_an_evolution_shows_each_generation_on_the_same_start_with_a_caption_of_its_own(run, tmp_path):
+def test_an_evolution_shows_captioned_generations_on_the_same_start(run, tmp_path):
     path = tmp_path / "film.mp4"
     episodes = record(run, path, generations=[0, 1, 2], width=160, height=120, workers=1)
     assert {episode.seed for episode in episodes} == {episode_seeds(0, Purpose.TEST, 1)[0]}
@@ -133,7 +133,7 @@ def test_a_few_generations_are_chosen_that_show_progress(run, monkeypatch):
     assert representative_generations(run, [0]) == [0]
 
 
-def test_an_evolution_shows_what_a_run_has_no_checkpoints_of_and_what_it_has_if_its_log_leads_elsewhere(run, tmp_path):
+def test_an_evolution_shows_generations_that_have_no_checkpoint(run, tmp_path):
     folder = shutil.copytree(run.directory, tmp_path / "run")
     for generation in run.checkpoint_generations()[1:]:
         (folder / "checkpoints" / f"{generation:06d}.safetensors").unlink()
@@ -158,7 +158,7 @@ def test_an_evolution_shows_what_a_run_has_no_checkpoints_of_and_what_it_has_if_
         pytest.param("CartPole-v1", "ghosts", marks=pytest.mark.long),
     ],
 )
-def test_a_population_is_seen_together_and_drawn_alike_by_one_process_and_two(env_id, layout, runs, tmp_path):
+def test_a_population_film_is_the_same_from_one_process_and_two(env_id, layout, runs, tmp_path):
     films = []
     for workers in (1, 2):
         path = tmp_path / f"{workers}.mp4"

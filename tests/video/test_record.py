@@ -95,7 +95,7 @@ def test_frames_differ_and_carry_a_caption(runs, tmp_path):
     assert np.abs(progress[-1]).max() > 50  # the line along the lower edge
 
 
-def test_an_environment_with_frames_of_its_own_size_is_filmed_at_that_size(runs, tmp_path):
+def test_frames_of_an_environments_own_size_are_filmed_at_that_size(runs, tmp_path):
     pytest.importorskip("pygame")
     record(runs["CartPole-v1"], tmp_path / "film.mp4", **SIZE)
     assert meta_of(tmp_path / "film.mp4")["size"] == (600, 400)
@@ -258,7 +258,7 @@ def test_an_environment_that_differs_between_processes_is_filmed_by_one(fault, a
         fast=2,
     ),
 )
-def test_what_fails_in_a_process_that_draws_is_reported_and_leaves_nothing(fault, error, message, artist, tmp_path):
+def test_an_error_in_a_rendering_process_is_reported_without_leftovers(fault, error, message, artist, tmp_path):
     with pytest.raises(error, match=message) as caught:
         record(artist(fault), tmp_path / "film.mp4", workers=2)
     assert fault == "crash" or "broken_envs.py" in caught.value.__notes__[0]  # the traceback

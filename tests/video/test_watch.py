@@ -67,7 +67,7 @@ def test_a_pretrained_policy_that_cannot_be_used_names_the_plugin(name, message)
         Checkpoint.pretrained("Walk-v0")
 
 
-def test_an_environment_without_a_pretrained_policy_says_which_have_one_and_how_to_train(capsys):
+def test_a_missing_pretrained_policy_says_which_exist(capsys):
     assert main(["evaluate", "CartPole-v1", "--pretrained"]) == 2
     said = capsys.readouterr().err
     assert "CartPole-v1 has no pretrained policy (these have one: BalancingPlate-v0, CartPoleBullet-v0" in said
@@ -84,7 +84,7 @@ def test_a_pretrained_policy_is_filmed_from_the_command_line(tmp_path, capsys, m
 
 
 @pytest.mark.parametrize("env_id", es_envs.env_ids())
-def test_every_pretrained_policy_was_trained_with_the_recommended_settings(env_id):
+def test_every_pretrained_policy_has_the_recommended_settings(env_id):
     config = Checkpoint.pretrained(env_id).config
     assert config == replace(
         es_core.TrainConfig.for_env(env_id), engine=config.engine, device=config.device, bits=config.bits

@@ -125,7 +125,7 @@ def test_wrong_options_are_refused_with_the_value(options, message):
         BalancingPlateEnv(**options)
 
 
-def test_the_pretrained_policy_solves_the_task_from_starts_that_training_never_saw():
+def test_the_pretrained_policy_solves_the_task_from_unseen_starts():
     score = evaluate(Checkpoint.pretrained("BalancingPlate-v0"), episodes=2, workers=1)
 
     assert score.mean >= es_envs.definition("BalancingPlate-v0").solved_at

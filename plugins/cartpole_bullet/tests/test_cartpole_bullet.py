@@ -115,7 +115,7 @@ def test_a_start_beyond_the_limit_is_refused():
         CartPoleBulletEnv(start_noise=0.3)
 
 
-def test_the_pretrained_policy_solves_the_task_from_starts_that_training_never_saw():
+def test_the_pretrained_policy_solves_the_task_from_unseen_starts():
     score = evaluate(Checkpoint.pretrained("CartPoleBullet-v0"), episodes=2, workers=1)
 
     assert score.mean >= es_envs.definition("CartPoleBullet-v0").solved_at
