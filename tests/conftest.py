@@ -14,6 +14,7 @@ import pytest
 
 import es_envs
 from es_core.pools.forker import Forker
+from es_core.seeding import Purpose, episode_seeds
 from es_envs import EnvDefinition, registry
 
 TESTS = Path(__file__).parent
@@ -64,6 +65,13 @@ def first_fast(cases, fast=1):
     cases = list(cases)
     rest = [case if isinstance(case, tuple) else (case,) for case in cases[fast:]]
     return [*cases[:fast], *(pytest.param(*case, marks=pytest.mark.slow) for case in rest)]
+
+
+def seed_of(candidate, generation=0, settings=FAILING_RUN):
+    """The last episode seed of a candidate of such a run, as text."""
+    each = settings["episodes_per_candidate"]
+    count = settings["population_size"] * each
+    return str(episode_seeds(0, Purpose.TRAINING, count, generation)[each * candidate + each - 1])
 
 
 @contextlib.contextmanager
@@ -178,6 +186,12 @@ def register():
     """``register(id, entry_point, **fields)``: an environment for the length of the test; returns its id."""
     with contextlib.ExitStack() as stack:
         yield lambda *values, **fields: stack.enter_context(registered(*values, **fields)).id
+
+
+@pytest.fixture
+def wander(register):
+    """The id of ``small_envs.Wander``, whose episodes differ in length."""
+    return register("Wander-v0", "small_envs:Wander", fitness="episode_return", max_episode_steps=30)
 
 
 @pytest.fixture(scope="session")

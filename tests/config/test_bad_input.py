@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import small_envs
+from written import files
 
 import es_envs
 from es_core import CheckpointError, RolloutError, Run, TrainConfig, evaluate, record, train
@@ -46,11 +47,6 @@ def refused(walk, tiny, tmp_path):
         return caught.value
 
     return refused
-
-
-def contents(folder):
-    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.name != ".lock")
-    return {path: path.read_bytes() for path in files}
 
 
 # ---- settings
@@ -357,10 +353,10 @@ def test_an_evaluation_that_fails_names_the_centre_and_the_seed(finished, monkey
 
 
 def test_a_folder_with_something_in_it_is_refused_and_left_alone(walk, tiny, copied, tmp_path):
-    before = contents(copied)
+    before = files(copied)
     with pytest.raises(FileExistsError, match=rf"{copied} exists and is not empty.*resume=True.*es-envs resume"):
         train(walk, run_dir=copied, **tiny)
-    assert contents(copied) == before
+    assert files(copied) == before
 
 
 @pytest.mark.parametrize(
@@ -370,7 +366,7 @@ def test_a_folder_that_cannot_be_made_is_named(folder, message, walk, tiny, tmp_
     (tmp_path / "file").write_text("precious")
     with pytest.raises((OSError, ValueError), match=message):
         train(walk, run_dir=tmp_path / folder, **tiny)
-    assert contents(tmp_path) == {tmp_path / "file": b"precious"}
+    assert files(tmp_path) == {tmp_path / "file": b"precious"}
 
 
 def test_a_refused_run_removes_the_folders_it_made_and_no_others(walk, tiny, tmp_path, monkeypatch):
@@ -388,13 +384,13 @@ def test_an_empty_folder_may_be_given(walk, tiny, tmp_path):
 
 
 def test_two_runs_cannot_share_a_folder(walk, tiny, copied):
-    before = contents(copied)
+    before = files(copied)
     with (
         lock(copied),
         pytest.raises(RuntimeError, match=f"another process is training in {copied}"),
     ):
         train(walk, run_dir=copied, resume=True, **{**tiny, "generations": 5, "eval_every": 0})
-    assert contents(copied) == before
+    assert files(copied) == before
 
 
 def test_a_locked_folder_is_not_removed_by_a_second_run(walk, tiny, copied):
@@ -422,10 +418,10 @@ DIFFERENT = [
 
 @pytest.mark.parametrize(("fields", "kind", "message"), DIFFERENT)
 def test_a_resumed_run_refuses_what_would_change_it(fields, kind, message, walk, copied):
-    before = contents(copied)
+    before = files(copied)
     with pytest.raises(kind, match=message):
         train(walk, run_dir=copied, resume=True, **{"generations": 5, "workers": 1, **fields})
-    assert contents(copied) == before
+    assert files(copied) == before
 
 
 def test_a_resumed_run_refuses_fewer_generations_and_another_environment(walk, tiny, register, tmp_path):

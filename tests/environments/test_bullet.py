@@ -2,9 +2,7 @@
 
 import copy
 import gc
-import os
 import pickle
-import subprocess
 import sys
 
 import numpy as np
@@ -74,12 +72,6 @@ def made():
     yield make
     for env in envs:
         env.close()
-
-
-def run_python(code, **environment):
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, env={**os.environ, **environment}
-    )
 
 
 def test_questions_are_asked_in_the_documented_order(made):
@@ -322,27 +314,27 @@ def test_observations_are_clipped_only_where_they_leave_the_bounds():
     assert bounded([0.5], 2.0).dtype == np.float32
 
 
-def test_python_without_pybullet_is_told_where_to_get_it():
-    child = run_python("import sys; sys.modules['pybullet'] = None; from es_envs.bullet import BulletEnv")
+def test_python_without_pybullet_is_told_where_to_get_it(python):
+    child = python("import sys; sys.modules['pybullet'] = None; from es_envs.bullet import BulletEnv")
 
-    message = child.stderr.strip().splitlines()[-1]
+    message = child.err.strip().splitlines()[-1]
     assert message.startswith("ImportError: es_envs.bullet needs pybullet")
     for part in (f"{sys.version_info.major}.{sys.version_info.minor}", "3.11", "es-envs[bullet]", "conda-forge"):
         assert part in message
 
 
-def test_listing_environments_imports_no_bullet_and_keeps_stdout_clean():
-    child = run_python("import sys, es_envs; es_envs.env_ids(); assert 'pybullet' not in sys.modules")
+def test_listing_environments_imports_no_bullet_and_keeps_stdout_clean(python):
+    child = python("import sys, es_envs; es_envs.env_ids(); assert 'pybullet' not in sys.modules")
 
-    assert (child.returncode, child.stdout, child.stderr) == (0, "", "")
+    assert (child.code, child.out, child.err) == (0, "", "")
 
 
-def test_stdout_stays_clean_while_environments_run():
+def test_stdout_stays_clean_while_environments_run(python):
     code = "import es_envs\nfor id in ['CartPoleBullet-v0', 'RaceCar-v0']:\n"
     code += "    env = es_envs.make(id, render_mode='rgb_array'); env.reset(seed=0); env.render(); env.close()"
-    child = run_python(code)
+    child = python(code)
 
-    assert (child.returncode, child.stdout) == (0, "")
+    assert (child.code, child.out) == (0, "")
 
 
 @pytest.mark.parametrize("env_id", BULLET_IDS)
@@ -382,13 +374,13 @@ sys.stderr.write(f"\\nagain {env.render().std()}\\n")
 """
 
 
-def test_egl_draws_for_one_environment_at_a_time_and_keeps_stdout_clean():
-    child = run_python(EGL)
-    if child.returncode:
-        pytest.skip(f"this machine has no EGL: {child.stderr.strip().splitlines()[-1:]}")
+def test_egl_draws_for_one_environment_at_a_time_and_keeps_stdout_clean(python):
+    child = python(EGL)
+    if child.code:
+        pytest.skip(f"this machine has no EGL: {child.err.strip().splitlines()[-1:]}")
 
-    said = dict(line.split(" ", 1) for line in child.stderr.splitlines() if line.startswith(("std", "second", "again")))
-    assert child.stdout == ""
+    said = dict(line.split(" ", 1) for line in child.err.splitlines() if line.startswith(("std", "second", "again")))
+    assert child.out == ""
     assert float(said["std"]) > 10
     assert float(said["again"]) > 10
     assert "close the other one first" in said["second"]

@@ -1,11 +1,10 @@
 """Fitness: by every way to name one, of every kind, and what happens when one fails."""
 
-import json
-
 import numpy as np
 import pytest
 import small_envs
 from conftest import first_fast
+from written import lines
 
 from es_core import RolloutError, Run, TrainConfig, train
 from es_envs import Episode
@@ -14,10 +13,6 @@ from es_envs.fitness import distance_from_start, fitness_names, load_fitness
 
 def episode(**fields):
     return Episode(**{"seed": 0, "total_reward": 2.5, "length": 7, "terminated": True, "truncated": False, **fields})
-
-
-def metrics(run):
-    return [json.loads(line) for line in (run.directory / "metrics.jsonl").read_text().splitlines()]
 
 
 @pytest.mark.parametrize("prefix", ["", "es_envs.fitness:"])
@@ -98,7 +93,7 @@ def test_training_maximises_the_chosen_fitness(choice, register, tiny, tmp_path)
     env_id = register("Walk-v0", fitness="small_envs:place_reached", fitnesses=fitnesses)
     run = train(env_id, fitness=choice, run_dir=tmp_path / "run", **tiny)
 
-    first, last = metrics(run)
+    first, last = lines(run)
     chosen = next(iter(first["fitnesses"]))
     assert first["fitnesses"][chosen] == pytest.approx(first["fitness_mean"])
     assert last["evaluation"]["fitnesses"][chosen] == last["evaluation"]["mean"]
@@ -118,13 +113,13 @@ def test_a_per_step_class_sees_every_step_and_is_fresh_each_episode(walk, tiny, 
         fitness="small_envs:LongestStep",
         **{**tiny, "eval_episodes": 4, "episodes_per_candidate": 3},
     )
-    assert len(metrics(run)) == 2
+    assert len(lines(run)) == 2
 
 
 @pytest.fixture(scope="module")
 def undisturbed(walk, tiny, tmp_path_factory):
     run = train(walk, run_dir=tmp_path_factory.mktemp("fitness") / "run", **{**tiny, "generations": 2})
-    return [line["parameter_hash"] for line in metrics(run)]
+    return [line["parameter_hash"] for line in lines(run)]
 
 
 @pytest.mark.parametrize("name", ["failing", "not_a_number", "text", "nothing", "FailingOnStep", "FailingToStart"])
@@ -132,11 +127,11 @@ def test_a_secondary_fitness_that_fails_is_null_and_changes_nothing(name, undist
     env_id = register("Walk-v0", fitnesses={"odd": f"small_envs:{name}"})
     run = train(env_id, run_dir=tmp_path / "run", **{**tiny, "generations": 2})
 
-    lines = metrics(run)
-    assert [line["parameter_hash"] for line in lines] == undisturbed
-    assert [line["fitnesses"]["odd"] for line in lines[:-1]] == [None, None]
-    assert lines[-1]["evaluation"]["fitnesses"]["odd"] is None
-    assert lines[0]["fitnesses"]["episode_return"] is not None
+    first, second, last = lines(run)
+    assert [line["parameter_hash"] for line in (first, second, last)] == undisturbed
+    assert first["fitnesses"]["odd"] is second["fitnesses"]["odd"] is None
+    assert last["evaluation"]["fitnesses"]["odd"] is None
+    assert first["fitnesses"]["episode_return"] is not None
     assert run.evaluate(episodes=2, workers=1).fitnesses["odd"] is None
 
 
@@ -175,7 +170,7 @@ def test_a_candidates_fitness_is_the_aggregate_of_its_episodes(aggregation, walk
     from es_core.seeding import Purpose, episode_seeds
 
     values = [seed % 1000 for seed in episode_seeds(0, Purpose.TRAINING, 3, 0)]
-    line = metrics(run)[0]
+    line = lines(run)[0]
     assert line["fitness_mean"] == pytest.approx(getattr(np, aggregation)(values))
     assert line["fitnesses"]["small_envs:depends_on_seed"] == pytest.approx(np.mean(values))
     assert line["fitness_std"] == 0.0

@@ -1,12 +1,10 @@
 """Virtual batch normalisation: what it computes, and that the batch is kept with a run."""
 
-import json
-
 import numpy as np
 import pytest
-import safetensors.numpy
 import torch
 from gymnasium import spaces
+from written import require_equal, rewrite_checkpoint
 
 import es_envs
 from es_core import Checkpoint, CheckpointError, RolloutError, Run, train
@@ -15,7 +13,6 @@ from es_core.policies.by_name import make_policy
 from es_core.policies.engines import make_actor
 from es_core.policies.normalization import ReferenceBatch
 from es_core.pools.by_name import make_pool
-from es_core.runs.checkpoint import _digest, _json_digest
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import definition
 
@@ -157,30 +154,20 @@ def small(tiny):
     return {**tiny, "hidden_sizes": (4,), "virtual_batch_normalization": True}
 
 
-@pytest.fixture
-def wander(register):
-    return register("Wander-v0", "small_envs:Wander", fitness="episode_return", max_episode_steps=30)
-
-
-def files(run):
-    return [(run.directory / f"checkpoints/00000{number}.safetensors").read_bytes() for number in (0, 2)]
-
-
 def test_neither_workers_nor_a_resume_change_a_bit_of_the_batch(wander, tmp_path):
-    runs = [train(wander, run_dir=tmp_path / str(workers), workers=workers, **FIELDS) for workers in (1, 2)]
-    assert all(files(run) == files(runs[0]) for run in runs[1:])
+    one, two = (train(wander, run_dir=tmp_path / str(workers), workers=workers, **FIELDS) for workers in (1, 2))
+    require_equal(two, one)
     stopped = train(wander, run_dir=tmp_path / "stopped", workers=1, **FIELDS, on_generation=lambda stats: False)
-    assert files(stopped.resume(workers=2, progress=False)) == files(runs[0])
+    require_equal(stopped.resume(workers=2, progress=False), one)
     plain = train(wander, run_dir=tmp_path / "plain", **{**FIELDS, "virtual_batch_normalization": False})
-    assert plain.history[0].fitness_mean != runs[0].history[0].fitness_mean
+    assert plain.history[0].fitness_mean != one.history[0].fitness_mean
 
 
 @pytest.mark.slow
 def test_the_torch_engine_has_its_own_bits_whatever_the_number_of_workers(wander, tmp_path):
-    runs = [
-        train(wander, run_dir=tmp_path / str(workers), workers=workers, engine="torch", **FIELDS) for workers in (1, 2)
-    ]
-    assert files(runs[0]) == files(runs[1])
+    fields = {**FIELDS, "engine": "torch"}
+    one, two = (train(wander, run_dir=tmp_path / str(workers), workers=workers, **fields) for workers in (1, 2))
+    require_equal(two, one)
 
 
 @pytest.mark.parametrize("kind", ["mlp", "cnn_small"])
@@ -234,15 +221,10 @@ def test_an_environment_that_fails_while_the_batch_is_made_is_reported(fault, me
 )
 def test_a_checkpoint_with_another_batch_is_refused(array, message, walk, tmp_path, small):
     run = train(walk, run_dir=tmp_path / "r", **small)
-    file = run.checkpoint_path(1)
-    with safetensors.safe_open(file, framework="numpy") as opened:
-        document = json.loads(opened.metadata()["es_envs"])["document"]
-        arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-    arrays = {**arrays, "reference": array} if array is not None else arrays
-    if array is None:
-        del arrays["reference"]
-    document["tensors"] = {name: _digest(value) for name, value in arrays.items()}
-    text = json.dumps({"document": document, "sha256": _json_digest(document)}, sort_keys=True)
-    safetensors.numpy.save_file(arrays, file, {"es_envs": text})
+
+    def change(document, arrays):
+        arrays.pop("reference") if array is None else arrays.update(reference=array)
+
+    file = rewrite_checkpoint(run.checkpoint_path(1), change)
     with pytest.raises(CheckpointError, match=message):
         Checkpoint.load(file)

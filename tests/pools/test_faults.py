@@ -10,7 +10,8 @@ import numpy as np
 import psutil
 import pytest
 from conftest import FAILING_RUN as SETTINGS
-from conftest import first_fast, generations, registered, running, wait_until, workers_of
+from conftest import first_fast, generations, registered, running, seed_of, wait_until, workers_of
+from written import FAULTS, lines
 
 import es_core.pools.scheduler
 from es_core import RolloutError, Run, TrainConfig, replay, train
@@ -64,20 +65,7 @@ def undisturbed(tmp_path_factory):
     with registered("Failing-v0", "small_envs:Failing", max_episode_steps=30) as env:
         run = train(env.id, run_dir=tmp_path_factory.mktemp("runs") / "r", workers=1, progress=False, **SETTINGS)
     assert len({stats.episode_length for stats in run.history}) > 2, "the episodes should differ, or this shows little"
-    return lines(run)
-
-
-def lines(run):
-    """The metrics, but for times and what went wrong."""
-    changing = {"seconds": None, "workers_replaced": None, "retried": None}
-    return [{**stats.to_json(), **changing} for stats in Run.open(run.directory).history]
-
-
-def seed_of(candidate, generation=0, settings=SETTINGS):
-    """The last episode seed of a candidate, as text."""
-    each = settings["episodes_per_candidate"]
-    count = settings["population_size"] * each
-    return str(episode_seeds(0, Purpose.TRAINING, count, generation)[each * candidate + each - 1])
+    return lines(run, *FAULTS)
 
 
 def spread(faults, generation):
@@ -103,7 +91,7 @@ def test_faults_that_show_only_once_leave_no_trace(pool, workers, failing, undis
             **SETTINGS,
         )
     assert {path.name for path in once.iterdir()} == set(faults)
-    assert lines(run) == undisturbed
+    assert lines(run, *FAULTS) == undisturbed
     assert [stats.retried for stats in run.history] == [len(FAILING), 0, 0, 0]
     assert [stats.workers_replaced for stats in run.history] == [0, len(DEADLY), 0, 0]
 
@@ -123,7 +111,7 @@ def test_a_worker_that_hangs_once_leaves_no_trace(pool, hanging, failing, undist
             failing, run_dir=tmp_path / "r", env_kwargs={"faults": faults, "once": str(once)}, **how, **SETTINGS
         )
     assert {path.name for path in once.iterdir()} == set(faults)
-    assert lines(run) == undisturbed
+    assert lines(run, *FAULTS) == undisturbed
     assert sum(stats.workers_replaced for stats in run.history) == len(hanging)
 
 
@@ -143,7 +131,7 @@ def test_a_worker_that_is_stopped_leaves_no_trace(pool, failing, undisturbed, tm
             failing, run_dir=tmp_path / "r", env_kwargs={"faults": faults, "once": str(once)}, **how, **SETTINGS
         )
     assert {path.name for path in once.iterdir()} == set(faults)
-    assert lines(run) == undisturbed
+    assert lines(run, *FAULTS) == undisturbed
     assert run.history[1].workers_replaced
 
 
@@ -166,7 +154,7 @@ def test_workers_stopped_between_generations_leave_no_trace(hidden, failing, tmp
 
     how = {"workers": 2, "step_timeout": 0.8, "progress": False}
     runs = [train(failing, run_dir=tmp_path / str(i), on_generation=[None, stop][i], **how, **settings) for i in (0, 1)]
-    assert lines(runs[0]) == lines(runs[1])
+    assert lines(runs[0], *FAULTS) == lines(runs[1], *FAULTS)
     assert runs[1].history[1].workers_replaced > 0
 
 
@@ -185,7 +173,7 @@ def test_a_worker_that_dies_while_it_starts_is_started_again(pool, when, failing
             failing, run_dir=tmp_path / "r", pool=pool, workers=1, env_kwargs=kwargs, progress=False, **SETTINGS
         )
     assert len(list(once.iterdir())) == len(faults) + 2
-    assert lines(run) == undisturbed
+    assert lines(run, *FAULTS) == undisturbed
 
 
 @POSIX
@@ -195,7 +183,7 @@ def test_a_worker_that_is_stopped_while_it_starts_is_started_again(failing, undi
     how = {"workers": 2, "step_timeout": 0.8, "progress": False}
     with pytest.warns(RuntimeWarning, match=f"a worker died at its start, and is started again in .*: {SILENT}"):
         run = train(failing, run_dir=tmp_path / "r", env_kwargs=kwargs, **how, **SETTINGS)
-    assert lines(run) == undisturbed
+    assert lines(run, *FAULTS) == undisturbed
 
 
 def test_workers_that_die_at_every_start_end_the_run_with_the_reason(failing, tmp_path, monkeypatch):
@@ -321,7 +309,7 @@ def test_workers_killed_from_outside_change_nothing(pool, workers, failing, undi
         run = train(
             failing, run_dir=tmp_path / "r", pool=pool, workers=workers, on_generation=kill, progress=False, **SETTINGS
         )
-    assert lines(run) == undisturbed
+    assert lines(run, *FAULTS) == undisturbed
     assert [stats.workers_replaced for stats in run.history] == [0, workers, workers, workers]
 
 
@@ -334,7 +322,7 @@ def test_workers_are_recycled_between_generations_without_changing_a_bit(pool, f
 
     how = {"pool": pool, "workers": 1, "recycle_after": 1, "on_generation": note, "progress": False}
     run = train(failing, run_dir=tmp_path / "r", **how, **SETTINGS)
-    assert lines(run) == undisturbed
+    assert lines(run, *FAULTS) == undisturbed
     assert not any(stats.workers_replaced for stats in run.history)
     assert [len(pids) for pids in processes] == [1, 1, 1, 1]
     assert len(set.union(*processes)) == 4
@@ -357,7 +345,7 @@ def test_an_evaluation_is_repeated_once_and_then_ends_the_run(failing, undisturb
     kwargs = {"faults": {str(seed): "raise in step"}}
     how = {"workers": 1, "progress": False, "on_candidate_error": "drop", **SETTINGS}
     run = train(failing, run_dir=tmp_path / "r", env_kwargs={**kwargs, "once": str(once)}, **how)
-    assert lines(run) == undisturbed
+    assert lines(run, *FAULTS) == undisturbed
     assert run.history[1].retried == 1
 
     with pytest.raises(RolloutError, match=f"an episode of the centre in generation 1 .*{seed}.*on fire") as caught:

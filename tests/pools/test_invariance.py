@@ -2,10 +2,10 @@
 
 import functools
 import itertools
-import json
 import shutil
 
 import pytest
+from written import lines, require_equal
 
 from es_core import rebuild, train
 from es_core.runs.checkpoint import parameter_hash
@@ -26,19 +26,6 @@ SETTINGS = {
 }
 
 
-def lines(run):
-    """All that metrics.jsonl says."""
-    return [json.loads(line) for line in (run.directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-
-
-def content(run):
-    """All that a run says, but for times, and all checkpoint files."""
-    history = [{**line, "seconds": None} for line in lines(run)]
-    files = [run.best_path, *sorted((run.directory / "checkpoints").iterdir())]
-    assert [file.stem for file in files] == ["best", "000000", "000001", "000002", "000003"]
-    return history, {file.name: file.read_bytes() for file in files}
-
-
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):
     """A run of a strategy; each is played once."""
@@ -55,10 +42,11 @@ def played(tmp_path_factory):
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_three_workers_come_to_what_one_comes_to(strategy, played):
-    history, files = content(played(strategy, 1))
-    assert len({line["parameter_hash"] for line in history}) > 1, "the centre should move, or this shows nothing"
-    assert len({line["episode_length"] for line in history[:-1]}) > 1
-    assert content(played(strategy, 3)) == (history, files)
+    one = played(strategy, 1)
+    assert len({line["parameter_hash"] for line in lines(one)}) > 1, "the centre should move, or this shows nothing"
+    assert len({line["episode_length"] for line in lines(one)[:-1]}) > 1
+    assert one.checkpoint_generations() == [0, 1, 2, 3]
+    require_equal(played(strategy, 3), one)
 
 
 @pytest.mark.parametrize(("strategy", "workers", "pool"), [(name, 1, "local") for name in STRATEGIES])
@@ -73,13 +61,13 @@ def test_every_checkpoint_can_be_rebuilt_from_the_first_and_the_log(strategy, wo
 
 @pytest.mark.parametrize(("pool", "workers"), [("local", 2), ("local", 8)])
 def test_neither_the_number_of_workers_nor_the_pool_changes_a_bit(pool, workers, played):
-    assert content(played("openai_es", workers, pool)) == content(played("openai_es", 1))
+    require_equal(played("openai_es", workers, pool), played("openai_es", 1))
 
 
 @pytest.mark.slow
 def test_the_number_of_workers_does_not_change_a_bit_of_the_torch_engine(played):
     one, three = (played("openai_es", workers, "local", "torch") for workers in (1, 3))
-    assert content(one) == content(three)
+    require_equal(one, three)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +82,7 @@ def test_the_number_of_workers_does_not_change_a_bit_of_a_torch_module(module, p
         played("openai_es", workers, pool, "torch", policy=f"small_modules:{module}", hidden_sizes=(32, 32))
         for workers in (1, 2)
     )
-    assert content(one) == content(two)
+    require_equal(one, two)
 
 
 @pytest.mark.long
@@ -107,7 +95,7 @@ def test_the_number_of_workers_does_not_change_a_bit_of_a_torch_module(module, p
 )
 def test_all_strategies_workers_and_pools(strategy, workers, pool, engine, played):
     reference = played(strategy, 1, "local", engine)
-    assert content(played(strategy, workers, pool, engine)) == content(reference)
+    require_equal(played(strategy, workers, pool, engine), reference)
 
 
 def test_every_line_of_the_metrics_has_the_hash_of_its_centre(tmp_path):

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import FAILING_RUN, TESTS, generations, registered, running, wait_until
+from conftest import FAILING_RUN, TESTS, generations, registered, running, seed_of, wait_until
+from written import FAULTS, lines
 
 from es_core import Run, train, train_seeds, tune
 from es_core.cli import main
-from es_core.seeding import Purpose, episode_seeds
 
 pytestmark = [
     pytest.mark.slow,
@@ -87,8 +87,7 @@ def undisturbed(tmp_path_factory):
 
 def content(run):
     """All that a run says, but for times, paths and what went wrong; and the bits of all its checkpoints."""
-    changing = {"seconds": None, "workers_replaced": None, "retried": None}
-    history = [{**stats.to_json(), **changing} for stats in Run.open(run.directory, trust=True).history]
+    history = lines(run, *FAULTS)
     means = [run.checkpoint_at(generation) for generation in run.checkpoint_generations()]
     assert len(means) == len(history) == 4
     assert len({stats["parameter_hash"] for stats in history}) > 1, "the centre should move, or this shows nothing"
@@ -125,11 +124,6 @@ def actors(marks):
 @pytest.fixture
 def env(register):
     return register("Marked-v0", "small_envs:Marked", max_episode_steps=30)
-
-
-def seed_of(candidate, generation=0):
-    """The last episode seed of a candidate, as text."""
-    return str(episode_seeds(0, Purpose.TRAINING, 40, generation)[2 * candidate + 1])
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from conftest import first_fast
 from gymnasium import spaces
+from written import lines
 
 import es_envs
 from es_core import RolloutError, Run, TrainConfig, evaluate, rebuild, train
@@ -125,11 +126,6 @@ def test_uncontrolled_starts_score_the_centre_in_single_environments(tilt):
     expected = evaluated(env_id, "local")[0].centre
     assert [episode.length for episode in centre] == [episode.length for episode in expected]
     np.testing.assert_allclose([episode.fitness for episode in centre], [episode.fitness for episode in expected])
-
-
-def lines(run):
-    """The metrics, but for times."""
-    return [{**stats.to_json(), "seconds": None} for stats in Run.open(run.directory).history]
 
 
 @pytest.mark.parametrize("kwargs", first_fast([None, {"seeding": "whole"}, {"seeding": "construction"}]), ids=str)

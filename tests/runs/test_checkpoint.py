@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import torch
+from written import rewrite_checkpoint, set_config
 
 import es_core
 import es_envs
@@ -88,26 +89,6 @@ def test_a_damaged_file_is_a_checkpoint_error_and_nothing_else(seed, file):
         Checkpoint.load(file)
 
 
-def rewritten(file, change):
-    """The file with its description changed, and checksums that fit again."""
-    from es_core.runs.checkpoint import _json_digest
-
-    with safetensors.safe_open(file, framework="numpy") as opened:
-        document = json.loads(opened.metadata()["es_envs"])["document"]
-        arrays = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-    change(document, arrays)
-    from es_core.runs.checkpoint import _digest
-
-    document["tensors"] = {name: _digest(array) for name, array in arrays.items()}
-    text = json.dumps({"document": document, "sha256": _json_digest(document)}, sort_keys=True)
-    safetensors.numpy.save_file(arrays, file, {"es_envs": text})
-    return file
-
-
-def set_config(**fields):
-    return lambda document, arrays: document["config"].update(fields)
-
-
 def set_array(name, value):
     def change(document, arrays):
         arrays[name] = value
@@ -134,7 +115,7 @@ def set_array(name, value):
 )
 def test_a_file_with_fitting_checksums_but_wrong_content_is_refused(change, message, file):
     with pytest.raises(CheckpointError, match=message):
-        Checkpoint.load(rewritten(file, change))
+        Checkpoint.load(rewrite_checkpoint(file, change))
 
 
 def test_foreign_files_are_refused(tmp_path):
@@ -158,7 +139,7 @@ def test_foreign_files_are_refused(tmp_path):
     ],
 )
 def test_a_file_cannot_make_us_import_a_module(field, value, file, tmp_path):
-    rewritten(file, set_config(**{field: value}))
+    rewrite_checkpoint(file, set_config(**{field: value}))
     import sys
 
     for use in (es_core.evaluate, lambda source: es_core.record(source, tmp_path / "film.mp4")):
@@ -170,7 +151,7 @@ def test_a_file_cannot_make_us_import_a_module(field, value, file, tmp_path):
 def test_an_argument_in_a_file_cannot_make_us_import_a_module(file, tmp_path):
     """Gymnasium's make imports the part of an id before the colon."""
     (tmp_path / "evil.py").write_text("raise SystemExit('evil code ran')", encoding="utf-8")
-    rewritten(
+    rewrite_checkpoint(
         file,
         set_config(
             env_id="CartPole-v1",
@@ -194,7 +175,7 @@ def test_a_config_on_disk_cannot_make_us_import_a_module(run, tmp_path):
 
 
 def test_a_policy_is_refused_where_its_environment_has_changed(run, file):
-    rewritten(file, set_config(env_kwargs={"lidar_rays": 4}))
+    rewrite_checkpoint(file, set_config(env_kwargs={"lidar_rays": 4}))
     with pytest.raises(ValueError, match="another observation_space"):
         es_core.evaluate(file, episodes=1)
     with pytest.raises(ValueError, match="another observation_space"):

@@ -3,7 +3,6 @@
 import contextlib
 import copy
 import dataclasses
-import hashlib
 import json
 import random
 import shlex
@@ -18,6 +17,7 @@ import pytest
 import safetensors
 import safetensors.numpy
 from small_envs import Walk
+from written import nested, read_checkpoint, set_config, write_checkpoint
 
 from es_core import Checkpoint, CheckpointError, RolloutError, Run, evaluate, rebuild, record, train
 from es_core.cli import main
@@ -47,7 +47,7 @@ def runs(walk, tiny, tmp_path_factory):
 @pytest.fixture(scope="module")
 def contents(runs):
     """Description and arrays of a checkpoint of each run."""
-    return [read(run.checkpoint_path(1)) for run in runs.values()]
+    return [read_checkpoint(run.checkpoint_path(1)) for run in runs.values()]
 
 
 @pytest.fixture
@@ -58,33 +58,6 @@ def marked(tmp_path, monkeypatch):
     (tmp_path / "modules" / "marked.py").write_text(f"import pathlib\npathlib.Path({str(mark)!r}).touch()\n")
     monkeypatch.syspath_prepend(tmp_path / "modules")
     return mark
-
-
-def read(path):
-    with safetensors.safe_open(path, framework="numpy") as file:
-        document = json.loads(file.metadata()["es_envs"])["document"]
-        return document, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-
-
-def sha256(data):
-    return hashlib.sha256(data).hexdigest()
-
-
-def write(path, document, arrays, text=lambda text: text):
-    """A file with checksums that fit, whatever it says; ``text`` changes the description behind their back."""
-    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    if isinstance(document, dict) and "tensors" in document:
-        document = {**document, "tensors": {name: sha256(array.tobytes()) for name, array in arrays.items()}}
-    signed = {"document": document, "sha256": sha256(json.dumps(document, sort_keys=True).encode())}
-    safetensors.numpy.save_file(arrays, path, {"es_envs": text(json.dumps(signed, sort_keys=True))})
-    return path
-
-
-def nested(depth):
-    value = []
-    for _ in range(depth):
-        value = [value]
-    return value
 
 
 def box(*shape, dtype="float32", low=0, high=1):
@@ -175,7 +148,7 @@ def resign(chance, path, document, arrays):
         impossible = (KeyError, IndexError, ValueError, np.exceptions.ComplexWarning)
         with contextlib.suppress(*impossible), np.errstate(all="ignore"):
             change(chance, document, arrays)
-    write(path, document, arrays)
+    write_checkpoint(path, document, arrays)
 
 
 def break_text(chance, path, document, arrays):
@@ -187,12 +160,12 @@ def break_text(chance, path, document, arrays):
         place = chance.randrange(len(text))
         return chance.choice([text[:place], text[:place] + chance.choice(insertions) + text[place:], text * 2, "[]"])
 
-    write(path, document, arrays, broken)
+    write_checkpoint(path, document, arrays, broken)
 
 
 def break_header(chance, path, document, arrays):
     """The file's own table of contents lies about lengths, offsets, shapes and types."""
-    data = write(path, document, arrays).read_bytes()
+    data = write_checkpoint(path, document, arrays).read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     header, rest = json.loads(data[8 : 8 + length]), data[8 + length :]
     entry = header[chance.choice([name for name in header if name != "__metadata__"])]
@@ -216,7 +189,7 @@ def break_header(chance, path, document, arrays):
 
 def damage_bytes(chance, path, document, arrays):
     """What disks and networks do."""
-    data = bytearray(write(path, document, arrays).read_bytes())
+    data = bytearray(write_checkpoint(path, document, arrays).read_bytes())
     place = chance.randrange(len(data))
     match chance.randrange(5):
         case 0:
@@ -299,10 +272,6 @@ def test_ten_thousand_spoilt_checkpoints_are_refused_and_do_nothing_else(content
     refuse_all(range(500, 10_500), tmp_path / "spoilt.safetensors", contents, marked)
 
 
-def set_config(**fields):
-    return lambda document, arrays: document["config"].update(fields)
-
-
 def set_statistics(**values):
     def change(document, arrays):
         document["observations"] = values.pop("count", document["observations"])
@@ -338,10 +307,10 @@ def set_statistics(**values):
     ],
 )
 def test_nonsense_with_fitting_checksums_is_named(change, sentence, runs, tmp_path):
-    document, arrays = read(runs["openai_es"].checkpoint_path(2))
+    document, arrays = read_checkpoint(runs["openai_es"].checkpoint_path(2))
     change(document, arrays)
     with pytest.raises(CheckpointError, match=sentence):
-        Checkpoint.load(write(tmp_path / "spoilt.safetensors", document, arrays))
+        Checkpoint.load(write_checkpoint(tmp_path / "spoilt.safetensors", document, arrays))
 
 
 @pytest.mark.parametrize(
@@ -361,34 +330,34 @@ def test_nonsense_with_fitting_checksums_is_named(change, sentence, runs, tmp_pa
     ],
 )
 def test_a_damaged_checkpoint_is_named_by_everything_that_reads_it(name, change, use, runs, tmp_path):
-    document, arrays = read(runs[name].checkpoint_path(1))
+    document, arrays = read_checkpoint(runs[name].checkpoint_path(1))
     change(document, arrays)
-    path = write(tmp_path / "spoilt.safetensors", document, arrays)
+    path = write_checkpoint(tmp_path / "spoilt.safetensors", document, arrays)
     with pytest.raises((CheckpointError, ValueError), match=f"^{path}: "):
         use(path)
 
 
 def test_a_checkpoint_from_before_a_setting_existed_has_its_default(runs, tmp_path):
-    document, arrays = read(runs["openai_es"].checkpoint_path(2))
+    document, arrays = read_checkpoint(runs["openai_es"].checkpoint_path(2))
     assert document["config"].pop("survival_bonus") == 0
-    older = Checkpoint.load(write(tmp_path / "older.safetensors", document, arrays))
+    older = Checkpoint.load(write_checkpoint(tmp_path / "older.safetensors", document, arrays))
     assert older.config == runs["openai_es"].config
 
 
 def test_a_reference_batch_of_another_shape_is_refused(runs, tmp_path):
-    document, arrays = read(runs["virtual"].checkpoint_path(2))
+    document, arrays = read_checkpoint(runs["virtual"].checkpoint_path(2))
     arrays["reference"] = arrays["reference"][:-1]
     with pytest.raises(CheckpointError, match=r"reference has shape \(127, 2\), its policy needs \(128, 2\)"):
-        Checkpoint.load(write(tmp_path / "spoilt.safetensors", document, arrays))
+        Checkpoint.load(write_checkpoint(tmp_path / "spoilt.safetensors", document, arrays))
 
 
 def test_actions_whose_table_would_fill_the_memory_are_refused(runs, tmp_path):
-    document, arrays = read(runs["openai_es"].checkpoint_path(2))
+    document, arrays = read_checkpoint(runs["openai_es"].checkpoint_path(2))
     choices = [1] * 30_000 + [30_000]  # a table of 900 million entries, for a policy of 180 000 parameters
     document["action_space"] = {"type": "MultiDiscrete", "nvec": choices, "start": [0] * len(choices)}
     arrays["mean"] = np.zeros(3 * sum(choices), np.float32)
     with pytest.raises(CheckpointError, match="actions of 30001 entries with up to 30000 choices are too large"):
-        Checkpoint.load(write(tmp_path / "spoilt.safetensors", document, arrays))
+        Checkpoint.load(write_checkpoint(tmp_path / "spoilt.safetensors", document, arrays))
 
 
 # ---- a state that only a resumed run reads
@@ -446,9 +415,9 @@ def set_state(**values):
 def test_a_resumed_run_refuses_a_state_that_does_not_fit(name, change, sentence, walk, unfinished):
     folder = unfinished(name)
     path = folder / "checkpoints" / "000001.safetensors"
-    document, arrays = read(path)
+    document, arrays = read_checkpoint(path)
     change(document, arrays)
-    write(path, document, arrays)
+    write_checkpoint(path, document, arrays)
     history = (folder / "metrics.jsonl").read_bytes()
     with pytest.raises(CheckpointError, match=f"{path}.*{sentence}"):
         train(walk, run_dir=folder, resume=True, workers=1, progress=False)
@@ -567,9 +536,9 @@ def test_a_file_that_names_a_module_is_refused_by_all_that_would_use_it(field, r
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps({**config, field: NAMES[field]}))
     for path in (*folder.glob("checkpoints/*"), folder / "best.safetensors"):
-        document, arrays = read(path)
+        document, arrays = read_checkpoint(path)
         document["config"][field] = NAMES[field]
-        write(path, document, arrays)
+        write_checkpoint(path, document, arrays)
 
     bare = shutil.copytree(folder, tmp_path / "bare", ignore=shutil.ignore_patterns("0*.safetensors"))
     film = tmp_path / "film.mp4"
@@ -678,25 +647,25 @@ def test_a_link_to_a_run_folder_is_followed(runs, tmp_path):
 
 
 def test_of_an_initial_checkpoint_only_numbers_are_used_whatever_it_names(runs, walk, tiny, marked, tmp_path):
-    document, arrays = read(runs["openai_es"].best_path)
+    document, arrays = read_checkpoint(runs["openai_es"].best_path)
     document["config"] |= {name: NAMES[name] for name in ("env_id", "fitness", "strategy", "env_kwargs")}
-    path = write(tmp_path / "initial.safetensors", document, arrays)
+    path = write_checkpoint(tmp_path / "initial.safetensors", document, arrays)
     train(walk, run_dir=tmp_path / "new", initial=path, **tiny)
     assert not marked.exists()
 
 
 def test_settings_of_wrappers_are_no_names(runs, marked, tmp_path):
-    document, arrays = read(runs["openai_es"].checkpoint_path(2))
+    document, arrays = read_checkpoint(runs["openai_es"].checkpoint_path(2))
     document["config"]["preprocessing"] = {"resize": "marked:Kind"}
     with pytest.raises(CheckpointError, match="preprocessing must be a dict whose 'resize' is a whole number"):
-        Checkpoint.load(write(tmp_path / "spoilt.safetensors", document, arrays))
+        Checkpoint.load(write_checkpoint(tmp_path / "spoilt.safetensors", document, arrays))
     assert not marked.exists()
 
 
 def test_a_file_that_the_caller_trusts_may_name_a_module(runs, marked, tmp_path):
-    document, arrays = read(runs["openai_es"].checkpoint_path(2))
+    document, arrays = read_checkpoint(runs["openai_es"].checkpoint_path(2))
     document["config"]["fitness"] = "marked:best"
-    path = write(tmp_path / "trusted.safetensors", document, arrays)
+    path = write_checkpoint(tmp_path / "trusted.safetensors", document, arrays)
     with pytest.raises(RolloutError, match="module 'marked' has no 'best'"):
         evaluate(path, episodes=1, workers=1, trust=True)
     assert marked.exists()

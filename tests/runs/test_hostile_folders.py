@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import TINY
+from written import files
 
 from es_core import Checkpoint, CheckpointError, Run, compare, rebuild, record, report, train, train_seeds, tune
 from es_core.evaluation.scoring import find_policy
@@ -51,11 +52,6 @@ def names(run):
     partial = [name.with_name(f"{name.name}.partial") for name in present if (run.directory / name).is_file()]
     films = ["videos/film-2.mp4", "videos/film-2.json.partial", "videos/film-2.png.partial", "videos/film-2.unfinished"]
     return sorted({*map(str, (*present, *partial)), *films})
-
-
-def contents(folder):
-    """What is there, byte for byte."""
-    return {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")}
 
 
 @contextlib.contextmanager
@@ -143,7 +139,7 @@ def test_what_leads_out_of_a_run_or_makes_one_wait_is_refused_by_all(kind, finis
     for number, name in enumerate(names(finished)):
         run = shutil.copytree(finished.directory, tmp_path / str(number))
         kind(run / name, outside)
-        before = contents(outside), contents(run).keys()
+        before = files(outside), files(run).keys()
         more = {
             "record": lambda run=run: record(run, run / "videos" / "film-2.mp4", **FILM),
             "go on": lambda run=run: train("CartPole-v1", run_dir=run, resume=True, generations=9, **HOW),
@@ -151,7 +147,7 @@ def test_what_leads_out_of_a_run_or_makes_one_wait_is_refused_by_all(kind, finis
         for what, use in {**uses(run, finished.directory.with_name("other")), **more}.items():
             with within_limits((name, what)), pytest.raises((CheckpointError, FileNotFoundError), match=str(run)):
                 use()
-            assert (contents(outside), contents(run).keys()) == before, (name, what)
+            assert (files(outside), files(run).keys()) == before, (name, what)
         remove(run)
 
 
@@ -210,10 +206,10 @@ def test_what_comes_after_a_run_was_opened_is_not_written_through(kind, finished
             shutil.rmtree(folder)
             shutil.copytree(finished.directory, folder)
             kind(path, outside)
-            before = contents(outside)
+            before = files(outside)
             with within_limits(path), contextlib.suppress(CheckpointError, OSError):
                 write()
-            assert contents(outside) == before, path
+            assert files(outside) == before, path
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "seed-1", "seed-1/checkpoints"])
@@ -221,10 +217,10 @@ def test_several_seeds_do_not_go_on_behind_a_link(name, finished, outside, tmp_p
     folder = tmp_path / "seeds"
     (folder / "seed-1").mkdir(parents=True)
     link_out(folder / name, outside)
-    before = contents(outside)
+    before = files(outside)
     with pytest.raises(CheckpointError, match=f"{folder / name} is a link that leads out of {folder}"):
         train_seeds("CartPole-v1", [1, 2], run_dir=folder, progress=False)
-    assert contents(outside) == before
+    assert files(outside) == before
 
 
 @pytest.mark.parametrize("name", ["trials", "trials/0003", "trials/0003/seed-0", "study.db-journal"])
@@ -236,7 +232,7 @@ def test_a_search_does_not_clean_up_behind_a_link(name, outside, tmp_path):
     link.symlink_to(outside)
     with pytest.raises(CheckpointError, match=f"{link} is a link that leads out of"):
         tune("CartPole-v1", directory=tmp_path / "search", trials=1, progress=False)
-    assert list(contents(outside).values()) == [b"precious"]
+    assert list(files(outside).values()) == [b"precious"]
 
 
 def test_a_lock_that_holds_something_is_not_emptied(finished, outside, tmp_path):

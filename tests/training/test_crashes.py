@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 import pytest
 from conftest import first_fast, forker_of, generations, wait_until, workers_of
+from written import lines, require_equal
 
 from es_core import Run, train
 from es_core.cli import main
@@ -130,24 +131,6 @@ def resume(folder, *words):
     return main([str(word) for word in ("resume", folder, "--workers", 1, "--quiet", *words)])
 
 
-def require_equal(folder, undisturbed):
-    """Whatever happened to the run in ``folder``, it has come to the same, byte for byte."""
-    run = Run.open(folder)
-    assert lines(run) == lines(undisturbed)
-    assert [line["generation"] for line in lines(run)] == list(range(len(run.history)))
-    assert run.best_path.read_bytes() == undisturbed.best_path.read_bytes()
-    for generation in undisturbed.checkpoint_generations():
-        file = run.checkpoint_path(generation)
-        assert file.read_bytes() == undisturbed.checkpoint_path(generation).read_bytes()
-    assert not list(run.directory.rglob("*.partial"))
-
-
-def lines(run):
-    """All that metrics.jsonl says, logs included, but for times."""
-    text = (run.directory / "metrics.jsonl").read_text(encoding="utf-8")
-    return [{**json.loads(line), "seconds": None} for line in text.splitlines()]
-
-
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     """A run that nothing ever happened to."""
@@ -191,7 +174,7 @@ def test_a_run_that_was_killed_ends_as_if_nothing_had_happened(moment, undisturb
         run = Run.open(tmp_path / "run")
         assert run.best.generation == count - 1 == len(run.history)  # it is ahead of the metrics
     assert resume(tmp_path / "run") == 0
-    require_equal(tmp_path / "run", undisturbed)
+    require_equal(Run.open(tmp_path / "run"), undisturbed)
 
 
 def test_a_run_that_was_killed_anywhere_leaves_nothing_but_its_folder(undisturbed, tmp_path):
@@ -292,7 +275,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_from_its_policy(undistu
     assert run_to_its_end(words)[0] == -signal.SIGKILL
     assert not Run.open(folder).checkpoint_generations()
     assert resume(folder) == 0
-    require_equal(folder, whole)
+    require_equal(Run.open(folder), whole)
 
 
 def test_resuming_a_finished_run_says_so_and_changes_nothing(undisturbed, capsys):
@@ -332,7 +315,7 @@ def test_a_run_killed_again_and_again_ends_as_if_nothing_had_happened(number, un
     record_property("kills", kills)
     if (folder / "config.json").exists():
         assert resume(folder) == 0
-        require_equal(folder, undisturbed)
+        require_equal(Run.open(folder), undisturbed)
     else:
         assert kills
 
@@ -352,7 +335,7 @@ def test_a_run_killed_at_any_file_operation_ends_as_if_nothing_happened(event, u
             break
         if (folder / "config.json").exists():
             assert resume(folder) == 0
-            require_equal(folder, whole)
+            require_equal(Run.open(folder), whole)
     record_property("kills", count - 1)
     assert count > (6 if event == "os.rename" else 10)
 
@@ -520,7 +503,7 @@ def test_a_line_that_the_disk_had_no_room_for_is_repaired_on_resume(undisturbed,
     assert note == f"Nothing is lost: `es-envs resume {folder}` runs generation {len(run.history)} again."
     assert 7 <= len(run.history) <= 10
     assert resume(folder) == 0
-    require_equal(folder, undisturbed)
+    require_equal(Run.open(folder), undisturbed)
 
 
 def test_a_run_that_there_is_no_room_for_leaves_nothing_behind(tmp_path):
@@ -566,7 +549,7 @@ def test_a_run_stopped_by_a_full_disk_goes_on_once_there_is_room(undisturbed, sm
     ballast.unlink()
     subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
     assert run_to_its_end(command("resume", folder, "--quiet"))[0] == 0
-    require_equal(folder, undisturbed)
+    require_equal(Run.open(folder), undisturbed)
 
 
 def test_a_disk_that_cannot_be_written_is_named(undisturbed, small_disk):
@@ -624,7 +607,7 @@ def test_a_run_stopped_by_a_read_only_disk_goes_on_later(undisturbed, small_disk
     assert "The last checkpoint is intact" in caught.value.__notes__[0]
     assert Run.open(folder).checkpoint_generations() == [0, 7]
     assert resume(folder) == 0
-    require_equal(folder, undisturbed)
+    require_equal(Run.open(folder), undisturbed)
 
 
 def test_deleting_the_checkpoints_in_mid_run_costs_the_deleted_ones_alone(undisturbed, tmp_path):
@@ -682,7 +665,7 @@ def test_a_run_with_too_little_memory_goes_on_where_there_is_more(megabytes, und
         assert not folder.exists() or not list(folder.iterdir())
         return
     assert resume(folder) == 0
-    require_equal(folder, undisturbed)
+    require_equal(Run.open(folder), undisturbed)
 
 
 # es-envs in a world whose clock goes backwards, a day at a time.
@@ -700,7 +683,7 @@ sys.exit(main(sys.argv[1:]))
 def test_a_clock_that_is_set_back_changes_nothing(undisturbed, tmp_path):
     code, said = run_to_its_end(train_command(tmp_path / "run", "--max-seconds", 1000, code=BACKWARDS))
     assert code == 0, said
-    require_equal(tmp_path / "run", undisturbed)
+    require_equal(Run.open(tmp_path / "run"), undisturbed)
     assert all(0 <= stats.seconds < 1000 for stats in Run.open(tmp_path / "run").history)
 
 

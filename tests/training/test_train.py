@@ -7,6 +7,7 @@ import numpy as np
 import psutil
 import pytest
 from threadpoolctl import threadpool_limits
+from written import lines
 
 import es_core
 import es_envs
@@ -32,11 +33,6 @@ def small_run(run_dir, env_id="CartPoleBullet-v0", generations=3, workers=2, **f
     return train(
         env_id, run_dir=run_dir, workers=workers, progress=False, **{**SMALL, "generations": generations, **fields}
     )
-
-
-def lines(run):
-    """The metrics, but for times."""
-    return [{**stats.to_json(), "seconds": None} for stats in Run.open(run.directory).history]
 
 
 @pytest.fixture(scope="module")

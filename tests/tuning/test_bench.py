@@ -10,11 +10,6 @@ from es_core.cli import main
 QUICK = {"workers": 2, "seconds": 0.01, "population_size": 4, "max_episode_steps": 20}
 
 
-@pytest.fixture
-def wander(register):
-    return register("Wander-v0", "small_envs:Wander", max_episode_steps=30)
-
-
 def of_parts(**values):
     """What was measured of an environment, if a step's parts take a worker so many microseconds."""
     parts = {"environment": 0.0, "policy": 0.1, "noise": 0.1, "update": 0.1, "waiting": 0.1}
