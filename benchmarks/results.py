@@ -329,12 +329,12 @@ def _train(options: argparse.Namespace) -> None:
             how = {"workers": options.workers, **fields}
             run = train(env_id, run_dir=folder, seed=seed, resume=folder.exists(), **how)
             path.parent.mkdir(parents=True, exist_ok=True)
-            result = {"name": name, "seed": seed, **_result(run, row, path), "machine": report.machine}
+            result = {"name": name, "seed": seed, **result_of(run, row, path), "machine": report.machine}
             path.write_text(f"{json.dumps(result, indent=1, allow_nan=False)}\n", encoding="utf-8")
             print(f"{name}, seed {seed}: {result['last_score']['mean']:.1f}", flush=True)
 
 
-def _result(run: Run, row: Row, path: Path) -> dict[str, Any]:
+def result_of(run: Run, row: Row, path: Path) -> dict[str, Any]:
     """What is written to ``path``; beside it, the centres that are scored."""
     last = run.history[-1]
     checkpoint = run.checkpoint

@@ -30,12 +30,12 @@ GROUP = "es_envs"
 
 # The plugins that ship with the project, by distribution (pip installs only one of each name), and their ids: another
 # plugin gets one of these only with override=True.
-_SHIPPED = {
+SHIPPED = {
     "es-balancing-plate": "BalancingPlate-v0",
     "es-cartpole-bullet": "CartPoleBullet-v0",
     "es-racecar": "RaceCar-v0",
 }
-_OWNERS = {env_id: owner for owner, env_id in _SHIPPED.items()}
+_OWNERS = {env_id: owner for owner, env_id in SHIPPED.items()}
 
 LOCAL_ID = re.compile(r"local/([\w.]+)-[0-9a-f]{8}-v0", re.ASCII)
 """Pattern of ids of environments that were given to ``train`` as classes or functions."""
@@ -319,7 +319,7 @@ def _distribution(entry_point: EntryPoint) -> str:
 def _owned(entry_point: EntryPoint) -> str | None:
     """The shipped distribution that declares this entry point, or None."""
     name = re.sub(r"[-_.]+", "-", entry_point.dist.name).lower() if entry_point.dist else ""
-    return name if name in _SHIPPED else None
+    return name if name in SHIPPED else None
 
 
 def _belongs(env_id: str) -> str:

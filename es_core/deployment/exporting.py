@@ -98,9 +98,9 @@ def export(
         OSError: the file cannot be written.
     """
     path = Path(path)
-    if path.suffix not in _FORMATS:
-        raise ValueError(f"the name of an exported policy must end in {' or '.join(_FORMATS)}, got {path.name!r}")
-    packages, write = _FORMATS[path.suffix]
+    if path.suffix not in FORMATS:
+        raise ValueError(f"the name of an exported policy must end in {' or '.join(FORMATS)}, got {path.name!r}")
+    packages, write = FORMATS[path.suffix]
     for package in packages:
         if importlib.util.find_spec(package) is None:
             raise ImportError(
@@ -298,7 +298,7 @@ def _muffled() -> Iterator[None]:
         logger.setLevel(level)
 
 
-_FORMATS: Mapping[str, tuple[Sequence[str], Callable[["Deployed", Mapping[str, str]], tuple[bytes, Function]]]] = {
+FORMATS: Mapping[str, tuple[Sequence[str], Callable[["Deployed", Mapping[str, str]], tuple[bytes, Function]]]] = {
     ".onnx": (("torch", "onnxscript", "onnxruntime"), _to_onnx),
     ".pt2": (("torch",), _to_pt2),
 }

@@ -44,14 +44,14 @@ class ModuleRows(Rows):
         self.memory = [part.new_zeros(len(parameters), *part.shape) for part in parts_of(begin)]
         for row in range(len(parameters)):
             self.reset(row)
-        self._together = together and self._can_vmap()
+        self.together = together and self._can_vmap()
 
     def forward(self, inputs: Tensor) -> Tensor:
         """Compute the raw outputs ``(width, m)`` of the first rows from their inputs ``(width, n)``."""
         observations = inputs.view(len(inputs), 1, *self._shape)
         # Convolutions in TF32, or by an algorithm that is chosen by timing, would not be those of the CPU.
         with torch.backends.cudnn.flags(enabled=True, benchmark=False, deterministic=True, allow_tf32=False):
-            return (self._vmapped if self._together else self._one_by_one)(observations)
+            return (self._vmapped if self.together else self._one_by_one)(observations)
 
     def _one_by_one(self, observations: Tensor) -> Tensor:
         outputs = []

@@ -105,7 +105,7 @@ def _cell(layer: Cell, own: Sequence[Tensor]) -> nn.Module:
 class _ImageEncoder(nn.Module):
     def __init__(self, layer: ImageEncoder, own: Sequence[Tensor]) -> None:
         super().__init__()
-        self._layer, filters = layer, iter(own)
+        self.layer, filters = layer, iter(own)
         self.eyes = nn.ModuleList(  # a name in the parameters' names, which exported files and saved states have
             nn.Sequential(*(part for each in encoded.convolutions for part in _convolution(each, next(filters))))
             for encoded in layer.images
@@ -113,11 +113,11 @@ class _ImageEncoder(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         features = []
-        for encoded, convolutions in zip(self._layer.images, self.eyes, strict=True):
+        for encoded, convolutions in zip(self.layer.images, self.eyes, strict=True):
             images = inputs[:, encoded.place].reshape(-1, *encoded.shape) / 255
             images = images if encoded.channels_first else images.permute(0, 3, 1, 2)
             features.append(convolutions(images).permute(0, 2, 3, 1).flatten(1))
-        return torch.cat([*features, *(inputs[:, part] for part in self._layer.others)], 1)
+        return torch.cat([*features, *(inputs[:, part] for part in self.layer.others)], 1)
 
 
 def _convolution(convolution: Convolution, own: Tensor) -> Sequence[nn.Module]:

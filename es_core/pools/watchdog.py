@@ -8,13 +8,13 @@ from collections.abc import MutableSequence
 from es_core.pools import process
 
 _LOOKS = 4  # at the progress, within the time that a step may take
-_GRACE = 5.0  # seconds
+GRACE = 5.0  # seconds
 _LATEST = 2**63 - 1  # latest time that a record can hold
 
 
 def patience(step_timeout: float) -> float:
     """Seconds that the main process waits for a sign of life: the worker's own watchdog comes first, if it runs."""
-    return min(step_timeout, threading.TIMEOUT_MAX) * (1 + 1 / _LOOKS) + _GRACE
+    return min(step_timeout, threading.TIMEOUT_MAX) * (1 + 1 / _LOOKS) + GRACE
 
 
 class Watchdog:

@@ -65,7 +65,7 @@ class OpenAIES(MirroredStrategy):
         self._learning_rate, self._top = as_schedule(learning_rate), top_directions
         options = {**(optimizer_options or {}), "weight_decay": weight_decay}
         try:
-            self._optimizer = OPTIMIZERS[optimizer](self.mean.size, **options)
+            self.optimizer = OPTIMIZERS[optimizer](self.mean.size, **options)
         except TypeError as error:
             raise ValueError(
                 f"optimizer_options {dict(optimizer_options or {})!r} do not fit optimizer {optimizer!r}: {error}"
@@ -94,14 +94,14 @@ class OpenAIES(MirroredStrategy):
 
     def _ascend(self, uphill: NDArray[np.float64], scale: float = 1.0) -> None:
         rate = self._learning_rate(self.generation)
-        self.mean = self.mean + self._optimizer.step(uphill.astype(np.float32), self.mean, rate, scale=scale)
+        self.mean = self.mean + self.optimizer.step(uphill.astype(np.float32), self.mean, rate, scale=scale)
 
     def _parts(self) -> dict[str, Any]:
-        optimizer = {f"{self._OPTIMIZER}{name}": value for name, value in self._optimizer.state_dict().items()}
+        optimizer = {f"{self._OPTIMIZER}{name}": value for name, value in self.optimizer.state_dict().items()}
         return {**super()._parts(), **optimizer}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue from ``state_dict``; for errors see ``Strategy``."""
         own = {name: value for name, value in state.items() if name.startswith(self._OPTIMIZER)}
-        self._optimizer.load_state_dict({name.removeprefix(self._OPTIMIZER): value for name, value in own.items()})
+        self.optimizer.load_state_dict({name.removeprefix(self._OPTIMIZER): value for name, value in own.items()})
         super().load_state_dict(state)

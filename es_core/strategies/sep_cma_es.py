@@ -48,7 +48,7 @@ class SepCMAES(CovarianceStrategy):
         self, population: Population, fitness: NDArray[np.float64], valid: NDArray[np.bool_]
     ) -> Diagnostics | None:
         """Learn as in section 3 of the paper."""
-        rates = _rates(self.mean.size, int(valid.sum()))
+        rates = learning_rates(self.mean.size, int(valid.sum()))
         weights = by_rank(fitness[valid], rates.weights)
         if not weights.any():
             return None
@@ -62,7 +62,7 @@ class SepCMAES(CovarianceStrategy):
         return None
 
 
-def _rates(size: int, count: int) -> Rates:
+def learning_rates(size: int, count: int) -> Rates:
     """Learning rates by table 1 and section 3 of the paper: the covariance's is (d + 2) / 3 times a full matrix's.
 
     It is divided between the path (1 / mu_cov of it, where mu_cov is mu_eff) and the candidates.

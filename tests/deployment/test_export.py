@@ -172,7 +172,7 @@ def contrary(monkeypatch):
 
         return b"no", function
 
-    monkeypatch.setattr(EXPORT, "_FORMATS", {".no": ((), write)})
+    monkeypatch.setattr(EXPORT, "FORMATS", {".no": ((), write)})
 
 
 @pytest.mark.usefixtures("contrary")

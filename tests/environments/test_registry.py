@@ -174,14 +174,14 @@ def test_the_registry_knows_the_ids_of_the_shipped_plugins():
     folders = Path(__file__).parents[2].glob("plugins/*/pyproject.toml")
     shipped = {tomllib.loads(file.read_text())["project"]["name"] for file in folders}
     ids = {(plugin.distribution, env_id) for plugin in es_envs.plugins() for env_id in plugin.ids}
-    assert set(registry._SHIPPED.items()) == {(name, env_id) for name, env_id in ids if name in shipped}
-    assert set(registry._SHIPPED) == shipped
+    assert set(registry.SHIPPED.items()) == {(name, env_id) for name, env_id in ids if name in shipped}
+    assert set(registry.SHIPPED) == shipped
 
 
-@pytest.mark.parametrize("owner", registry._SHIPPED)
+@pytest.mark.parametrize("owner", registry.SHIPPED)
 @pytest.mark.parametrize("thief", ["aaa", "zzz", "the same name"])
 def test_nobody_takes_a_shipped_id_without_saying_so(owner, thief, installed):
-    env_id, name = registry._SHIPPED[owner], owner.removeprefix("es-").replace("-", "_")
+    env_id, name = registry.SHIPPED[owner], owner.removeprefix("es-").replace("-", "_")
     installed.add(name if thief == "the same name" else thief, GOOD.format(id=env_id), distribution="es-a-thief")
     reason = f"'{env_id}' belongs to {owner}, which ships with es-envs: .*override=True"
     with pytest.warns(RuntimeWarning, match=rf"\(distribution 'es-a-thief'\) is skipped: {reason}"):
@@ -200,7 +200,7 @@ def test_nobody_takes_a_shipped_id_without_saying_so(owner, thief, installed):
 
 @pytest.mark.parametrize("name", ["aaa", "zzz"])
 def test_a_definition_that_overrides_gets_the_id_and_it_is_shown(name, installed, python):
-    for owner, env_id in registry._SHIPPED.items():
+    for owner, env_id in registry.SHIPPED.items():
         installed.add(owner.replace("-", "_"), GOOD.format(id=env_id), distribution=owner)
     overriding = GOOD.replace("max_", "override=True, max_")
     installed.add(name, overriding.format(id="RaceCar-v0"))

@@ -20,6 +20,14 @@ from es_core.policies.compilation import prepare
 prepare(TrainConfig(env_id="CartPoleBullet-v0"{more}), print)
 """
 
+TRANSPOSE = """
+import numpy as np
+from es_core.policies.compilation import Kernel
+out = np.zeros((2, 2), np.float32)
+Kernel("transpose")(np.array([[0, 1], [2, 3]], np.float32), out)
+print(out.tolist())
+"""
+
 
 @pytest.fixture
 def places(monkeypatch, tmp_path):
@@ -62,14 +70,14 @@ def test_every_kind_of_processor_has_kernels_of_its_own(places, tmp_path):
     assert folder().parent == here.parent
 
 
-def test_a_file_of_machine_code_that_is_damaged_is_made_anew(monkeypatch, tmp_path):
-    file = tmp_path / "transpose.o"
+@pytest.mark.slow
+def test_a_file_of_machine_code_that_is_damaged_is_compiled_again(python, tmp_path):
+    assert python(TRANSPOSE, environment={"NUMBA_CACHE_DIR": str(tmp_path)}).out == "[[0.0, 2.0], [1.0, 3.0]]\n"
+    (file,) = tmp_path.rglob("transpose-*.o")
+    code = file.read_bytes()
     file.write_bytes(b"no machine code")
-    monkeypatch.setattr(compilation, "_file", lambda _: file)
-    matrix, out = np.arange(6, dtype=np.float32).reshape(2, 3), np.zeros((3, 2), np.float32)
-    compilation.Kernel("transpose")(matrix, out)
-    np.testing.assert_array_equal(out, matrix.T)
-    assert file.read_bytes() != b"no machine code"
+    assert python(TRANSPOSE, environment={"NUMBA_CACHE_DIR": str(tmp_path)}).out == "[[0.0, 2.0], [1.0, 3.0]]\n"
+    assert len(file.read_bytes()) == len(code)
 
 
 @pytest.mark.parametrize(

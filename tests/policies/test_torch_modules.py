@@ -108,8 +108,8 @@ def test_rows_in_one_pass_compute_what_rows_one_after_the_other_do(name):
         ModuleRows(policy.build(), policy.observation_shape, parameters, together=together)
         for together in (True, False)
     )
-    assert together._together
-    assert not apart._together
+    assert together.together
+    assert not apart.together
     with torch.inference_mode():
         for step in range(10):
             inputs = torch.rand(5, policy.inputs, generator=torch.Generator().manual_seed(step))
@@ -123,7 +123,7 @@ def test_a_module_that_cannot_be_vectorised_is_computed_row_by_row():
     policy = policy_of("Remembering")
     parameters = torch.from_numpy(np.array([policy.initial(seed) for seed in range(2)]))
     rows = ModuleRows(policy.build(), policy.observation_shape, parameters, together=True)
-    assert not rows._together
+    assert not rows.together
     for buffer, first in zip(rows.memory[0], parameters[:, :8], strict=True):
         np.testing.assert_array_equal(buffer.flatten(), first)  # evolved, too
 

@@ -71,7 +71,7 @@ def by_the_book(policy, parameters, reference, observations):
         if isinstance(layer, torch.nn.Sequential):
             values = [layer[1](value) for value in normalized(layer[0], values)]
             continue
-        encoder = layer._layer
+        encoder = layer.layer
         features = [[], []]
         for encoded, parts in zip(encoder.images, layer.eyes, strict=True):
             images = [value[:, encoded.place].reshape(-1, *encoded.shape) / 255 for value in values]

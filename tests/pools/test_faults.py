@@ -201,7 +201,7 @@ def test_workers_that_die_at_every_start_end_the_run_with_the_reason(failing, tm
 HASTY = """
 import sys
 import es_core.pools.watchdog
-es_core.pools.watchdog._GRACE = -34
+es_core.pools.watchdog.GRACE = -34
 from es_core.cli import main
 sys.exit(main(sys.argv[1:]))
 """

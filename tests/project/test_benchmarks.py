@@ -56,7 +56,7 @@ def test_each_seed_of_a_row_is_scored_on_its_own_starts_and_kept(walk, tiny, tmp
     runs = [train(walk, run_dir=tmp_path / str(seed), seed=seed, **settings) for seed in (0, 1)]
     row = results.Row(title="", about="", runs={}, seeds=(0, 1), line="")
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: SimpleNamespace(stdout="a commit"))
-    found = [results._result(run, row, tmp_path / f"{run.config.seed}.json") for run in runs]
+    found = [results.result_of(run, row, tmp_path / f"{run.config.seed}.json") for run in runs]
     assert found[0]["score"]["mean"] != found[1]["score"]["mean"]
     for run, result in zip(runs, found, strict=True):
         kept = Checkpoint.load(tmp_path / f"{run.config.seed}.safetensors")

@@ -147,7 +147,7 @@ PathFinder.find_spec = classmethod(
 
 @pytest.mark.slow
 def test_the_documentation_is_whole_without_pybullet_and_other_extras(tmp_path):
-    for name in ("docs", "examples", "plugins"):
+    for name in ("docs", "examples", "plugins", "es_core", "es_envs", "tests/project"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("generated", "*.egg-info", "build"))
     for page in ROOT.glob("*.md"):
         shutil.copy(page, tmp_path)

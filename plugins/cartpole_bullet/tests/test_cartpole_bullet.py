@@ -1,6 +1,7 @@
 """CartPoleBullet-v0: its physics, its ends, its arguments."""
 
 import numpy as np
+import pybullet
 import pytest
 from es_cartpole_bullet.env import ANGLE_LIMIT, ANGLE_SCALE, POSITION_SCALE, CartPoleBulletEnv
 
@@ -72,10 +73,10 @@ def test_the_pole_can_be_balanced_to_the_step_limit_from_many_starts(env):
 @pytest.mark.parametrize("side", [-1, 1])
 def test_leaving_the_rail_on_either_side_ends_the_episode(env, side):
     env.reset(seed=0)
-    env._position, env._angle = side * 10.01, 0.0
-    assert env.outcome() == (1.0, True)
-    env._position = side * 10.0
-    assert env.outcome() == (1.0, False)
+    for position, ended in (side * 10.01, True), (side * 10.0, False):
+        pybullet.resetJointState(env.body, env.cart, position, physicsClientId=env.client)
+        env.observe()
+        assert env.outcome() == (1.0, ended)
 
 
 def test_a_fixed_start_is_upright_in_the_middle():
