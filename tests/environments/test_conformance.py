@@ -136,6 +136,7 @@ def test_a_good_environment_passes(define):
     assert report.distinct_starts == 8
 
 
+@pytest.mark.slow
 def test_constructor_arguments_reach_the_environment(define):
     assert testing.check_env(define("Good"), size=0.0).distinct_starts == 1
 
@@ -189,6 +190,7 @@ def test_training_says_the_same_of_what_reset_and_step_return(define, name, prep
         rollout.episode(seed=0)
 
 
+@pytest.mark.slow
 def test_a_fitness_that_watches_every_step_is_understood(define):
     testing.check_env(define("Good", fitness="broken_envs:CountsSteps"))
 

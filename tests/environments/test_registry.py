@@ -18,6 +18,7 @@ import gymnasium
 import numpy as np
 import psutil
 import pytest
+from conftest import first_fast
 from rich.console import Console
 
 import es_envs
@@ -779,13 +780,16 @@ class Faulty:
 
 @pytest.mark.parametrize(
     ("where", "error", "calls"),
-    [
-        ("run_started", OSError("no network"), ["run_started"]),
-        ("generation_finished", RuntimeError("the disk is full"), ["run_started", "generation_finished"]),
-        ("generation_finished", SystemExit("enough"), ["run_started", "generation_finished"]),
-        ("generation_finished", AssertionError("no"), ["run_started", "generation_finished"]),
-        ("run_finished", KeyError("score"), ["run_started", *["generation_finished"] * 4, "run_finished"]),
-    ],
+    first_fast(
+        [
+            ("run_started", OSError("no network"), ["run_started"]),
+            ("generation_finished", RuntimeError("the disk is full"), ["run_started", "generation_finished"]),
+            ("generation_finished", SystemExit("enough"), ["run_started", "generation_finished"]),
+            ("generation_finished", AssertionError("no"), ["run_started", "generation_finished"]),
+            ("run_finished", KeyError("score"), ["run_started", *["generation_finished"] * 4, "run_finished"]),
+        ],
+        fast=2,
+    ),
 )
 def test_a_hook_that_raises_is_reported_once_and_switched_off(where, error, calls, walk, tiny, tmp_path):
     faulty, other = Faulty(error, where), Faulty(ValueError("of another object"), where)

@@ -150,7 +150,7 @@ def test_a_policy_is_compiled_once_and_two_at_once_do_no_harm(tmp_path):
     "more",
     [
         ', policy="cnn_small", virtual_batch_normalization=True, action_noise=0.1',
-        ', policy="linear", action_bins=((-1, 1),), sample_actions=True',
+        pytest.param(', policy="linear", action_bins=((-1, 1),), sample_actions=True', marks=pytest.mark.long),
         ', engine="torch"',
     ],
 )

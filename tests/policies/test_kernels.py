@@ -120,7 +120,7 @@ def test_a_policy_has_the_bits_that_every_processor_gives_it(name):
     ("processor", "parts"),
     [
         ("generic", ()),
-        ("haswell", ("avx2", "fma")),
+        pytest.param("haswell", ("avx2", "fma"), marks=pytest.mark.long),
         ("skylake-avx512", ("avx512f", "avx512vl", "avx512bw", "avx512dq", "avx512cd")),
     ],
 )

@@ -73,7 +73,7 @@ def recorded():
 # The fast tests look at a part of the pictures.
 @pytest.mark.parametrize("part", [1, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
-    "kind", first_fast(sorted(BUILT_IN, key=["mlp", "lstm", "cnn_small"].__contains__, reverse=True), 3)
+    "kind", first_fast(sorted(BUILT_IN, key=["mlp", "lstm", "cnn_small"].__contains__, reverse=True))
 )
 def test_engines_and_module_agree_along_ten_thousand_observations(kind, part, recorded):
     policy, observations = policy_of(kind), recorded(kind)

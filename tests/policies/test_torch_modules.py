@@ -152,6 +152,7 @@ def test_a_checkpoint_imports_its_module_only_when_trusted(file, run, monkeypatc
     np.testing.assert_array_equal(act(observation), run.checkpoint.actor()(observation))
 
 
+@pytest.mark.slow
 def test_a_run_trained_here_is_trusted_and_one_opened_is_not(run):
     assert run.evaluate(episodes=1, workers=1).episodes == 1
     with pytest.raises(ValueError, match="names policy="):
@@ -168,6 +169,7 @@ def test_text_in_the_options_of_a_policy_must_be_trusted_as_well(run, file):
         replace(checkpoint, config=config).actor()
 
 
+@pytest.mark.slow
 def test_a_module_that_has_changed_since_is_noticed(run, file, monkeypatch):
     monkeypatch.setattr(small_modules, "Net", small_modules.Remembering)
     checkpoint = Checkpoint.load(file, trust=True)

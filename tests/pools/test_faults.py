@@ -227,6 +227,7 @@ def test_time_while_the_run_is_suspended_does_not_count_for_workers(tmp_path):
         assert workers_of(main) == [worker]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*a worker is replaced", "ignore:.*candidates of generation 0 have failed")
 @pytest.mark.parametrize(
     ("pool", "fatal"),

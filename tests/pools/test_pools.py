@@ -38,7 +38,7 @@ SETTINGS = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("how", [LOCAL, pytest.param(LOCAL_TORCH, marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("how", [LOCAL, pytest.param(LOCAL_TORCH, marks=pytest.mark.long)], ids=str)
 def test_the_number_of_workers_does_not_change_a_bit(how, wander, tmp_path):
     one, *others = (
         train(wander, run_dir=tmp_path / str(workers), workers=workers, **how, **SETTINGS) for workers in (1, 2, 3)

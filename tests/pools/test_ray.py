@@ -128,7 +128,7 @@ def env(register):
 
 @pytest.mark.parametrize(
     ("count", "workers"),
-    [(1, 2), (3, 4), *(pytest.param(*each, marks=pytest.mark.long) for each in ((1, 1), (1, 4), (3, 1), (3, 2)))],
+    [(1, 2), *(pytest.param(*each, marks=pytest.mark.long) for each in ((1, 1), (1, 4), (3, 1), (3, 2), (3, 4)))],
 )
 def test_a_run_on_a_cluster_ends_with_the_bits_of_the_local_pool(count, workers, nodes, env, undisturbed, tmp_path):
     more = [nodes.add() for _ in range(count - 1)]

@@ -128,6 +128,7 @@ def test_uncontrolled_starts_score_the_centre_in_single_environments(tilt):
     np.testing.assert_allclose([episode.fitness for episode in centre], [episode.fitness for episode in expected])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kwargs", first_fast([None, {"seeding": "whole"}, {"seeding": "construction"}]), ids=str)
 def test_a_resumed_run_of_the_vector_pool_equals_one_that_never_stopped(kwargs, tilt, tmp_path):
     env_id = tilt(kwargs=kwargs, native=kwargs is not None)
@@ -257,6 +258,7 @@ def test_a_task_of_envpool_plays_as_many_copies_and_as_one():
     np.testing.assert_allclose(results.fitness, expected.fitness, rtol=1e-4)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_images_of_an_atari_game_of_envpool_are_seen():
     pytest.importorskip("envpool", reason="EnvPool is not installed")

@@ -17,7 +17,7 @@ NAMES = (
     "cluster_model", "flush", "policy_size", "ray_pool", "reset", "rivals", "scaling", "startup",
     "throughput", "vector", "video",
 )  # fmt: skip
-MINUTES = {"cluster_model", "ray_pool", "rivals", "scaling", "video"}  # even so
+MINUTES = {"cluster_model", "ray_pool", "rivals", "scaling", "startup", "vector", "video"}  # even so
 
 
 def spreads(value):
@@ -84,6 +84,7 @@ def test_the_runs_of_the_table_had_the_settings_recommended_now(path):
     }
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_rivals_without_evotorch_measures_the_rest(tmp_path):
     hide = (

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import safetensors.numpy
 import torch
+from conftest import first_fast
 from written import rewrite_checkpoint, set_config
 
 import es_core
@@ -131,12 +132,15 @@ def test_foreign_files_are_refused(tmp_path):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [
-        ("env_id", "antigravity:Fly-v0"),
-        ("fitness", "antigravity:webbrowser"),
-        ("policy", "os:system"),
-        ("strategy", "os:system"),
-    ],
+    first_fast(
+        [
+            ("env_id", "antigravity:Fly-v0"),
+            ("fitness", "antigravity:webbrowser"),
+            ("policy", "os:system"),
+            ("strategy", "os:system"),
+        ],
+        fast=2,
+    ),
 )
 def test_a_file_cannot_make_us_import_a_module(field, value, file, tmp_path):
     rewrite_checkpoint(file, set_config(**{field: value}))

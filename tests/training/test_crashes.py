@@ -158,12 +158,7 @@ MOMENTS = {
 
 @pytest.mark.parametrize(
     "moment",
-    [
-        pytest.param(
-            moment, marks=[] if ("line" in moment and "first" in moment) or "middle" in moment else pytest.mark.slow
-        )
-        for moment in MOMENTS
-    ],
+    [pytest.param(moment, marks=[] if "middle" in moment else pytest.mark.slow) for moment in MOMENTS],
 )
 def test_a_run_that_was_killed_ends_as_if_nothing_had_happened(moment, undisturbed, tmp_path):
     where = MOMENTS[moment]

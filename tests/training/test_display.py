@@ -10,7 +10,7 @@ import sys
 import termios
 
 import pytest
-from conftest import running
+from conftest import first_fast, running
 
 SETTINGS = "--generations 3 --population-size 4 --eval-episodes 2 --confirm-episodes 2 --solved-at none --workers 1"
 TRAIN = ["-m", "es_core", "train", "CartPole-v1", *SETTINGS.split(), "--json"]
@@ -53,10 +53,15 @@ def test_a_terminal_of_any_width_shows_fitness_the_best_and_the_speed(columns, t
 @pytest.mark.parametrize("quiet", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("words", "bar"),
-    [
-        (["evaluate", "CartPoleBullet-v0", "--pretrained", "--episodes", "21", "--workers", "1"], "episodes .* 21/21"),
-        (["bench", "CartPole-v1", "--seconds", "0.01", "--workers", "1"], "CartPole-v1 .* 100%"),
-    ],
+    first_fast(
+        [
+            (
+                ["evaluate", "CartPoleBullet-v0", "--pretrained", "--episodes", "21", "--workers", "1"],
+                "episodes .* 21/21",
+            ),
+            (["bench", "CartPole-v1", "--seconds", "0.01", "--workers", "1"], "CartPole-v1 .* 100%"),
+        ]
+    ),
 )
 def test_evaluate_and_bench_show_a_bar_on_stderr_unless_quiet(words, bar, quiet):
     out, lines = shown(80, *words, "--json", *(["--quiet"] if quiet else []), command=["-m", "es_core"])

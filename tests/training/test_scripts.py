@@ -54,6 +54,7 @@ def check(folder):
     assert {tuple(line[2:]) for line in lines} == {("torch=False", "main=None")}
 
 
+@pytest.mark.slow
 def test_imports_of_an_unguarded_script_stay_out_of_the_workers(folder, python):
     script = (folder / "script.py").read_text()
     (folder / "script.py").write_text("import torch\n" + script)

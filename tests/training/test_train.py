@@ -304,6 +304,7 @@ def test_where_success_is_reported_a_run_is_solved_only_by_successes(tmp_path):
     assert run.history[0].evaluation.success_rate == 0
 
 
+@pytest.mark.slow
 def test_training_improves_the_centre_on_unseen_starts(tmp_path):
     run = train("CartPoleBullet-v0", run_dir=tmp_path / "r", progress=False, seed=3, generations=20)
     start = es_core.evaluate(run.checkpoint_at(0), episodes=20)

@@ -116,6 +116,7 @@ def test_max_steps_bound_each_run_by_the_generation_that_reaches_them(aim, tmp_p
     assert "environment steps after which the run ends" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.slow
 def test_the_printed_command_makes_the_best_run_again(aim, tmp_path, capsys):
     options = ["--generations", "4", "--eval-episodes", "1", "--confirm-episodes", "1", "--seed", "3", "--quiet"]
     options += ["--solved-at=-1e-05", "--observation-clip", "none", "--action-bins", "[-1, 0, 1]"]
@@ -323,6 +324,7 @@ def test_arguments_that_cannot_be_are_refused(arguments, message, aim, tmp_path)
     assert not (tmp_path / "search").exists()
 
 
+@pytest.mark.slow
 def test_a_folder_of_another_search_is_refused_with_what_differs(aim, tmp_path, capsys):
     tune(aim, trials=1, directory=tmp_path, **TINY)
     others = [

@@ -110,6 +110,7 @@ def test_only_a_run_can_be_followed_and_only_in_its_latest_generation(run):
         watch(run, episodes=0)
 
 
+@pytest.mark.slow
 @DISPLAY
 def test_what_is_watched_are_the_episodes_that_evaluate_scores(run, display):
     told = []
