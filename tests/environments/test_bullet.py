@@ -423,16 +423,19 @@ def test_shadows_are_drawn_from_everywhere_even_from_the_ground_itself(made, pit
     assert env.picture(camera).std() > 0
 
 
-def test_what_moves_casts_a_shadow_on_the_ground(made):
-    env = made(render_mode="rgb_array", width=160, height=120)
-    env.reset(seed=0)
-    above = Camera(target=(0.0, 0.0, 0.0), distance=8.0, yaw=0.0, pitch=-89.0)
-    ground = np.array(env.ground[:3]) * 255
-    picture = env.picture(above).astype(float)
-    darker = (picture.sum(axis=2) < 0.9 * ground.sum()) & (np.ptp(picture / ground, axis=2) < 0.2)
-    away = np.argwhere(darker).mean(axis=0) - [59.5, 79.5]
-    assert darker.sum() > 100
-    assert away[0] < 0 < away[1]  # opposite to the light, (-4, -6)
+def test_what_moves_casts_a_shadow_farther_away_on_lower_ground(made, monkeypatch):
+    above, away = Camera(target=(0.0, 0.0, 0.0), distance=8.0, yaw=0.0, pitch=-89.0), []
+    for height in (0.0, -1.0):
+        monkeypatch.setattr(Recorder, "ground_height", height)
+        env = made(render_mode="rgb_array", width=160, height=120)
+        env.reset(seed=0)
+        ground = np.array(env.ground[:3]) * 255
+        picture = env.picture(above).astype(float)
+        darker = (picture.sum(axis=2) < 0.9 * ground.sum()) & (np.ptp(picture / ground, axis=2) < 0.2)
+        assert darker.sum() > 100
+        away.append(np.argwhere(darker).mean(axis=0) - [59.5, 79.5])
+        assert away[-1][0] < 0 < away[-1][1]  # opposite to the light, (-4, -6)
+    assert np.linalg.norm(away[1]) > 1.5 * np.linalg.norm(away[0])
 
 
 def test_a_body_is_drawn_whole_however_thin_it_is(monkeypatch):
