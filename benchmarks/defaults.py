@@ -1,0 +1,180 @@
+"""What `train(ID)` reaches on tasks that nobody tuned for, beside other libraries' defaults: docs/results/defaults.md.
+
+Usage: python benchmarks/defaults.py [--tasks ID ...] [--contenders NAME ...] [--seeds N ...]
+       python benchmarks/defaults.py --page       only write the page, from what is there
+
+Every run has 240 seconds of processor time on one core; two run side by side, each bound to its core. Each writes
+docs/results/defaults/TASK-CONTENDER-sSEED.json; those that are there are left out, so that the suite can be taken up
+again where it stopped. The rule of our defaults was chosen on the first six tasks; the other six were opened once, with
+the rule frozen. contenders.py says how each contender is set up.
+
+It needs what requirements-test.txt does not bring:
+pip install swig "gymnasium[mujoco,box2d]" stable-baselines3 sb3-contrib evotorch==0.6.1
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+from contenders import CONTENDERS
+from report import Report, in_words, table
+
+from es_core.formatting import figures
+from es_core.statistics import mean
+
+PAGES = Path("docs/results")
+SECONDS = 240.0
+CHOSEN_ON = (
+    "Acrobot-v1",
+    "MountainCarContinuous-v0",
+    "InvertedDoublePendulum-v5",
+    "LunarLander-v3",
+    "Hopper-v5",
+    "HalfCheetah-v5",
+)
+HELD_OUT = ("CartPole-v1", "Pendulum-v1", "BipedalWalker-v3", "Reacher-v5", "Swimmer-v5", "Ant-v5")
+OWN = ("CartPoleBullet-v0", "BalancingPlate-v0", "RaceCar-v0")
+SEEDS = {"es-envs": 5}  # of the others: 3
+RIVALS = ("PPO", "ARS", "PGPE", "random search")
+SOLVED = {
+    "CartPole-v1": 475.0,
+    "Acrobot-v1": -100.0,
+    "MountainCarContinuous-v0": 90.0,
+    "LunarLander-v3": 200.0,
+    "InvertedDoublePendulum-v5": 9100.0,
+    "Pendulum-v1": -200.0,
+}
+"""Scores that count as solved: Gymnasium's thresholds; Pendulum has none."""
+
+
+def main() -> None:
+    """Run what is missing, then write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    tasks = [*CHOSEN_ON, *HELD_OUT, *OWN]
+    parser.add_argument(
+        "--tasks", nargs="+", choices=tasks, metavar="ID", default=tasks, help="of the tasks only these"
+    )
+    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, metavar="NAME", default=[*CONTENDERS])
+    parser.add_argument("--seeds", nargs="+", type=int, metavar="N", help="of the seeds only these")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="budget of each run (default: %(default)g)")
+    parser.add_argument("--out", type=Path, default=PAGES / "defaults", help="folder (default: %(default)s)")
+    parser.add_argument("--page", action="store_true", help="run nothing")
+    options = parser.parse_args()
+    if not options.page:
+        packages = ("mujoco", "box2d", "torch", "stable-baselines3", "sb3-contrib", "evotorch")
+        _run_all(options, Report("defaults", packages=packages))
+    if options.out == PAGES / "defaults":
+        _write_page(_measured(options.out))
+
+
+def _run_all(options: argparse.Namespace, report: Report) -> None:
+    cores: SimpleQueue[int] = SimpleQueue()
+    usable = sorted(os.sched_getaffinity(0))
+    for core in usable:
+        cores.put(core)
+
+    def run(task: str, name: str, seed: int) -> None:
+        file = options.out / f"{task}-{name.replace(' ', '-')}-s{seed}.json"
+        if file.exists():
+            return
+        core = cores.get()
+        try:
+            words = [sys.executable, str(Path(__file__).with_name("contenders.py")), name, task, str(seed)]
+            done = subprocess.run(
+                ["taskset", "--cpu-list", str(core), *words, str(options.seconds), str(file)],
+                capture_output=True,
+                text=True,
+                check=False,
+                env={**os.environ, "OMP_NUM_THREADS": "1"},
+            )
+        finally:
+            cores.put(core)
+        if done.returncode:
+            report.say(f"{task}, {name}, seed {seed} failed:\n{done.stderr[-2000:]}")
+            return
+        found = json.loads(file.read_text(encoding="utf-8"))
+        file.write_text(f"{json.dumps({**found, 'machine': report.machine}, indent=1)}\n", encoding="utf-8")
+        report.say(f"{task}, {name}, seed {seed}: {found['score']['mean']:.1f} after {found['steps']:,} steps")
+
+    # All contenders with one seed first: what is there can be compared at any time.
+    jobs = [
+        (task, name, seed)
+        for seed in range(max(SEEDS.values()))
+        for task in options.tasks
+        for name in options.contenders
+        if seed < SEEDS.get(name, 3) and (options.seeds is None or seed in options.seeds)
+    ]
+    with ThreadPoolExecutor(len(usable)) as threads:
+        for job in [threads.submit(run, *each) for each in jobs]:
+            job.result()
+
+
+def _measured(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))]
+
+
+def _scores(results: Sequence[dict[str, Any]], task: str, name: str) -> list[float]:
+    return [each["score"]["mean"] for each in results if (each["task"], each["contender"]) == (task, name)]
+
+
+def _middle(results: Sequence[dict[str, Any]], task: str, name: str) -> float | None:
+    scores = _scores(results, task, name)
+    return sum(scores) / len(scores) if scores else None
+
+
+def _write_page(results: Sequence[dict[str, Any]]) -> None:
+    if not results:
+        return
+    parts = []
+    for title, tasks in (("chosen on", CHOSEN_ON), ("held out", HELD_OUT), ("our own", OWN)):
+        rows = [_row(results, task) for task in tasks]
+        columns = ["task", "es-envs", *RIVALS, "random actions", "steps of es-envs", "reached"]
+        parts.append(f"## Tasks: {title}\n\n{table(columns, rows)}\n")
+    machines = sorted({in_words(each["machine"]) for each in results if "machine" in each})
+    commits = sorted({each["commit"] for each in results})
+    page = f"""# Defaults
+
+What `train(ID)` reaches with nothing else said, in {SECONDS:g} seconds of processor time on one core, beside the
+defaults of other libraries in the same budget. A number is the mean over seeds (ours five, others three) of the final
+policy's score on 100 starts that no run has seen, with a 95 % interval over seeds. Each seed has starts of its own.
+"Reached": within 5 % of (best contender - random search), or better, and solved where a threshold is known.
+
+Command: `python benchmarks/defaults.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
+
+{chr(10).join(parts)}"""
+    (PAGES / "defaults.md").write_text(page, encoding="utf-8")
+
+
+def _row(results: Sequence[dict[str, Any]], task: str) -> list[str]:
+    cells = [_cell(_scores(results, task, name)) for name in ("es-envs", *RIVALS, "random actions")]
+    steps = [each["steps"] for each in results if (each["task"], each["contender"]) == (task, "es-envs")]
+    return [task, *cells, figures(round(sum(steps) / len(steps))) if steps else "", _verdict(results, task)]
+
+
+def _cell(scores: Sequence[float]) -> str:
+    if not scores:
+        return ""
+    estimate = mean(scores)
+    return figures(estimate.value, estimate.interval)
+
+
+def _verdict(results: Sequence[dict[str, Any]], task: str) -> str:
+    ours, floor = _middle(results, task, "es-envs"), _middle(results, task, "random search")
+    rivals = [score for name in RIVALS if (score := _middle(results, task, name)) is not None]
+    if ours is None or floor is None or not rivals:
+        return ""
+    verdict = "yes" if ours >= max(rivals) - 0.05 * (max(rivals) - floor) else "no"
+    if task in SOLVED:
+        verdict += ", solved" if ours >= SOLVED[task] else ", not solved"
+    return verdict
+
+
+if __name__ == "__main__":
+    main()
