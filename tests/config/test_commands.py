@@ -8,7 +8,7 @@ import pytest
 
 from es_core import Checkpoint, Run, TrainConfig, train
 from es_core.cli import main
-from es_core.config.commands import run_command
+from es_core.config.commands import changed_settings, run_command
 
 TINY = ["--generations=1", "--population-size=2", "--eval-episodes=1", "--confirm-episodes=1", "--workers=1"]
 # A module of nobody's plugin, which registers an environment with Gymnasium. It fails while a file is there.
@@ -102,3 +102,9 @@ def test_runs_checkpoints_and_configs_are_shown_in_a_few_words(walk, tiny, tmp_p
     config = TrainConfig(env_id="Walk-v0", sigma=0.2, hidden_sizes=(4,))
     assert repr(config) == "TrainConfig(env_id='Walk-v0', sigma=0.2, hidden_sizes=(4,))"
     assert eval(repr(run.config)) == run.config
+
+
+def test_what_a_run_chose_itself_is_no_changed_setting(walk, tiny, tmp_path):
+    run = train(walk, run_dir=tmp_path / "run", sigma_final=0.01, **tiny)
+    assert (run.config.engine, run.config.schedule_generations) == ("compiled", 1)
+    assert changed_settings(run.config).keys() == {*tiny, "sigma_final"} - {"workers", "progress"}
