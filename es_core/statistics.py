@@ -19,6 +19,7 @@ Values = Sequence[float] | NDArray[np.float64]
 _RESAMPLES = 2000
 _BOOTSTRAP_FROM = 20  # values
 _AT_ONCE = 1_000_000  # numbers of resamples in memory
+_Z = 1.959963984540054  # 97.5 % quantile of the normal distribution
 _MOST_EXACT = 50_000  # maximum of relabellings to try all of; of more, so many are drawn
 
 
@@ -77,6 +78,14 @@ def lower_bound(values: Values, error: float) -> float:
     if numbers.min() == numbers.max():
         return float(numbers[0])
     return float(numbers.mean() - _t(1 - error, len(numbers)) * numbers.std(ddof=1) / math.sqrt(len(numbers)))
+
+
+def share_interval(successes: int, trials: int) -> tuple[float, float]:
+    """95 % interval of a share of successes (Wilson 1927)."""
+    rate, squared = successes / trials, _Z**2 / trials
+    centre = (rate + squared / 2) / (1 + squared)
+    half = _Z / (1 + squared) * math.sqrt(rate * (1 - rate) / trials + squared / (4 * trials))
+    return max(0.0, centre - half), min(1.0, centre + half)
 
 
 def mean_band(curves: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:

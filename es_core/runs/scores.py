@@ -1,6 +1,5 @@
 """Scores of a policy: from its episodes to one number, or to an ``Evaluation``."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
@@ -9,10 +8,8 @@ import numpy as np
 
 from es_core.config.checks import require_fields
 from es_core.formatting import figures
-from es_core.statistics import mean
+from es_core.statistics import mean, share_interval
 from es_envs import Episode
-
-_Z = 1.959963984540054  # 97.5 % quantile of the normal distribution
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,7 +19,7 @@ class Evaluation:
     Attributes:
         mean: mean of the run's fitness.
         std: standard deviation of the fitness between episodes.
-        interval: 95 % interval of the mean (see ``es_core.significance``); None if there is only one episode, or if
+        interval: 95 % interval of the mean (see ``es_core.statistics``); None if there is only one episode, or if
             all score alike, which says nothing about others.
         returns: mean sum of rewards.
         fitnesses: mean of every named fitness; None where it failed in some episode.
@@ -62,7 +59,7 @@ class Evaluation:
             fitnesses={name: _mean(values) for name, values in named.items()},
             length=float(np.mean(lengths)),
             success_rate=float(np.mean(successes)) if known else None,
-            success_interval=_wilson(sum(successes), len(successes)) if known else None,
+            success_interval=share_interval(sum(successes), len(successes)) if known else None,
             episodes=len(episodes),
             distinct=len(
                 {(e.total_reward, e.length, *e.fitnesses.values(), repr(e.last_observation)) for e in episodes}
@@ -103,10 +100,3 @@ class Evaluation:
 
 def _mean(values: Sequence[float | None]) -> float | None:
     return None if any(value is None for value in values) else float(np.mean(np.array(values, float)))
-
-
-def _wilson(successes: int, trials: int) -> tuple[float, float]:
-    rate, squared = successes / trials, _Z**2 / trials
-    centre = (rate + squared / 2) / (1 + squared)
-    half = _Z / (1 + squared) * math.sqrt(rate * (1 - rate) / trials + squared / (4 * trials))
-    return max(0.0, centre - half), min(1.0, centre + half)
