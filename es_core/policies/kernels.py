@@ -237,7 +237,7 @@ FROM_STATE, GATES, CELL = 7, 8, 9  # of a recurrent layer: weights of its state,
 HEIGHT, WIDTH, CHANNELS, SIZE, STRIDE, CHANNELS_FIRST = 7, 8, 9, 10, 11, 12  # of an image
 COLUMNS = 21
 
-DENSE, RNN, LSTM, GRU, CONVOLUTION, IMAGE, COPY = 0, 1, 2, 3, 4, 5, 6  # kinds
+DENSE, RNN, LSTM, GRU, CONVOLUTION, IMAGE, COPY = 0, 1, 2, 3, 4, 5, 6  # kinds, those on images last
 LINEAR, TANH, RELU = 0, 1, 2  # activations
 AS_IT_IS, ADD_NOISE, DRAW_NORMAL, DRAW_CHOICE, DRAW_BITS = 0, 1, 2, 3, 4  # explorations
 CHOICE, CHOICES, BITS, CLIPPED, SQUASHED = 0, 1, 2, 3, 4  # decodings
@@ -316,7 +316,7 @@ def forward(numbers: Any, table: Any) -> None:
     for row in range(1, table[0, ROWS]):
         op = table[row]
         kind, inputs, outputs = op[KIND], op[INPUTS], op[OUTPUTS]
-        if kind > GRU:
+        if kind >= CONVOLUTION:
             continue
         source = numbers[op[SOURCE] : op[SOURCE] + inputs]
         target = numbers[op[TARGET] : op[TARGET] + outputs]

@@ -41,7 +41,7 @@ class Normalized(nn.Module):
 
 
 class LayeredModule(nn.Module):
-    """A built-in policy: raw outputs within 1e-5 of the NumPy engine's.
+    """A built-in policy: raw outputs within 1e-5 of the compiled engine's.
 
     Args:
         layers: the policy's layers.

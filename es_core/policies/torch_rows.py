@@ -168,7 +168,7 @@ def _image_encoder(layer: ImageEncoder, own: Sequence[Tensor]) -> _Step:
 
 
 def _convolution(convolution: Convolution, own: Tensor) -> Callable[[int], Call]:
-    """Convolution by im2col, as in NumPy: cuDNN's would round products to TF32 and sum in an order of its choice."""
+    """Convolution by im2col: cuDNN's would round products to TF32 and sum in an order of its choice."""
     size, stride = convolution.size, convolution.stride
     height, width, depth = convolution.output
     columns = own.shape[2]  # of a patch, which ends with a constant 1

@@ -15,15 +15,15 @@ from threadpoolctl import threadpool_limits
 import es_envs
 from es_core import Checkpoint, CheckpointError, train
 from es_core.config.train_config import TrainConfig
-from es_core.policies.by_name import make_policy
+from es_core.policies.by_name import POLICIES, make_policy
 from es_core.policies.engines import make_actor
 from es_core.policies.layers import Cell, Dense, ImageEncoder, matrices
 
 UNBOUNDED = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 IMAGE = spaces.Box(0, 255, (36, 40, 3), np.uint8)
 RECURRENT_MODULES = ["small_modules:Summing", "small_modules:Remembering"]
-FLAT_KINDS = ["linear", "mlp", "rnn", "lstm", "gru", "small_modules:Net", *RECURRENT_MODULES]
-IMAGE_KINDS = ["cnn_small", "cnn_nature", "small_modules:Seeing"]
+IMAGE_KINDS = [*(kind for kind in POLICIES if kind.startswith("cnn")), "small_modules:Seeing"]
+FLAT_KINDS = [*(kind for kind in POLICIES if kind not in IMAGE_KINDS), "small_modules:Net", *RECURRENT_MODULES]
 KINDS = FLAT_KINDS + IMAGE_KINDS
 RECURRENT = ["rnn", "lstm", "gru", *RECURRENT_MODULES]
 BUILT_IN = [kind for kind in KINDS if ":" not in kind]
