@@ -175,6 +175,12 @@ class Interrupting(Good):
         return super().step(action)
 
 
+class SpiedOn(Good):
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, reward + ("pytest" in sys.modules), *rest
+
+
 class PaidByProcess(Good):
     def step(self, action):
         observation, reward, *rest = super().step(action)

@@ -29,6 +29,7 @@ FAULTS = {
     "Unseeded": "reset(seed=0) gives different starts when called twice",
     "HistoryDependent": "the same seed and actions give another episode after other episodes, from step 2 on",
     "ProcessDependent": "the same seed and actions give another episode in a fresh process",
+    "SpiedOn": "the same seed and actions give another episode in a fresh process, from step 1 on",
     "PaidByProcess": "the same seed and actions give another episode in a fresh process, from step 1 on",
     "WarmingUp": "the first episode that a process plays is unlike all later ones with the same seed and actions, ",
     "WarmingUpOnce": "the first episode that a process plays is unlike all later ones with the same seed and actions, ",

@@ -297,6 +297,8 @@ def test_pgpe_moves_by_clipups_rule_unless_a_learning_rate_is_given(size):
     assert by_radius.sigma == pytest.approx(0.3)
     moved = evolve(PGPE(np.ones(size, np.float32), sigma=0.3, learning_rate=0.07, **given), 1)
     assert moved.diagnostics["step_norm"] == pytest.approx(0.07, rel=1e-3)
+    moved = evolve(PGPE(np.ones(size, np.float32), sigma=0.3, optimizer="adam", **given), 1)
+    assert moved.diagnostics["step_norm"] == pytest.approx(0.1 * size**0.5, rel=1e-3)  # Adam's first step, at rate 0.1
 
 
 def test_snes_follows_algorithm_6():
