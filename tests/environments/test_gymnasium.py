@@ -160,3 +160,19 @@ for env_id in ("CartPoleBullet-v0", "BalancingPlate-v0", "RaceCar-v0"):
         film = tmp_path / "films" / f"{env_id}-episode-0.mp4"
         assert imageio_ffmpeg.count_frames_and_secs(str(film))[0] == int(length) + 1
     assert len(done.stdout.splitlines()) == 3
+
+
+STRANGERS = """
+import gymnasium
+gymnasium.register(
+    id="Twice-v0",
+    entry_point="gymnasium.envs.classic_control:CartPoleEnv",
+    vector_entry_point="gymnasium.envs.classic_control.cartpole:CartPoleVectorEnv",
+)
+"""
+
+
+def test_a_vectorised_form_is_made_where_nobody_has_imported_its_module(python, tmp_path):
+    (tmp_path / "strangers.py").write_text(STRANGERS, encoding="utf-8")
+    code = "from es_envs.registry import gymnasium_vector_env as make; print(make(2, 'strangers:Twice-v0').num_envs)"
+    assert python(code, path=[tmp_path]).out == "2\n"

@@ -15,7 +15,7 @@ from written import files
 
 from es_core import Checkpoint, CheckpointError, Run, compare, rebuild, record, report, train, train_seeds, tune
 from es_core.evaluation.scoring import find_policy
-from es_core.files import remove, write_whole
+from es_core.files import read_whole, remove, write_whole
 from es_core.training.loggers import SessionLogger
 
 ROOT = Path(__file__).parents[2]
@@ -265,3 +265,11 @@ def test_one_module_alone_opens_files():
             if name in READ and (of, name) not in {("Run", "open"), ("RunFolder", "open")}:
                 opening.add(str(path.relative_to(ROOT / "es_core")))
     assert opening == set(ALLOWED)
+
+
+def test_a_file_is_read_up_to_ten_million_bytes(tmp_path):
+    (tmp_path / "file").write_bytes(bytes(10_000_000))
+    assert len(read_whole(tmp_path / "file")) == 10_000_000
+    (tmp_path / "file").write_bytes(bytes(10_000_001))
+    with pytest.raises(CheckpointError, match="file is too large: it has 10000001 bytes"):
+        read_whole(tmp_path / "file")
