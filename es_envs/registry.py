@@ -165,6 +165,11 @@ class Registry:
                 found[index] = replace(plugin, status="clash", error="; ".join(messages))
         return found
 
+    def distribution_of(self, plugin: str | None) -> str | None:
+        """Name of the distribution of a plugin; None if there is no such plugin. Reads no requirements."""
+        self._discover()
+        return next((each.distribution for each in self._plugins if each.name == plugin), None)
+
     def active_plugins(self) -> dict[str, object]:
         """Loaded plugins by name, for calls of their other hooks."""
         return dict(self._discover().list_name_plugin())
@@ -480,6 +485,7 @@ register = _registry.register
 definition = _registry.definition
 env_ids = _registry.env_ids
 plugins = _registry.plugins
+distribution_of = _registry.distribution_of
 active_plugins = _registry.active_plugins
 strategies = _registry.strategies
 clashes = _registry.clashes

@@ -5,9 +5,9 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import es_envs
 from es_core.machine import usable_cores
 from es_envs import EnvDefinition
+from es_envs.registry import distribution_of
 
 
 def description() -> dict[str, str | int]:
@@ -35,7 +35,7 @@ def requirements(definition: EnvDefinition) -> tuple[list[str], list[str]]:
     Args:
         definition: definition of the run's environment.
     """
-    own = ["es-envs", *(each.distribution for each in es_envs.plugins() if each.name == definition.plugin)]
+    own = ["es-envs", *filter(None, [distribution_of(definition.plugin)])]
     return [*own, "gymnasium", "numpy", "pybullet", "torch"], own
 
 

@@ -77,9 +77,7 @@ TOLD_ONCE = {
 }  # fmt: skip
 # A few, for the fast round: with each of them the whole kit is run.
 FAST = {
-    "WarmingUp",
     "Shared",
-    "Raising",
     "Hanging",
     "Crashing",
     "Interrupting",

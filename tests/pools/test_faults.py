@@ -96,6 +96,7 @@ def test_faults_that_show_only_once_leave_no_trace(pool, workers, failing, undis
     assert [stats.workers_replaced for stats in run.history] == [0, len(DEADLY), 0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pool", "hanging"),
     [("local", ["hang in step", "hang in its own code in step", "hang in reset"])],

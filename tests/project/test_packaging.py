@@ -65,6 +65,7 @@ def wheels(tmp_path_factory):
     return sorted(folder.glob("*.whl"))
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_wheels_work_in_an_empty_environment_and_another_directory(wheels, tmp_path):
     """The three plugins and README's own, without torch."""

@@ -76,6 +76,7 @@ def test_quiet_shows_nothing(tmp_path):
     assert json.loads(out)["directory"] == str(tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_what_is_no_terminal_gets_plain_lines(tmp_path):
     words = [sys.executable, *TRAIN, "--run-dir", str(tmp_path / "run")]
     done = subprocess.run(words, capture_output=True, text=True, check=True)

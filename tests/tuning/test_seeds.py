@@ -24,6 +24,7 @@ def seeds(tmp_path_factory):
     return train_seeds("CartPole-v1", [5, 61], run_dir=folder, workers=2, progress=False, **SETTINGS), folder
 
 
+@pytest.mark.slow
 def test_each_run_is_what_it_would_be_alone(seeds, tmp_path):
     comparison, folder = seeds
     (group,) = comparison.groups

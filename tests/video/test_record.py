@@ -122,6 +122,7 @@ def test_a_generation_can_be_chosen(runs, tmp_path):
         record(run.checkpoint, tmp_path / "film.mp4", generation=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options", "error", "message"),
     [
