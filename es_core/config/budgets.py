@@ -11,6 +11,7 @@ from es_envs import EnvDefinition
 # At the start episodes may last only a few steps, and a generation's steps would allow a huge population; but each
 # candidate costs its noise twice (to play it, and to weigh it), and all of them give one update of the mean.
 _GROWTH = 64
+_FEWEST = 5  # episodes of an evaluation: fewer say too little to be worth their steps
 
 
 def step_limit(definition: EnvDefinition, config: TrainConfig) -> int:
@@ -73,6 +74,26 @@ def evaluation_episodes(config: TrainConfig, candidates: int) -> int:
         return config.eval_episodes
     exact = config.eval_share * candidates * config.episodes_per_candidate
     return max(1, math.ceil(round(exact, 6)))  # 0.07 * 100 is a little more than 7
+
+
+def fitting_episodes(
+    config: TrainConfig, wanted: int, *, training_steps: float, evaluation_steps: float, length: float
+) -> int:
+    """Number of the centre's episodes, at most ``wanted``, that fit into ``eval_budget``; 0 if only a few would.
+
+    Args:
+        config: the run's config.
+        wanted: number of episodes without a budget.
+        training_steps: environment steps of the populations' episodes, this generation's included.
+        evaluation_steps: those of the centre's episodes so far.
+        length: steps that one more episode of the centre takes.
+    """
+    share = config.eval_budget
+    if share is None or share == 1:
+        return wanted
+    free = share / (1 - share) * training_steps - evaluation_steps
+    fitting = min(wanted, int(free / length))
+    return fitting if fitting >= min(wanted, _FEWEST) else 0
 
 
 def reached(config: TrainConfig, *, generations: int, steps: int, episodes: int) -> str | None:

@@ -65,6 +65,9 @@ _LEFT_OPEN: Mapping[str, Any] = {
     "vector_starts": None,
 }
 
+# What it means that an older config lacks a field, where that is not the field's default.
+_BEFORE: Mapping[str, Any] = {"bits": 0, "eval_budget": None}
+
 # Fields that may be given as objects; the config has their names.
 OBJECTS = ("fitness", "policy")
 
@@ -243,6 +246,12 @@ class TrainConfig:
     eval_episodes: int = _option(20, whole(1, MOST), "episodes in each evaluation of the centre")
     eval_share: float | None = _option(
         None, maybe(share), "episodes in each evaluation as a share of the population's, instead of eval_episodes"
+    )
+    eval_budget: float | None = _option(
+        0.2,
+        maybe(share),
+        "maximum share of the run's steps that go into evaluation and confirmation; what does not fit has fewer "
+        "episodes, or waits, except for the last centre and one that looks solved (none: no maximum)",
     )
     confirm_episodes: int = _option(
         100, whole(1, MOST), "episodes that confirm a centre that looks best or solved, and episodes of the final score"
@@ -437,7 +446,7 @@ class TrainConfig:
         """Read what ``to_json`` returned in this version or an earlier one.
 
         A missing field is newer than the config. It gets its default, which must therefore mean the same as before the
-        field existed; only ``bits`` is 0 then.
+        field existed, or what ``_BEFORE`` says.
 
         Raises:
             ValueError: a field is unknown, or has an invalid value.
@@ -449,7 +458,7 @@ class TrainConfig:
             raise ValueError(f"this version has no such settings (a newer one may have): {shown(sorted(unknown))}")
         if "env_id" not in values:
             raise ValueError("a config must have an env_id")
-        return cls(**{"bits": 0, **values})
+        return cls(**{**_BEFORE, **values})
 
 
 def require_bits(config: TrainConfig, where: object) -> None:

@@ -1,8 +1,11 @@
-"""Confirmation of a centre as the best, or as solved: on further starts, beyond chance."""
+"""Scores of a centre: when it is evaluated, and its confirmation as the best, or as solved, beyond chance."""
 
+from collections.abc import Sequence
+
+from es_core.config.budgets import evaluation_episodes, fitting_episodes
 from es_core.config.train_config import TrainConfig
 from es_core.files import CheckpointError
-from es_core.pools.pool import RolloutPool
+from es_core.pools.pool import Results, RolloutPool
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation
@@ -10,28 +13,76 @@ from es_core.seeding import Purpose, episode_seeds
 from es_core.statistics import lower_bound
 from es_core.training.rebuilding import find_best
 from es_core.training.state import TrainingState
+from es_envs import Episode
 
 _ERROR = 0.05  # maximum probability of calling a run solved whose centre never reaches the goal
-
-
 _MOST_LOOKS = 10
+_DOUBT = 0.2  # probability with which an evaluation may look better than the best by chance, and cost a confirmation
+
+
+def episodes_of_evaluation(run: RunFolder, state: TrainingState, *, last: bool) -> int:
+    """Number of episodes in the evaluation of the next centre, 0 if it is not evaluated.
+
+    An evaluation takes at most half of what is free in ``eval_budget``: the rest is for a confirmation.
+    """
+    config, strategy = run.config, state.strategy
+    if config.eval_every == 0 or not (last or strategy.generation % config.eval_every == 0):
+        return 0
+    wanted = evaluation_episodes(config, strategy.population_size)
+    if last:
+        return wanted
+    training, length = float(strategy.population_size * config.episodes_per_candidate), 1.0
+    if run.history:  # else nothing is known of episodes' lengths yet: the centre's are as long as the candidates'
+        scores = (stats.evaluation for stats in reversed(run.history) if stats.evaluation is not None)
+        usual = run.history[-1].episode_length or 1.0
+        training = state.total_steps - state.evaluation_steps + training * usual
+        length = next((score.length for score in scores), usual)
+    spent = state.evaluation_steps
+    free = fitting_episodes(config, 2 * wanted, training_steps=training, evaluation_steps=spent, length=length)
+    return min(wanted, -(-free // 2))
 
 
 def confirm(
-    run: RunFolder, state: TrainingState, before: Checkpoint, pool: RolloutPool, evaluation: Evaluation | None
+    run: RunFolder,
+    state: TrainingState,
+    before: Checkpoint,
+    pool: RolloutPool,
+    results: Results | None,
+    evaluated: Sequence[Episode],
 ) -> tuple[Evaluation | None, bool]:
     """Score a centre that looks solved, or better than the best so far, on a second set of starts.
 
     The first score selected it, so it is too good on average; the second is, too, as soon as it selects among several
     (see ``_look_number``, ``final_score``).
+
+    Args:
+        run: the run.
+        state: its state before the generation.
+        before: the centre's checkpoint.
+        pool: where it is played.
+        results: the generation's, None if it is the last one.
+        evaluated: the centre's episodes in its evaluation; none if it was not evaluated.
+
+    Returns:
+        The second score, or None; and True if it is solved.
     """
-    if evaluation is None:
+    if not evaluated:
         return None, False
-    config = run.config
+    config, evaluation = run.config, Evaluation.from_episodes(evaluated)
     look = _look_number(run, before.generation) if _reaches(config, evaluation) else None
-    if look is None and state.best is not None and evaluation.mean <= state.best[1]:
-        return None, False
-    seeds = episode_seeds(config.seed, Purpose.CONFIRMATION, config.confirm_episodes, before.generation)
+    count = config.confirm_episodes
+    if look is None:
+        scores = [episode.fitness for episode in evaluated]
+        surely = evaluation.mean if results is None or config.eval_budget is None else lower_bound(scores, _DOUBT)
+        if state.best is not None and surely <= state.best[1]:
+            return None, False
+        if results is not None:
+            training = state.total_steps - state.evaluation_steps + results.steps
+            spent, length = state.evaluation_steps + evaluation.steps, evaluation.length
+            count = fitting_episodes(config, count, training_steps=training, evaluation_steps=spent, length=length)
+        if count == 0:
+            return None, False
+    seeds = episode_seeds(config.seed, Purpose.CONFIRMATION, count, before.generation)
     episodes = pool.rollouts(before.mean, before.statistics, seeds)
     confirmation = Evaluation.from_episodes(episodes)
     solved = False

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config.budgets import evaluation_episodes, step_limit
+from es_core.config.budgets import step_limit
 from es_core.config.commands import run_command
 from es_core.config.train_config import TrainConfig
 from es_core.pools.by_name import make_pool
@@ -23,7 +23,7 @@ from es_core.runs.metrics import DIAGNOSTICS, GenerationStats
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
-from es_core.training.confirmation import confirm, final_score
+from es_core.training.confirmation import confirm, episodes_of_evaluation, final_score
 from es_core.training.lifecycle import Lifecycle
 from es_core.training.progress import RunProgress, prepare_policy
 from es_core.training.selection import choose_elite, learning_fitness
@@ -84,8 +84,7 @@ def _run_generations(
             replaced, retried = pool.workers_replaced, pool.retried
             generation, centre = strategy.generation, strategy.mean
             last = state.at_end(config)
-            due = config.eval_every > 0 and (last or generation % config.eval_every == 0)
-            centre_episodes = evaluation_episodes(config, strategy.population_size) if due else 0
+            centre_episodes = episodes_of_evaluation(run, state, last=last)
             centre_seeds = episode_seeds(config.seed, Purpose.EVALUATION, centre_episodes, generation)
             if last:
                 results = None
@@ -95,8 +94,8 @@ def _run_generations(
                 training_seeds = _training_seeds(config, len(population), generation)
                 results = pool.evaluate(population, training_seeds, centre_seeds=centre_seeds)
                 centre_results = results.centre
-            evaluation = Evaluation.from_episodes(centre_results) if due else None
-            confirmation, solved = confirm(run, state, before, pool, evaluation)
+            evaluation = Evaluation.from_episodes(centre_results) if centre_episodes else None
+            confirmation, solved = confirm(run, state, before, pool, results, centre_results)
 
             episode_cap = None if last else state.episode_cap
             diagnostics: dict[str, Any] = dict.fromkeys(DIAGNOSTICS)
@@ -112,6 +111,7 @@ def _run_generations(
             evaluation_steps = sum(score.steps for score in (evaluation, confirmation, final) if score is not None)
             steps = sum(episode.length for episode in matches) + (results.steps if results is not None else 0)
             state.total_steps += evaluation_steps + steps
+            state.evaluation_steps += evaluation_steps
             state.total_episodes += len(matches) + (results.lengths[results.valid].size if results is not None else 0)
             stats = GenerationStats(
                 generation=generation,

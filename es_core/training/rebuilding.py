@@ -123,6 +123,7 @@ def _replay(run: RunFolder, state: TrainingState, stats: GenerationStats, log: G
         score = stats.solved, stats.confirmation.mean
         state.best = score if state.best is None else max(state.best, score)
     state.total_steps, state.total_episodes = stats.total_steps, stats.total_episodes
+    state.evaluation_steps += stats.evaluation_steps
 
 
 def _require_hash(run: RunFolder, state: TrainingState, generation: int, expected: str | None) -> None:

@@ -33,6 +33,7 @@ class TrainingState:
         statistics: statistics that normalise the next generation's observations or hidden layers, or None.
         episode_cap: step limit of the next population's episodes, or None.
         total_steps: environment steps of all episodes so far.
+        evaluation_steps: those of the centre's episodes.
         total_episodes: candidates' episodes so far.
         best: the best centre so far: True if it is solved, and its confirmed fitness.
     """
@@ -41,6 +42,7 @@ class TrainingState:
     statistics: Statistics | None
     episode_cap: int | None
     total_steps: int = 0
+    evaluation_steps: int = 0
     total_episodes: int = 0
     best: tuple[bool, float] | None = None
 
@@ -137,6 +139,7 @@ class TrainingState:
             progress={
                 "episode_cap": self.episode_cap,
                 "total_steps": self.total_steps,
+                "evaluation_steps": self.evaluation_steps,
                 "total_episodes": self.total_episodes,
                 "best": self.best,
             },
@@ -194,11 +197,12 @@ def _require_consistent(strategy: Strategy, checkpoint: Checkpoint) -> None:
 
 def _progress(checkpoint: Checkpoint) -> dict[str, Any]:
     """Entries of a checkpoint beside the strategy, as arguments of ``TrainingState``."""
-    names = ("episode_cap", "best", "total_steps", "total_episodes")
-    cap, best, *totals = (checkpoint.progress[name] for name in names)
-    if any(whole(0)(total) for total in totals) or maybe(whole(1))(cap):
+    values = {"evaluation_steps": 0, **checkpoint.progress}  # older runs have no budget that needs it
+    names = ("total_steps", "evaluation_steps", "total_episodes")
+    cap, best, totals = values["episode_cap"], values["best"], {name: values[name] for name in names}
+    if any(whole(0)(total) for total in totals.values()) or maybe(whole(1))(cap):
         raise ValueError(f"its progress cannot be {shown(checkpoint.progress)}")
     if best is not None:
         solved, fitness = best
         best = bool(solved), float(fitness)
-    return {"episode_cap": cap, "best": best, "total_steps": totals[0], "total_episodes": totals[1]}
+    return {"episode_cap": cap, "best": best, **totals}

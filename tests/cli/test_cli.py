@@ -155,6 +155,7 @@ EXAMPLES = {
     "eval_every": ("2", 2),
     "eval_episodes": ("2", 2),
     "eval_share": ("0.5", 0.5),
+    "eval_budget": ("none", None),
     "confirm_episodes": ("4", 4),
     "solved_at": ("none", None),
     "checkpoint_every": ("1", 1),

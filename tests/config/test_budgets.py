@@ -3,10 +3,11 @@
 import itertools
 import math
 
+import numpy as np
 import pytest
 from written import lines, require_equal
 
-from es_core import Run, train
+from es_core import Run, TrainConfig, train
 from es_core.cli import main
 
 SETTINGS = {
@@ -14,6 +15,7 @@ SETTINGS = {
     "population_size": 8,
     "episodes_per_candidate": 2,
     "eval_episodes": 3,
+    "eval_budget": None,
     "confirm_episodes": 4,
     "policy": "mlp",
     "hidden_sizes": (8,),
@@ -188,6 +190,35 @@ def test_a_run_ends_behind_the_generation_that_reaches_its_bound(bound, value, w
     assert lines(grown) == lines(whole)
     with pytest.raises(ValueError, match=f"{bound} can only grow in a resumed run: it was None, now {value}"):
         grown.resume(**{bound: value})
+
+
+BUDGET = {"generations": 30, "eval_episodes": 20, "confirm_episodes": 30, "eval_budget": 0.2, "checkpoint_every": 10}
+
+
+def test_evaluation_takes_at_most_its_share_of_the_steps(wander, tmp_path):
+    run = run_of(wander, tmp_path / "r", **BUDGET)
+    *during, last = run.history
+    shares = np.cumsum([stats.evaluation_steps for stats in during]) / [stats.total_steps for stats in during]
+    assert max(shares) < 0.25, "episodes may be longer than those before, by which they are planned"
+    assert shares[-1] < 0.21
+    scored = [stats.evaluation.episodes for stats in during if stats.evaluation]
+    assert len(scored) > 5
+    assert max(scored) < 20
+    assert any(stats.confirmation for stats in during)
+    assert last.evaluation.episodes == 20
+
+
+def test_an_evaluation_within_a_budget_depends_on_the_log_alone(wander, tmp_path):
+    whole = run_of(wander, tmp_path / "whole", **BUDGET)
+    require_equal(run_of(wander, tmp_path / "local", workers=2, **BUDGET), whole)
+    stopped = run_of(wander, tmp_path / "stopped", **BUDGET, on_generation=lambda stats: stats.generation < 13)
+    require_equal(stopped.resume(progress=False), whole)
+
+
+def test_a_config_from_before_there_was_a_budget_has_none(wander):
+    values = TrainConfig.for_env(wander).to_json()
+    assert values.pop("eval_budget") == 0.2
+    assert TrainConfig.from_json(values).eval_budget is None
 
 
 def test_a_grown_bound_gives_the_run_that_had_it_from_the_start(wander, tmp_path):

@@ -17,8 +17,8 @@ from es_core.statistics import compare_paired, compare_unpaired, interquartile_m
 def template(tmp_path_factory):
     """A real run of three generations, from whose files those of others are made."""
     return train("CartPole-v1", run_dir=tmp_path_factory.mktemp("runs") / "template", generations=3, population_size=4,
-                 eval_episodes=2, confirm_episodes=2, hidden_sizes=(), max_episode_steps=30, workers=1, progress=False,
-                 )  # fmt: skip
+                 eval_episodes=2, eval_budget=None, confirm_episodes=2, hidden_sizes=(), max_episode_steps=30,
+                 workers=1, progress=False)  # fmt: skip
 
 
 @pytest.fixture

@@ -26,7 +26,14 @@ film.play();
 def run(tmp_path_factory):
     """A run of a few generations, with films of all kinds, one of them too large for the page."""
     folder = tmp_path_factory.mktemp("runs") / "a run"
-    few = {"generations": 4, "population_size": 8, "max_episode_steps": 60, "eval_episodes": 4, "confirm_episodes": 4}
+    few = {
+        "generations": 4,
+        "population_size": 8,
+        "max_episode_steps": 60,
+        "eval_episodes": 4,
+        "eval_budget": None,
+        "confirm_episodes": 4,
+    }
     how = {"seed": 5, "sigma": 0.02, "eval_every": 2, "workers": 1, "progress": False}
     run = train("CartPoleBullet-v0", run_dir=folder, **few, **how)
     (folder / "videos" / "film-1.mp4").write_bytes(b"no film")  # a real one is where a browser plays it

@@ -12,8 +12,8 @@ import termios
 import pytest
 from conftest import first_fast, running
 
-SETTINGS = "--generations 3 --population-size 4 --eval-episodes 2 --confirm-episodes 2 --solved-at none --workers 1"
-TRAIN = ["-m", "es_core", "train", "CartPole-v1", *SETTINGS.split(), "--json"]
+SETTINGS = "--generations 3 --population-size 4 --eval-episodes 2 --confirm-episodes 2 --eval-budget none --workers 1"
+TRAIN = ["-m", "es_core", "train", "CartPole-v1", *SETTINGS.split(), "--solved-at", "none", "--json"]
 
 
 def shown(columns, *arguments, command=TRAIN):

@@ -23,6 +23,7 @@ SMALL = {
     "hidden_sizes": (8,),
     "max_episode_steps": 60,
     "eval_episodes": 3,
+    "eval_budget": None,
     "confirm_episodes": 4,
     "sigma": 0.1,
     "solved_at": None,
@@ -239,7 +240,14 @@ def test_a_solved_run_stops_with_the_centre_that_was_confirmed(tmp_path):
     assert len(run.resume(progress=False).history) == 1
 
 
-LUCK = {"population_size": 2, "hidden_sizes": (), "confirm_episodes": 50, "eval_episodes": 5, "workers": 1}
+LUCK = {
+    "population_size": 2,
+    "hidden_sizes": (),
+    "confirm_episodes": 50,
+    "eval_episodes": 5,
+    "eval_budget": None,
+    "workers": 1,
+}
 
 
 def test_a_centre_just_below_the_goal_is_not_solved_by_looking_often(walk, tmp_path):
