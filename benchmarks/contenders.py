@@ -1,10 +1,11 @@
 """One run of defaults.py: a contender on a task, within a budget of processor time, and its score on unseen starts.
 
-Usage: python benchmarks/contenders.py NAME TASK SEED SECONDS FILE
+Usage: python benchmarks/contenders.py NAME TASK SEED SECONDS FILE [SETTINGS]
 
 Each contender is what a user gets who knows nothing but the task's id: the defaults of its library or, for EvoTorch,
 which has none, the example in its repository (examples/scripts/rl_gym.py, without the bonus of that example's robot).
-All use one core. The budget counts the processor time of the process and all its children, from the start of training.
+SETTINGS, as JSON, are those of es-envs in a trial or an ablation, where they are not the defaults. All use one core. The
+budget counts the processor time of the process and all its children, from the start of training.
 """
 
 import json
@@ -190,7 +191,7 @@ def score(task: str, seed: int, begin: Callable[[], Callable[[Any], Any]]) -> di
     return Evaluation.from_episodes(episodes).to_json()
 
 
-CONTENDERS: Mapping[str, Callable[[str, int, Budget], dict[str, Any]]] = {
+CONTENDERS: Mapping[str, Callable[..., dict[str, Any]]] = {
     "es-envs": ours,
     "random search": random_search,
     "random actions": random_actions,
@@ -200,11 +201,12 @@ CONTENDERS: Mapping[str, Callable[[str, int, Budget], dict[str, Any]]] = {
 }
 
 
-def main(name: str, task: str, seed: int, seconds: float, file: Path) -> None:
+def main(name: str, task: str, seed: int, seconds: float, file: Path, settings: Mapping[str, Any]) -> None:
     """Run it, and write a JSON file."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True)
+    words, here = ["git", "rev-parse", "--short", "HEAD"], Path(__file__).parent
+    commit = subprocess.run(words, check=True, capture_output=True, text=True, cwd=here)
     head = {"contender": name, "task": task, "seed": seed, "budget": seconds, "commit": commit.stdout.strip()}
-    found = CONTENDERS[name](task, seed, Budget(seconds))
+    found = CONTENDERS[name](task, seed, Budget(seconds), **settings)
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(".partial")
     partial.write_text(f"{json.dumps({**head, **found}, indent=1, allow_nan=False)}\n", encoding="utf-8")
@@ -212,4 +214,5 @@ def main(name: str, task: str, seed: int, seconds: float, file: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]), float(sys.argv[4]), Path(sys.argv[5]))
+    _, NAME, TASK, SEED, SECONDS, FILE, *SETTINGS = sys.argv
+    main(NAME, TASK, int(SEED), float(SECONDS), Path(FILE), json.loads(SETTINGS[0]) if SETTINGS else {})

@@ -2,6 +2,7 @@
 
 Usage: python benchmarks/defaults.py [--tasks ID ...] [--contenders NAME ...] [--seeds N ...]
        python benchmarks/defaults.py --page       only write the page, from what is there
+       python benchmarks/defaults.py --contenders es-envs --settings JSON --out FOLDER     a trial of other settings
 
 Every run has 240 seconds of processor time on one core; two run side by side, each bound to its core. Each writes
 docs/results/defaults/TASK-CONTENDER-sSEED.json; those that are there are left out, so that the suite can be taken up
@@ -64,9 +65,12 @@ def main() -> None:
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, metavar="NAME", default=[*CONTENDERS])
     parser.add_argument("--seeds", nargs="+", type=int, metavar="N", help="of the seeds only these")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="budget of each run (default: %(default)g)")
+    parser.add_argument("--settings", default="{}", help="es-envs' settings where they are not the defaults, as JSON")
     parser.add_argument("--out", type=Path, default=PAGES / "defaults", help="folder (default: %(default)s)")
     parser.add_argument("--page", action="store_true", help="run nothing")
     options = parser.parse_args()
+    if options.settings != "{}" and (options.contenders != ["es-envs"] or options.out == PAGES / "defaults"):
+        parser.error("--settings needs --contenders es-envs and a folder of its own, --out FOLDER")
     if not options.page:
         packages = ("mujoco", "box2d", "torch", "stable-baselines3", "sb3-contrib", "evotorch")
         _run_all(options, Report("defaults", packages=packages))
@@ -88,7 +92,7 @@ def _run_all(options: argparse.Namespace, report: Report) -> None:
         try:
             words = [sys.executable, str(Path(__file__).with_name("contenders.py")), name, task, str(seed)]
             done = subprocess.run(
-                ["taskset", "--cpu-list", str(core), *words, str(options.seconds), str(file)],
+                ["taskset", "--cpu-list", str(core), *words, str(options.seconds), str(file), options.settings],
                 capture_output=True,
                 text=True,
                 check=False,
