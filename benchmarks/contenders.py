@@ -4,8 +4,8 @@ Usage: python benchmarks/contenders.py NAME TASK SEED SECONDS FILE [SETTINGS]
 
 Each contender is what a user gets who knows nothing but the task's id: the defaults of its library or, for EvoTorch,
 which has none, the example in its repository (examples/scripts/rl_gym.py, without the bonus of that example's robot).
-SETTINGS, as JSON, are those of es-envs in a trial or an ablation, where they are not the defaults. All use one core. The
-budget counts the processor time of the process and all its children, from the start of training.
+SETTINGS, as JSON, are those of es-envs in a trial or an ablation, where they are not the defaults. All use one core.
+The budget counts the processor time of the process and all its children, from the start of training.
 """
 
 import json
