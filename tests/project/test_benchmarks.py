@@ -1,5 +1,6 @@
 """The scripts in benchmarks/ run and write finite numbers, which are not judged; pages name the settings in force."""
 
+import ast
 import importlib
 import json
 import math
@@ -83,6 +84,34 @@ def test_the_runs_of_the_table_had_the_settings_recommended_now(path):
     assert {name: value for name, value in now.items() if name not in settled} == {
         name: value for name, value in measured.items() if name not in settled
     }
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="binds runs to cores")
+def test_the_suite_of_defaults_is_taken_up_where_it_stopped(tmp_path):
+    words = [sys.executable, str(BENCHMARKS / "defaults.py"), "--tasks", "CartPole-v1", "--seeds", "0"]
+    words += ["--contenders", "es-envs", "random actions", "--seconds", "0.1", "--out", str(tmp_path)]
+    told = [subprocess.run(words, capture_output=True, text=True, check=True).stdout for _ in range(2)]
+    assert "CartPole-v1, random actions, seed 0: " in told[0]
+    assert "seed 0" not in told[1]
+    trained, drawn = (json.loads((tmp_path / f"CartPole-v1-{name}-s0.json").read_text()) for name in
+                      ("es-envs", "random-actions"))  # fmt: skip
+    assert trained["score"]["episodes"] == drawn["score"]["episodes"] == 100
+    assert trained["training_steps"] > 0 == drawn["steps"]
+    assert 10 < drawn["score"]["mean"] < 40
+
+
+def test_mutants_are_programs_that_differ_from_the_original(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    mutants, file = importlib.import_module("mutants"), tmp_path / "statistics.py"
+    original = (BENCHMARKS.parent / "es_core" / "statistics.py").read_bytes()
+    file.write_bytes(original)
+    found = list(mutants.mutants(file))
+    assert len(found) > 100
+    for mutant in found:
+        mutant.apply()
+        assert ast.dump(ast.parse(file.read_bytes())) != ast.dump(ast.parse(original)), mutant
+        file.write_bytes(original)
 
 
 @pytest.mark.long
