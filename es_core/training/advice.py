@@ -119,8 +119,20 @@ def _noise(recent: History) -> str:
     )
 
 
+def _no_progress(recent: History) -> str:
+    """Advise if no centre has scored higher than the first one: by chance alone, one run in eleven would look so."""
+    scores = [stats.evaluation.mean for stats in recent if stats.evaluation is not None]
+    if recent[0].generation != 0 or len(scores) <= _WINDOW or max(scores[1:]) > scores[0]:
+        return ""
+    return (
+        f"no centre of the first {len(recent)} generations scored higher than the first one, {scores[0]:.4g}: if its "
+        "observations differ in scale, normalise them (observation_normalization=True, observation_std_floor=1e-6); "
+        "else try a larger sigma, or strategy='sep_cma_es' with policy='linear'"
+    )
+
+
 # The first that is true is given: causes before their consequences.
-_RULES: tuple[Rule, ...] = (_no_difference, _ties, _capped, _long_steps, _turning_back, _noise)
+_RULES: tuple[Rule, ...] = (_no_difference, _ties, _capped, _long_steps, _turning_back, _noise, _no_progress)
 
 
 def _with_gradient(recent: History) -> History:

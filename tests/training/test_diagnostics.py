@@ -95,6 +95,11 @@ def test_ties_are_those_of_what_the_strategy_is_told(run_of):
             "it is mostly noise; use more candidates or more episodes_per_candidate",
         ),
         (
+            "Valley",
+            {"initialization": "zeros", "eval_every": 1, "generations": 12},
+            "no centre of the first 12 generations scored higher than the first one, 0: if its observations differ",
+        ),
+        (
             "Endless",
             {"episode_cap": "growing", "episode_cap_start": 1, "generations": 4},
             "nearly all episodes end at the training cap, now 8 steps: raise episode_cap_start",
@@ -110,6 +115,7 @@ def test_advice_says_what_is_wrong(name, fields, sentence, run_of):
     ("name", "fields"),
     [
         ("Aim", {}),
+        ("Aim", {"eval_every": 1, "generations": 12}),
         ("Wander", {}),
         ("Wander", {"strategy": "ga"}),
         ("Wander", {"strategy": "random_search"}),
