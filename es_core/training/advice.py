@@ -122,7 +122,7 @@ def _noise(recent: History) -> str:
 def _no_progress(recent: History) -> str:
     """Advise if no centre has scored higher than the first one: by chance alone, one run in eleven would look so."""
     scores = [stats.evaluation.mean for stats in recent if stats.evaluation is not None]
-    if recent[0].generation != 0 or len(scores) <= _WINDOW or max(scores[1:]) > scores[0]:
+    if len(scores) <= _WINDOW or recent[0].generation != 0 or max(scores[1:]) > scores[0]:
         return ""
     return (
         f"no centre of the first {len(recent)} generations scored higher than the first one, {scores[0]:.4g}: if its "
