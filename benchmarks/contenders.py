@@ -204,8 +204,8 @@ CONTENDERS: Mapping[str, Callable[..., dict[str, Any]]] = {
 def main(name: str, task: str, seed: int, seconds: float, file: Path, settings: Mapping[str, Any]) -> None:
     """Run it, and write a JSON file."""
     words, here = ["git", "rev-parse", "--short", "HEAD"], Path(__file__).parent
-    commit = subprocess.run(words, check=True, capture_output=True, text=True, cwd=here)
-    head = {"contender": name, "task": task, "seed": seed, "budget": seconds, "commit": commit.stdout.strip()}
+    commit = subprocess.run(words, check=False, capture_output=True, text=True, cwd=here)
+    head = {"contender": name, "task": task, "seed": seed, "budget": seconds, "commit": commit.stdout.strip() or None}
     found = CONTENDERS[name](task, seed, Budget(seconds), **settings)
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(".partial")

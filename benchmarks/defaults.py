@@ -142,7 +142,7 @@ def _write_page(results: Sequence[dict[str, Any]]) -> None:
         columns = ["task", "es-envs", *RIVALS, "random actions", "steps of es-envs", "reached"]
         parts.append(f"## Tasks: {title}\n\n{table(columns, rows)}\n")
     machines = sorted({in_words(each["machine"]) for each in results if "machine" in each})
-    commits = sorted({each["commit"] for each in results})
+    commits = sorted({each["commit"] or "unknown" for each in results})
     page = f"""# Defaults
 
 What `train(ID)` reaches with nothing else said, in {SECONDS:g} seconds of processor time on one core, beside the

@@ -66,7 +66,8 @@ assert pytest.main(["-q", "-p", "es_envs_pytest", "-p", "no:cacheprovider", "tes
 """
     assert "['Gentle', 'calm', 'height']" in run_python(script, tmp_path)
     diary = (tmp_path / "diary.txt").read_text(encoding="utf-8")
-    assert re.fullmatch(r"GentleHover-v0, seed 3: x[.x]{2} \d+ steps\n", diary)
+    assert re.fullmatch(r"GentleHover-v0, seed 3: [.x]{3} \d+ steps\n", diary)
+    assert "x" in diary
 
 
 def test_the_plugin_in_short_is_the_guides(tmp_path):

@@ -11,9 +11,17 @@ from conftest import generations, running, wait_until
 from es_core import Run, train, train_seeds
 from es_core.cli import main
 
-SETTINGS = {"generations": 2, "population_size": 8, "hidden_sizes": (), "eval_episodes": 2, "confirm_episodes": 2}
+SETTINGS = {
+    "generations": 2,
+    "population_size": 8,
+    "hidden_sizes": (),
+    "eval_episodes": 2,
+    "confirm_episodes": 2,
+    "eval_budget": None,
+}
 WORDS = [
     "--generations=2", "--population-size=8", "--hidden-sizes=", "--eval-episodes=2", "--confirm-episodes=2",
+    "--eval-budget=none",
 ]  # fmt: skip
 
 
