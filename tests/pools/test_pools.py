@@ -1,7 +1,7 @@
 """What every pool promises, through the public interface."""
 
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
 
 import numpy as np
 import psutil
@@ -11,6 +11,7 @@ from threadpoolctl import threadpool_limits
 from written import require_equal
 
 from es_core import RolloutError, TrainConfig, evaluate, train
+from es_core.pools import messages
 from es_core.pools.by_name import make_pool
 from es_core.rollout.rollout import Rollout
 from es_envs import definition
@@ -150,3 +151,12 @@ def interval(values):
     assert len(values) == 5
     half = 2.776 * np.std(values, ddof=1) / np.sqrt(5)
     return np.mean(values) - half, np.mean(values) + half
+
+
+def test_messages_between_processes_cannot_be_changed():
+    found = [each for each in vars(messages).values() if is_dataclass(each) and each.__module__ == messages.__name__]
+    assert len(found) > 8
+    for each in found:
+        message = each.__new__(each)
+        with pytest.raises(FrozenInstanceError):
+            setattr(message, fields(each)[0].name, None)
