@@ -259,7 +259,6 @@ def test_a_task_of_envpool_plays_as_many_copies_and_as_one():
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_images_of_an_atari_game_of_envpool_are_seen():
     pytest.importorskip("envpool", reason="EnvPool is not installed")
     fields = {"policy": "cnn_small", "max_episode_steps": 8, "action_noise": 0.0, "observation_normalization": False}

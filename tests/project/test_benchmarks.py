@@ -115,7 +115,6 @@ def test_mutants_are_programs_that_differ_from_the_original(tmp_path, monkeypatc
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_rivals_without_evotorch_measures_the_rest(tmp_path):
     hide = (
         "import importlib.util, runpy, sys; "

@@ -66,7 +66,6 @@ def wheels(tmp_path_factory):
 
 
 @pytest.mark.long
-@pytest.mark.slow
 def test_wheels_work_in_an_empty_environment_and_another_directory(wheels, tmp_path):
     """The three plugins and README's own, without torch."""
     run(sys.executable, "-m", "venv", tmp_path / "venv")
