@@ -13,6 +13,7 @@ from es_core.config.checks import require_seconds
 from es_core.config.objects import resolved
 from es_core.config.train_config import OBJECTS, TrainConfig, require_bits
 from es_core.config.trust import require_trusted
+from es_core.policies.defaults import following
 from es_core.policies.engines import require_device
 from es_core.pools.by_name import require_pool
 from es_core.pools.pool import STEP_TIMEOUT
@@ -109,7 +110,8 @@ def train(
             candidates), "ray" (like local, on the nodes of a Ray cluster) or "vector" (one vector environment, with a
             candidate in each of its ``vector_envs`` copies, and one forward pass in torch for all of them).
         ray_address: the cluster's address, "auto" or "HOST:PORT"; None: RAY_ADDRESS, or this machine alone.
-        initial: checkpoint whose parameters (and observation statistics) the run starts from.
+        initial: checkpoint whose parameters (and observation statistics) the run starts from; its policy, too, unless
+            another is given.
         resume: continue the run in ``run_dir``.
         changed_code: allow environment, fitness or policy, given as objects, to have other code than the run's.
         max_seconds: stop after the generation in which so much time has passed; ``resume`` continues.
@@ -170,6 +172,8 @@ def train(
     require_device(config, pool)
     require_strategy(config)
     source = initial if initial is None or isinstance(initial, Checkpoint) else Checkpoint.load(initial)
+    if source is not None:
+        config = following(config, source.config)
     run = Run.create(run_dir, config, source)
     try:
         with lock(run.directory):

@@ -10,6 +10,7 @@ from dataclasses import MISSING, Field
 from typing import Any, NoReturn
 
 import es_envs
+from es_core.config.checks import AUTO
 
 _POOL_HELP = (
     "how to play episodes: local worker processes (local, the default), a Ray cluster (ray), or one vector environment "
@@ -278,14 +279,14 @@ def _kind(field: "Field[Any]") -> dict[str, Any]:
     """Return how argparse reads the option of a field."""
     if field.type is bool:
         return {"action": argparse.BooleanOptionalAction, "default": argparse.SUPPRESS}
-    parse, metavar = _parse(field.type)
+    parse, metavar = _parse(field.type, automatic=field.default == AUTO)
     return {"type": parse, "default": argparse.SUPPRESS, "metavar": metavar}
 
 
-def _parse(kind: Any) -> tuple[Callable[[str], Any], str]:
+def _parse(kind: Any, *, automatic: bool = False) -> tuple[Callable[[str], Any], str]:
     """A function from an argument's text to a value of this type, and what the help calls the value.
 
-    "none" stands for None where that is possible.
+    "none" stands for None where that is possible, "auto" for a value that the run chooses.
     """
     optional = isinstance(kind, types.UnionType)
     parts = [part for part in typing.get_args(kind) if part is not types.NoneType] if optional else [kind]
@@ -295,6 +296,8 @@ def _parse(kind: Any) -> tuple[Callable[[str], Any], str]:
     def parse(text: str) -> Any:
         if optional and text.lower() == "none":
             return None
+        if automatic and text == AUTO:
+            return text
         if origin is tuple:
             return tuple(int(part) for part in text.split(",") if part.strip())
         return base(text) if base in {int, float, str} else _json(text)

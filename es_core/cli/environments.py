@@ -40,12 +40,17 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
+    from es_core.config.train_config import TrainConfig
+    from es_core.policies.by_name import make_policy
+    from es_core.strategies.defaults import explained
+
     definition = es_envs.definition(options.env_id)
     if options.json:
         print_json(asdict(definition))
         return
     with contextlib.closing(definition.build()) as env:
         spaces, sheet = (env.observation_space, env.action_space), data_sheet(env)
+    policy = make_policy(TrainConfig.for_env(definition.id, **_limited(definition)), *spaces)
     rows = [
         ("id", definition.id),
         ("plugin", definition.plugin or "(none)"),
@@ -57,10 +62,16 @@ def _show(options: argparse.Namespace) -> None:
         ("step limit", str(definition.max_episode_steps)),
         ("solved at", str(definition.solved_at)),
         ("recommended", _listed(definition.recommended)),
+        ("chosen", explained(policy)),
         *((f"for {strategy}", _listed(settings)) for strategy, settings in definition.recommended_for.items()),
         ("pretrained", command_line("watch", definition.id, "--pretrained") if definition.pretrained else ""),
     ]
     print_sheet([(name, value) for name, value in rows if value], sheet)
+
+
+def _limited(definition: es_envs.EnvDefinition) -> dict[str, Any]:
+    """A step limit, where there is none: it decides nothing."""
+    return {"max_episode_steps": 1} if definition.max_episode_steps is None else {}
 
 
 def _listed(settings: Mapping[str, Any]) -> str:

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import es_envs
-from es_core.config.train_config import TrainConfig
+from es_core.config.checks import AUTO
+from es_core.config.train_config import TrainConfig, implied
 from es_core.machine import usable_cores
 from es_core.pools.forker import Forker
 from es_core.strategies.by_name import STRATEGIES, require_strategy
@@ -220,11 +221,11 @@ def _faults(definition: EnvDefinition) -> Iterator[str]:
         module = str(target).partition(":")[0] if target and ":" in str(target) else ""
         if module and module != "final_info" and not _is_there(module):
             yield f"{definition.id}: there is no module {module!r} ({what}={target!r})"
-    usual = definition.recommended.get("strategy", TrainConfig.strategy)
+    usual = implied("strategy", definition.recommended)
     for strategy in {usual: None, **definition.recommended_for}:
         try:
             config = TrainConfig.unresolved(definition.id, definition, strategy=strategy)
-            if strategy in STRATEGIES or strategy not in registry.strategies():
+            if strategy in {AUTO, *STRATEGIES} or strategy not in registry.strategies():
                 require_strategy(config)
         except (ValueError, TypeError, es_envs.PluginError) as error:
             yield str(error)

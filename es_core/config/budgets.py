@@ -64,7 +64,7 @@ def next_population_size(config: TrainConfig, steps: int, lengths: NDArray[np.in
 
 
 def largest_population(config: TrainConfig) -> int:
-    """Largest number of candidates that a generation may have."""
+    """Largest number of candidates that a generation of a decided config may have."""
     return config.population_size * (1 if config.steps_per_generation is None else _GROWTH)
 
 

@@ -15,6 +15,9 @@ from es_core.formatting import lists, shown
 
 Check = Callable[[Any], str | None]
 
+AUTO = "auto"
+"""Value of a setting that is chosen when the run begins."""
+
 _DEEPEST = 50  # nested lists and dicts, far below Python's limit
 
 
@@ -47,6 +50,22 @@ def maybe(check: Check) -> Check:
         return f"{expected}, or None" if expected else None
 
     return relaxed
+
+
+def auto(check: Check) -> Check:
+    """Check that also allows "auto"."""
+
+    def relaxed(value: Any) -> str | None:
+        expected = None if value == AUTO else check(value)
+        return f"{expected}, or {AUTO!r}" if expected else None
+
+    return relaxed
+
+
+def names(value: Any) -> str | None:
+    """Check for names in a tuple."""
+    ok = isinstance(value, tuple) and all(text(name) is None for name in value)
+    return None if ok else "a list of names"
 
 
 def finite(value: Any) -> str | None:

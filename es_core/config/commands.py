@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import es_envs
+from es_core.config.checks import AUTO
 from es_core.config.objects import given_objects
 from es_core.config.train_config import TrainConfig, option_fields
 from es_core.config.trust import require_trusted
@@ -29,7 +30,7 @@ def changed_settings(config: TrainConfig) -> dict[str, Any]:
     """
     here, usual = config.to_json(), usual_settings(config).to_json()
     changed = {field.name: here[field.name] for field in option_fields() if here[field.name] != usual[field.name]}
-    settled = [name for name in ("engine", "device") if usual[name] == "auto"]
+    settled = [name for name in ("engine", "device", *config.decided) if usual[name] == AUTO]
     if config.schedule_generations == config.generations:
         settled.append("schedule_generations")
     for name in settled:  # by the run itself, when it began

@@ -4,19 +4,22 @@ import difflib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields, replace
+from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, Self
 
 import es_envs
 from es_core.config.checks import (
+    AUTO,
     Check,
+    auto,
     bins,
     converted,
     finite,
     flag,
     json_object,
     maybe,
+    names,
     number,
     one_of,
     share,
@@ -55,18 +58,27 @@ MOST = 1_000_000
 # Fields that bound a run: the only ones that may change when it is resumed, and only grow (None: no bound).
 BOUNDS = ("generations", "max_steps", "max_episodes")
 
-# Fields that a run chooses when it begins, and the values that leave the choice to it.
+# Fields that a run chooses when it begins, and the values that leave the choice to it, where that is not "auto".
 _LEFT_OPEN: Mapping[str, Any] = {
     "fitness": None,
     "schedule_generations": None,
-    "engine": "auto",
-    "device": "auto",
     "vector_envs": None,
     "vector_starts": None,
 }
 
 # What it means that an older config lacks a field, where that is not the field's default.
-_BEFORE: Mapping[str, Any] = {"bits": 0, "eval_budget": None}
+_BEFORE: Mapping[str, Any] = {
+    "bits": 0,
+    "generations": 300,
+    "strategy": "openai_es",
+    "population_size": 64,
+    "sigma": 0.05,
+    "policy": "mlp",
+    "observation_normalization": False,
+    "observation_std_floor": 0.1,
+    "action_squash": "clip",
+    "eval_budget": None,
+}
 
 # Fields that may be given as objects; the config has their names.
 OBJECTS = ("fitness", "policy")
@@ -88,6 +100,17 @@ STRATEGY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "sep_cma_es": {"sigma": 0.1},
     "random_search": {"sigma": 0.5},
 }
+# Settings that say which strategy or policy is meant, if none is named.
+_IMPLIED: Mapping[str, tuple[str, frozenset[str]]] = {
+    "strategy": (
+        "openai_es",
+        frozenset({
+            "learning_rate", "learning_rate_final", "sigma_final", "optimizer", "optimizer_options", "weight_decay",
+            "shaping", "top_directions", "steps_per_generation",
+        }),
+    ),
+    "policy": ("mlp", frozenset({"hidden_sizes", "activation"})),
+}  # fmt: skip
 # Values that suit one strategy say little about another.
 _SEARCH_FIELDS = frozenset({
     "strategy_options", "sigma", "sigma_final", "learning_rate", "learning_rate_final", "optimizer",
@@ -100,6 +123,7 @@ class TrainConfig:
     """Settings that change the results of a run; settings of its execution (workers, folder, ...) are not part of it.
 
     ``TrainConfig.for_env(id, **overrides)`` fills in what the environment's definition recommends.
+    A field that is "auto" has its value when the run begins: ``es_core.defaults`` chooses it, by the spaces.
     Each field carries its own sentence in its metadata; ``es-envs train --help-all`` prints them. Numbers are converted
     to their field's type, and the contents of dicts to JSON's types.
 
@@ -121,7 +145,7 @@ class TrainConfig:
         "aggregation of a candidate's episodes to its fitness: mean, median or min",
     )
     seed: int = _option(0, whole(0), "root seed of all randomness")
-    generations: int = _option(300, whole(1), "maximum number of generations")
+    generations: int = _option(1000, whole(1), "maximum number of generations")
     max_steps: int | None = _option(
         None,
         maybe(whole(1)),
@@ -131,10 +155,13 @@ class TrainConfig:
         None, maybe(whole(1)), "candidates' episodes after which the run ends, with the generation that reaches them"
     )
 
-    strategy: str = _option("openai_es", text, "search strategy", "search")
+    strategy: str = _option(AUTO, text, "search strategy; auto: by the number of parameters", "search")
     strategy_options: Mapping[str, Any] = _option({}, json_object, "additional arguments of the strategy, as JSON")
     population_size: int = _option(
-        64, whole(2, MOST), "candidates in each generation; strategies with mirrored pairs need an even number"
+        AUTO,
+        auto(whole(2, MOST)),
+        "candidates in each generation, an even number for strategies with mirrored pairs; auto: by strategy and "
+        "number of parameters",
     )
     steps_per_generation: int | None = _option(
         None,
@@ -142,7 +169,9 @@ class TrainConfig:
         "environment steps of each generation: the population size is chosen to reach them, by the last episodes' "
         "lengths",
     )
-    sigma: float = _option(0.05, number(0, above=True), "standard deviation of the parameter noise")
+    sigma: float = _option(
+        AUTO, auto(number(0, above=True)), "standard deviation of the parameter noise; auto: the strategy's own"
+    )
     sigma_final: float | None = _option(None, maybe(number(0, above=True)), "sigma at the end of its schedule")
     learning_rate: float | None = _option(
         0.03, maybe(number(0, above=True)), "step size of the optimiser (none: pgpe's own rule)"
@@ -171,10 +200,10 @@ class TrainConfig:
     )
 
     policy: str = _option(
-        "mlp",
+        AUTO,
         text,
-        "linear (without bias); mlp; rnn, lstm or gru, with a memory of the episode; cnn_small or cnn_nature, for "
-        "images; or your own torch module, as module:Class",
+        "auto: by the spaces; linear (without bias); mlp; rnn, lstm or gru, with a memory of the episode; cnn_small "
+        "or cnn_nature, for images; or your own torch module, as module:Class",
         "policy",
     )
     policy_options: Mapping[str, Any] = _option({}, json_object, "keyword arguments of a policy module:Class, as JSON")
@@ -192,16 +221,21 @@ class TrainConfig:
     virtual_batch_normalization: bool = _option(
         False, flag, "normalise hidden layers by a reference batch of 128 observations"
     )
-    observation_normalization: bool = _option(False, flag, "normalise observations by statistics of the run so far")
+    observation_normalization: bool = _option(
+        AUTO, auto(flag), "normalise observations by statistics of the run so far; auto: unless they are images"
+    )
     statistics_fraction: float = _option(1.0, share, "share of the episodes whose observations enter the statistics")
     observation_clip: float | None = _option(
         5.0, maybe(number(0, above=True)), "bound of normalised observations (none: no bound)"
     )
     observation_std_floor: float = _option(
-        0.1, number(0, above=True), "minimum standard deviation by which an observation is divided"
+        1e-6, number(0, above=True), "minimum standard deviation by which an observation is divided"
     )
     action_squash: str = _option(
-        "clip", one_of("clip", "tanh"), "bring raw outputs between the bounds of a Box action by clip or tanh"
+        AUTO,
+        one_of(AUTO, "clip", "tanh"),
+        "bring raw outputs between the bounds of a Box action by clip, or by tanh, stretched from bound to bound; "
+        "auto: clip where bounds are of the order of 1, and where there are none",
     )
     action_bins: int | tuple[float | tuple[float, ...], ...] | None = _option(
         None,
@@ -283,6 +317,8 @@ class TrainConfig:
         None, maybe(text), "way in which seeds determine starts in the vector pool, which finds it out"
     )
 
+    decided: tuple[str, ...] = field(default=(), metadata={"check": names})
+    """Settings that were "auto", and that the run has decided when it began. Not a setting."""
     bits: int = field(default=BITS, metadata={"check": whole(0)})
     """Value of ``BITS`` in the version that made it. Not a setting."""
 
@@ -295,6 +331,11 @@ class TrainConfig:
             if expected:
                 raise ValueError(f"{option.name} must be {expected}, got {shown(value)}")
             object.__setattr__(self, option.name, value)
+        if AUTO in {self.strategy, self.policy}:
+            changed = {option.name: None for option in fields(self) if getattr(self, option.name) != _default(option)}
+            for name in _IMPLIED:
+                if getattr(self, name) == AUTO:
+                    object.__setattr__(self, name, implied(name, changed))
 
     def __repr__(self) -> str:
         """The environment, and settings that differ from their defaults."""
@@ -334,15 +375,16 @@ class TrainConfig:
                 raise TypeError(unknown_field(name, known))
         cls(env_id=env_id, **{name: value for name, value in overrides.items() if not callable(value)})
         values: dict[str, Any] = {"env_id": env_id, "solved_at": definition.solved_at}
-        usual = definition.recommended.get("strategy", cls.strategy)
+        usual = implied("strategy", definition.recommended)
         for strategy, recommended in {usual: {}, **definition.recommended_for}.items():
             cls._require_valid(definition, {**values, **definition.recommended, **recommended}, strategy)
-        strategy = overrides.get("strategy", usual)
+        strategy = overrides.get("strategy", implied("strategy", overrides) if usual == AUTO else usual)
         of_strategy = STRATEGY_DEFAULTS.get(strategy, {})
         others = set() if strategy == usual else {"strategy", *_SEARCH_FIELDS, *of_strategy}
         values |= of_strategy
         values |= {name: value for name, value in definition.recommended.items() if name not in others}
         values |= definition.recommended_for.get(strategy, {})
+        values |= {name: implied(name, {**values, **overrides}) for name in _IMPLIED}
         overrides |= {name: keep(overrides[name]) for name in OBJECTS if callable(overrides.get(name))}
         if overrides.get("fitness") is not None and "solved_at" not in overrides:
             values["solved_at"] = None  # the definition's threshold is for its own fitness
@@ -406,7 +448,7 @@ class TrainConfig:
         for name, value in given.items():
             if name not in stored:
                 raise TypeError(unknown_field(name, set(stored)))
-            if name in {"bits", *BOUNDS} or (name in _LEFT_OPEN and value == _LEFT_OPEN[name]):
+            if name in {"bits", "decided", *BOUNDS} or value == _LEFT_OPEN.get(name, AUTO):
                 continue
             wanted = replace(self, **{name: value}).to_json()[name]
             if wanted != stored[name]:
@@ -461,6 +503,17 @@ class TrainConfig:
         return cls(**{**_BEFORE, **values})
 
 
+def implied(name: str, settings: Mapping[str, Any]) -> Any:
+    """The strategy or policy that ``settings`` name, or imply: a learning rate is openai_es's, hidden_sizes an mlp's.
+
+    Args:
+        name: "strategy" or "policy".
+        settings: fields of TrainConfig that are given.
+    """
+    usual, signs = _IMPLIED[name]
+    return settings.get(name, usual if signs & settings.keys() else AUTO)
+
+
 def require_bits(config: TrainConfig, where: object) -> None:
     """Refuse to recompute what another version has computed: it would have other bits.
 
@@ -489,8 +542,12 @@ def option_fields() -> list[Field[Any]]:
     return [option for option in fields(TrainConfig) if option.name in _settings(TrainConfig)]
 
 
+def _default(option: Field[Any]) -> Any:
+    return option.default if option.default_factory is MISSING else option.default_factory()
+
+
 def _settings(config: type[TrainConfig]) -> set[str]:
-    return {option.name for option in fields(config)} - {"env_id", "bits", "vector_starts"}
+    return {option.name for option in fields(config)} - {"env_id", "decided", "bits", "vector_starts"}
 
 
 def unknown_field(name: str, known: set[str]) -> str:

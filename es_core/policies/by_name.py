@@ -8,6 +8,7 @@ import gymnasium
 
 from es_core.config.train_config import TrainConfig
 from es_core.policies.actor import Actor, NotFiniteError
+from es_core.policies.defaults import with_policy
 from es_core.policies.engines import make_actor, require_engine
 from es_core.policies.layered import convolutional, linear, mlp, recurrent
 from es_core.policies.network import Policy
@@ -37,6 +38,7 @@ def make_policy(
     Raises:
         ValueError: the policy, one of its settings or a space is not supported, or torch is not installed.
     """
+    config = with_policy(config, observation_space, action_space)
     if config.observation_normalization and any(is_image(part) for _, _, part in leaves(observation_space)):
         raise ValueError(
             "observation_normalization is for numbers, not for images, whose pixels a policy divides by 255: set it to "

@@ -2,10 +2,12 @@
 
 from typing import Any
 
-from es_core.config.budgets import evaluation_episodes, largest_population
+from es_core.config.budgets import largest_population
 from es_core.config.objects import require_importable
 from es_core.config.train_config import TrainConfig
+from es_core.policies.defaults import open_settings
 from es_core.pools.pool import STEP_TIMEOUT, Results, RolloutPool
+from es_core.strategies.defaults import LARGEST
 from es_envs import EnvDefinition
 from es_envs.choice import require_one_of
 
@@ -61,16 +63,15 @@ def make_pool(
     how: Any = {"workers": workers, "step_timeout": step_timeout, "recycle_after": recycle_after}
     if name == "ray":
         require_importable(definition, config)
-    most = largest_population(config)
     if name == "local":
         from es_core.pools.local import LocalPool
 
+        most = LARGEST if "population_size" in open_settings(config) else largest_population(config)
         return LocalPool(definition, config, most=most, **how)
     if name == "vector":
         from es_core.pools.vector import VectorPool
 
-        return VectorPool(definition, config, most=most, **how)
+        return VectorPool(definition, config, **how)
     from es_core.pools.cluster import RayPool
 
-    together = most + (evaluation_episodes(config, most) if config.eval_every else 0)
-    return RayPool(definition, config, most=together, ray_address=ray_address, **how)
+    return RayPool(definition, config, ray_address=ray_address, **how)

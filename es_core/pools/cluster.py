@@ -22,6 +22,7 @@ except ModuleNotFoundError as error:
 from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from es_core.config.budgets import evaluation_episodes, largest_population
 from es_core.config.train_config import TrainConfig
 from es_core.machine import usable_cores
 from es_core.pools.host import Host, Played
@@ -157,7 +158,6 @@ class RayPool(RolloutPool):
         definition: the environment's definition.
         config: the run's config, resolved.
         workers: maximum number of CPUs; None: all that the cluster has, at any time.
-        most: maximum number of workers that have work.
         ray_address: see ``connection``.
         step_timeout: see ``make_pool``; recycle_after, too.
 
@@ -177,7 +177,6 @@ class RayPool(RolloutPool):
         config: TrainConfig,
         *,
         workers: int | None = None,
-        most: int,
         ray_address: str | None = None,
         step_timeout: float,
         recycle_after: int | None = None,
@@ -186,7 +185,7 @@ class RayPool(RolloutPool):
         self.definition, self.config = definition, replace(config, device="cpu")
         self._recycle_after = recycle_after
         self.scheduler = Scheduler[_Worker](call_seconds=0.0)
-        self._asked, self._most = workers, most
+        self._asked = workers
         self._workers: list[_Worker] = []
         self._joining: dict[Any, _Worker] = {}  # by the call that they must answer next
         self._barred: dict[str, str] = {}  # ids of nodes that get no work, and why
@@ -204,6 +203,8 @@ class RayPool(RolloutPool):
             with LocalPool(definition, self.config, workers=1, most=1, step_timeout=step_timeout, probe=True) as here:
                 self._ready, self.config = here.greeting, here.config
             self.observation_space, self.action_space = here.observation_space, here.action_space
+            candidates = largest_population(self.config)
+            self._most = candidates + (evaluation_episodes(self.config, candidates) if self.config.eval_every else 0)
             self._gather()
         except BaseException:
             self.close()

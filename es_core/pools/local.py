@@ -9,6 +9,7 @@ from dataclasses import replace
 from es_core.config.objects import packed
 from es_core.config.train_config import TrainConfig
 from es_core.machine import usable_cores
+from es_core.policies.by_name import make_policy
 from es_core.pools import forker
 from es_core.pools.messages import (
     TIMED_OUT,
@@ -26,6 +27,7 @@ from es_core.pools.process import BEAT_EVERY, Child, ChildDiedError, end, wait
 from es_core.pools.scheduler import Scheduler
 from es_core.pools.watchdog import patience
 from es_core.rollout.errors import RolloutError
+from es_core.strategies.defaults import settled
 from es_envs import EnvDefinition, registry
 
 __all__ = ["LocalPool"]
@@ -88,7 +90,8 @@ class LocalPool(RolloutPool):
             self.close()
             raise
         self.observation_space, self.action_space = self.greeting.observation_space, self.greeting.action_space
-        self.config = replace(self.config, engine=self.greeting.engine)
+        policy = make_policy(self.config, self.observation_space, self.action_space)
+        self.config = replace(settled(policy), engine=self.greeting.engine)
 
     def play(self, work: Work, numbers: Iterable[int] | None = None) -> Iterator[Reply]:
         """Play tasks, and yield replies as they arrive; all workers are ready at the end.

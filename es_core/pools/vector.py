@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from gymnasium.vector import AutoresetMode
 
-from es_core.config.budgets import step_limit
+from es_core.config.budgets import largest_population, step_limit
 from es_core.config.train_config import TrainConfig
 from es_core.machine import usable_cores
 from es_core.policies.by_name import make_policy
@@ -26,6 +26,7 @@ from es_core.rollout.environment import make_env
 from es_core.rollout.errors import SpaceError
 from es_core.rollout.fitness import Fitnesses, begun, judged, load_fitnesses, observers_of
 from es_core.rollout.rollout import Rollout
+from es_core.strategies.defaults import settled
 from es_envs import EnvDefinition, Episode
 from es_envs.returned import info_of
 
@@ -38,7 +39,6 @@ class VectorPool(RolloutPool):
     Args:
         definition: the environment's definition.
         config: the run's config, resolved.
-        most: maximum number of candidates of a generation.
         workers: must be None: the number of copies is the setting ``vector_envs``.
         step_timeout: see ``make_pool``; recycle_after, too.
 
@@ -55,7 +55,6 @@ class VectorPool(RolloutPool):
         definition: EnvDefinition,
         config: TrainConfig,
         *,
-        most: int,
         workers: int | None,
         step_timeout: float,
         recycle_after: int | None,
@@ -80,6 +79,8 @@ class VectorPool(RolloutPool):
         except ValueError as error:
             raise SpaceError(f"{definition.label}: {error}") from error
         is_native = has_native_form(definition, config)
+        config = settled(self.policy)
+        most = largest_population(config)
         together = min(most, _PARAMETERS // self.policy.size) if is_native else min(most, usable_cores())
         width = max(1, together) if config.vector_envs is None else config.vector_envs
         spaces = self.observation_space, self.action_space

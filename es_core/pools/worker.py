@@ -85,10 +85,10 @@ class Worker:
     """
 
     def __init__(self, connection: Any, start: Start) -> None:
-        self._connection, self._config = connection, start.config
-        self._record = process.open_record()
+        self._connection, self._record = connection, process.open_record()
         self._rollout = Rollout(start.definition, start.config, progress=self._record)
-        if start.config.observation_normalization:
+        self._config = self._rollout.policy.config
+        if self._config.observation_normalization:
             self._rollout.actor.collect()
         size = self._rollout.policy.size
         self._parameters, self._drawn = np.empty(size, np.float32), Drawn(size)

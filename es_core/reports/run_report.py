@@ -329,6 +329,7 @@ def _settings(config: TrainConfig) -> list[tuple[str, list[dict[str, str]], bool
         usual, chosen = usual_settings(config).to_json(), set(changed_settings(config))
     except (es_envs.UnknownEnvError, es_envs.PluginError, ValueError, ImportError):
         usual, chosen = default, {name for name, value in config.to_json().items() if value != default[name]}
+        chosen -= {*config.decided}
     groups: tuple[list[dict[str, str]], ...] = ([], [], [])
     by_run = [field for field in fields(TrainConfig) if field.name == "vector_starts"]
     for field in [*option_fields(), *by_run]:

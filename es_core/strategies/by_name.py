@@ -13,6 +13,7 @@ from es_core.config.choices import SIGN_SHAPINGS
 from es_core.config.train_config import TrainConfig
 from es_core.strategies.ars import ARS
 from es_core.strategies.cma_es import CMAES
+from es_core.strategies.defaults import with_strategy
 from es_core.strategies.ga import GA
 from es_core.strategies.openai_es import OpenAIES
 from es_core.strategies.pgpe import PGPE
@@ -67,6 +68,7 @@ def make_strategy(config: TrainConfig, mean: NDArray[np.float32]) -> Strategy:
         ValueError: no such strategy is registered, it refuses its arguments, or it does not use a setting.
         PluginError: the strategy cannot be imported.
     """
+    config = with_strategy(config, mean.size)
     strategy = _find(config.strategy)
     parameters = signature(strategy).parameters
     takes_all = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from es_core.config.budgets import step_limit
 from es_core.config.commands import run_command
 from es_core.config.train_config import TrainConfig
+from es_core.policies.by_name import make_policy
 from es_core.pools.by_name import make_pool
 from es_core.pools.forker import started_early
 from es_core.pools.pool import Results, RolloutPool
@@ -23,6 +24,7 @@ from es_core.runs.metrics import DIAGNOSTICS, GenerationStats
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
+from es_core.strategies.defaults import explained
 from es_core.training.confirmation import confirm, episodes_of_evaluation, final_score
 from es_core.training.lifecycle import Lifecycle
 from es_core.training.progress import RunProgress, prepare_policy
@@ -56,11 +58,11 @@ def evolve(
     with started_early(wanted=pool == "local"):
         prepare_policy(run.config, shown=progress)
         with make_pool(pool, run.definition, run.config, **pool_options) as rollout_pool:
-            _write_choices(run, rollout_pool)
+            explanation = _write_choices(run, rollout_pool)
             state = (TrainingState.resume if resume else TrainingState.begin)(run, rollout_pool)
             lifecycle.call("run_started", run=run, config=run.config)
             try:
-                with RunProgress(run, rollout_pool.choice) if progress else nullcontext() as shown:
+                with RunProgress(run, rollout_pool.choice, explanation) if progress else nullcontext() as shown:
                     _run_generations(run, state, rollout_pool, lifecycle, shown, on_generation, deadline)
             finally:
                 lifecycle.call("run_finished", run=run)
@@ -250,13 +252,19 @@ def _training_seeds(config: TrainConfig, candidates: int, generation: int) -> ND
     return np.reshape(seeds, shape)
 
 
-def _write_choices(run: RunFolder, pool: RolloutPool) -> None:
+def _write_choices(run: RunFolder, pool: RolloutPool) -> str:
     """Write the pool's choices to config.json: they change bits, so a resumed run keeps them.
+
+    Returns:
+        What the run decided here, and why, in a line.
 
     Raises:
         ValueError: the run began with other choices.
     """
-    begun = bool(run.checkpoint_generations())
+    begun, policy = (
+        bool(run.checkpoint_generations()),
+        make_policy(run.config, pool.observation_space, pool.action_space),
+    )
     for name in ("engine", "device", "vector_envs", "vector_starts"):
         then, now = getattr(run.config, name), getattr(pool.config, name)
         if begun and then != now:
@@ -265,3 +273,4 @@ def _write_choices(run: RunFolder, pool: RolloutPool) -> None:
             )
     if pool.config != run.config:
         run.write_config(pool.config)
+    return "" if begun else explained(policy)

@@ -71,8 +71,8 @@ def _is_live(console: Console) -> bool:
 class RunProgress:
     """Generation and time left, fitness of population and centre over the run, the best, steps per second, advice."""
 
-    def __init__(self, run: RunFolder, note: str = "") -> None:
-        self._run, self._note = run, note
+    def __init__(self, run: RunFolder, *notes: str) -> None:
+        self._run, self._notes = run, notes
         self._console = Console(stderr=True)
         self._is_live = _is_live(self._console)
         self._started, self._shown = time.monotonic(), 0.0
@@ -90,7 +90,7 @@ class RunProgress:
 
     def __enter__(self) -> Self:
         where = f"{self._run.config.env_id}: training in {self._run.directory}"
-        for line in (where, self._note):
+        for line in (where, *self._notes):
             if line:
                 print_line(self._console, line)
         if self._is_live:

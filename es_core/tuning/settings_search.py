@@ -6,8 +6,8 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import asdict, dataclass, field
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Self
@@ -15,16 +15,21 @@ from typing import TYPE_CHECKING, Any, Self
 from filelock import Timeout
 from rich.progress import Progress
 
+import es_envs
 from es_core.config.budgets import share_done
 from es_core.config.checks import require_positive, require_seconds
 from es_core.config.train_config import TrainConfig
 from es_core.files import file_name, hold, remove, require_plain
 from es_core.formatting import figures, lists, text_of
+from es_core.policies.by_name import make_policy
+from es_core.policies.defaults import Space
 from es_core.pools.by_name import require_pool
+from es_core.rollout.environment import make_env
 from es_core.rollout.errors import RolloutError
 from es_core.run import Run, train
 from es_core.runs.metrics import GenerationStats
 from es_core.seeding import Purpose, derive
+from es_core.strategies.defaults import settled
 from es_core.training.progress import print_line, search_progress
 from es_core.tuning.search_space import Choice, Range, domain, usual_search
 
@@ -226,6 +231,7 @@ class _Plan:
 
     env_id: str
     given: Mapping[str, Any]
+    spaces: tuple[Space, Space]  # the environment's
     base: TrainConfig  # the settings that ``train`` would use
     domains: Mapping[str, Range | Choice]
     seeds: int
@@ -236,6 +242,9 @@ class _Plan:
         cls, env_id: str, given: Mapping[str, Any], search: Mapping[str, Any] | None, seeds: int, pool: str
     ) -> Self:
         base = TrainConfig.for_env(env_id, **given)
+        with closing(make_env(es_envs.definition(env_id), base)) as env:
+            spaces = env.observation_space, env.action_space
+        base = settled(make_policy(base, *spaces))
         if base.eval_every == 0:
             raise ValueError("tune compares evaluations of the centre: eval_every must be at least 1, got 0")
         wanted = search or usual_search(base, given)
@@ -243,7 +252,16 @@ class _Plan:
             if name in given:
                 raise ValueError(f"{name} is both searched for and set, to {given[name]!r}: leave out one of the two")
         domains = {name: domain(base, name, values) for name, values in wanted.items()}
-        return cls(env_id, dict(given), base, domains, seeds, pool)
+        return cls(env_id, dict(given), spaces, base, domains, seeds, pool)
+
+    def config(self, fields: Mapping[str, Any]) -> TrainConfig:
+        """The config, decided, of a run with these fields.
+
+        Raises:
+            ValueError: they do not fit together.
+        """
+        config = TrainConfig.for_env(self.env_id, **fields)
+        return replace(settled(make_policy(config, *self.spaces)), decided=())
 
     @property
     def asked(self) -> dict[str, Any]:
@@ -265,7 +283,7 @@ class _Plan:
             ValueError: they do not fit together.
         """
         chosen = {**self.given, **settings, "seed": seed}
-        config = TrainConfig.for_env(self.env_id, **chosen)
+        config = self.config(chosen)
         ratio = _candidate_episodes(self.base) / _candidate_episodes(config)
         if ratio == 1 or config.steps_per_generation is not None:
             return chosen
@@ -522,11 +540,11 @@ def _shortest(plan: _Plan, best: Trial, run: Run) -> dict[str, Any]:
     if plan.pool != "local":  # it measures what is fastest, and may choose differently another time
         chosen += ["engine", "device"]
     fields = {name: getattr(run.config, name) for name in chosen}
-    config = TrainConfig.for_env(plan.env_id, **fields)
+    config = plan.config(fields)
     for name in chosen:
         fewer = {kept: value for kept, value in fields.items() if kept != name}
         try:
-            if TrainConfig.for_env(plan.env_id, **fewer) == config:
+            if plan.config(fewer) == config:
                 fields = fewer
         except ValueError:  # the other fields need it
             continue

@@ -318,7 +318,7 @@ def measure(connection: Any) -> None:
     definition, config, objects, population, work = connection.recv()
     import_path.receive(objects)
     rollout = Rollout(definition, config)
-    if config.observation_normalization:
+    if rollout.policy.config.observation_normalization:
         rollout.actor.collect()
     parameters = np.empty(rollout.policy.size, np.float32)
     recorded: list[tuple[int, list[Any]]] = []  # the seed of each episode, and its actions

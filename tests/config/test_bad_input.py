@@ -613,7 +613,7 @@ MISTAKES = [
         "argument --hidden-sizes: invalid list of whole numbers (such as 32,32) value: '3,x'",
     ),
     (2, "train Walk-v0 --env-kwargs rain", "argument --env-kwargs: invalid JSON value: 'rain'"),
-    (2, "train Walk-v0 --sigma -1", "sigma must be a finite number above 0, got -1.0"),
+    (2, "train Walk-v0 --sigma -1", "sigma must be a finite number above 0, or 'auto', got -1.0"),
     (2, "train Walk-v0 --workers 0", "workers must be a whole number of at least 1"),
     (2, "train Walk-v0 --fitness best", "no fitness 'best'"),
     (2, "train Endless-v0", "--max-episode-steps 1000"),

@@ -17,6 +17,8 @@ SETTINGS = {
     "eval_episodes": 3,
     "eval_budget": None,
     "confirm_episodes": 4,
+    "strategy": "openai_es",
+    "observation_normalization": False,
     "policy": "mlp",
     "hidden_sizes": (8,),
     "sigma": 0.3,

@@ -100,7 +100,7 @@ def test_runs_checkpoints_and_configs_are_shown_in_a_few_words(walk, tiny, tmp_p
     assert repr(run.checkpoint) == "<Checkpoint of Walk-v0, generation 1>"
     assert isinstance(run.checkpoint, Checkpoint)
     config = TrainConfig(env_id="Walk-v0", sigma=0.2, hidden_sizes=(4,))
-    assert repr(config) == "TrainConfig(env_id='Walk-v0', sigma=0.2, hidden_sizes=(4,))"
+    assert repr(config) == "TrainConfig(env_id='Walk-v0', sigma=0.2, policy='mlp', hidden_sizes=(4,))"
     assert eval(repr(run.config)) == run.config
 
 

@@ -539,7 +539,7 @@ def test_strategies_that_plugins_misname_are_refused_with_the_plugin(installed):
     ("recommended", "cause"),
     [
         ({"sigmma": 1}, "no setting is called 'sigmma': did you mean 'sigma'?"),
-        ({"sigma": -1}, "sigma must be a finite number above 0, got -1"),
+        ({"sigma": -1}, "sigma must be a finite number above 0, or 'auto', got -1"),
         ({"env_id": "Other-v0"}, "'env_id'"),
     ],
 )
@@ -553,7 +553,7 @@ def test_an_invalid_recommendation_names_the_plugin(recommended, cause, register
 
 USELESS = {
     "recommended={'sigmma': 1}": "recommends an invalid setting: no setting is called 'sigmma': did you mean 'sigma'?",
-    "recommended={'sigma': -1}": "recommends an invalid setting: sigma must be a finite number above 0, got -1",
+    "recommended={'sigma': -1}": "an invalid setting: sigma must be a finite number above 0, or 'auto', got -1",
     "recommended={'strategy': 'open_es'}": "no strategy is called 'open_es': did you mean 'openai_es'?",
     "recommended_for={'cma_es': {'optimizer': 'sgd'}}": "strategy 'cma_es' does not use optimizer='sgd'",
     "recommended_for={'nes': {'sigma': 0.1}}": "no strategy is called 'nes'",

@@ -42,7 +42,7 @@ every_setting = pytest.mark.parametrize(("action_space", "fields"), SETTINGS.val
 
 
 def make(action_space, *, kind="mlp", **fields):
-    config = TrainConfig(env_id="Walk-v0", **{"policy": kind, "hidden_sizes": (6,), **fields})
+    config = TrainConfig(env_id="Walk-v0", **{"policy": kind, "hidden_sizes": (6,), "action_squash": "clip", **fields})
     return make_policy(config, IMAGE if kind.startswith("cnn") else OBSERVATION, action_space)
 
 

@@ -52,9 +52,9 @@ every_policy = pytest.mark.parametrize("name", POLICIES)
 
 def make(name):
     kind, observations, actions, fields = POLICIES[name]
-    return make_policy(
-        TrainConfig(env_id="Walk-v0", policy=kind, hidden_sizes=(13, 9), **fields), observations, actions
-    )
+    usual = {"hidden_sizes": (13, 9), "observation_normalization": False, "observation_std_floor": 0.1}
+    config = TrainConfig(env_id="Walk-v0", policy=kind, **{**usual, "action_squash": "clip", **fields})
+    return make_policy(config, observations, actions)
 
 
 def parameters_of(policy):

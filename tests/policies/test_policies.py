@@ -43,7 +43,7 @@ UNBOUNDED = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 
 
 def mlp(observation_space, action_space, **fields):
-    return make_policy(TrainConfig(env_id="Walk-v0", **fields), observation_space, action_space)
+    return make_policy(TrainConfig(env_id="Walk-v0", **{"policy": "mlp", **fields}), observation_space, action_space)
 
 
 def parameters_of(policy, seed=0):
@@ -167,7 +167,7 @@ def test_json_that_describes_no_space_is_refused(described):
 
 def test_statistics_merge_to_the_mean_and_deviation_of_all_observations():
     observations = np.random.default_rng(0).normal([3, -1], [2, 0.001], (3000, 2)).astype(np.float32)
-    policy = mlp(spaces.Box(-np.inf, np.inf, (2,), np.float32), spaces.Discrete(2))
+    policy = mlp(spaces.Box(-np.inf, np.inf, (2,), np.float32), spaces.Discrete(2), observation_std_floor=0.1)
     actor, increments = make_actor(policy, policy.initial(0)), []
     actor.collect()
     for episode in observations.reshape(3, 1000, 2):
@@ -199,7 +199,7 @@ def test_normalised_inputs_are_clipped_in_every_engine(bound):
     np.testing.assert_allclose(exported, [at_bound, inside, beyond], atol=1e-5)
 
 
-@pytest.mark.parametrize(("fields", "floor"), [({}, 0.1), ({"observation_std_floor": 1e-6}, 0.001)])
+@pytest.mark.parametrize(("fields", "floor"), [({"observation_std_floor": 0.1}, 0.1), ({}, 0.001)])
 def test_an_input_that_hardly_moves_is_divided_by_the_floor_at_least(fields, floor):
     policy = mlp(BOX, UNBOUNDED, observation_clip=None, **fields)
     statistics = ObservationStatistics(100, np.zeros(5), np.full(5, 1e-4))  # a deviation of 0.001

@@ -17,8 +17,8 @@ ROOMS = {
                 "definition", "episode", "fitness", "hookspecs", "registry", "gym", "envpools", "bullet", "testing",
                 "scaffold"],
     "es_core": ["seeding", "statistics", "machine", "formatting", "files", "config", "policies", "strategies",
-                "rollout", "runs", "pools", "training", "evaluation", "video", "reports", "deployment", "run",
-                "tuning", "cli", "__main__"],
+                "rollout", "runs", "pools", "training", "evaluation", "video", "reports", "deployment",
+                "run", "tuning", "cli", "__main__"],
 }  # fmt: skip
 
 

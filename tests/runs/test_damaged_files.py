@@ -293,7 +293,7 @@ def set_statistics(**values):
         (set_config(population_size=10**12), "population_size must be a whole number of at least 2, at most 1000000"),
         (set_config(action_bins=10**12), "mean has shape .* its policy needs"),
         (set_config(preprocessing={"stack": 10**9}), "preprocessing must be a dict whose 'stack' is .* at most 1000"),
-        (set_config(sigma=10**400), "sigma must be a finite number above 0, got 1000.* characters"),
+        (set_config(sigma=10**400), "sigma must be a finite number above 0, or 'auto', got 1000.* characters"),
         (set_config(env_kwargs={"a": nested(300)}), "env_kwargs must be a dict .*nested at most 50 deep"),
         (set_statistics(count=-1), "observations is -1, expected a whole number of at least 0"),
         (set_statistics(total=1e300), "FloatingPointError: overflow"),

@@ -692,7 +692,7 @@ def test_a_strategys_name_alone_makes_it_with_its_papers_settings(name):
 
 def test_what_is_recommended_for_one_strategy_is_not_taken_for_another(register):
     env_id = register(
-        recommended={"sigma": 0.7, "hidden_sizes": (5,), "population_size": 10},
+        recommended={"strategy": "openai_es", "sigma": 0.7, "hidden_sizes": (5,), "population_size": 10},
         recommended_for={"pgpe": {"sigma": 0.3}},
     )
     usual, pgpe, snes = (TrainConfig.for_env(env_id, strategy=name) for name in ("openai_es", "pgpe", "snes"))

@@ -38,6 +38,7 @@ SETTINGS = {
     "confirm_episodes": 2,
     "policy": "mlp",
     "hidden_sizes": (4,),
+    "strategy": "openai_es",
     "sigma": 0.1,
     "solved_at": None,
     "observation_normalization": True,

@@ -12,6 +12,8 @@ SETTINGS = {
     "generations": 10,
     "population_size": 20,
     "hidden_sizes": (),
+    "observation_normalization": False,
+    "strategy": "openai_es",
     "sigma": 0.05,
     "eval_every": 0,
     "workers": 1,

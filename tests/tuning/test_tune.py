@@ -5,17 +5,27 @@ import shlex
 import signal
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import asdict
 
 import pytest
 from conftest import registered, running
 from filelock import FileLock
 
+import es_envs
 from es_core import STRATEGIES, RolloutError, Run, TrainConfig, tune
 from es_core.cli import main
+from es_core.policies.by_name import make_policy
+from es_core.strategies.defaults import settled
 from es_core.tuning.settings_search import RunScore, Trial
 
 RUN = {"generations": 10, "population_size": 8, "eval_episodes": 1, "confirm_episodes": 1, "hidden_sizes": ()}
+RECOMMENDED = {
+    "strategy": "openai_es",
+    "population_size": 8,
+    "observation_normalization": False,
+    "action_squash": "clip",
+}
 TINY = {**RUN, "workers": 1, "progress": False, "seeds": 1, "search": {"sigma": (0.001, 10.0)}}
 SEARCH = {
     **{name: value for name, value in TINY.items() if name != "population_size"},
@@ -29,7 +39,7 @@ SEARCH = {
 
 @pytest.fixture(scope="module")
 def aim():
-    fields = {"max_episode_steps": 1, "solved_at": -0.05, "recommended": {"population_size": 8}}
+    fields = {"max_episode_steps": 1, "solved_at": -0.05, "recommended": RECOMMENDED}
     with registered("Aim-v0", "small_envs:Aim", **fields) as definition:
         yield definition.id
 
@@ -269,7 +279,10 @@ def test_every_strategy_has_ranges_around_what_train_would_take(aim, tmp_path, s
     for name in ("population_size", "hidden_sizes"):
         del given[name]
     result = tune(aim, trials=1, directory=tmp_path, **given)
-    settings, base = result.trials[0].settings, TrainConfig.for_env(aim, strategy=strategy).to_json()
+    usual = TrainConfig.for_env(aim, strategy=strategy)
+    with closing(es_envs.make(aim)) as env:
+        base = settled(make_policy(usual, env.observation_space, env.action_space)).to_json()
+    settings = result.trials[0].settings
     assert {"sigma", "population_size"} <= set(settings)
     assert ("learning_rate" in settings) == (strategy in {"openai_es", "ars", "pgpe", "snes"})
     drawn = {name for name in settings if base[name] is None}  # train derives these from others
@@ -283,13 +296,13 @@ def test_every_strategy_has_ranges_around_what_train_would_take(aim, tmp_path, s
         ("sigmma=0.1..1", "no setting is called 'sigmma': did you mean 'sigma'?"),
         ("sigma=1..0.1", r"the lower one first; for sigma got (1, 0.1)"),
         ("sigma=0.1..0.1", "the lower one first"),
-        ("sigma=0..1", "sigma must be a finite number above 0, got 0"),
+        ("sigma=0..1", "sigma must be a finite number above 0, or 'auto', got 0"),
         ("sigma=low..high", "expected sigma=LOW..HIGH with two numbers"),
         ("sigma=0.1", "sigma has only one value to choose from, 0.1"),
         ("sigma=", "expected sigma=LOW..HIGH"),
         ("statistics_fraction=0.5..2", "statistics_fraction must be a number above 0, at most 1, got 2"),
-        ("population_size=4.5..10", "population_size must be a whole number of at least 2, at most 1000000, got 4.5"),
-        ("population_size=1..10", "population_size must be a whole number of at least 2, at most 1000000, got 1"),
+        ("population_size=4.5..10", "must be a whole number of at least 2, at most 1000000, or 'auto', got 4.5"),
+        ("population_size=1..10", "must be a whole number of at least 2, at most 1000000, or 'auto', got 1"),
         ("optimizer=1..2", "optimizer is not a number"),
         ("hidden_sizes=1..2", "hidden_sizes is not a number"),
         ("hidden_sizes=[[8], [0]]", "hidden_sizes must be layer sizes"),

@@ -19,6 +19,8 @@ def register_envs() -> list[EnvDefinition]:
             summary="Balance a pole on a cart (Bullet physics)",
             recommended={
                 "policy": "linear",
+                "observation_normalization": False,  # its observations are of the order of 1
+                "strategy": "openai_es",
                 "sigma": 0.1,
                 "optimizer": "sgd",  # Adam takes about twice the steps
                 "learning_rate": 0.1,

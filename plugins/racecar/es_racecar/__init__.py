@@ -21,6 +21,7 @@ def register_envs() -> list[EnvDefinition]:
             recommended={
                 "strategy": "sep_cma_es",
                 "policy": "linear",
+                "observation_normalization": False,  # its observations are of the order of 1
                 "population_size": 32,
                 "generations": 100,
                 "eval_every": 6,  # an evaluation costs more than a generation

@@ -1,0 +1,64 @@
+"""The rule for the policy's settings that a config leaves at "auto": a function of the spaces alone."""
+
+from dataclasses import fields, replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from es_core.config.checks import AUTO
+from es_core.config.train_config import TrainConfig
+from es_core.policies.spaces import is_image, leaves
+
+_USUAL_BOUNDS = 0.25, 4.0  # of actions that outputs may be as they are
+
+Space = gymnasium.Space[Any]
+
+
+def open_settings(config: TrainConfig) -> tuple[str, ...]:
+    """Names of the settings that are "auto", except engine and device, which say nothing about the search."""
+    ours = (option.name for option in fields(config) if option.default == AUTO)
+    return tuple(name for name in ours if name not in {"engine", "device"} and getattr(config, name) == AUTO)
+
+
+def decided(config: TrainConfig, **chosen: Any) -> TrainConfig:
+    """Return the config with those of these values that it leaves open; its ``decided`` has their names, too."""
+    values = {name: chosen[name] for name in open_settings(config) if name in chosen}
+    return replace(config, **values, decided=(*config.decided, *values)) if values else config
+
+
+def with_policy(config: TrainConfig, observation_space: Space, action_space: Space) -> TrainConfig:
+    """Return the config with a policy, and with what becomes of observations and outputs.
+
+    Raises:
+        ValueError: observations of this space have no fixed length.
+    """
+    has_images = any(is_image(part) for _, _, part in leaves(observation_space))
+    return decided(
+        config,
+        policy="cnn_nature" if has_images else "linear",
+        observation_normalization=not (has_images or config.virtual_batch_normalization),
+        action_squash="clip" if config.action_bins is not None or _are_usual(action_space) else "tanh",
+    )
+
+
+def _are_usual(space: Space) -> bool:
+    """Return True if outputs of the order of 1 reach most of the actions, or nobody knows which they reach."""
+    if not isinstance(space, spaces.Box):
+        return True
+    with np.errstate(over="ignore", invalid="ignore"):
+        width = (space.high.astype(float) - space.low) / 2
+        centre = (space.high.astype(float) + space.low) / 2
+        if not (np.isfinite(width) & (width < np.finfo(np.float32).max / 2)).all():
+            return True
+    least, most = _USUAL_BOUNDS
+    return bool(((least <= width) & (width <= most) & (np.abs(centre) <= width / 2)).all())
+
+
+def following(config: TrainConfig, initial: TrainConfig) -> TrainConfig:
+    """Return the config with the policy of the checkpoint that the run starts from, as far as none was given."""
+    left = {*open_settings(config)} & {"observation_normalization", "action_squash"}
+    if config.policy == AUTO:
+        left |= {"policy", "policy_options", "hidden_sizes", "activation", "virtual_batch_normalization"}
+    return replace(config, **{name: getattr(initial, name) for name in left})

@@ -1,0 +1,67 @@
+"""The rule for the strategy and its settings that a config leaves at "auto": a function of the policy's size alone.
+
+It was chosen on six tasks, and tried on others that played no part in the choice: docs/results/defaults.md.
+"""
+
+import math
+from collections.abc import Iterator
+
+from es_core.config.train_config import STRATEGY_DEFAULTS, TrainConfig
+from es_core.policies.defaults import decided, open_settings
+from es_core.policies.network import Policy
+
+LARGEST = 64
+"""Largest population that the rule chooses."""
+
+_SIGMA, _POPULATION = 0.05, 64  # of strategies that have no others
+_COVARIANCE = 200  # parameters up to which a full covariance matrix is learnt: its decomposition takes d^3 operations
+_DIAGONAL = 20_000  # parameters up to which a variance is learnt for each
+_FEWEST = 4  # candidates from which a covariance can be learnt
+
+
+def with_strategy(config: TrainConfig, size: int) -> TrainConfig:
+    """Return the config with a strategy, its population size and sigma, for a policy of ``size`` parameters."""
+    config = decided(config, strategy=_strategy(config, size))
+    has_covariance = config.strategy in {"cma_es", "sep_cma_es"}
+    return decided(
+        config,
+        population_size=_candidates(size) if has_covariance else _POPULATION,
+        sigma=STRATEGY_DEFAULTS.get(config.strategy, {}).get("sigma", _SIGMA),
+    )
+
+
+def _strategy(config: TrainConfig, size: int) -> str:
+    is_tiny = "population_size" not in open_settings(config) and config.population_size < _FEWEST
+    if is_tiny or size > _DIAGONAL:
+        return "openai_es"
+    return "cma_es" if size <= _COVARIANCE else "sep_cma_es"
+
+
+def _candidates(size: int) -> int:
+    """4 + 3 ln d, as usual for CMA-ES (Hansen 2016, equation 48), but at least 16: fitness is noisy."""
+    return min(LARGEST, 2 * math.ceil(max(16, 4 + 3 * math.log(size)) / 2))
+
+
+def settled(policy: Policy) -> TrainConfig:
+    """The config of a run with this policy: nothing that the rule decides is "auto"."""
+    return with_strategy(policy.config, policy.size)
+
+
+def explained(policy: Policy) -> str:
+    """Return in one line what the rule decides for a policy, and why; empty if it decides nothing of note."""
+    words = ", ".join(_words(settled(policy)))
+    return words and f"{words}, since the policy has {policy.size} parameters"
+
+
+def _words(config: TrainConfig) -> Iterator[str]:
+    words = {
+        "policy": f"policy {config.policy}",
+        "observation_normalization": "observations normalised" if config.observation_normalization else "",
+        "action_squash": "actions stretched to their bounds" if config.action_squash == "tanh" else "",
+        "strategy": f"strategy {config.strategy}",
+        "population_size": f"{config.population_size} candidates",
+        "sigma": f"sigma {config.sigma:g}",
+    }
+    for name, text in words.items():
+        if name in config.decided and text:
+            yield text
