@@ -47,7 +47,7 @@ SETTINGS = {
 OPTIONS = [
     "--generations", GENERATIONS, "--population-size", 6, "--max-episode-steps", 40, "--eval-episodes", 2,
     "--confirm-episodes", 2, "--hidden-sizes", 4, "--sigma", 0.1, "--solved-at", "none", "--observation-normalization",
-    "--checkpoint-every", 7,
+    "--checkpoint-every", 7, "--strategy", "openai_es",
 ]  # fmt: skip
 
 # es-envs, but ``line`` runs at every operation on files: an audit hook hears of it before it happens.
