@@ -29,6 +29,7 @@ class Purpose(IntEnum):
     PROBE = 14
     FINAL = 15
     ELITE = 16
+    BASELINE = 17
 
 
 # Disjoint ranges, so that a score is never taken on a start that shaped the policy or chose the checkpoint.
@@ -40,6 +41,7 @@ _RANGES = {
     Purpose.TEST: (_EPISODE_SEEDS * 7 // 4, _EPISODE_SEEDS // 4),
     Purpose.REFERENCE_BATCH: (0, _EPISODE_SEEDS),  # a part of training
     Purpose.ELITE: (0, _EPISODE_SEEDS),  # likewise
+    Purpose.BASELINE: (0, _EPISODE_SEEDS),  # likewise
 }
 
 

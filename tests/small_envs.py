@@ -457,6 +457,25 @@ class Valley(Aim):
         return observation, 1000.0 if action.min() > 50 else float(np.sum(action / 10 - np.abs(action))), *rest
 
 
+class Seconds(Aim):
+    """Shows a place and a time, hundreds of times larger."""
+
+    observation_space = spaces.Box(-1e9, 1e9, (2,), np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed, options=options)
+        return np.array([self.np_random.uniform(), 0.0], np.float32), {}
+
+    def step(self, action):
+        _, *rest = super().step(action)
+        return np.array([self.np_random.uniform(), 600.0], np.float32), *rest
+
+
+def mostly_luck(episode):
+    """What the policy does hardly counts."""
+    return episode.total_reward + 1000.0 * luck(episode)
+
+
 def constant(episode):
     return 3.0
 

@@ -87,7 +87,20 @@ class ReferenceTask:
     seeds: tuple[int, ...]
 
 
-Task = CandidateTask | CentreTask | ReferenceTask
+@dataclass(frozen=True)
+class RandomTask:
+    """Play one episode of random actions."""
+
+    seed: int
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seeds of all its episodes, as in other tasks."""
+        return (self.seed,)
+
+
+Other = CentreTask | ReferenceTask | RandomTask
+Task = CandidateTask | Other
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -104,7 +117,7 @@ class Work:
 
     population: Population
     seeds: NDArray[np.int64]
-    others: tuple[CentreTask | ReferenceTask, ...] = ()
+    others: tuple[Other, ...] = ()
 
     def __len__(self) -> int:
         return len(self.seeds) + len(self.others)
@@ -185,7 +198,7 @@ class Reply:
         seconds: total time that they took.
         retried: number of tasks that failed at first; nothing else in here is from a first attempt.
         scores: scores of the candidates among them.
-        centre: the centre's episodes, by number.
+        centre: episodes of the centre, or of random actions, by number.
         reference: the reference batch, if that was the task.
         failures: tasks that failed again when repeated.
     """

@@ -14,7 +14,18 @@ from numpy.typing import NDArray
 from es_core.config import checks
 from es_core.config.train_config import TrainConfig
 from es_core.policies.normalization import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch, Statistics
-from es_core.pools.messages import CandidateTask, CannotStart, CentreTask, Failed, Ready, ReferenceTask, Reply, Work
+from es_core.pools.messages import (
+    CandidateTask,
+    CannotStart,
+    CentreTask,
+    Failed,
+    Other,
+    RandomTask,
+    Ready,
+    ReferenceTask,
+    Reply,
+    Work,
+)
 from es_core.rollout.errors import Failure, RolloutError
 from es_core.rollout.fitness import aggregated
 from es_core.seeding import Purpose, episode_seeds
@@ -162,7 +173,16 @@ class RolloutPool(ABC):
         explore: bool = False,
     ) -> list[Episode]:
         """Play episodes of one policy, in the order of ``seeds``; ``explore``: with action noise, as in training."""
-        work = _centre_work(parameters, statistics, tuple(CentreTask(int(seed), explore) for seed in seeds))
+        return self._episodes(parameters, statistics, [CentreTask(int(seed), explore) for seed in seeds])
+
+    def random_rollouts(self, seeds: Sequence[int]) -> list[Episode]:
+        """Play episodes of random actions, in the order of ``seeds``."""
+        return self._episodes(np.zeros(0, np.float32), None, [RandomTask(int(seed)) for seed in seeds])
+
+    def _episodes(
+        self, parameters: NDArray[np.float32], statistics: Statistics | None, tasks: Sequence[Other]
+    ) -> list[Episode]:
+        work = _centre_work(parameters, statistics, tuple(tasks))
         episodes: dict[int, Episode] = {}
         for reply in self.play(work):
             self._require_no_failure(work, reply)
@@ -201,7 +221,8 @@ class RolloutPool(ABC):
         failure, label = _failure(work, failed), self.definition.label
         if failed.seed is None:
             raise RolloutError(f"{label}: no reference batch could be found: {_cause(failed)}")
-        who = "the centre" if failure.candidate is None else f"candidate {failure.candidate}"
+        nobody = "random actions" if isinstance(work.task(failed.number), RandomTask) else "the centre"
+        who = nobody if failure.candidate is None else f"candidate {failure.candidate}"
         candidates = len(work.population)
         when = f" in generation {work.population.generation}" if candidates else ""  # `rollouts` has none
         seeds = f"(episode seed {failed.seed}, run seed {self.config.seed})"
@@ -257,9 +278,7 @@ def require_workers(workers: int | None) -> None:
         raise ValueError(f"workers must be a whole number of at least 1, or None for all usable cores; got {workers!r}")
 
 
-def _centre_work(
-    parameters: NDArray[Any], statistics: Statistics | None, others: tuple[CentreTask | ReferenceTask, ...]
-) -> Work:
+def _centre_work(parameters: NDArray[Any], statistics: Statistics | None, others: tuple[Other, ...]) -> Work:
     """Work of a centre without a population."""
     none = np.zeros(0, np.int64)
     population = Population(

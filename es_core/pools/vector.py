@@ -18,7 +18,7 @@ from es_core.policies.engines import has_cuda
 from es_core.policies.normalization import ObservationStatistics
 from es_core.policies.torch_actor import TorchActors
 from es_core.pools.copies import UNCONTROLLED, Copies, has_native_form, on_host, row_of
-from es_core.pools.messages import CandidateTask, CentreTask, Failed, ReferenceTask, Reply, Work
+from es_core.pools.messages import CandidateTask, CentreTask, Failed, RandomTask, ReferenceTask, Reply, Work
 from es_core.pools.pool import RolloutPool, require_pool_options
 from es_core.pools.reference import play_reference
 from es_core.pools.worker import Answer, Played, action_noise_seed, described, enters_statistics
@@ -105,11 +105,12 @@ class VectorPool(RolloutPool):
         candidates = len(work.seeds)
         if candidates:
             yield self._reply(work, range(candidates))
-        for number, task in enumerate(work.others, candidates):
-            if isinstance(task, ReferenceTask) or self.copies.starts == UNCONTROLLED:
-                yield self._alone(work, number)
-        if not any(isinstance(task, ReferenceTask) for task in work.others) and self.copies.starts != UNCONTROLLED:
+        has_policy = all(isinstance(task, CentreTask) for task in work.others)
+        if has_policy and self.copies.starts != UNCONTROLLED:
             yield self._reply(work, range(candidates, len(work)))
+        else:
+            for number in range(candidates, len(work)):
+                yield self._alone(work, number)
 
     def _reply(self, work: Work, numbers: Sequence[int]) -> Reply:
         """Play tasks in the copies; those that fail are played once more, in fresh copies."""
@@ -171,6 +172,8 @@ class VectorPool(RolloutPool):
         try:
             if isinstance(task, ReferenceTask):
                 played = Played(found=play_reference(single, task.seeds))
+            elif isinstance(task, RandomTask):
+                played = Played([single.random_episode(task.seed)])
             else:
                 single.use(population.candidate(len(population)), population.statistics)
                 explores = isinstance(task, CentreTask) and task.explore

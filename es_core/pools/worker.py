@@ -23,6 +23,7 @@ from es_core.pools.messages import (
     CentreTask,
     Failed,
     Order,
+    RandomTask,
     Ready,
     ReferenceTask,
     Reply,
@@ -156,6 +157,9 @@ class Worker:
         try:
             if isinstance(task, ReferenceTask):
                 return Played(found=play_reference(rollout, task.seeds))
+            if isinstance(task, RandomTask):
+                self._record[process.SEED] = seed = task.seed
+                return Played([_portable(rollout.random_episode(seed))])
             if isinstance(task, CentreTask):
                 self._record[process.SEED] = seed = task.seed
                 rollout.use(population.base[0], population.statistics)
@@ -194,7 +198,7 @@ class Answer:
         if isinstance(task, CandidateTask):
             self._candidates.append(task.candidate)
             self._played.append(played)
-        elif isinstance(task, CentreTask):
+        elif isinstance(task, CentreTask | RandomTask):
             self._centre[number] = played.episodes[0]
         else:
             self._reference = played.found

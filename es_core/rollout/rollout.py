@@ -1,6 +1,7 @@
 """A rollout: one environment and one policy, which play episodes together."""
 
 from collections.abc import Callable, Generator, MutableSequence, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -15,6 +16,7 @@ from es_core.policies.normalization import Statistics
 from es_core.rollout.environment import make_env
 from es_core.rollout.errors import SpaceError
 from es_core.rollout.fitness import begun, judged, load_fitnesses, observers_of
+from es_core.seeding import Purpose, derive
 from es_envs import EnvDefinition, Episode
 from es_envs.episode import Observer, play
 
@@ -94,11 +96,21 @@ class Rollout:
             Exception: the environment raises it.
         """
         self.actor.reset(noise_seed=noise_seed)
+        return self._whole(self._play(seed, self.actor, observers, max_steps, pauses=False))
+
+    @staticmethod
+    def _whole(played: Generator[None, None, Episode]) -> Episode:
         try:
-            next(self._play(seed, self.actor, observers, max_steps, pauses=False))
+            next(played)
         except StopIteration as end:
             return end.value  # type: ignore[no-any-return]
         raise RuntimeError("an episode that does not pause paused")
+
+    def random_episode(self, seed: int) -> Episode:
+        """Play one episode of actions drawn from the action space; for errors see ``episode``."""
+        actions = deepcopy(self.policy.action_space)
+        actions.seed(derive(seed, Purpose.BASELINE))
+        return self._whole(self._play(seed, lambda _: actions.sample(), (), None, pauses=False))
 
     def steps(self, seed: int, act: Callable[[Any], Any] | None = None) -> Generator[None, None, Episode]:
         """Play one episode step by step: yield after each step, and return the episode.

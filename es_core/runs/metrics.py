@@ -53,6 +53,9 @@ class GenerationStats:
         evaluation: the centre's score on starts that training never sees, or None if this generation had none.
         confirmation: its score on a second set of starts, where it looked best or solved.
         final: in the line that ends a run, the best centre's score on starts that no decision has seen.
+        baselines: in the first line, scores of doing nothing (all outputs are 0) and of random actions.
+        observation_spread: in the first line, if observations are not normalised, smallest and largest standard
+            deviation among their entries in the baselines' episodes, except entries that never change.
         solved: True if the confirmed centre reaches ``solved_at`` beyond chance.
         parameter_hash: hash of the centre.
         next_hash: hash of the next generation's centre; None in the last line.
@@ -88,6 +91,8 @@ class GenerationStats:
     evaluation: Evaluation | None
     confirmation: Evaluation | None
     final: Evaluation | None
+    baselines: dict[str, Evaluation]
+    observation_spread: list[float] | None
     solved: bool
     parameter_hash: str
     next_hash: str | None
@@ -115,10 +120,11 @@ class GenerationStats:
             ValueError: ``values`` is not a line of metrics.
         """
         if isinstance(values, dict):
-            values = {"final": None, **values}  # older runs have none
+            values = {"final": None, "baselines": {}, "observation_spread": None, **values}  # older runs have none
         require_fields(cls, values)
         scores = {
             name: Evaluation.from_json(values[name]) if values[name] else None
             for name in ("evaluation", "confirmation", "final")
         }
-        return cls(**{**values, **scores})
+        baselines = {name: Evaluation.from_json(score) for name, score in values["baselines"].items()}
+        return cls(**{**values, **scores, "baselines": baselines})

@@ -1,13 +1,22 @@
 """Advice: one plain sentence when the numbers of a run say that something is wrong with its settings."""
 
+import math
 from collections.abc import Callable, Sequence
 from itertools import islice
-from statistics import fmean
+from statistics import fmean, variance
 
 from es_core.runs.metrics import GenerationStats
 
 _WINDOW = 10  # generations: single ones are noisy, and advice that comes later is of less use
 _LONG_WINDOW = 100  # for what single generations hardly show
+
+_PATIENCE = 25  # generations in which a run may become better than doing nothing
+_FAR = 20  # times larger, or smaller, than another scale
+_NOISY = 3  # times larger than another spread
+_ANOTHER_WAY = (
+    "if its observations differ in scale, normalise them (observation_normalization=True); else try a larger sigma, or "
+    "strategy='cma_es' with policy='linear'"
+)
 
 History = Sequence[GenerationStats]
 Rule = Callable[[History], str]
@@ -119,20 +128,91 @@ def _noise(recent: History) -> str:
     )
 
 
+def _scales(recent: History) -> str:
+    """Advise if observations differ much in scale: the same noise then changes some inputs' effect far more."""
+    spread = recent[0].observation_spread if recent else None
+    if spread is None or (spread[1] < _FAR * spread[0] and 1 / _FAR < spread[1] < _FAR):
+        return ""
+    return (
+        f"the observations' standard deviations reach from {spread[0]:.2g} to {spread[1]:.2g}: normalise them "
+        "(observation_normalization=True)"
+    )
+
+
+def _too_wide(recent: History) -> str:
+    """Advise if all candidates are worse than their centre, which has made progress: they are too far away from it."""
+    scored = [
+        (stats.evaluation.mean, stats.fitness_max)
+        for stats in recent[-_WINDOW:]
+        if stats.evaluation is not None and stats.fitness_max is not None
+    ]
+    if len(recent) <= _WINDOW or len(scored) < _WINDOW // 2 or any(centre <= best for centre, best in scored):
+        return ""
+    return (
+        f"no candidate reaches what its centre does ({scored[-1][1]:.4g}, {scored[-1][0]:.4g}): sigma is too large, "
+        f"{recent[-1].sigma:.2g}"
+    )
+
+
+def _no_better_than_nothing(recent: History) -> str:
+    """Advise if the latest centres do not beat what no learning gives."""
+    baselines = recent[0].baselines if recent and recent[0].generation == 0 else {}
+    scores = [stats.evaluation.mean for stats in recent[-_WINDOW:] if stats.evaluation is not None]
+    if len(recent) <= _PATIENCE or len(scores) < 3 or not baselines:
+        return ""
+    name, score = max(baselines.items(), key=lambda item: item[1].mean)
+    if fmean(scores) > (score.interval or (score.mean,))[0]:
+        return ""
+    return (
+        f"the centres of the last {_WINDOW} generations score {fmean(scores):.4g}, no better than {name}, "
+        f"{score.mean:.4g}: {_ANOTHER_WAY}"
+    )
+
+
 def _no_progress(recent: History) -> str:
     """Advise if no centre has scored higher than the first one: by chance alone, one run in eleven would look so."""
     scores = [stats.evaluation.mean for stats in recent if stats.evaluation is not None]
     if len(scores) <= _WINDOW or recent[0].generation != 0 or max(scores[1:]) > scores[0]:
         return ""
     return (
-        f"no centre of the first {len(recent)} generations scored higher than the first one, {scores[0]:.4g}: if its "
-        "observations differ in scale, normalise them (observation_normalization=True, observation_std_floor=1e-6); "
-        "else try a larger sigma, or strategy='sep_cma_es' with policy='linear'"
+        f"no centre of the first {len(recent)} generations scored higher than the first one, {scores[0]:.4g}: "
+        f"{_ANOTHER_WAY}"
+    )
+
+
+def _plateau(recent: History) -> str:
+    """Advise if neither centres nor populations have gained anything for long."""
+    half = len(recent) // 2
+    parts = recent[:half], recent[half:]
+    before, after = ([stats.evaluation.mean for stats in part if stats.evaluation is not None] for part in parts)
+    if len(recent) < _LONG_WINDOW or min(len(before), len(after)) < _WINDOW // 2 or _is_gain(before, after):
+        return ""
+    if _is_gain(*([stats.fitness_mean or 0.0 for stats in part] for part in parts)):
+        return ""
+    starts = fmean(stats.evaluation.std for stats in recent if stats.evaluation is not None)
+    candidates = fmean(stats.fitness_std or 0.0 for stats in recent)
+    if starts > _NOISY * candidates:
+        return (
+            f"nothing was gained in {_LONG_WINDOW} generations, and one policy's scores differ more between starts "
+            f"({starts:.3g}) than candidates on one start ({candidates:.3g}): use more episodes_per_candidate"
+        )
+    return (
+        f"nothing was gained in {_LONG_WINDOW} generations, at about {fmean(after):.4g}: if better is possible, "
+        "start again with another seed, a larger population_size or a larger sigma"
     )
 
 
 # The first that is true is given: causes before their consequences.
-_RULES: tuple[Rule, ...] = (_no_difference, _ties, _capped, _long_steps, _turning_back, _noise, _no_progress)
+_RULES: tuple[Rule, ...] = (
+    _no_difference, _ties, _capped, _scales, _long_steps, _turning_back, _noise, _no_better_than_nothing, _no_progress,
+    _too_wide, _plateau,
+)  # fmt: skip
+
+
+def _is_gain(before: Sequence[float], after: Sequence[float]) -> bool:
+    """Return True if the mean has risen by more than two standard errors."""
+    error = math.sqrt(sum(variance(part) / len(part) for part in (before, after)))
+    return fmean(after) - fmean(before) > 2 * error
 
 
 def _with_gradient(recent: History) -> History:

@@ -1,11 +1,18 @@
 """Scores of a centre: when it is evaluated, and its confirmation as the best, or as solved, beyond chance."""
 
 from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+import gymnasium
+import numpy as np
 
 from es_core.config.budgets import evaluation_episodes, fitting_episodes
 from es_core.config.train_config import TrainConfig
 from es_core.files import CheckpointError
+from es_core.policies.spaces import encoder, input_size, is_image, leaves
 from es_core.pools.pool import Results, RolloutPool
+from es_core.rollout.errors import RolloutError
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation
@@ -17,6 +24,7 @@ from es_envs import Episode
 
 _ERROR = 0.05  # maximum probability of calling a run solved whose centre never reaches the goal
 _MOST_LOOKS = 10
+_BASELINE_EPISODES = 5
 _DOUBT = 0.2  # probability with which an evaluation may look better than the best by chance, and cost a confirmation
 
 
@@ -40,6 +48,43 @@ def episodes_of_evaluation(run: RunFolder, state: TrainingState, *, last: bool) 
     spent = state.evaluation_steps
     free = fitting_episodes(config, 2 * wanted, training_steps=training, evaluation_steps=spent, length=length)
     return min(wanted, -(-free // 2))
+
+
+def baselines(
+    run: RunFolder, state: TrainingState, pool: RolloutPool, *, wanted: bool
+) -> tuple[dict[str, Evaluation], list[float] | None]:
+    """Score what no learning gives: doing nothing, where all outputs of the policy are 0, and random actions.
+
+    A baseline is left out if the environment does not bear it.
+
+    Returns:
+        The scores; and, if observations are not normalised, the smallest and the largest standard deviation among their
+        entries at the beginnings and ends of those episodes, except entries that never change.
+    """
+    played: dict[str, list[Episode]] = {}
+    if wanted and run.config.eval_every:
+        count = min(_BASELINE_EPISODES, run.config.eval_episodes)
+        seeds = episode_seeds(run.config.seed, Purpose.BASELINE, count)
+        with suppress(RolloutError):
+            played["doing nothing"] = pool.rollouts(np.zeros_like(state.strategy.mean), state.statistics, seeds)
+        with suppress(RolloutError):
+            played["random actions"] = pool.random_rollouts(seeds)
+    scores = {name: Evaluation.from_episodes(episodes) for name, episodes in played.items()}
+    space = pool.observation_space
+    if run.config.observation_normalization or not played or any(is_image(part) for _, _, part in leaves(space)):
+        return scores, None
+    return scores, _spread(space, [episode for episodes in played.values() for episode in episodes])
+
+
+def _spread(space: gymnasium.Space[Any], episodes: Sequence[Episode]) -> list[float] | None:
+    encode, size = encoder(space), input_size(space)
+    seen = np.empty((len(episodes), 2, size), np.float32)
+    for episode, (first, last) in zip(episodes, seen, strict=True):
+        encode(episode.first_observation, first)
+        encode(episode.last_observation, last)
+    spread = seen.reshape(-1, size).std(0, dtype=np.float64)
+    spread = spread[spread > 0]
+    return [float(spread.min()), float(spread.max())] if spread.size else None
 
 
 def confirm(

@@ -25,7 +25,7 @@ from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies.defaults import explained
-from es_core.training.confirmation import confirm, episodes_of_evaluation, final_score
+from es_core.training.confirmation import baselines, confirm, episodes_of_evaluation, final_score
 from es_core.training.lifecycle import Lifecycle
 from es_core.training.progress import RunProgress, prepare_policy
 from es_core.training.selection import choose_elite, learning_fitness
@@ -97,6 +97,7 @@ def _run_generations(
                 results = pool.evaluate(population, training_seeds, centre_seeds=centre_seeds)
                 centre_results = results.centre
             evaluation = Evaluation.from_episodes(centre_results) if centre_episodes else None
+            without_learning, spread = baselines(run, state, pool, wanted=generation == 0 and not last)
             confirmation, solved = confirm(run, state, before, pool, results, centre_results)
 
             episode_cap = None if last else state.episode_cap
@@ -110,7 +111,7 @@ def _run_generations(
                 diagnostics = {name: _finite(strategy.diagnostics.get(name)) for name in DIAGNOSTICS}
             finished = last or solved
             final = final_score(run, pool) if finished else None
-            evaluation_steps = sum(score.steps for score in (evaluation, confirmation, final) if score is not None)
+            evaluation_steps = _steps(evaluation, confirmation, final, *without_learning.values())
             steps = sum(episode.length for episode in matches) + (results.steps if results is not None else 0)
             state.total_steps += evaluation_steps + steps
             state.evaluation_steps += evaluation_steps
@@ -130,6 +131,8 @@ def _run_generations(
                 evaluation=evaluation,
                 confirmation=confirmation,
                 final=final,
+                baselines=without_learning,
+                observation_spread=spread,
                 solved=solved,
                 parameter_hash=parameter_hash(centre),
                 next_hash=None if last or solved else parameter_hash(strategy.mean),
@@ -178,6 +181,10 @@ def _repeatable(run: RunFolder, state: TrainingState, pool: RolloutPool) -> Iter
         if isinstance(error, RolloutError) and error.failure is not None:
             error.add_note(f"To see that episode fail: {_replay_command(run, before.generation, error.failure)}")
         raise
+
+
+def _steps(*scores: Evaluation | None) -> int:
+    return sum(score.steps for score in scores if score is not None)
 
 
 def _failed(run: RunFolder, before: Checkpoint, results: Results | None) -> list[dict[str, int | str | None]]:

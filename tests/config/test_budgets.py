@@ -201,7 +201,7 @@ def test_evaluation_takes_at_most_its_share_of_the_steps(wander, tmp_path):
     run = run_of(wander, tmp_path / "r", **BUDGET)
     *during, last = run.history
     shares = np.cumsum([stats.evaluation_steps for stats in during]) / [stats.total_steps for stats in during]
-    assert max(shares) < 0.25, "episodes may be longer than those before, by which they are planned"
+    assert max(shares[5:]) < 0.25, "the baselines come first, and episodes may be longer than those before"
     assert shares[-1] < 0.21
     scored = [stats.evaluation.episodes for stats in during if stats.evaluation]
     assert len(scored) > 5

@@ -107,4 +107,4 @@ def test_runs_checkpoints_and_configs_are_shown_in_a_few_words(walk, tiny, tmp_p
 def test_what_a_run_chose_itself_is_no_changed_setting(walk, tiny, tmp_path):
     run = train(walk, run_dir=tmp_path / "run", sigma_final=0.01, **tiny)
     assert (run.config.engine, run.config.schedule_generations) == ("compiled", 1)
-    assert changed_settings(run.config).keys() == {*tiny, "sigma_final"} - {"workers", "progress"}
+    assert changed_settings(run.config).keys() == {*tiny, "policy", "sigma_final"} - {"workers", "progress"}

@@ -13,6 +13,7 @@ SETTINGS = {
     "population_size": 20,
     "hidden_sizes": (),
     "observation_normalization": False,
+    "action_squash": "clip",
     "strategy": "openai_es",
     "sigma": 0.05,
     "eval_every": 0,
@@ -98,8 +99,39 @@ def test_ties_are_those_of_what_the_strategy_is_told(run_of):
         ),
         (
             "Valley",
-            {"initialization": "zeros", "eval_every": 1, "generations": 12},
-            "no centre of the first 12 generations scored higher than the first one, 0: if its observations differ",
+            {"initialization": "zeros", "eval_every": 1, "generations": 16},
+            "no centre of the first 16 generations scored higher than the first one, 0: if its observations differ",
+        ),
+        (
+            "Valley",
+            {"output_scale": 50.0, "eval_every": 1, "generations": 27, "learning_rate": 0.01},
+            "no better than doing nothing, 0: if its observations differ in scale",
+        ),
+        (
+            "Seconds",
+            {"eval_every": 1, "generations": 1},
+            "standard deviations reach from 0.22 to 3e+02: normalise them (observation_normalization=True)",
+        ),
+        (
+            "Aim",
+            {"learning_rate": 0.05, "sigma": 20.0, "eval_every": 1, "generations": 12},
+            "no candidate reaches what its centre does",
+        ),
+        (
+            "Aim",
+            {"learning_rate": 0.2, "eval_every": 1, "generations": 250},
+            "nothing was gained in 100 generations, at about -",
+        ),
+        (
+            "Aim",
+            {
+                "learning_rate": 1e-9,
+                "eval_every": 1,
+                "generations": 100,
+                "fitness": "small_envs:mostly_luck",
+                "seed": 2,
+            },
+            "than candidates on one start (",
         ),
         (
             "Endless",
@@ -118,6 +150,8 @@ def test_advice_says_what_is_wrong(name, fields, sentence, run_of):
     [
         ("Aim", {}),
         ("Aim", {"eval_every": 1, "generations": 12}),
+        ("Aim", {"eval_every": 1, "generations": 110, "learning_rate": 0.01}),
+        ("Seconds", {"eval_every": 1, "generations": 1, "observation_normalization": True}),
         ("Wander", {}),
         ("Wander", {"strategy": "ga"}),
         ("Wander", {"strategy": "random_search"}),

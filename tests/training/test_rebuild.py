@@ -27,6 +27,7 @@ SETTINGS = {
     "observation_normalization": True,
     "action_noise": 0.1,
     "eval_episodes": 2,
+    "eval_budget": None,
     "confirm_episodes": 2,
     "policy": "mlp",
     "hidden_sizes": (4,),
