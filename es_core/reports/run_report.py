@@ -102,6 +102,12 @@ def _facts(run: RunFolder) -> Iterator[dict[str, str]]:
         if score.success_rate is not None and score.success_interval is not None:
             low, high = (f"{edge:.0%}" for edge in score.success_interval)
             yield _fact("Successful", f"{score.success_rate:.0%}", f"95 % interval {low} to {high}")
+    without = run.history[0].baselines if run.history else {}
+    if without:
+        name, score = max(without.items(), key=lambda item: item[1].mean)
+        others = (f"{other} {figures(scored.mean)}" for other, scored in without.items() if other != name)
+        episodes = f"{score.episodes} episodes each"
+        yield _fact(f"Fitness of {name}", figures(score.mean, score.interval), "; ".join([*others, episodes]))
     yield _fact("State", *_state(run))
     if run.history:
         last, seconds = run.history[-1], sum(stats.seconds for stats in run.history)

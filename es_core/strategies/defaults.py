@@ -10,6 +10,12 @@ from es_core.config.train_config import STRATEGY_DEFAULTS, TrainConfig
 from es_core.policies.defaults import decided, open_settings
 from es_core.policies.network import Policy
 
+_REASONS = {
+    "cma_es": "few enough for a full covariance matrix",
+    "sep_cma_es": "too many for a full covariance matrix",
+    "openai_es": "too many to learn a variance for each, or candidates too few",
+}
+
 LARGEST = 64
 """Largest population that the rule chooses."""
 
@@ -49,8 +55,11 @@ def settled(policy: Policy) -> TrainConfig:
 
 def explained(policy: Policy) -> str:
     """Return in one line what the rule decides for a policy, and why; empty if it decides nothing of note."""
-    words = ", ".join(_words(settled(policy)))
-    return words and f"{words}, since the policy has {policy.size} parameters"
+    config = settled(policy)
+    words = ", ".join(_words(config))
+    if "strategy" not in config.decided or config.strategy not in _REASONS:
+        return words
+    return f"{words}, since {policy.size} parameters are {_REASONS[config.strategy]}"
 
 
 def _words(config: TrainConfig) -> Iterator[str]:

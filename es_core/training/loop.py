@@ -280,4 +280,5 @@ def _write_choices(run: RunFolder, pool: RolloutPool) -> str:
             )
     if pool.config != run.config:
         run.write_config(pool.config)
-    return "" if begun else explained(policy)
+    explanation = "" if begun else explained(policy)
+    return explanation and f"chosen: {explanation}"

@@ -1,0 +1,155 @@
+"""What a run decides itself: strategy, policy and their settings where nobody says them."""
+
+import json
+
+import numpy as np
+import pytest
+from gymnasium import spaces
+
+from es_core import Checkpoint, Run, TrainConfig, train
+from es_core.cli import main
+from es_core.policies.by_name import make_policy
+from es_core.strategies.defaults import explained, settled
+
+VECTOR = spaces.Box(-np.inf, np.inf, (4,), np.float32)
+IMAGE = spaces.Box(0, 255, (84, 84, 3), np.uint8)
+UNIT = spaces.Box(-1.0, 1.0, (2,), np.float32)
+SHORT = {"generations": 3, "eval_episodes": 2, "confirm_episodes": 2, "workers": 1, "progress": False}
+
+
+def box(low, high):
+    return spaces.Box(np.array(low, np.float32), np.array(high, np.float32))
+
+
+def settled_for(observations=VECTOR, actions=UNIT, **fields):
+    return settled(make_policy(TrainConfig(env_id="Walk-v0", **fields), observations, actions))
+
+
+@pytest.mark.parametrize(
+    ("size", "strategy"), [(4, "cma_es"), (90, "cma_es"), (2000, "sep_cma_es"), (20_000, "openai_es")]
+)
+def test_the_strategy_follows_from_the_number_of_parameters(size, strategy):
+    observations = spaces.Box(-1, 1, (size,), np.float32)
+    assert settled_for(observations).strategy == strategy
+
+
+def test_the_population_grows_with_the_logarithm_of_the_parameters():
+    sizes = [settled_for(spaces.Box(-1, 1, (size,), np.float32)).population_size for size in (4, 90, 9000)]
+    assert sizes == sorted({*sizes})
+    assert sizes[0] == 16
+    assert all(size % 2 == 0 for size in sizes)
+    assert settled_for(strategy="openai_es").population_size == 64
+
+
+def test_images_are_seen_by_convolutions_and_not_normalised():
+    config = settled_for(IMAGE)
+    assert (config.policy, config.observation_normalization, config.strategy) == ("cnn_nature", False, "openai_es")
+    assert settled_for(VECTOR).observation_normalization
+
+
+@pytest.mark.parametrize(
+    ("actions", "squash"),
+    [
+        (UNIT, "clip"),
+        (box([-0.4] * 3, [0.4] * 3), "clip"),
+        (box([-2.0], [2.0]), "clip"),
+        (box([-1000.0, -1], [1000.0, 1]), "tanh"),
+        (box([0.0], [1.0]), "tanh"),
+        (box([-0.01], [0.01]), "tanh"),
+        (box([-np.inf], [np.inf]), "clip"),
+        (spaces.Box(-3.4e38, 3.4e38, (1,), np.float32), "clip"),
+        (spaces.Discrete(3), "clip"),
+    ],
+    ids=str,
+)
+def test_outputs_are_stretched_to_bounds_that_are_far_from_1(actions, squash):
+    assert settled_for(actions=actions).action_squash == squash
+
+
+def test_what_is_given_wins_and_is_not_recorded_as_decided():
+    config = settled_for(strategy="snes", population_size=12, sigma=0.3, observation_normalization=False)
+    assert (config.strategy, config.population_size, config.sigma) == ("snes", 12, 0.3)
+    assert set(config.decided) == {"policy", "action_squash"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "strategy", "policy"),
+    [
+        ({"learning_rate": 0.03}, "openai_es", "auto"),  # which is its default, but was said
+        ({"optimizer": "sgd"}, "openai_es", "auto"),
+        ({"hidden_sizes": (32, 32)}, "auto", "mlp"),
+        ({"activation": "relu"}, "auto", "mlp"),
+        ({"learning_rate": 0.1, "strategy": "snes"}, "snes", "auto"),
+        ({"sigma": 0.2}, "auto", "auto"),
+    ],
+    ids=str,
+)
+def test_a_setting_of_one_strategy_or_policy_says_which_is_meant(fields, strategy, policy, walk):
+    config = TrainConfig.for_env(walk, **fields)
+    assert (config.strategy, config.policy) == (strategy, policy)
+
+
+def test_a_population_too_small_for_a_covariance_has_a_strategy_without():
+    assert settled_for(population_size=2).strategy == "openai_es"
+    assert settled_for(population_size=4).strategy == "cma_es"
+
+
+def test_a_config_without_these_fields_means_what_it_meant_before():
+    config = TrainConfig.from_json({"env_id": "Walk-v0"})
+    old = {
+        "strategy": "openai_es", "policy": "mlp", "hidden_sizes": (32, 32), "population_size": 64, "sigma": 0.05,
+        "observation_normalization": False, "action_squash": "clip", "generations": 300, "observation_std_floor": 0.1,
+    }  # fmt: skip
+    assert {name: getattr(config, name) for name in old} == old
+
+
+def test_a_run_writes_what_it_decided_and_keeps_it(wander, tmp_path, capsys):
+    run = train(wander, run_dir=tmp_path / "run", on_generation=lambda stats: False, **{**SHORT, "progress": True})
+    written = json.loads((run.directory / "config.json").read_text(encoding="utf-8"))
+    assert "auto" not in written.values()
+    assert (written["strategy"], written["policy"], written["population_size"]) == ("cma_es", "linear", 16)
+    line = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("chosen: "))
+    assert "policy linear, observations normalised, strategy cma_es, 16 candidates, sigma 0.1" in line
+    finished = Run.open(run.directory).resume(progress=False, workers=2)
+    assert finished.config == run.config
+    whole = train(wander, run_dir=tmp_path / "whole", **SHORT)
+    hashes = [[stats.parameter_hash for stats in each.history] for each in (finished, whole)]
+    assert hashes[0] == hashes[1]
+
+
+def test_a_resumed_run_may_be_given_what_was_left_to_it(wander, tmp_path):
+    given = {**SHORT, "run_dir": tmp_path / "run"}
+    train(wander, on_generation=lambda stats: False, **given)
+    assert train(wander, resume=True, strategy="auto", **given).finished
+    with pytest.raises(ValueError, match="strategy cannot change in a resumed run: it was 'cma_es', now 'ga'"):
+        train(wander, resume=True, strategy="ga", **given)
+
+
+def test_a_run_that_starts_from_a_policy_has_that_policy(wander, tmp_path):
+    first = train(wander, run_dir=tmp_path / "first", hidden_sizes=(3,), action_squash="tanh", **SHORT)
+    second = train(wander, run_dir=tmp_path / "second", initial=first.checkpoint, **SHORT)
+    assert (second.config.policy, second.config.hidden_sizes, second.config.action_squash) == ("mlp", (3,), "tanh")
+    assert np.array_equal(Checkpoint.load(second.checkpoint_path(0)).mean, first.checkpoint.mean)
+
+
+def test_show_tells_what_a_run_would_choose(wander, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    assert main(["show", wander]) == 0
+    assert "policy linear, observations normalised, strategy cma_es, 16 candidates" in capsys.readouterr().out
+
+
+def test_nothing_is_told_where_all_is_said():
+    fields = {"policy": "linear", "strategy": "ars", "sigma": 0.1, "population_size": 4}
+    fields |= {"observation_normalization": True, "action_squash": "clip"}
+    assert explained(make_policy(TrainConfig(env_id="Walk-v0", **fields), VECTOR, UNIT)) == ""
+
+
+def test_the_first_line_scores_doing_nothing_and_random_actions(wander, tmp_path):
+    runs = [train(wander, run_dir=tmp_path / str(count), **{**SHORT, "workers": count}) for count in (1, 2)]
+    first, *others = Run.open(runs[0].directory).history
+    assert [*first.baselines] == ["doing nothing", "random actions"]
+    assert all(score.episodes == 2 for score in first.baselines.values())
+    assert first.evaluation_steps >= sum(score.steps for score in first.baselines.values()) > 0
+    assert not any(stats.baselines for stats in others)
+    assert first.baselines == runs[1].history[0].baselines
+    assert train(wander, run_dir=tmp_path / "none", **{**SHORT, "eval_every": 0}).history[0].baselines == {}
