@@ -148,12 +148,39 @@ def _write_page(results: Sequence[dict[str, Any]]) -> None:
 What `train(ID)` reaches with nothing else said, in {SECONDS:g} seconds of processor time on one core, beside the
 defaults of other libraries in the same budget. A number is the mean over seeds (ours five, others three) of the final
 policy's score on 100 starts that no run has seen, with a 95 % interval over seeds. Each seed has starts of its own.
-"Reached": within 5 % of (best contender - random search), or better, and solved where a threshold is known.
+"Reached": within 5 % of (best contender - random actions), or better, and solved where a threshold is known. An empty
+cell has not been measured yet.
 
 Command: `python benchmarks/defaults.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
 
-{chr(10).join(parts)}"""
+{chr(10).join(parts)}
+{_trials(PAGES / "defaults" / "trials")}"""
     (PAGES / "defaults.md").write_text(page, encoding="utf-8")
+
+
+def _trials(folder: Path) -> str:
+    """Sections about other settings, from which the rule was chosen."""
+    names = sorted(path.name for path in folder.iterdir()) if folder.exists() else []
+    rows, settings = [], []
+    for name in names:
+        results = _measured(folder / name)
+        scores = [", ".join(f"{score:.0f}" for score in _scores(results, task, "es-envs")) for task in CHOSEN_ON]
+        seconds = " to ".join(f"{value:g}" for value in sorted({each["budget"] for each in results}))
+        rows.append([name, seconds, *scores])
+        config = results[0]["config"]
+        settings.append(f"- {name}: {', '.join(f'{field} {config[field]}' for field in _TRIED)}")
+    intro = """## Trials, from which the rule was chosen
+
+Scores of the last centre, one number for each seed, in a smaller budget: so few seeds do not distinguish neighbours.
+Each was `python benchmarks/defaults.py --contenders es-envs --seeds ... --seconds ... --settings ... --out
+docs/results/defaults/trials/NAME`; the files have seeds, commits and complete settings."""
+    return "\n\n".join([intro, table(["trial", "seconds", *CHOSEN_ON], rows), "\n".join(settings)]) + "\n"
+
+
+_TRIED = (
+    "strategy", "policy", "hidden_sizes", "population_size", "episodes_per_candidate", "episode_seeds",
+    "observation_clip", "output_scale",
+)  # fmt: skip
 
 
 def _row(results: Sequence[dict[str, Any]], task: str) -> list[str]:
@@ -170,7 +197,7 @@ def _cell(scores: Sequence[float]) -> str:
 
 
 def _verdict(results: Sequence[dict[str, Any]], task: str) -> str:
-    ours, floor = _middle(results, task, "es-envs"), _middle(results, task, "random search")
+    ours, floor = _middle(results, task, "es-envs"), _middle(results, task, "random actions")
     rivals = [score for name in RIVALS if (score := _middle(results, task, name)) is not None]
     if ours is None or floor is None or not rivals:
         return ""

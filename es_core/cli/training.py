@@ -222,10 +222,14 @@ def _command(verb: str, run: "RunFolder") -> str:
 
 def _ending(run: "Run") -> str:
     """Return where the run stands, and why it ended there if it has."""
+    from es_core.runs.metrics import PLATEAU
+
     last = run.history[-1].generation
     if run.end == "solved":
         return f"solved in generation {last}"
     if run.end is None:
         return f"stopped after generation {last}, {_command('resume', run)} continues"
+    if run.end == "plateau":
+        return f"stopped after generation {last}, at a plateau: nothing was gained in {PLATEAU} generations"
     bound, flag = f"{run.end}={getattr(run.config, run.end)}", f"--{run.end.replace('_', '-')}"
     return f"stopped after generation {last}, since {bound} is reached ({flag} of `es-envs resume` allows more)"

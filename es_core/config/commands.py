@@ -30,7 +30,7 @@ def changed_settings(config: TrainConfig) -> dict[str, Any]:
     """
     here, usual = config.to_json(), usual_settings(config).to_json()
     changed = {field.name: here[field.name] for field in option_fields() if here[field.name] != usual[field.name]}
-    settled = [name for name in ("engine", "device", *config.decided) if usual[name] == AUTO]
+    settled = [*config.decided, *(name for name in ("engine", "device") if usual[name] == AUTO)]
     if config.schedule_generations == config.generations:
         settled.append("schedule_generations")
     for name in settled:  # by the run itself, when it began

@@ -155,6 +155,13 @@ class TrainConfig:
         None, maybe(whole(1)), "candidates' episodes after which the run ends, with the generation that reaches them"
     )
 
+    stop_when: str | None = _option(
+        None,
+        maybe(one_of("plateau")),
+        "also end the run at a plateau: 100 generations in which neither the populations' fitness nor the centres' "
+        "scores have risen",
+    )
+
     strategy: str = _option(AUTO, text, "search strategy; auto: by the number of parameters", "search")
     strategy_options: Mapping[str, Any] = _option({}, json_object, "additional arguments of the strategy, as JSON")
     population_size: int = _option(

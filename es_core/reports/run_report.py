@@ -20,7 +20,7 @@ from es_core.files import CheckpointError, read_whole, write_whole
 from es_core.formatting import duration, figures, text_of
 from es_core.reports.data_sheet import data_sheet, space_text
 from es_core.reports.pages import Chart, Column, Mark, data_url, render, require_page
-from es_core.runs.metrics import GenerationStats
+from es_core.runs.metrics import PLATEAU, GenerationStats
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation
 from es_core.training.advice import advice
@@ -128,6 +128,8 @@ def _state(run: RunFolder) -> tuple[str, str]:
     last = run.history[-1].generation
     if run.end == "solved":
         return "solved", f"in generation {last}"
+    if run.end == "plateau":
+        return "finished", f"a plateau: nothing was gained in {PLATEAU} generations"
     if run.end is None:
         return "unfinished", f"generation {last} was the last"
     return "finished", f"{run.end.replace('_', ' ')}: {figures(getattr(run.config, run.end))} reached"

@@ -1,6 +1,10 @@
 """One line of metrics.jsonl: the numbers of a generation."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
+from statistics import fmean, variance
 from typing import Any, Self
 
 from es_core.config.checks import require_fields
@@ -128,3 +132,31 @@ class GenerationStats:
         }
         baselines = {name: Evaluation.from_json(score) for name, score in values["baselines"].items()}
         return cls(**{**values, **scores, "baselines": baselines})
+
+
+PLATEAU = 100
+"""Generations without any gain that are a plateau."""
+_FEWEST_SCORES = 5
+
+
+def is_plateau(history: Sequence[GenerationStats]) -> bool:
+    """Tell whether nothing was gained lately: neither in the populations' mean fitness nor in the centres' scores.
+
+    The means of the last 50 generations and of the 50 before them are compared: a gain is more than two standard
+    errors. Too few scores of centres say nothing.
+
+    Args:
+        history: a run's history; lines without a population are ignored.
+    """
+    recent = list(islice((stats for stats in reversed(history) if stats.population_size is not None), PLATEAU))[::-1]
+    parts = recent[: PLATEAU // 2], recent[PLATEAU // 2 :]
+    scores = [[stats.evaluation.mean for stats in part if stats.evaluation is not None] for part in parts]
+    if len(recent) < PLATEAU or min(map(len, scores)) < _FEWEST_SCORES:
+        return False
+    fitness = [[stats.fitness_mean for stats in part if stats.fitness_mean is not None] for part in parts]
+    return not (_is_gain(*scores) or _is_gain(*fitness))
+
+
+def _is_gain(before: Sequence[float], after: Sequence[float]) -> bool:
+    error = math.sqrt(sum(variance(part) / len(part) for part in (before, after)))
+    return fmean(after) - fmean(before) > 2 * error

@@ -153,14 +153,15 @@ class RunFolder:
 
     @property
     def end(self) -> str | None:
-        """Reason why the run ended: "solved", or the bound "generations", "max_steps" or "max_episodes"; or None."""
+        """Reason why the run ended: "solved", "plateau", or a bound ("generations", "max_steps", "max_episodes")."""
         last = self.history[-1] if self.history else None
         if last is None or (last.population_size is not None and not last.solved):
             return None  # the line after the last generation, which has no population, is still missing
         if last.solved:
             return "solved"
         steps = last.total_steps - last.evaluation_steps  # before that line
-        return reached(self.config, generations=last.generation, steps=steps, episodes=last.total_episodes)
+        bound = reached(self.config, generations=last.generation, steps=steps, episodes=last.total_episodes)
+        return bound or self.config.stop_when
 
     @property
     def initial_path(self) -> Path:

@@ -62,9 +62,18 @@ def explained(policy: Policy) -> str:
     return f"{words}, since {policy.size} parameters are {_REASONS[config.strategy]}"
 
 
+def _policy(config: TrainConfig) -> str:
+    if config.policy != "mlp":
+        return f"policy {config.policy}"
+    hidden = " and ".join(map(str, config.hidden_sizes))
+    return (
+        f"policy mlp with {hidden} hidden units" if hidden else "policy mlp without hidden layers (linear, with bias)"
+    )
+
+
 def _words(config: TrainConfig) -> Iterator[str]:
     words = {
-        "policy": f"policy {config.policy}",
+        "policy": _policy(config),
         "observation_normalization": "observations normalised" if config.observation_normalization else "",
         "action_squash": "actions stretched to their bounds" if config.action_squash == "tanh" else "",
         "strategy": f"strategy {config.strategy}",

@@ -1,14 +1,13 @@
 """Advice: one plain sentence when the numbers of a run say that something is wrong with its settings."""
 
-import math
 from collections.abc import Callable, Sequence
 from itertools import islice
-from statistics import fmean, variance
+from statistics import fmean
 
-from es_core.runs.metrics import GenerationStats
+from es_core.runs.metrics import PLATEAU, GenerationStats, is_plateau
 
 _WINDOW = 10  # generations: single ones are noisy, and advice that comes later is of less use
-_LONG_WINDOW = 100  # for what single generations hardly show
+_LONG_WINDOW = PLATEAU  # for what single generations hardly show
 
 _PATIENCE = 25  # generations in which a run may become better than doing nothing
 _FAR = 20  # times larger, or smaller, than another scale
@@ -182,23 +181,18 @@ def _no_progress(recent: History) -> str:
 
 def _plateau(recent: History) -> str:
     """Advise if neither centres nor populations have gained anything for long."""
-    half = len(recent) // 2
-    parts = recent[:half], recent[half:]
-    before, after = ([stats.evaluation.mean for stats in part if stats.evaluation is not None] for part in parts)
-    if len(recent) < _LONG_WINDOW or min(len(before), len(after)) < _WINDOW // 2 or _is_gain(before, after):
-        return ""
-    if _is_gain(*([stats.fitness_mean or 0.0 for stats in part] for part in parts)):
+    if not is_plateau(recent):
         return ""
     starts = fmean(stats.evaluation.std for stats in recent if stats.evaluation is not None)
     candidates = fmean(stats.fitness_std or 0.0 for stats in recent)
     if starts > _NOISY * candidates:
         return (
-            f"nothing was gained in {_LONG_WINDOW} generations, and one policy's scores differ more between starts "
+            f"nothing was gained in {PLATEAU} generations, and one policy's scores differ more between starts "
             f"({starts:.3g}) than candidates on one start ({candidates:.3g}): use more episodes_per_candidate"
         )
     return (
-        f"nothing was gained in {_LONG_WINDOW} generations, at about {fmean(after):.4g}: if better is possible, "
-        "start again with another seed, a larger population_size or a larger sigma"
+        f"nothing was gained in {PLATEAU} generations, at about {recent[-1].fitness_mean:.4g}: if better is possible, "
+        "start again with another seed, a larger population_size or sigma, or a larger policy (hidden_sizes=(16,))"
     )
 
 
@@ -207,12 +201,6 @@ _RULES: tuple[Rule, ...] = (
     _no_difference, _ties, _capped, _scales, _long_steps, _turning_back, _noise, _no_better_than_nothing, _no_progress,
     _too_wide, _plateau,
 )  # fmt: skip
-
-
-def _is_gain(before: Sequence[float], after: Sequence[float]) -> bool:
-    """Return True if the mean has risen by more than two standard errors."""
-    error = math.sqrt(sum(variance(part) / len(part) for part in (before, after)))
-    return fmean(after) - fmean(before) > 2 * error
 
 
 def _with_gradient(recent: History) -> History:

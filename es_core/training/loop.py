@@ -85,7 +85,7 @@ def _run_generations(
             started = time.perf_counter()
             replaced, retried = pool.workers_replaced, pool.retried
             generation, centre = strategy.generation, strategy.mean
-            last = state.at_end(config)
+            last = state.at_end(run)
             centre_episodes = episodes_of_evaluation(run, state, last=last)
             centre_seeds = episode_seeds(config.seed, Purpose.EVALUATION, centre_episodes, generation)
             if last:

@@ -169,7 +169,9 @@ class RunProgress:
     def _left(self) -> str:
         end = self._run.end
         if end is not None:
-            return {"solved": "solved", "generations": "done"}.get(end, f"done: {end} is reached")
+            return {"solved": "solved", "generations": "done", "plateau": "done: a plateau"}.get(
+                end, f"done: {end} is reached"
+            )
         return f"at most {duration(self._remaining())} left" if self._run.share_done > self._share else "starting"
 
     def _remaining(self) -> float:

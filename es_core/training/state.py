@@ -18,6 +18,7 @@ from es_core.policies.spaces import input_size
 from es_core.pools.pool import Results, RolloutPool
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.generation_log import GenerationLog
+from es_core.runs.metrics import is_plateau
 from es_core.runs.run_folder import RunFolder
 from es_core.strategies.by_name import make_strategy
 from es_core.strategies.population import Population
@@ -145,10 +146,11 @@ class TrainingState:
             },
         )
 
-    def at_end(self, config: TrainConfig) -> bool:
-        """Return True if a bound of the run is reached: there is no further generation."""
+    def at_end(self, run: RunFolder) -> bool:
+        """Return True if a bound of the run, or a plateau that ends it, is reached: there is no further generation."""
         done = self.strategy.generation
-        return reached(config, generations=done, steps=self.total_steps, episodes=self.total_episodes) is not None
+        bound = reached(run.config, generations=done, steps=self.total_steps, episodes=self.total_episodes)
+        return bound is not None or (run.config.stop_when == "plateau" and is_plateau(run.history))
 
     def log(
         self, config: TrainConfig, fitness: NDArray[np.float64], results: Results, step_limit: int

@@ -115,6 +115,7 @@ EXAMPLES = {
     "generations": ("2", 2),
     "max_steps": ("100000", 100000),
     "max_episodes": ("none", None),
+    "stop_when": ("plateau", "plateau"),
     "strategy": ("pgpe", "pgpe"),
     "strategy_options": ('{"sigma_learning_rate": 0.2}', {"sigma_learning_rate": 0.2}),
     "population_size": ("6", 6),

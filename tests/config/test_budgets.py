@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import shutil
 
 import numpy as np
 import pytest
@@ -274,3 +275,34 @@ def test_the_command_line_says_why_a_run_ended(tmp_path, capsys):
     assert main(["resume", folder + "2", "--max-episodes", "33"]) == 0
     assert Run.open(folder + "2").config.max_episodes == 33
     assert "since generations=3 is reached" in capsys.readouterr().err
+
+
+STALLED = {
+    "generations": 400, "population_size": 8, "episodes_per_candidate": 1, "hidden_sizes": (), "eval_budget": None,
+    "eval_episodes": 2, "learning_rate": 0.2, "action_squash": "clip", "stop_when": "plateau",
+}  # fmt: skip
+
+
+def test_a_run_ends_at_a_plateau_if_asked_to(register, tmp_path, capsys):
+    aim = register("Aim-v0", "small_envs:Aim", fitness="episode_return", max_episode_steps=1)
+    run = run_of(aim, tmp_path / "run", **STALLED)
+    last = run.history[-1].generation
+    assert (run.end, run.finished) == ("plateau", True)
+    assert 100 <= last < 400
+    assert run.history[-1].final is not None
+    whole = run_of(aim, tmp_path / "whole", **{**STALLED, "stop_when": None})
+    assert [stats.parameter_hash for stats in whole.history[: last + 1]] == [s.parameter_hash for s in run.history]
+    shutil.copytree(run.directory, tmp_path / "stopped")
+    text = (run.directory / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "stopped" / "metrics.jsonl").write_bytes(b"".join(text[:-1]))
+    assert main(["resume", str(tmp_path / "stopped"), "--quiet"]) == 0
+    said = capsys.readouterr().err
+    assert f"stopped after generation {last}, at a plateau: nothing was gained in 100 generations" in said
+    assert lines(Run.open(tmp_path / "stopped")) == lines(run)
+    assert "a plateau: nothing was gained in 100 generations" in run.report().read_text(encoding="utf-8")
+
+
+def test_a_run_that_still_gains_is_at_no_plateau(register, tmp_path):
+    aim = register("Aim-v0", "small_envs:Aim", fitness="episode_return", max_episode_steps=1)
+    run = run_of(aim, tmp_path / "run", **{**STALLED, "generations": 120, "learning_rate": 0.005})
+    assert run.end == "generations"

@@ -34,7 +34,7 @@ def test_the_strategy_follows_from_the_number_of_parameters(size, strategy):
 
 
 def test_the_population_grows_with_the_logarithm_of_the_parameters():
-    sizes = [settled_for(spaces.Box(-1, 1, (size,), np.float32)).population_size for size in (4, 90, 9000)]
+    sizes = [settled_for(spaces.Box(-1, 1, (size,), np.float32)).population_size for size in (6, 90, 9000)]
     assert sizes == sorted({*sizes})
     assert sizes[0] == 16
     assert all(size % 2 == 0 for size in sizes)
@@ -69,7 +69,15 @@ def test_outputs_are_stretched_to_bounds_that_are_far_from_1(actions, squash):
 def test_what_is_given_wins_and_is_not_recorded_as_decided():
     config = settled_for(strategy="snes", population_size=12, sigma=0.3, observation_normalization=False)
     assert (config.strategy, config.population_size, config.sigma) == ("snes", 12, 0.3)
-    assert set(config.decided) == {"policy", "action_squash"}
+    assert set(config.decided) == {"policy", "hidden_sizes", "action_squash"}
+
+
+def test_few_inputs_go_through_a_hidden_layer_and_many_are_linear_with_a_bias():
+    assert (settled_for(VECTOR).policy, settled_for(VECTOR).hidden_sizes) == ("mlp", (16,))
+    many = settled_for(spaces.Box(-1, 1, (17,), np.float32))
+    assert (many.policy, many.hidden_sizes) == ("mlp", ())
+    assert make_policy(many, spaces.Box(-1, 1, (17,), np.float32), UNIT).size == 2 * 18
+    assert settled_for(VECTOR, policy="mlp").hidden_sizes == (32, 32)
 
 
 @pytest.mark.parametrize(
@@ -107,9 +115,9 @@ def test_a_run_writes_what_it_decided_and_keeps_it(wander, tmp_path, capsys):
     run = train(wander, run_dir=tmp_path / "run", on_generation=lambda stats: False, **{**SHORT, "progress": True})
     written = json.loads((run.directory / "config.json").read_text(encoding="utf-8"))
     assert "auto" not in written.values()
-    assert (written["strategy"], written["policy"], written["population_size"]) == ("cma_es", "linear", 16)
+    assert (written["strategy"], written["policy"], written["hidden_sizes"]) == ("cma_es", "mlp", [16])
     line = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("chosen: "))
-    assert "policy linear, observations normalised, strategy cma_es, 16 candidates, sigma 0.1" in line
+    assert "policy mlp with 16 hidden units, observations normalised, strategy cma_es, " in line
     finished = Run.open(run.directory).resume(progress=False, workers=2)
     assert finished.config == run.config
     whole = train(wander, run_dir=tmp_path / "whole", **SHORT)
@@ -135,7 +143,7 @@ def test_a_run_that_starts_from_a_policy_has_that_policy(wander, tmp_path):
 def test_show_tells_what_a_run_would_choose(wander, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["show", wander]) == 0
-    assert "policy linear, observations normalised, strategy cma_es, 16 candidates" in capsys.readouterr().out
+    assert "policy mlp with 16 hidden units, observations normalised, strategy cma_es" in capsys.readouterr().out
 
 
 def test_nothing_is_told_where_all_is_said():
