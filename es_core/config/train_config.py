@@ -74,6 +74,7 @@ _BEFORE: Mapping[str, Any] = {
     "population_size": 64,
     "sigma": 0.05,
     "policy": "mlp",
+    "hidden_sizes": (32, 32),
     "observation_normalization": False,
     "observation_std_floor": 0.1,
     "action_squash": "clip",
@@ -215,7 +216,10 @@ class TrainConfig:
     )
     policy_options: Mapping[str, Any] = _option({}, json_object, "keyword arguments of a policy module:Class, as JSON")
     hidden_sizes: tuple[int, ...] = _option(
-        (32, 32), sizes, "sizes of the hidden layers of an mlp, rnn, lstm or gru (the last one is recurrent)"
+        AUTO,
+        auto(sizes),
+        "sizes of the hidden layers of an mlp, rnn, lstm or gru (the last one is recurrent); auto: 32,32, or by the "
+        "spaces if the policy is auto, too",
     )
     activation: str = _option("tanh", text, "activation of the hidden layers: tanh or relu")
     initialization: str = _option(

@@ -12,8 +12,9 @@ from es_core.config.train_config import TrainConfig
 from es_core.policies.spaces import input_size, is_image, leaves
 
 # Linear outputs, with a bias, are learnt from the fewest episodes. But what is linear in two angles and a speed hardly
-# swings a pendulum up, and where there are so few inputs, hidden units cost few parameters.
-_FEW_INPUTS, _HIDDEN = 5, (16,)
+# swings a pendulum up, and where there are so few inputs, hidden units cost few parameters. (The last is for a policy
+# that is given without its sizes.)
+_FEW_INPUTS, _FEW_HIDDEN, _USUAL_HIDDEN = 5, (16,), (32, 32)
 _USUAL_BOUNDS = 0.25, 4.0  # of actions that outputs may be as they are
 
 Space = gymnasium.Space[Any]
@@ -38,14 +39,13 @@ def with_policy(config: TrainConfig, observation_space: Space, action_space: Spa
         ValueError: observations of this space have no fixed length.
     """
     has_images = any(is_image(part) for _, _, part in leaves(observation_space))
-    if config.policy == AUTO:
-        config = decided(config, policy="cnn_nature" if has_images else "mlp")
-        hidden = _HIDDEN if input_size(observation_space) <= _FEW_INPUTS else ()
-        config = (
-            config if has_images else replace(config, hidden_sizes=hidden, decided=(*config.decided, "hidden_sizes"))
-        )
+    hidden: tuple[int, ...] = _USUAL_HIDDEN
+    if config.policy == AUTO and not has_images:
+        hidden = _FEW_HIDDEN if input_size(observation_space) <= _FEW_INPUTS else ()
     return decided(
         config,
+        policy="cnn_nature" if has_images else "mlp",
+        hidden_sizes=hidden,
         observation_normalization=not (has_images or config.virtual_batch_normalization),
         action_squash="clip" if config.action_bins is not None or _are_usual(action_space) else "tanh",
     )

@@ -436,7 +436,7 @@ def test_a_resumed_run_refuses_fewer_generations_and_another_environment(walk, t
     with pytest.raises(FileNotFoundError, match=r"is not a run folder: it has no config.json"):
         train(walk, run_dir=tmp_path, resume=True)
     config = TrainConfig.for_env(
-        walk, generations=3, population_size=2, eval_episodes=1, eval_budget=None, confirm_episodes=1
+        walk, generations=3, hidden_sizes=(4,), population_size=2, eval_episodes=1, eval_budget=None, confirm_episodes=1
     )
     with pytest.raises(ValueError, match="hidden_sizes cannot change"):
         train(config, run_dir=folder, resume=True)

@@ -26,7 +26,15 @@ from es_envs import definition
 
 OWN_FORKERS = True
 
-PLAIN = {**SETTINGS, "generations": 1, "population_size": 10, "episodes_per_candidate": 1, "eval_every": 0}
+PLAIN = {
+    **SETTINGS,
+    "generations": 1,
+    "strategy": "openai_es",
+    "observation_normalization": True,
+    "population_size": 10,
+    "episodes_per_candidate": 1,
+    "eval_every": 0,
+}
 
 # By fault: the kind and the message of the failure.
 FAILING = {

@@ -101,7 +101,7 @@ def test_a_failing_episode_is_reported_with_who_played_it(fault, message, how, r
 @pytest.mark.slow
 @pytest.mark.parametrize("how", POOLS, ids=str)
 def test_the_pool_plays_the_same_episodes_of_one_policy(how, wander):
-    config = TrainConfig(env_id=wander, fitness="episode_return", engine=how["engine"], population_size=8)
+    config = TrainConfig(env_id=wander, fitness="episode_return", engine=how["engine"], policy="mlp", population_size=8)
     with make_pool(how["pool"], definition(wander), config, workers=2) as pool:
         policy_size = 2 * 32 + 32 + 32 * 32 + 32 + 32 + 1
         mean = np.random.default_rng(0).normal(size=policy_size).astype(np.float32)

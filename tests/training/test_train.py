@@ -126,7 +126,7 @@ def test_a_run_that_diverges_keeps_its_last_finite_parameters(walk, tiny, tmp_pa
 def test_an_elite_is_chosen_by_additional_episodes_whoever_plays_them(walk, tiny, tmp_path):
     elite = {"elite_candidates": 3, "elite_episodes": 4}
     settings = {**tiny, "strategy": "ga", "generations": 3, "population_size": 8, "checkpoint_every": 1, "sigma": 1.0}
-    settings |= {"policy": "linear", "strategy_options": elite}
+    settings |= {"policy": "linear", "observation_normalization": False, "strategy_options": elite}
     whole = train(walk, run_dir=tmp_path / "whole", **settings)
     other = train(walk, run_dir=tmp_path / "other", **{**settings, "workers": 2}, on_generation=lambda _: False)
     other = train(walk, run_dir=tmp_path / "other", **settings, resume=True)
