@@ -14,7 +14,7 @@ _FAR = 20  # times larger, or smaller, than another scale
 _NOISY = 3  # times larger than another spread
 _ANOTHER_WAY = (
     "if its observations differ in scale, normalise them (observation_normalization=True); else try a larger sigma, or "
-    "strategy='cma_es' with policy='linear'"
+    "another strategy ('cma_es' with policy='linear', or 'ars')"
 )
 
 History = Sequence[GenerationStats]
