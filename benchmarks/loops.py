@@ -27,6 +27,8 @@ CANDIDATES = 8  # whose actions the bare loop repeats
 # So small that nobody's policy learns anything, and all episodes are of the same kind from first to last; the whole
 # update is computed all the same.
 LEARNING_RATE = 1e-6
+# Settings that a run would otherwise choose itself: the same work in all versions.
+PLAIN: dict[str, Any] = {"strategy": "openai_es", "observation_normalization": False, "action_squash": "clip"}
 
 
 def bare(env_id: str, workers: int, seconds: float) -> float:
@@ -50,7 +52,7 @@ def _bare(env_id: str, seconds: float) -> None:
     """
     env = es_envs.make(env_id).unwrapped
     length = es_envs.definition(env_id).max_episode_steps or 0
-    config = TrainConfig.for_env(env_id, hidden_sizes=HIDDEN, sigma=SIGMA)
+    config = TrainConfig.for_env(env_id, hidden_sizes=HIDDEN, sigma=SIGMA, **PLAIN)
     policy = make_policy(config, env.observation_space, env.action_space)
     population = make_strategy(config, policy.initial(config.seed)).ask()
     actions: list[list[Any]] = []
@@ -116,6 +118,7 @@ def trained(
         "hidden_sizes": HIDDEN,
         "sigma": SIGMA,
         "learning_rate": LEARNING_RATE,
+        **PLAIN,
         "eval_every": 0,
         "generations": 10**6,
     }

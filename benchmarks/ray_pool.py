@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import ray
-from loops import CART_POLE, HIDDEN, RACE_CAR, training_rate
+from loops import CART_POLE, HIDDEN, PLAIN, RACE_CAR, training_rate
 from report import Report, alternate, options
 
 import es_envs
@@ -76,7 +76,7 @@ def main() -> None:
 
 def played(env_id: str, steps: int | None) -> dict[str, float]:
     """What the pool has measured after a few generations, and how many candidates it gives a call."""
-    config = TrainConfig.for_env(env_id, hidden_sizes=HIDDEN, max_episode_steps=steps, eval_every=0)
+    config = TrainConfig.for_env(env_id, hidden_sizes=HIDDEN, max_episode_steps=steps, eval_every=0, **PLAIN)
     with make_pool("ray", es_envs.definition(env_id), config, workers=WORKERS) as pool:
         mean = make_policy(config, pool.observation_space, pool.action_space).initial(0)
         for _ in range(3):
@@ -107,7 +107,7 @@ class Instant(RolloutPool):
 
     def __init__(self) -> None:
         self.definition = es_envs.definition(CART_POLE)
-        self.config = TrainConfig.for_env(CART_POLE, hidden_sizes=HIDDEN)
+        self.config = TrainConfig.for_env(CART_POLE, hidden_sizes=HIDDEN, **PLAIN)
         self.scheduler, self.used = Scheduler[int](call_seconds=0.001), 0.0
         for node in range(90):
             self.scheduler.join(node, 16)

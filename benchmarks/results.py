@@ -171,6 +171,7 @@ ROWS: Mapping[str, Row] = {
                     "learning_rate_final": 0.002,
                     "hidden_sizes": (64, 64),
                     "observation_normalization": True,
+                    "observation_std_floor": 0.1,
                     "generations": _fixed_length(30e6, 30),
                     "eval_every": 10,
                     **LIGHT,

@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from loops import HIDDEN, training_rate
+from loops import HIDDEN, PLAIN, training_rate
 from report import Report, alternate, options
 
 from es_core import train
@@ -30,7 +30,7 @@ WIDTHS: dict[str, dict[str, Any]] = {
 
 def balancing(folder: Path) -> Path:
     """A policy that balances the pole."""
-    settings: dict[str, Any] = {"hidden_sizes": HIDDEN, "population_size": 64, "generations": 30, "seed": 1}
+    settings: dict[str, Any] = {"hidden_sizes": HIDDEN, "population_size": 64, "generations": 30, "seed": 1, **PLAIN}
     return train("CartPole-v1", run_dir=folder / "run", progress=False, **settings).best_path
 
 
