@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import other_strategies
 import psutil
 
 import es_envs
@@ -63,6 +64,7 @@ class SpentError(Exception):
 
 def ours(task: str, seed: int, budget: Budget, **settings: Any) -> dict[str, Any]:
     """``train(task)``; the last centre."""
+    other_strategies.register()
     budget.begin()
     with tempfile.TemporaryDirectory() as folder:
         run = train(

@@ -25,6 +25,7 @@ class Episode:
         first_observation: as ``reset`` returned it, neither flattened nor normalised.
         last_observation: as the last step returned it.
         fitnesses: values by name, the one that drives selection first; a secondary fitness that failed is None.
+        at_bounds: share of the actions' entries that were at a bound of the action space; None if nobody counted them.
     """
 
     seed: int
@@ -37,6 +38,7 @@ class Episode:
     first_observation: Any = None
     last_observation: Any = None
     fitnesses: Mapping[str, float | None] = field(default_factory=dict)
+    at_bounds: float | None = None
 
     @property
     def fitness(self) -> float:

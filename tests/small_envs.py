@@ -449,6 +449,15 @@ class Aim(gymnasium.Env):
         return np.zeros(1, np.float32), -float(np.sum(np.square(action - 1.0))), True, False, {}
 
 
+class Fine(Aim):
+    """Actions that differ in their third decimal."""
+
+    action_space = spaces.Box(-0.01, 0.01, (4,), np.float32)
+
+    def step(self, action):
+        return super().step(1.0 + 100.0 * (action - 0.005))
+
+
 class Valley(Aim):
     """To do nothing is better than a little of anything; only who goes far finds the treasure."""
 

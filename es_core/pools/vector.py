@@ -22,12 +22,14 @@ from es_core.pools.messages import CandidateTask, CentreTask, Failed, RandomTask
 from es_core.pools.pool import RolloutPool, require_pool_options
 from es_core.pools.reference import play_reference
 from es_core.pools.worker import Answer, Played, action_noise_seed, described, enters_statistics
+from es_core.rollout.bounds import BoundsCounter
 from es_core.rollout.environment import make_env
 from es_core.rollout.errors import SpaceError
 from es_core.rollout.fitness import Fitnesses, begun, judged, load_fitnesses, observers_of
 from es_core.rollout.rollout import Rollout
 from es_core.strategies.defaults import settled
 from es_envs import EnvDefinition, Episode
+from es_envs.episode import Observer
 from es_envs.returned import info_of
 
 _PARAMETERS = 2**28  # of all candidates at once, if the number of copies is not set: 1 GB
@@ -178,7 +180,9 @@ class VectorPool(RolloutPool):
                 single.use(population.candidate(len(population)), population.statistics)
                 explores = isinstance(task, CentreTask) and task.explore
                 noise_seed = action_noise_seed(self.policy, population, None, task.seeds[0]) if explores else None
-                played = Played([single.episode(task.seeds[0], noise_seed=noise_seed)])
+                bounds = BoundsCounter(self.policy.action_space)
+                episode = single.episode(task.seeds[0], observers=bounds.observers, noise_seed=noise_seed)
+                played = Played([bounds.noted(episode)])
         except (Exception, SystemExit) as error:  # noqa: BLE001  (the run decides what follows)
             answer.fail(Failed(number, task.seeds[0], *described(error)))
         else:
@@ -203,6 +207,8 @@ class _Play:
         start_info: the info that ``reset`` returned.
         first_observation: the observation that ``reset`` returned.
         measured: its fitnesses.
+        bounds: counts its actions at bounds, if the centre plays it.
+        observers: what must see every step.
     """
 
     number: int
@@ -211,6 +217,8 @@ class _Play:
     start_info: Mapping[str, Any] = field(default_factory=dict)
     first_observation: Any = None
     measured: Fitnesses = ()
+    bounds: BoundsCounter | None = None
+    observers: Sequence[Observer] = ()
 
 
 @dataclass(frozen=True)
@@ -244,7 +252,7 @@ class _Wave:
         self._live = np.zeros(width, np.bool_)  # True for copies whose episode has begun and not ended
         self._totals, self._lengths = np.zeros(width), np.zeros(width, np.int64)
         self._limits = np.zeros(width, np.int64)
-        self._observed = any(observers_of(begun(pool.fitnesses)))
+        self._observed = False  # True as soon as an episode has observers
 
     def run(self) -> None:
         """Play until all episodes have ended."""
@@ -309,23 +317,29 @@ class _Wave:
             play.start_info = info_of(infos, row)
             play.first_observation = row_of(pool.observation_space, observations, row)
             play.measured = begun(pool.fitnesses)
+            play.observers = observers_of(play.measured)
             task = self._work.task(play.number)
             noise_seed = None
             if isinstance(task, CandidateTask):
                 noise_seed = action_noise_seed(pool.policy, population, task.candidate, play.seed)
-            elif isinstance(task, CentreTask) and task.explore:
-                noise_seed = action_noise_seed(pool.policy, population, None, play.seed)
+            elif isinstance(task, CentreTask):
+                play.bounds = BoundsCounter(pool.action_space)
+                play.observers = [*play.observers, *play.bounds.observers]
+                if task.explore:
+                    noise_seed = action_noise_seed(pool.policy, population, None, play.seed)
             self._actors.reset(row, noise_seed=noise_seed)
+            self._observed |= bool(play.observers)
             self._live[row], self._totals[row], self._lengths[row] = True, 0, 0
 
     def _observe(self, observations: Any, actions: Any, rewards: Any, infos: Mapping[str, Any], over: Any) -> None:
-        """Pass the step to the fitnesses that see every step."""
+        """Pass the step to what must see every step."""
         actions = on_host(actions)
         for row in np.flatnonzero(self._live).tolist():
             play = self.seats[row]
-            for observe in observers_of(play.measured if play else ()):
+            if play and play.observers:
                 info, observation = self._outcome(row, observations, infos, over=over[row])
-                observe(observation, actions[row], float(rewards[row]), info)
+                for observe in play.observers:
+                    observe(observation, actions[row], float(rewards[row]), info)
 
     def _end(self, row: int, observations: Any, infos: Mapping[str, Any], *, over: bool, terminated: bool) -> None:
         """Compute the fitness of the episode in ``row``, and free the row."""
@@ -345,6 +359,8 @@ class _Wave:
             first_observation=play.first_observation,
             last_observation=last,
         )
+        if play.bounds is not None:
+            episode = play.bounds.noted(episode)
         try:
             episode = judged(episode, play.measured)
         except ValueError as error:

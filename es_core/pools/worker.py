@@ -35,6 +35,7 @@ from es_core.pools.messages import (
 from es_core.pools.probe import take_probe
 from es_core.pools.reference import play_reference
 from es_core.pools.watchdog import Watchdog
+from es_core.rollout.bounds import BoundsCounter
 from es_core.rollout.rollout import Rollout
 from es_core.strategies.population import Drawn, Population
 from es_envs import Episode, import_path
@@ -164,7 +165,9 @@ class Worker:
                 self._record[process.SEED] = seed = task.seed
                 rollout.use(population.base[0], population.statistics)
                 noise = action_noise_seed(rollout.policy, population, None, seed) if task.explore else None
-                return Played([_portable(rollout.episode(seed, noise_seed=noise))])
+                bounds = BoundsCounter(rollout.policy.action_space)
+                episode = rollout.episode(seed, observers=bounds.observers, noise_seed=noise)
+                return Played([_portable(bounds.noted(episode))])
             rollout.use(population.candidate(task.candidate, self._parameters, self._drawn), population.statistics)
             for place, seed in enumerate(task.seeds):
                 self._record[process.SEED] = seed

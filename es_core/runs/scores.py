@@ -29,6 +29,7 @@ class Evaluation:
         episodes: number of episodes.
         distinct: number of different episodes; 1 where every start is the same.
         steps: environment steps of all episodes.
+        at_bounds: share of the actions' entries that were at a bound; None if it was not counted.
     """
 
     mean: float
@@ -42,6 +43,7 @@ class Evaluation:
     episodes: int
     distinct: int
     steps: int
+    at_bounds: float | None
 
     @classmethod
     def from_episodes(cls, episodes: Sequence[Episode]) -> Self:
@@ -65,6 +67,7 @@ class Evaluation:
                 {(e.total_reward, e.length, *e.fitnesses.values(), repr(e.last_observation)) for e in episodes}
             ),
             steps=sum(lengths),
+            at_bounds=_mean([episode.at_bounds for episode in episodes]),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -78,6 +81,8 @@ class Evaluation:
         Raises:
             ValueError: ``values`` is not an evaluation.
         """
+        if isinstance(values, dict):
+            values = {"at_bounds": None, **values}  # older ones were not counted
         require_fields(cls, values)
         intervals = {name: values[name] and tuple(values[name]) for name in ("interval", "success_interval")}
         return cls(**{**values, **intervals})

@@ -12,6 +12,8 @@ _LONG_WINDOW = PLATEAU  # for what single generations hardly show
 _PATIENCE = 25  # generations in which a run may become better than doing nothing
 _FAR = 20  # times larger, or smaller, than another scale
 _NOISY = 3  # times larger than another spread
+_NEARLY_ALL = 0.95  # of a centre's actions
+_FEWEST_SCORES = 5  # of centres, from which something can be said
 _ANOTHER_WAY = (
     "if its observations differ in scale, normalise them (observation_normalization=True); else try a larger sigma, or "
     "another strategy ('cma_es' with policy='linear', or 'ars')"
@@ -51,6 +53,21 @@ def _first(history: History) -> tuple[Rule | None, str]:
     with_population = (stats for stats in reversed(history) if stats.population_size is not None)
     recent = list(islice(with_population, _LONG_WINDOW))[::-1]
     return next(((rule, sentence) for rule in _RULES if (sentence := rule(recent))), (None, ""))
+
+
+def _at_bounds(recent: History) -> str:
+    """Advise if nothing is gained by actions at their bounds: the policy chooses among few, and noise changes none."""
+    scores = [stats.evaluation for stats in recent[-_PATIENCE:] if stats.evaluation is not None]
+    shares = [score.at_bounds for score in scores if score.at_bounds is not None]
+    half = len(scores) // 2
+    if len(recent) < _PATIENCE or len(shares) < _FEWEST_SCORES or min(shares) < _NEARLY_ALL:
+        return ""
+    if fmean(score.mean for score in scores[half:]) > fmean(score.mean for score in scores[:half]):
+        return ""
+    return (
+        f"{100 * fmean(shares):.0f} % of the centres' actions are at a bound, and nothing is gained: if better is "
+        "possible, stretch actions to their bounds (action_squash='tanh') or choose a smaller sigma"
+    )
 
 
 def _no_difference(recent: History) -> str:
@@ -198,8 +215,8 @@ def _plateau(recent: History) -> str:
 
 # The first that is true is given: causes before their consequences.
 _RULES: tuple[Rule, ...] = (
-    _no_difference, _ties, _capped, _scales, _long_steps, _turning_back, _noise, _no_better_than_nothing, _no_progress,
-    _too_wide, _plateau,
+    _at_bounds, _no_difference, _ties, _capped, _scales, _long_steps, _turning_back, _noise, _no_better_than_nothing,
+    _no_progress, _too_wide, _plateau,
 )  # fmt: skip
 
 

@@ -134,6 +134,11 @@ def test_ties_are_those_of_what_the_strategy_is_told(run_of):
             "than candidates on one start (",
         ),
         (
+            "Fine",
+            {"sigma": 0.1, "learning_rate": 0.03, "eval_every": 1, "generations": 30},
+            "100 % of the centres' actions are at a bound, and nothing is gained: if better is possible, stretch",
+        ),
+        (
             "Endless",
             {"episode_cap": "growing", "episode_cap_start": 1, "generations": 4},
             "nearly all episodes end at the training cap, now 8 steps: raise episode_cap_start",
@@ -152,6 +157,7 @@ def test_advice_says_what_is_wrong(name, fields, sentence, run_of):
         ("Aim", {"eval_every": 1, "generations": 12}),
         ("Aim", {"eval_every": 1, "generations": 110, "learning_rate": 0.01}),
         ("Seconds", {"eval_every": 1, "generations": 1, "observation_normalization": True}),
+        ("Fine", {"action_squash": "tanh", "eval_every": 1, "generations": 30}),
         ("Wander", {}),
         ("Wander", {"strategy": "ga"}),
         ("Wander", {"strategy": "random_search"}),

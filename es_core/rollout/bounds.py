@@ -1,0 +1,42 @@
+"""How many of an episode's actions are at the bounds of their space."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+from es_envs import Episode
+from es_envs.episode import Observer
+
+_NEAR = 0.01  # of the distance between the bounds: a tanh never quite reaches them
+
+
+class BoundsCounter:
+    """Counts the entries of one episode's actions that are at a bound; in spaces without bounds it counts nothing.
+
+    Args:
+        space: the action space.
+
+    Attributes:
+        observers: what has to see every step of the episode.
+    """
+
+    def __init__(self, space: gymnasium.Space[Any]) -> None:
+        self._at_bounds = self._entries = 0
+        self.observers: list[Observer] = []
+        if isinstance(space, spaces.Box) and space.is_bounded():
+            with np.errstate(over="ignore"):
+                margin = _NEAR * (space.high.astype(float) - space.low)
+            self._low, self._high = space.low + margin, space.high - margin
+            self.observers.append(self._count)
+
+    def _count(self, _: Any, action: Any, __: float, ___: Mapping[str, Any]) -> None:
+        self._at_bounds += np.count_nonzero((action <= self._low) | (action >= self._high))
+        self._entries += np.size(action)
+
+    def noted(self, episode: Episode) -> Episode:
+        """Return the episode with the share of entries at a bound."""
+        return replace(episode, at_bounds=self._at_bounds / self._entries) if self._entries else episode
