@@ -25,8 +25,10 @@ import psutil
 import es_envs
 from es_core import TrainConfig, evaluate, train
 from es_core.rollout.fitness import begun, judged, load_fitnesses, observers_of
+from es_core.runs.metrics import GenerationStats
 from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
+from es_core.training.advice import Adviser
 from es_envs.episode import play
 
 EPISODES = 100  # unseen starts
@@ -65,6 +67,14 @@ class SpentError(Exception):
 def ours(task: str, seed: int, budget: Budget, **settings: Any) -> dict[str, Any]:
     """``train(task)``; the last centre."""
     other_strategies.register()
+    history, adviser, advice = list[GenerationStats](), Adviser(), {}
+
+    def goes_on(stats: GenerationStats) -> bool:
+        history.append(stats)
+        if sentence := adviser.hear(history):
+            advice[stats.generation] = sentence
+        return not budget.is_spent()
+
     budget.begin()
     with tempfile.TemporaryDirectory() as folder:
         run = train(
@@ -73,7 +83,7 @@ def ours(task: str, seed: int, budget: Budget, **settings: Any) -> dict[str, Any
             workers=1,
             run_dir=Path(folder) / "run",
             progress=False,
-            on_generation=lambda _: not budget.is_spent(),
+            on_generation=goes_on,
             **settings,
         )
         last, checkpoint = run.history[-1], run.checkpoint
@@ -84,6 +94,7 @@ def ours(task: str, seed: int, budget: Budget, **settings: Any) -> dict[str, Any
             "steps": last.total_steps,
             "training_steps": sum(stats.steps for stats in run.history),
             "solved": last.solved,
+            "advice": advice,
             "score": evaluate(checkpoint, episodes=EPISODES, seed=seed, workers=1).to_json(),
             "best_score": evaluate(run, episodes=EPISODES, seed=seed, workers=1).to_json(),
         }
