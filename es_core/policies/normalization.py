@@ -24,12 +24,12 @@ class Normalization:
 
 @dataclass(frozen=True, eq=False)
 class ObservationStatistics:
-    """Sums over flattened observations; sums merge in any grouping, and are merged in candidate order.
+    """Sums over flattened observations, or over generations' means; they are added up in candidate order.
 
     Attributes:
-        count: number of observations.
-        total: ``(n,)`` float64, their sum.
-        squares: ``(n,)`` float64, the sum of their squares.
+        count: number of observations, or of generations.
+        total: ``(n,)`` float64, the sum of the observations, or of their means.
+        squares: ``(n,)`` float64, the sum of their squares, or of these squares' means.
     """
 
     count: int
@@ -49,6 +49,19 @@ class ObservationStatistics:
             total += increment.total
             squares += increment.squares
         return ObservationStatistics(count, total, squares)
+
+    def after(self, increments: Iterable["ObservationStatistics"]) -> "ObservationStatistics":
+        """These statistics of generations after one more, with its candidates' observations.
+
+        Each generation counts alike, however long its episodes were: where policies suddenly last ten times as long,
+        the inputs of all of them would otherwise change at once, and what was learnt with the old ones be lost.
+        """
+        new = ObservationStatistics.empty(len(self.total)).merged(increments)
+        if new.count == 0:
+            return self
+        return ObservationStatistics(
+            self.count + 1, self.total + new.total / new.count, self.squares + new.squares / new.count
+        )
 
     def normalization(self, *, std_floor: float, clip: float | None) -> Normalization:
         """Normalisation by mean and standard deviation; by 0 and 1 before the first observation.

@@ -34,7 +34,7 @@ class BoundsCounter:
             self.observers.append(self._count)
 
     def _count(self, _: Any, action: Any, __: float, ___: Mapping[str, Any]) -> None:
-        self._at_bounds += np.count_nonzero((action <= self._low) | (action >= self._high))
+        self._at_bounds += int(np.count_nonzero((action <= self._low) | (action >= self._high)))
         self._entries += np.size(action)
 
     def noted(self, episode: Episode) -> Episode:

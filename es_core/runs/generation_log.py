@@ -29,7 +29,7 @@ class GenerationLog:
         fitness: ``(N,)`` float64, from which the strategy learnt; NaN for a candidate that was dropped.
         population_size: the next generation's population size; None: the strategy's.
         episode_cap: step limit of the next population's episodes, or None.
-        statistics: statistics of all observations so far, which normalise the next generation's; None: no change.
+        statistics: statistics of all generations so far, which normalise the next generation's; None: no change.
     """
 
     fitness: NDArray[np.float64]

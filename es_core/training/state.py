@@ -169,7 +169,7 @@ class TrainingState:
             fitness=fitness,
             population_size=None if steps is None else next_population_size(config, steps, lengths),
             episode_cap=next_cap(config, step_limit, self.episode_cap, lengths),
-            statistics=statistics and statistics.merged(results.statistics or []),
+            statistics=statistics and statistics.after(results.statistics or []),
         )
 
     def move_on(self, log: GenerationLog) -> None:

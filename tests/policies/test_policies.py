@@ -185,6 +185,18 @@ def test_statistics_merge_to_the_mean_and_deviation_of_all_observations():
     assert not actor.statistics(0).total.any()
 
 
+def test_each_generation_counts_alike_in_the_normalisation():
+    def seen(value, count):
+        return ObservationStatistics(count, np.full(1, count * value), np.full(1, count * value**2))
+
+    begun = ObservationStatistics.empty(1)
+    statistics = begun.after([seen(1.0, 5), seen(3.0, 5)]).after([seen(6.0, 10_000)])
+    normalization = statistics.normalization(std_floor=1e-6, clip=None)
+    assert normalization.center == 4.0
+    assert normalization.scale == pytest.approx(1 / np.sqrt((1 + 9) / 4 + 36 / 2 - 16), rel=1e-6)
+    assert begun.after([]) is begun
+
+
 @pytest.mark.parametrize("bound", [5.0, 2.0, None])
 def test_normalised_inputs_are_clipped_in_every_engine(bound):
     policy = mlp(BOX, UNBOUNDED, **({} if bound == 5 else {"observation_clip": bound}))
