@@ -3,6 +3,7 @@
 Usage: python benchmarks/defaults.py [--tasks ID ...] [--contenders NAME ...] [--seeds N ...]
        python benchmarks/defaults.py --page       only write the page, from what is there
        python benchmarks/defaults.py --contenders es-envs --settings JSON --out FOLDER     a trial of other settings
+       python benchmarks/defaults.py --ablation   each default put back to what it was before the rule
 
 Every run has 240 seconds of processor time on one core; two run side by side, each bound to its core. Each writes
 docs/results/defaults/TASK-CONTENDER-sSEED.json; those that are there are left out, so that the suite can be taken up
@@ -53,6 +54,18 @@ SOLVED = {
     "Pendulum-v1": -200.0,
 }
 """Scores that count as solved: Gymnasium's thresholds; Pendulum has none."""
+ABLATION = {
+    "as-it-is": {},
+    "openai_es": {"strategy": "openai_es"},
+    "32-and-32-hidden-units": {"hidden_sizes": [32, 32]},
+    "64-candidates": {"population_size": 64},
+    "sigma-0.05": {"sigma": 0.05},
+    "observations-as-they-are": {"observation_normalization": False},
+    "evaluation-without-budget": {"eval_budget": None},
+}
+"""Settings that put one default back to its old value; actions of these tasks have the same bounds in both."""
+ABLATED_ON = ("MountainCarContinuous-v0", "InvertedDoublePendulum-v5", "LunarLander-v3", "HalfCheetah-v5")
+ABLATION_SECONDS = 60.0
 
 
 def main() -> None:
@@ -68,11 +81,19 @@ def main() -> None:
     parser.add_argument("--settings", default="{}", help="es-envs' settings where they are not the defaults, as JSON")
     parser.add_argument("--out", type=Path, default=PAGES / "defaults", help="folder (default: %(default)s)")
     parser.add_argument("--page", action="store_true", help="run nothing")
+    parser.add_argument("--ablation", action="store_true", help="only the ablation, with two seeds")
     options = parser.parse_args()
+    packages = ("mujoco", "box2d", "torch", "stable-baselines3", "sb3-contrib", "evotorch")
+    if options.ablation:
+        for name, settings in ABLATION.items():
+            options.tasks, options.contenders, options.seeds = ABLATED_ON, ["es-envs"], [0, 1]
+            options.seconds, options.settings = ABLATION_SECONDS, json.dumps(settings)
+            options.out = PAGES / "defaults" / "ablation" / name
+            _run_all(options, Report("ablation", packages=packages))
+        options.page, options.settings, options.out = True, "{}", PAGES / "defaults"
     if options.settings != "{}" and (options.contenders != ["es-envs"] or options.out == PAGES / "defaults"):
         parser.error("--settings needs --contenders es-envs and a folder of its own, --out FOLDER")
     if not options.page:
-        packages = ("mujoco", "box2d", "torch", "stable-baselines3", "sb3-contrib", "evotorch")
         _run_all(options, Report("defaults", packages=packages))
     if options.out == PAGES / "defaults":
         _write_page(_measured(options.out))
@@ -141,7 +162,8 @@ def _write_page(results: Sequence[dict[str, Any]]) -> None:
         rows = [_row(results, task) for task in tasks]
         columns = ["task", "es-envs", *RIVALS, "random actions", "steps of es-envs", "reached"]
         parts.append(f"## Tasks: {title}\n\n{table(columns, rows)}\n")
-    machines = sorted({in_words(each["machine"]) for each in results if "machine" in each})
+    # Each run was bound to one core, whatever the machine has.
+    machines = sorted({in_words({**each["machine"], "cores": 1}) for each in results if "machine" in each})
     commits = sorted({each["commit"] or "unknown" for each in results})
     page = f"""# Defaults
 
@@ -154,8 +176,43 @@ cell has not been measured yet.
 Command: `python benchmarks/defaults.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
 
 {chr(10).join(parts)}
+{_losses(results)}
+{_ablation(PAGES / "defaults" / "ablation")}
 {_trials(PAGES / "defaults" / "trials")}"""
     (PAGES / "defaults.md").write_text(page, encoding="utf-8")
+
+
+def _losses(results: Sequence[dict[str, Any]]) -> str:
+    """Section about our runs that fell short, and the advice that they gave."""
+    rows = []
+    for task in (*CHOSEN_ON, *HELD_OUT):
+        if "no" not in _verdict(results, task):
+            continue
+        for run in results:
+            if (run["task"], run["contender"]) == (task, "es-envs"):
+                advice = "; ".join(f"generation {when}: {sentence}" for when, sentence in run["advice"].items())
+                rows.append([task, str(run["seed"]), figures(run["score"]["mean"]), advice or "none"])
+    if not rows:
+        return ""
+    intro = "## Tasks that were not reached, and the advice that these runs gave"
+    return "\n\n".join([intro, table(["task", "seed", "score", "advice"], rows)]) + "\n"
+
+
+def _ablation(folder: Path) -> str:
+    """Section about the rule with one default put back at a time."""
+    measured = {name: _measured(folder / name) for name in ABLATION}
+    if not any(measured.values()):
+        return ""
+    intro = f"""## Each default put back to what it was
+
+Scores of the last centre with seeds 0 and 1, after {ABLATION_SECONDS:g} seconds of processor time:
+`python benchmarks/defaults.py --ablation`."""
+    rows = [[name, *(_each(results, task) for task in ABLATED_ON)] for name, results in measured.items()]
+    return "\n\n".join([intro, table(["put back", *ABLATED_ON], rows)]) + "\n"
+
+
+def _each(results: Sequence[dict[str, Any]], task: str) -> str:
+    return ", ".join(f"{score:.0f}" for score in _scores(results, task, "es-envs"))
 
 
 def _trials(folder: Path) -> str:
@@ -164,16 +221,16 @@ def _trials(folder: Path) -> str:
     rows, settings = [], []
     for name in names:
         results = _measured(folder / name)
-        scores = [", ".join(f"{score:.0f}" for score in _scores(results, task, "es-envs")) for task in CHOSEN_ON]
         seconds = " to ".join(f"{value:g}" for value in sorted({each["budget"] for each in results}))
-        rows.append([name, seconds, *scores])
+        rows.append([name, seconds, *(_each(results, task) for task in CHOSEN_ON)])
         config = results[0]["config"]
         settings.append(f"- {name}: {', '.join(f'{field} {config[field]}' for field in _TRIED)}")
     intro = """## Trials, from which the rule was chosen
 
 Scores of the last centre, one number for each seed, in a smaller budget: so few seeds do not distinguish neighbours.
 Each was `python benchmarks/defaults.py --contenders es-envs --seeds ... --seconds ... --settings ... --out
-docs/results/defaults/trials/NAME`; the files have seeds, commits and complete settings."""
+docs/results/defaults/trials/NAME`; the files have seeds, commits and complete settings. In these versions each step
+counted alike in the normalisation of observations, not each generation as now."""
     return "\n\n".join([intro, table(["trial", "seconds", *CHOSEN_ON], rows), "\n".join(settings)]) + "\n"
 
 
