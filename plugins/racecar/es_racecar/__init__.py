@@ -1,4 +1,4 @@
-"""Registers RaceCar-v0: drive a walled S-shaped track."""
+"""Registers RaceCar-v0, a walled S-shaped track, and RaceTrack-v0, a new track in every episode."""
 
 from es_envs import EnvDefinition, hookimpl
 
@@ -27,5 +27,18 @@ def register_envs() -> list[EnvDefinition]:
                 "eval_every": 6,  # an evaluation costs more than a generation
             },
             recommended_for={"openai_es": {"sigma": 0.1, "learning_rate": 0.1}},
-        )
+        ),
+        EnvDefinition(
+            id="RaceTrack-v0",
+            entry_point="es_racecar.track_env:RaceTrackEnv",
+            fitness="es_racecar.fitness:progress_and_time",
+            fitnesses={
+                "progress": "es_racecar.fitness:progress",
+                "time": "es_racecar.fitness:time",
+                "distance": "es_envs.fitness:distance_from_start",
+            },
+            max_episode_steps=750,
+            summary="Race on tracks never seen before",
+            recommended={"observation_normalization": False},  # its observations are of the order of 1
+        ),
     ]

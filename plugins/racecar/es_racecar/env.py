@@ -9,6 +9,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from es_envs.bullet import BulletEnv, Camera, bounded, pybullet, require_one_of
+from es_racecar.car import STATIC_BODIES, STEERING_HINGES, WHEEL_FORCE, WHEELS, clipped
 
 START = (0.5, 0.5, 0.1)  # [m]
 START_HEADING = math.pi / 2  # [rad]
@@ -21,16 +22,12 @@ WALLS = (
 )  # fmt: skip
 WALL_THICKNESS = 0.3  # [m]
 WALL_HEIGHT = 0.5  # [m]
-STEERING_HINGES = ("left_steering_hinge_joint", "right_steering_hinge_joint")
-WHEELS = ("left_rear_wheel_joint", "right_rear_wheel_joint", "left_front_wheel_joint", "right_front_wheel_joint")
 MAX_STEERING = 1.0  # [rad]
 MAX_WHEEL_SPEED = 50.0  # [rad/s], 2.5 m/s
-WHEEL_FORCE = 100.0
 
 LIDAR_RANGE = 5.0  # [m]
 LIDAR_ANGLE = math.pi / 2  # [rad], to each side of straight ahead
 LIDAR_HEIGHT = 0.3  # [m]; above the car, below the top of the walls
-STATIC_BODIES = 2  # Bullet's collision group of fixed bodies: rays hit nothing else
 # Offsets and scales that bring each observation entry to about ±1: middle and half the size of the track, 2.5 m/s, ...
 MIDDLE, HALF_SIZE = (7.5, 4.0), (7.5, 4.0)
 SPEED_SCALE = 1 / 2.5
@@ -195,8 +192,8 @@ class RaceCarEnv(BulletEnv):
     def act(self, action: Any) -> None:
         """Set the steering angle and the wheels' speed."""
         client = self.client
-        steering = _clipped(action[0], -1.0, 1.0) * MAX_STEERING
-        throttle = self.throttle if self._constant_throttle else _clipped(action[1], -1.0, 1.0) / 2 + 0.5
+        steering = clipped(action[0]) * MAX_STEERING
+        throttle = self.throttle if self._constant_throttle else clipped(action[1]) / 2 + 0.5
         speed = throttle * MAX_WHEEL_SPEED
         pybullet.setJointMotorControlArray(
             self.car,
@@ -299,17 +296,3 @@ def _dashes() -> list[tuple[float, float, float, float]]:
             x, y = x0 + along_x * metres, y0 + along_y * metres
             dashes.append((x - half_x, y - half_y, x + half_x, y + half_y))
     return dashes
-
-
-def _clipped(value: Any, low: float, high: float) -> float:
-    """Clip ``value`` to a Python float, since Bullet does not take numpy scalars everywhere.
-
-    Raises:
-        ValueError: it is NaN, which Bullet would spread through the whole world.
-    """
-    number = float(value)
-    if low <= number <= high:
-        return number
-    if math.isnan(number):
-        raise ValueError("an action holds NaN")
-    return low if number < low else high

@@ -1,0 +1,321 @@
+"""RaceTrack-v0: a racing car with a lidar on tracks that it has never seen."""
+
+import math
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from es_envs.bullet import BulletEnv, Camera, bounded, pybullet, require_one_of
+from es_racecar import car, tracks
+from es_racecar.tracks import Kind, Track
+
+TIME_LIMIT = 30.0  # [s]; the definition's step limit
+MAX_SPEED = 4.0  # [m/s]
+MAX_STEERING = 0.6  # [rad]
+LIDAR_ANGLE = math.pi / 2  # [rad], to each side of straight ahead
+LIDAR_HEIGHT = 0.2  # [m]
+SPEED_SCALE, TURN_SCALE = 1 / 3, 1 / 3
+BOUND = 5.0
+
+WALL_HALF_SIZE = (tracks.WALL_LENGTH / 2 + 0.05, 0.05, 0.15)  # [m]; a little too long, so that no corner is open
+MOST_WALLS = 164  # of a drawn track
+CELLAR = -10.0  # [m]; walls that a track does not need wait here
+FROM_THE_END = 4  # points between an open track's ends and its start and finish
+_SEARCHED = range(-4, 5)  # points beside the last one among which the nearest is looked for
+
+# The number seeds the split's tracks, of which there are so many; no two splits share one.
+SPLITS: dict[str, tuple[int, int, Kind]] = {
+    "train": (1, 2**31, Kind()),
+    "test": (2, 1000, Kind()),
+    "hard": (3, 1000, Kind(difficulty=1.0, width=1.3, tightest=0.8, clockwise=True)),
+}
+
+
+class RaceTrackEnv(BulletEnv):
+    """Drive one lap, as fast as you can, on a track that is drawn for each episode, without touching a wall.
+
+    ## Actions
+    ``Box(-1, 1, (2,), float32)``; values beyond the bounds are clipped. A step lasts 1/25 s.
+
+    | index | meaning | -1 | +1 |
+    |---|---|---|---|
+    | 0 | steering | 0.6 rad to the right | 0.6 rad to the left |
+    | 1 | speed of the wheels | stand | 4 m/s |
+
+    ## Observations
+    ``Box(-5, 5, (3 + lidar_rays,), float32)``, clipped to the bounds. There is no position: nobody can learn a track by
+    heart without looking.
+
+    | index | meaning | unit | scaled | usual values, scaled |
+    |---|---|---|---|---|
+    | 0 | speed ahead | m/s | / 3 | 0 to 1.3 |
+    | 1 | yaw rate, positive to the left | rad/s | / 3 | -1 to 1 |
+    | 2 | angle of the left steering hinge, positive to the left | rad | 1 | -0.6 to 0.6 |
+    | 3... | lidar: distance to the wall, from 90° right to 90° left | m | / lidar_range | 0 to 1 (nothing in range) |
+
+    ## Reward
+    The gain in progress [laps], and on finishing the share of the time limit of 30 s that is left: the return is the
+    fitness.
+
+    ## Start
+    At rest at the track's first point (of an open one, a metre from its end), facing along it; aside, and in heading,
+    uniform within ±``start_noise``. The track is drawn among those of the split; ``reset(options={"track": 7})``
+    chooses the one of that number.
+
+    ## End
+    Terminated on finishing the lap (``info["is_success"]``) or on touching a wall (``info["hit_wall"]``). The
+    definition truncates after 750 steps. ``info`` also holds ``position`` (x, y) and ``distance_from_start`` [m],
+    ``progress`` [laps], ``time`` [s], interpolated where the lap ends, ``speed`` [m/s] and ``wrong_way``; and of the
+    track its number (``track``, -1 for a file), ``track_hash``, ``track_length`` [m] and ``redraws``, the number of
+    lines before it that nobody could have driven.
+
+    Args:
+        split: "train", "test" (1000 tracks of the same distribution, none of which is in "train") or "hard" (1000
+            tracks of another one: narrower, with tighter curves, driven clockwise).
+        tracks: number of tracks in the split, counted from 0; None: all that there are, in "train" two billion.
+        track: CSV file of a centre line to drive instead, with columns x, y and width [m].
+        lidar_rays: number of rays.
+        lidar_range: their range [m].
+        lidar_noise: standard deviation of a measured distance, as a share of the range.
+        start_noise: bound of the start's offset [m] and heading [rad].
+        **options: see ``BulletEnv``.
+    """
+
+    time_step = 1 / 50
+    action_repeat = 2
+    gravity = -10.0
+    sky = (0.86, 0.92, 0.96, 1.0)
+    ground = (0.42, 0.44, 0.47, 1.0)
+    light = (7.0, -3.0, 8.0)
+
+    def __init__(
+        self,
+        *,
+        split: str = "train",
+        tracks: int | None = None,
+        track: str | None = None,
+        lidar_rays: int = 11,
+        lidar_range: float = 6.0,
+        lidar_noise: float = 0.005,
+        start_noise: float = 0.1,
+        **options: Any,
+    ) -> None:
+        require_one_of("split", split, SPLITS)
+        self._stream, most, self._kind = SPLITS[split]
+        if tracks is not None and tracks not in range(1, most + 1):
+            raise ValueError(f"tracks must be a whole number from 1 to {most} for split={split!r}, got {tracks!r}")
+        if lidar_rays not in range(1, 8193):  # for about twice as many Bullet silently returns nothing
+            raise ValueError(f"lidar_rays must be a whole number from 1 to 8192, got {lidar_rays!r}")
+        if not 0.0 < lidar_range <= 100.0:
+            raise ValueError(f"lidar_range must be above 0 and at most 100, got {lidar_range!r}")
+        for name, value, bound in (("lidar_noise", lidar_noise, 1.0), ("start_noise", start_noise, 0.3)):
+            if not 0.0 <= value <= bound:
+                raise ValueError(f"{name} must be from 0 to {bound:g}, got {value!r}")
+        self.tracks = most if tracks is None else tracks
+        self._given = None if track is None else _read(track)
+        self.lidar_noise, self.start_noise = float(lidar_noise), float(start_noise)
+        angles = np.linspace(-LIDAR_ANGLE, LIDAR_ANGLE, lidar_rays).tolist() if lidar_rays > 1 else [0.0]
+        # The ends of the rays as the car sees them: metres ahead and to the left.
+        self._fan = [(lidar_range * math.cos(angle), lidar_range * math.sin(angle)) for angle in angles]
+        low = np.full(3 + lidar_rays, -BOUND, np.float32)
+        low[3:] = 0.0
+        high = np.where(low < 0, BOUND, 1.0).astype(np.float32)
+        self.observation_space = spaces.Box(low, high, dtype=np.float32)
+        self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+        self._chosen: int | None = None
+        super().__init__(**options)
+
+    def build(self) -> None:
+        """Load a floor, a pool of walls and the car."""
+        self.floor = self.load_urdf("plane.urdf")
+        client, count = self.client, MOST_WALLS if self._given is None else len(self._given.walls)
+        shape = pybullet.createCollisionShape(pybullet.GEOM_BOX, halfExtents=WALL_HALF_SIZE, physicsClientId=client)
+        self.walls = [
+            pybullet.createMultiBody(
+                baseMass=0.0, baseCollisionShapeIndex=shape, basePosition=(wall, 0.0, CELLAR), physicsClientId=client
+            )
+            for wall in range(count)
+        ]
+        self._is_wall = frozenset(self.walls)
+        self.car = self.load_urdf("racecar/racecar.urdf")
+        joints = self.joints(self.car)
+        self._chassis = joints["base_link_joint"]  # Bullet numbers a link like the joint above it
+        self._hinges = tuple(joints[name] for name in car.STEERING_HINGES)
+        self._wheels = tuple(joints[name] for name in car.WHEELS)
+        self._wheel_forces = (car.WHEEL_FORCE,) * len(car.WHEELS)
+
+    def decorate(self) -> None:
+        """Paint the walls red and white in turn, and the car yellow."""
+        self.paint(self.floor, (1.0, 1.0, 1.0, 0.0))
+        self.paint(self.car, (1.0, 0.75, 0.1, 1.0), self._chassis)
+        for wall in self.walls:
+            self.paint(wall, ((0.82, 0.2, 0.17, 1.0), (0.96, 0.95, 0.93, 1.0))[wall % 2])
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Start an episode; ``options={"track": 7}`` chooses the track.
+
+        Raises:
+            ValueError: there is no such track, or another option.
+        """
+        options = options or {}
+        chosen = options.get("track")
+        if options.keys() - {"track"}:
+            raise ValueError(f"RaceTrackEnv.reset knows the option 'track', not {sorted(options.keys() - {'track'})}")
+        if chosen is not None and (self._given is not None or chosen not in range(self.tracks)):
+            has = "a track from a file" if self._given is not None else f"tracks 0 to {self.tracks - 1}"
+            raise ValueError(f"there is no track {chosen!r}: this environment has {has}")
+        self._chosen = chosen
+        return super().reset(seed=seed, options=options)
+
+    def place(self) -> None:
+        """Put the walls along the track, and the car at its first point."""
+        drawn = int(self.np_random.integers(self.tracks))  # even if it is chosen, so that all else stays the same
+        aside, turn = self.np_random.uniform(-self.start_noise, self.start_noise, 2).tolist()
+        self._number = -1 if self._given is not None else drawn if self._chosen is None else self._chosen
+        self.track = self._given or tracks.draw((self._stream, self._number), self._kind)
+        self._points, self._tangents = self.track.centre.tolist(), self.track.tangent.tolist()
+        # At an open track's ends are walls.
+        self._first = self._nearest = 0 if self.track.is_closed else FROM_THE_END
+        self._spacing = self.track.length / (len(self._points) - (not self.track.is_closed))
+        self._lap = self.track.length - 2 * self._first * self._spacing
+        (x, y), (ahead_x, ahead_y) = self._points[self._first], self._tangents[self._first]
+        self._start = x - aside * ahead_y, y + aside * ahead_x
+        half = (math.atan2(ahead_y, ahead_x) + turn) / 2
+        pybullet.resetBasePositionAndOrientation(
+            self.car, (*self._start, 0.0), (0.0, 0.0, math.sin(half), math.cos(half)), physicsClientId=self.client
+        )
+        self._place_walls(self.track)
+        self._steps = 0
+        self._along = self._progress_along(self._start)
+        self._progress = self._gain = self._bonus = self._time = 0.0
+        self._hit_wall = self._finished = False
+
+    def _place_walls(self, track: Track) -> None:
+        client, spare = self.client, iter(self.walls)
+        for (x, y, angle), wall in zip(track.walls.tolist(), spare, strict=False):
+            height = WALL_HALF_SIZE[2] - 0.002 * (wall % 2)  # where two overlap, one colour is seen
+            turned = (0.0, 0.0, math.sin(angle / 2), math.cos(angle / 2))
+            pybullet.resetBasePositionAndOrientation(wall, (x, y, height), turned, physicsClientId=client)
+        for wall in spare:
+            pybullet.resetBasePositionAndOrientation(
+                wall, (wall, 0.0, CELLAR), (0.0, 0.0, 0.0, 1.0), physicsClientId=client
+            )
+        pybullet.performCollisionDetection(physicsClientId=client)  # else rays hit the walls of the last track
+
+    def act(self, action: Any) -> None:
+        """Set the steering angle and the wheels' speed."""
+        client = self.client
+        steering = car.clipped(action[0]) * MAX_STEERING
+        speed = (car.clipped(action[1]) / 2 + 0.5) * MAX_SPEED / car.WHEEL_RADIUS
+        pybullet.setJointMotorControlArray(
+            self.car,
+            self._hinges,
+            pybullet.POSITION_CONTROL,
+            targetPositions=(steering, steering),
+            physicsClientId=client,
+        )
+        pybullet.setJointMotorControlArray(
+            self.car,
+            self._wheels,
+            pybullet.VELOCITY_CONTROL,
+            targetVelocities=(speed,) * 4,
+            forces=self._wheel_forces,
+            physicsClientId=client,
+        )
+
+    def observe(self) -> NDArray[np.float32]:
+        """Read speed, yaw rate, steering and lidar."""
+        client, body = self.client, self.car
+        (x, y, _), (qx, qy, qz, qw) = pybullet.getBasePositionAndOrientation(body, physicsClientId=client)
+        (vx, vy, _), (_, _, yaw_rate) = pybullet.getBaseVelocity(body, physicsClientId=client)
+        steering = pybullet.getJointState(body, self._hinges[0], physicsClientId=client)[0]
+        heading = math.atan2(2.0 * (qw * qz + qx * qy), 1.0 - 2.0 * (qy * qy + qz * qz))
+        cos, sin = math.cos(heading), math.sin(heading)
+        self._position, self._heading = (x, y), heading
+        self._speed = vx * cos + vy * sin
+        return bounded(
+            [self._speed * SPEED_SCALE, yaw_rate * TURN_SCALE, steering, *self._lidar(x, y, cos, sin)], BOUND
+        )
+
+    def _lidar(self, x: float, y: float, cos: float, sin: float) -> list[float]:
+        """Distance to the nearest wall along each ray, as a share of the range."""
+        ends = [
+            (x + cos * ahead - sin * aside, y + sin * ahead + cos * aside, LIDAR_HEIGHT) for ahead, aside in self._fan
+        ]
+        hits = pybullet.rayTestBatch(
+            [(x, y, LIDAR_HEIGHT)] * len(ends),
+            ends,
+            numThreads=1,
+            collisionFilterMask=car.STATIC_BODIES,
+            physicsClientId=self.client,
+        )
+        if not self.lidar_noise:
+            return [hit[2] for hit in hits]
+        noise = self.np_random.normal(0.0, self.lidar_noise, len(hits)).tolist()
+        return [min(1.0, max(0.0, hit[2] + error)) for hit, error in zip(hits, noise, strict=True)]
+
+    def outcome(self) -> tuple[float, bool]:
+        """Return the progress, and True at a wall or at the end of the lap."""
+        before, self._along = self._along, self._progress_along(self._position)
+        goal, step = self._lap, self.action_repeat * self.time_step
+        self._hit_wall = any(
+            contact[2] in self._is_wall for contact in pybullet.getContactPoints(self.car, physicsClientId=self.client)
+        )
+        self._finished = self._along >= goal and not self._hit_wall
+        part = (goal - before) / (self._along - before) if self._finished else 1.0
+        self._time = (self._steps + part) * step
+        self._steps += 1
+        self._gain = (min(self._along, goal) - before) / goal
+        self._progress = min(self._along, goal) / goal
+        self._bonus = max(0.0, 1 - self._time / TIME_LIMIT) if self._finished else 0.0
+        return self._gain + self._bonus, self._finished or self._hit_wall
+
+    def _progress_along(self, position: tuple[float, float]) -> float:
+        """Distance along the centre line from the start [m], below 0 behind it."""
+        (x, y), points, count = position, self._points, len(self._points)
+        last = self._nearest
+        if self.track.is_closed:
+            near = [last + step for step in _SEARCHED]
+        else:
+            near = [place for step in _SEARCHED if 0 <= (place := last + step) < count]
+        self._nearest = min(
+            near, key=lambda place: (points[place % count][0] - x) ** 2 + (points[place % count][1] - y) ** 2
+        )
+        (at_x, at_y), (ahead_x, ahead_y) = points[self._nearest % count], self._tangents[self._nearest % count]
+        from_start = (self._nearest - self._first) * self._spacing
+        return float(from_start + (x - at_x) * ahead_x + (y - at_y) * ahead_y)
+
+    def info(self) -> dict[str, Any]:
+        """Return where the car is, how far and how fast it has come, and the track."""
+        x, y = self._position
+        ahead_x, ahead_y = self._tangents[self._nearest % len(self._tangents)]
+        return {
+            "position": self._position,
+            "distance_from_start": math.hypot(x - self._start[0], y - self._start[1]),
+            "progress": self._progress,
+            "time": self._time,
+            "speed": self._speed,
+            "wrong_way": math.cos(self._heading) * ahead_x + math.sin(self._heading) * ahead_y < 0,
+            "is_success": self._finished,
+            "hit_wall": self._hit_wall,
+            "track": self._number,
+            "track_hash": self.track.hash,
+            "track_length": self.track.length,
+            "redraws": self.track.redraws,
+            "reward_progress": self._gain,
+            "reward_time": self._bonus,
+        }
+
+    def camera(self) -> Camera:
+        """Return a camera above the car, looking north; turning with the car it would sway."""
+        x, y = self._position
+        return Camera(target=(x, y, 0.0), distance=6.0, yaw=0.0, pitch=-55.0)
+
+
+def _read(path: str) -> Track:
+    try:
+        return tracks.read(path)
+    except OSError as error:
+        raise ValueError(f"the track file cannot be read: {error}") from error

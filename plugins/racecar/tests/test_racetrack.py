@@ -1,0 +1,249 @@
+"""RaceTrack-v0: tracks that nobody has seen, the car on them, the lap's fitness, tracks from files."""
+
+import math
+
+import numpy as np
+import pytest
+from es_racecar import tracks
+from es_racecar.fitness import progress, progress_and_time, time
+from es_racecar.track_env import SPLITS, RaceTrackEnv
+
+import es_envs
+from es_envs import Episode
+from es_envs.bullet import pybullet
+from es_envs.fitness import fitness_names
+
+
+@pytest.fixture(scope="module")
+def env():
+    env = RaceTrackEnv(start_noise=0.0, lidar_noise=0.0)
+    yield env
+    env.close()
+
+
+def drawn(split, count):
+    stream, _, kind = SPLITS[split]
+    return [tracks.draw((stream, number), kind) for number in range(count)]
+
+
+def along_the_middle(env):
+    """Steer at a point of the centre line, slowly."""
+    (x, y), points = env._position, env.track.centre
+    ahead_x, ahead_y = points[(env._nearest + 4) % len(points)] - (x, y)
+    cos, sin = math.cos(env._heading), math.sin(env._heading)
+    aside, square = cos * ahead_y - sin * ahead_x, ahead_x**2 + ahead_y**2
+    return np.array([math.atan(0.325 * 2 * aside / square) / 0.6, -0.3], np.float32)
+
+
+def play(env, seed, choose, steps=750, **reset):
+    _, start_info = env.reset(seed=seed, **reset)
+    total = 0.0
+    for length in range(1, steps + 1):  # noqa: B007
+        _, reward, terminated, _, info = env.step(choose(env))
+        total += reward
+        if terminated:
+            break
+    return Episode(
+        seed=seed, total_reward=total, length=length, terminated=terminated, truncated=not terminated,
+        start_info=start_info, final_info=info,
+    )  # fmt: skip
+
+
+def test_the_definition_selects_by_progress_and_time():
+    definition = es_envs.definition("RaceTrack-v0")
+    assert list(fitness_names(definition)) == ["progress_and_time", "progress", "time", "distance"]
+    assert definition.max_episode_steps * 1 / 25 == 30
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_each_track_of_a_split_can_be_driven(split):
+    kind = SPLITS[split][2]
+    for track in drawn(split, 100):
+        assert track.fault(kind.tightest) == ""
+        assert track.length <= 40
+        gaps = np.linalg.norm(np.roll(track.centre, -1, axis=0) - track.centre, axis=1)
+        assert gaps.max() < 0.26
+        assert gaps.min() > 0.2
+        turned = np.sign(track.curvature.mean())
+        assert turned == (-1 if split == "hard" else 1), "hard tracks are driven clockwise, the others are not"
+
+
+def test_no_two_splits_share_a_track():
+    hashes = {split: {track.hash for track in drawn(split, 200)} for split in SPLITS}
+    assert {len(found) for found in hashes.values()} == {200}
+    assert len(set.union(*hashes.values())) == 600
+
+
+def test_a_number_means_the_same_track_everywhere():
+    assert [track.hash for track in drawn("test", 3)] == ["41cd1adb42d5", "6fd6979def3f", "1f169c3e0020"]
+
+
+def test_lines_that_nobody_can_drive_are_drawn_again_and_counted():
+    redraws = [track.redraws for track in drawn("hard", 100)]
+    assert min(redraws) == 0 < max(redraws)
+    with pytest.raises(ValueError, match=r"none of 1000 tracks can be driven, .* choose an easier kind"):
+        tracks.draw((0,), tracks.Kind(tightest=50.0))
+
+
+def test_hard_tracks_are_narrower_and_have_tighter_curves():
+    tightest = {split: np.median([np.abs(t.curvature).max() for t in drawn(split, 100)]) for split in SPLITS}
+    assert tightest["hard"] > 1.1 * tightest["train"]
+    assert drawn("hard", 1)[0].width.max() < drawn("test", 1)[0].width.min()
+
+
+def test_the_walls_stand_on_both_sides_of_the_whole_track():
+    env = RaceTrackEnv(start_noise=0.0, lidar_noise=0.0, lidar_range=20.0, lidar_rays=101)
+    env.reset(seed=0, options={"track": 5})
+    for (x, y), (ahead_x, ahead_y) in zip(env.track.centre, env.track.tangent, strict=True):
+        half = math.atan2(ahead_y, ahead_x) / 2
+        turned = (0, 0, math.sin(half), math.cos(half))
+        pybullet.resetBasePositionAndOrientation(env.car, (x, y, 0), turned, physicsClientId=env.client)
+        lidar = 20 * env.observe()[3:]
+        assert lidar[0] == pytest.approx(0.75, abs=0.15)
+        assert lidar[-1] == pytest.approx(0.75, abs=0.15)
+        assert (lidar < 20).all(), "there is no gap anywhere"
+    env.close()
+
+
+def test_a_car_along_the_middle_finishes_the_lap(env):
+    episode = play(env, 3, along_the_middle)
+    info = episode.final_info
+    assert episode.terminated
+    assert (info["is_success"], info["hit_wall"], info["progress"]) == (True, False, 1.0)
+    assert 10 < info["time"] < 30
+    assert episode.length / 25 - 1 / 25 < info["time"] <= episode.length / 25
+    assert progress_and_time(episode) == pytest.approx(2 - info["time"] / 30)
+    assert episode.total_reward == pytest.approx(progress_and_time(episode))
+    assert time(episode) == -info["time"]
+
+
+def test_a_car_that_drives_straight_on_hits_a_wall(env):
+    episode = play(env, 3, lambda _: np.array([0.0, 1.0], np.float32))
+    info = episode.final_info
+    assert (info["is_success"], info["hit_wall"]) == (False, True)
+    assert 0 < progress(episode) == progress_and_time(episode) < 0.5
+    assert episode.total_reward == pytest.approx(progress(episode))
+    assert time(episode) == -60
+
+
+def test_who_does_nothing_gains_nothing(env):
+    episode = play(env, 3, lambda _: np.array([0.0, -1.0], np.float32), steps=100)
+    assert not episode.terminated
+    assert abs(progress(episode)) < 0.01
+
+
+def test_a_car_that_looks_back_is_told(env):
+    _, info = env.reset(seed=0)
+    assert not info["wrong_way"]
+    x, y = info["position"]
+    half = env._heading / 2 + math.pi / 2
+    turned = (0, 0, math.sin(half), math.cos(half))
+    pybullet.resetBasePositionAndOrientation(env.car, (x, y, 0), turned, physicsClientId=env.client)
+    assert env.step(np.array([0.0, -1.0], np.float32))[-1]["wrong_way"]
+
+
+def test_every_episode_has_a_track_of_its_own(env):
+    assert len({env.reset(seed=seed)[1]["track_hash"] for seed in range(30)}) == 30
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_a_few_training_tracks_come_again_and_again(count):
+    env = RaceTrackEnv(tracks=count)
+    numbers = {env.reset(seed=seed)[1]["track"] for seed in range(100)}
+    env.close()
+    assert numbers == set(range(count))
+
+
+def test_a_track_is_chosen_by_its_number(env):
+    found = [env.reset(seed=seed, options={"track": 7})[1] for seed in (0, 1)]
+    assert {info["track"] for info in found} == {7}
+    assert {info["track_hash"] for info in found} == {tracks.draw((1, 7), SPLITS["train"][2]).hash}
+    for options, message in (
+        ({"track": 2**31}, "there is no track 2147483648: this environment has tracks 0 to 2147483647"),
+        ({"lap": 1}, r"knows the option 'track', not \['lap'\]"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            env.reset(options=options)
+
+
+def test_positive_steering_turns_left_and_the_car_notices(env):
+    env.reset(seed=0)
+    for _ in range(15):
+        observation, *_ = env.step(np.array([1.0, -0.6], np.float32))
+    assert observation[0] > 0.1
+    assert observation[1] > 0.1
+    assert observation[2] == pytest.approx(0.6, abs=0.1)
+
+
+def test_noise_of_the_lidar_is_of_the_size_asked_for():
+    env = RaceTrackEnv(lidar_noise=0.05, lidar_rays=40)
+    env.reset(seed=0)
+    seen = np.array([env.observe()[3:] for _ in range(200)])
+    env.close()
+    inner = (seen.mean(0) > 0.2) & (seen.mean(0) < 0.8)
+    assert seen.std(0)[inner].mean() == pytest.approx(0.05, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"split": "exam"}, "split must be one of train, test, hard, got 'exam'"),
+        ({"tracks": 0}, "tracks must be a whole number from 1 to 2147483648 for split='train', got 0"),
+        ({"split": "test", "tracks": 1001}, "from 1 to 1000 for split='test', got 1001"),
+        ({"lidar_rays": 0}, "lidar_rays must be a whole number from 1 to 8192, got 0"),
+        ({"lidar_range": 0.0}, "lidar_range must be above 0 and at most 100, got 0.0"),
+        ({"lidar_noise": -1}, "lidar_noise must be from 0 to 1, got -1"),
+        ({"start_noise": 0.5}, r"start_noise must be from 0 to 0\.3, got 0\.5"),
+        ({"track": "nowhere.csv"}, "the track file cannot be read: .*nowhere.csv"),
+    ],
+    ids=str,
+)
+def test_wrong_options_are_refused_with_the_value(options, message):
+    with pytest.raises(ValueError, match=message):
+        RaceTrackEnv(**options)
+
+
+def circuit(turns=1.0, width=1.5, radius=4.0, points=60):
+    """Rows of a circle, or of the part of one."""
+    angles = np.linspace(0, 2 * np.pi * turns, points, endpoint=turns < 1)
+    return "".join(f"{radius * np.cos(a):.4f},{radius * np.sin(a):.4f},{width}\n" for a in angles)
+
+
+@pytest.mark.parametrize("turns", [1.0, 0.6])
+def test_a_track_from_a_file_is_driven_like_any_other(turns, tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text("x,y,width\n# from a map\n" + circuit(turns))
+    env = RaceTrackEnv(track=str(file), start_noise=0.0)
+    episode = play(env, 0, along_the_middle)
+    assert env.track.is_closed == (turns == 1)
+    assert episode.final_info["is_success"]
+    assert episode.final_info["track"] == -1
+    assert episode.final_info["track_length"] == pytest.approx(2 * np.pi * 4 * turns, rel=0.01)
+    with pytest.raises(ValueError, match="there is no track 0: this environment has a track from a file"):
+        env.reset(options={"track": 0})
+    env.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (circuit(points=5), "has 5 points: a track needs at least 8"),
+        ("0,0,1\n1,2\n", "line 2: expected x, y and a width above 0"),
+        ("0,0,1\n1,two,3\n", "line 2: expected x, y and a width above 0"),
+        ("0,0,1\n1,nan,3\n", "line 2: expected x, y and a width above 0"),
+        ("0,0,-1\n", "line 1: expected x, y and a width above 0"),
+        (circuit(width=9.0), r"its curve has a radius of 3.99 m: with a width of 9.00 m it must be above 4.50 m"),
+        (
+            "".join(f"{6 * np.sin(a):.4f},{3 * np.sin(2 * a):.4f},1\n" for a in np.linspace(0, 6.2, 80)),
+            "it crosses or touches itself: between",
+        ),
+        ("0,0,1\n" + circuit() + circuit().splitlines()[-1] + "\n", "point 62 is where the one before it is"),
+    ],
+    ids=["few", "short", "word", "nan", "width", "wide", "eight", "twice"],
+)
+def test_a_file_that_is_no_track_is_refused_with_the_place(text, message, tmp_path):
+    file = tmp_path / "bad.csv"
+    file.write_text(text)
+    with pytest.raises(ValueError, match=message) as caught:
+        RaceTrackEnv(track=str(file))
+    assert "bad.csv" in str(caught.value)
