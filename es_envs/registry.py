@@ -28,14 +28,14 @@ from es_envs.printable import printable
 
 GROUP = "es_envs"
 
-# The plugins that ship with the project, by distribution (pip installs only one of each name), and their ids: another
-# plugin gets one of these only with override=True.
+# The ids of the plugins that ship with the project, and the distribution that owns each (pip installs only one of each
+# name): another plugin gets one of these ids only with override=True.
 SHIPPED = {
-    "es-balancing-plate": "BalancingPlate-v0",
-    "es-cartpole-bullet": "CartPoleBullet-v0",
-    "es-racecar": "RaceCar-v0",
+    "BalancingPlate-v0": "es-balancing-plate",
+    "CartPoleBullet-v0": "es-cartpole-bullet",
+    "RaceCar-v0": "es-racecar",
+    "RaceTrack-v0": "es-racecar",
 }
-_OWNERS = {env_id: owner for owner, env_id in SHIPPED.items()}
 
 LOCAL_ID = re.compile(r"local/([\w.]+)-[0-9a-f]{8}-v0", re.ASCII)
 """Pattern of ids of environments that were given to ``train`` as classes or functions."""
@@ -105,7 +105,7 @@ class Registry:
                 "choose another id"
             )
         if not definition.override:
-            if definition.id in _OWNERS:
+            if definition.id in SHIPPED:
                 raise ValueError(_belongs(definition.id))
             if definition.id in self._claims:
                 raise ValueError(self._clash(definition.id))
@@ -306,7 +306,7 @@ def _definitions_of(plugin: object, entry_point: EntryPoint) -> dict[str, EnvDef
     for item in returned:
         if item.id in definitions:
             raise PluginError(f"{item.id!r} is already registered by {_origin(definitions[item.id])}")
-        if not item.override and _OWNERS.get(item.id, _owned(entry_point)) != _owned(entry_point):
+        if not item.override and SHIPPED.get(item.id, _owned(entry_point)) != _owned(entry_point):
             raise PluginError(_belongs(item.id))
         definitions[item.id] = replace(item, plugin=entry_point.name)
     return definitions
@@ -324,12 +324,12 @@ def _distribution(entry_point: EntryPoint) -> str:
 def _owned(entry_point: EntryPoint) -> str | None:
     """The shipped distribution that declares this entry point, or None."""
     name = re.sub(r"[-_.]+", "-", entry_point.dist.name).lower() if entry_point.dist else ""
-    return name if name in SHIPPED else None
+    return name if name in SHIPPED.values() else None
 
 
 def _belongs(env_id: str) -> str:
     return (
-        f"{env_id!r} belongs to {_OWNERS[env_id]}, which ships with es-envs: choose another id, or set override=True "
+        f"{env_id!r} belongs to {SHIPPED[env_id]}, which ships with es-envs: choose another id, or set override=True "
         "in the EnvDefinition"
     )
 

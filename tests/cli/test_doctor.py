@@ -21,7 +21,7 @@ def test_the_doctor_finds_nothing_broken_where_the_tests_run():
     assert [finding for finding in findings.values() if finding.status == "broken"] == []
     assert {"Python", "es-envs", "cores", "run folders", "numpy", "ffmpeg", "torch", "extras"} <= set(findings)
     assert "tune" in findings["extras"].found.split(", ")
-    assert findings["plugin racecar"].found.endswith(": RaceCar-v0")
+    assert findings["plugin racecar"].found.endswith(": RaceCar-v0, RaceTrack-v0")
     assert findings["workers of racecar"].status == ("ok" if sys.platform == "linux" else "missing")
     assert "BLAS: " in findings["numpy"].found
     assert all(finding.advice for finding in findings.values() if finding.status == "missing")
@@ -72,7 +72,9 @@ def test_what_is_broken_is_named_with_its_cause_and_what_to_do(tmp_path, python)
 
 @pytest.mark.skipif(os.name == "nt", reason="the shell is bash")
 def test_bash_completes_commands_ids_and_options(tmp_path):
-    lines = [f"es-envs {words}" for words in ("tr", "train Ra", "watch Ra", "evaluate RaceCar-v0 --pre", "report r")]
+    lines = [
+        f"es-envs {words}" for words in ("tr", "train RaceC", "watch RaceC", "evaluate RaceCar-v0 --pre", "report r")
+    ]
     script = f"""
         export PATH={shlex.quote(str(BIN))}:$PATH
         eval "$(register-python-argcomplete es-envs)"

@@ -175,14 +175,14 @@ def test_the_registry_knows_the_ids_of_the_shipped_plugins():
     folders = Path(__file__).parents[2].glob("plugins/*/pyproject.toml")
     shipped = {tomllib.loads(file.read_text())["project"]["name"] for file in folders}
     ids = {(plugin.distribution, env_id) for plugin in es_envs.plugins() for env_id in plugin.ids}
-    assert set(registry.SHIPPED.items()) == {(name, env_id) for name, env_id in ids if name in shipped}
-    assert set(registry.SHIPPED) == shipped
+    assert set(registry.SHIPPED.items()) == {(env_id, name) for name, env_id in ids if name in shipped}
+    assert set(registry.SHIPPED.values()) == shipped
 
 
-@pytest.mark.parametrize("owner", registry.SHIPPED)
+@pytest.mark.parametrize(("env_id", "owner"), registry.SHIPPED.items())
 @pytest.mark.parametrize("thief", ["aaa", "zzz", "the same name"])
-def test_nobody_takes_a_shipped_id_without_saying_so(owner, thief, installed):
-    env_id, name = registry.SHIPPED[owner], owner.removeprefix("es-").replace("-", "_")
+def test_nobody_takes_a_shipped_id_without_saying_so(env_id, owner, thief, installed):
+    name = owner.removeprefix("es-").replace("-", "_")
     installed.add(name if thief == "the same name" else thief, GOOD.format(id=env_id), distribution="es-a-thief")
     reason = f"'{env_id}' belongs to {owner}, which ships with es-envs: .*override=True"
     with pytest.warns(RuntimeWarning, match=rf"\(distribution 'es-a-thief'\) is skipped: {reason}"):
@@ -201,7 +201,7 @@ def test_nobody_takes_a_shipped_id_without_saying_so(owner, thief, installed):
 
 @pytest.mark.parametrize("name", ["aaa", "zzz"])
 def test_a_definition_that_overrides_gets_the_id_and_it_is_shown(name, installed, python):
-    for owner, env_id in registry.SHIPPED.items():
+    for owner, env_id in {owner: env_id for env_id, owner in reversed(registry.SHIPPED.items())}.items():
         installed.add(owner.replace("-", "_"), GOOD.format(id=env_id), distribution=owner)
     overriding = GOOD.replace("max_", "override=True, max_")
     installed.add(name, overriding.format(id="RaceCar-v0"))
