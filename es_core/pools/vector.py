@@ -29,7 +29,6 @@ from es_core.rollout.fitness import Fitnesses, begun, judged, load_fitnesses, ob
 from es_core.rollout.rollout import Rollout
 from es_core.strategies.defaults import settled
 from es_envs import EnvDefinition, Episode
-from es_envs.episode import Observer
 from es_envs.returned import info_of
 
 _PARAMETERS = 2**28  # of all candidates at once, if the number of copies is not set: 1 GB
@@ -180,7 +179,7 @@ class VectorPool(RolloutPool):
                 single.use(population.candidate(len(population)), population.statistics)
                 explores = isinstance(task, CentreTask) and task.explore
                 noise_seed = action_noise_seed(self.policy, population, None, task.seeds[0]) if explores else None
-                bounds = BoundsCounter(self.policy.action_space)
+                bounds = BoundsCounter(self.action_space)
                 episode = single.episode(task.seeds[0], observers=bounds.observers, noise_seed=noise_seed)
                 played = Played([bounds.noted(episode)])
         except (Exception, SystemExit) as error:  # noqa: BLE001  (the run decides what follows)
@@ -208,7 +207,6 @@ class _Play:
         first_observation: the observation that ``reset`` returned.
         measured: its fitnesses.
         bounds: counts its actions at bounds, if the centre plays it.
-        observers: what must see every step.
     """
 
     number: int
@@ -218,7 +216,6 @@ class _Play:
     first_observation: Any = None
     measured: Fitnesses = ()
     bounds: BoundsCounter | None = None
-    observers: Sequence[Observer] = ()
 
 
 @dataclass(frozen=True)
@@ -252,7 +249,8 @@ class _Wave:
         self._live = np.zeros(width, np.bool_)  # True for copies whose episode has begun and not ended
         self._totals, self._lengths = np.zeros(width), np.zeros(width, np.int64)
         self._limits = np.zeros(width, np.int64)
-        self._observed = False  # True as soon as an episode has observers
+        self._observed = any(observers_of(begun(pool.fitnesses)))
+        self._counted = False  # True as soon as the centre plays
 
     def run(self) -> None:
         """Play until all episodes have ended."""
@@ -280,6 +278,8 @@ class _Wave:
         self._lengths += live
         if self._observed:
             self._observe(observations, actions, rewards, infos, over)
+        if self._counted:
+            self._count(actions)
         for row in np.flatnonzero(live & (over | (self._lengths >= self._limits))).tolist():
             self._end(row, observations, infos, over=over[row], terminated=terminated[row])
         if not (self._queue and copies.restarts):
@@ -317,29 +317,33 @@ class _Wave:
             play.start_info = info_of(infos, row)
             play.first_observation = row_of(pool.observation_space, observations, row)
             play.measured = begun(pool.fitnesses)
-            play.observers = observers_of(play.measured)
             task = self._work.task(play.number)
             noise_seed = None
             if isinstance(task, CandidateTask):
                 noise_seed = action_noise_seed(pool.policy, population, task.candidate, play.seed)
             elif isinstance(task, CentreTask):
-                play.bounds = BoundsCounter(pool.action_space)
-                play.observers = [*play.observers, *play.bounds.observers]
+                play.bounds, self._counted = BoundsCounter(pool.action_space), True
                 if task.explore:
                     noise_seed = action_noise_seed(pool.policy, population, None, play.seed)
             self._actors.reset(row, noise_seed=noise_seed)
-            self._observed |= bool(play.observers)
             self._live[row], self._totals[row], self._lengths[row] = True, 0, 0
 
     def _observe(self, observations: Any, actions: Any, rewards: Any, infos: Mapping[str, Any], over: Any) -> None:
-        """Pass the step to what must see every step."""
+        """Pass the step to the fitnesses that see every step."""
         actions = on_host(actions)
         for row in np.flatnonzero(self._live).tolist():
             play = self.seats[row]
-            if play and play.observers:
+            for observe in observers_of(play.measured if play else ()):
                 info, observation = self._outcome(row, observations, infos, over=over[row])
-                for observe in play.observers:
-                    observe(observation, actions[row], float(rewards[row]), info)
+                observe(observation, actions[row], float(rewards[row]), info)
+
+    def _count(self, actions: Any) -> None:
+        """Count the centre's actions at bounds."""
+        actions = on_host(actions)
+        for row in np.flatnonzero(self._live).tolist():
+            play = self.seats[row]
+            if play and play.bounds and play.bounds.observers:
+                play.bounds.count(actions[row])
 
     def _end(self, row: int, observations: Any, infos: Mapping[str, Any], *, over: bool, terminated: bool) -> None:
         """Compute the fitness of the episode in ``row``, and free the row."""

@@ -1,6 +1,5 @@
 """How many of an episode's actions are at the bounds of their space."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -31,9 +30,10 @@ class BoundsCounter:
             with np.errstate(over="ignore"):
                 margin = _NEAR * (space.high.astype(float) - space.low)
             self._low, self._high = space.low + margin, space.high - margin
-            self.observers.append(self._count)
+            self.observers.append(lambda _, action, *__: self.count(action))
 
-    def _count(self, _: Any, action: Any, __: float, ___: Mapping[str, Any]) -> None:
+    def count(self, action: Any) -> None:
+        """Count the entries of an action; only for spaces with bounds, which have ``observers``."""
         self._at_bounds += int(np.count_nonzero((action <= self._low) | (action >= self._high)))
         self._entries += np.size(action)
 

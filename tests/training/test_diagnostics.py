@@ -194,3 +194,12 @@ def test_the_command_line_ends_with_advice(register, tmp_path, capsys):
     arguments = ["--generations", "10", "--population-size", "4", "--hidden-sizes", "", "--eval-every", "0"]
     assert main(["train", "Walk-v0", "--run-dir", str(tmp_path / "r"), "--quiet", "--workers", "1", *arguments]) == 0
     assert "advice: all candidates of the last 10 generations have the same fitness" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("pool", ["local", "vector"])
+def test_scores_tell_which_share_of_the_actions_is_at_a_bound(pool, run_of):
+    fields = {"eval_every": 1, "initialization": "zeros", "sigma": 0.1, "learning_rate": 0.03, "eval_budget": None}
+    how = {"pool": pool, "workers": 1 if pool == "local" else None}
+    shares = [stats.evaluation.at_bounds for stats in run_of("Fine", **fields, **how).history]
+    assert (shares[0], shares[-1]) == (0, 1)
+    assert [stats.evaluation.at_bounds for stats in run_of("Walk", generations=1, eval_every=1).history] == [0, 0]
