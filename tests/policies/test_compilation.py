@@ -149,7 +149,9 @@ def test_a_policy_is_compiled_once_and_two_at_once_do_no_harm(tmp_path):
 @pytest.mark.parametrize(
     "more",
     [
-        ', policy="cnn_small", virtual_batch_normalization=True, action_noise=0.1',
+        pytest.param(
+            ', policy="cnn_small", virtual_batch_normalization=True, action_noise=0.1', marks=pytest.mark.long
+        ),
         pytest.param(', policy="linear", action_bins=((-1, 1),), sample_actions=True', marks=pytest.mark.long),
         ', engine="torch"',
     ],

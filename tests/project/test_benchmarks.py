@@ -18,7 +18,7 @@ NAMES = (
     "cluster_model", "flush", "policy_size", "ray_pool", "reset", "rivals", "scaling", "startup",
     "throughput", "vector", "video",
 )  # fmt: skip
-MINUTES = {"cluster_model", "ray_pool", "rivals", "scaling", "startup", "vector", "video"}  # even so
+MINUTES = {"cluster_model", "ray_pool", "rivals", "scaling", "startup", "throughput", "vector", "video"}  # even so
 
 
 def spreads(value):

@@ -81,6 +81,13 @@ class RaceTrackEnv(BulletEnv):
         lidar_noise: standard deviation of a measured distance, as a share of the range.
         start_noise: bound of the start's offset [m] and heading [rad].
         **options: see ``BulletEnv``.
+
+    Attributes:
+        track: the episode's track.
+        nearest: index of the centre line's nearest point, which grows beyond the number of points.
+        position: the car's position (x, y) [m].
+        heading: its heading, counterclockwise from x [rad].
+        speed: its speed ahead [m/s].
     """
 
     time_step = 1 / 50
@@ -177,7 +184,7 @@ class RaceTrackEnv(BulletEnv):
         self.track = self._given or tracks.draw((self._stream, self._number), self._kind)
         self._points, self._tangents = self.track.centre.tolist(), self.track.tangent.tolist()
         # At an open track's ends are walls.
-        self._first = self._nearest = 0 if self.track.is_closed else FROM_THE_END
+        self._first = self.nearest = 0 if self.track.is_closed else FROM_THE_END
         self._spacing = self.track.length / (len(self._points) - (not self.track.is_closed))
         self._lap = self.track.length - 2 * self._first * self._spacing
         (x, y), (ahead_x, ahead_y) = self._points[self._first], self._tangents[self._first]
@@ -233,11 +240,9 @@ class RaceTrackEnv(BulletEnv):
         steering = pybullet.getJointState(body, self._hinges[0], physicsClientId=client)[0]
         heading = math.atan2(2.0 * (qw * qz + qx * qy), 1.0 - 2.0 * (qy * qy + qz * qz))
         cos, sin = math.cos(heading), math.sin(heading)
-        self._position, self._heading = (x, y), heading
-        self._speed = vx * cos + vy * sin
-        return bounded(
-            [self._speed * SPEED_SCALE, yaw_rate * TURN_SCALE, steering, *self._lidar(x, y, cos, sin)], BOUND
-        )
+        self.position, self.heading = (x, y), heading
+        self.speed = vx * cos + vy * sin
+        return bounded([self.speed * SPEED_SCALE, yaw_rate * TURN_SCALE, steering, *self._lidar(x, y, cos, sin)], BOUND)
 
     def _lidar(self, x: float, y: float, cos: float, sin: float) -> list[float]:
         """Distance to the nearest wall along each ray, as a share of the range."""
@@ -258,7 +263,7 @@ class RaceTrackEnv(BulletEnv):
 
     def outcome(self) -> tuple[float, bool]:
         """Return the progress, and True at a wall or at the end of the lap."""
-        before, self._along = self._along, self._progress_along(self._position)
+        before, self._along = self._along, self._progress_along(self.position)
         goal, step = self._lap, self.action_repeat * self.time_step
         self._hit_wall = any(
             contact[2] in self._is_wall for contact in pybullet.getContactPoints(self.car, physicsClientId=self.client)
@@ -275,29 +280,29 @@ class RaceTrackEnv(BulletEnv):
     def _progress_along(self, position: tuple[float, float]) -> float:
         """Distance along the centre line from the start [m], below 0 behind it."""
         (x, y), points, count = position, self._points, len(self._points)
-        last = self._nearest
+        last = self.nearest
         if self.track.is_closed:
             near = [last + step for step in _SEARCHED]
         else:
             near = [place for step in _SEARCHED if 0 <= (place := last + step) < count]
-        self._nearest = min(
+        self.nearest = min(
             near, key=lambda place: (points[place % count][0] - x) ** 2 + (points[place % count][1] - y) ** 2
         )
-        (at_x, at_y), (ahead_x, ahead_y) = points[self._nearest % count], self._tangents[self._nearest % count]
-        from_start = (self._nearest - self._first) * self._spacing
+        (at_x, at_y), (ahead_x, ahead_y) = points[self.nearest % count], self._tangents[self.nearest % count]
+        from_start = (self.nearest - self._first) * self._spacing
         return float(from_start + (x - at_x) * ahead_x + (y - at_y) * ahead_y)
 
     def info(self) -> dict[str, Any]:
         """Return where the car is, how far and how fast it has come, and the track."""
-        x, y = self._position
-        ahead_x, ahead_y = self._tangents[self._nearest % len(self._tangents)]
+        x, y = self.position
+        ahead_x, ahead_y = self._tangents[self.nearest % len(self._tangents)]
         return {
-            "position": self._position,
+            "position": self.position,
             "distance_from_start": math.hypot(x - self._start[0], y - self._start[1]),
             "progress": self._progress,
             "time": self._time,
-            "speed": self._speed,
-            "wrong_way": math.cos(self._heading) * ahead_x + math.sin(self._heading) * ahead_y < 0,
+            "speed": self.speed,
+            "wrong_way": math.cos(self.heading) * ahead_x + math.sin(self.heading) * ahead_y < 0,
             "is_success": self._finished,
             "hit_wall": self._hit_wall,
             "track": self._number,
@@ -310,7 +315,7 @@ class RaceTrackEnv(BulletEnv):
 
     def camera(self) -> Camera:
         """Return a camera above the car, looking north; turning with the car it would sway."""
-        x, y = self._position
+        x, y = self.position
         return Camera(target=(x, y, 0.0), distance=6.0, yaw=0.0, pitch=-55.0)
 
 

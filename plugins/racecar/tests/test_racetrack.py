@@ -28,9 +28,9 @@ def drawn(split, count):
 
 def along_the_middle(env):
     """Steer at a point of the centre line, slowly."""
-    (x, y), points = env._position, env.track.centre
-    ahead_x, ahead_y = points[(env._nearest + 4) % len(points)] - (x, y)
-    cos, sin = math.cos(env._heading), math.sin(env._heading)
+    (x, y), points = env.position, env.track.centre
+    ahead_x, ahead_y = points[(env.nearest + 4) % len(points)] - (x, y)
+    cos, sin = math.cos(env.heading), math.sin(env.heading)
     aside, square = cos * ahead_y - sin * ahead_x, ahead_x**2 + ahead_y**2
     return np.array([math.atan(0.325 * 2 * aside / square) / 0.6, -0.3], np.float32)
 
@@ -136,7 +136,7 @@ def test_a_car_that_looks_back_is_told(env):
     _, info = env.reset(seed=0)
     assert not info["wrong_way"]
     x, y = info["position"]
-    half = env._heading / 2 + math.pi / 2
+    half = env.heading / 2 + math.pi / 2
     turned = (0, 0, math.sin(half), math.cos(half))
     pybullet.resetBasePositionAndOrientation(env.car, (x, y, 0), turned, physicsClientId=env.client)
     assert env.step(np.array([0.0, -1.0], np.float32))[-1]["wrong_way"]
