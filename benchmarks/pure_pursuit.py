@@ -54,7 +54,7 @@ def lap(split: str, number: int, tuning: Tuning) -> float:
     if split not in _env:
         _env[split] = RaceTrackEnv(split=split)
     env = _env[split]
-    driver = PurePursuit(env, tuning)
+    driver = PurePursuit(env, tuning=tuning)
     observation, info = env.reset(seed=number, options={"track": number})
     for _ in range(STEPS):
         observation, _, terminated, _, info = env.step(driver(observation))

@@ -62,6 +62,7 @@ def section(definition: EnvDefinition, folder: Path) -> str:
         "solved at": definition.solved_at,
         "recommended": ", ".join(f"`{name}={value}`" for name, value in definition.recommended.items()),
         "evolved policy": f"`es-envs watch {definition.id} --pretrained`" if definition.pretrained else None,
+        "scripted policies": ", ".join(f"`{name}`" for name in definition.scripts) or None,
         "plugin": f"`{definition.plugin}`",
     }
     picture, sheet = "", ""

@@ -12,6 +12,7 @@ import gymnasium
 import gymnasium.vector
 
 from es_envs import import_path
+from es_envs.scripts import SCRIPTS
 
 # Gymnasium's grammar without the colon, which here separates a module from an id.
 ID_PATTERN = re.compile(r"(?:[\w-]+/)?[\w.-]+?(?:-v\d+)?", re.ASCII)
@@ -50,6 +51,9 @@ class EnvDefinition:
         recommended: TrainConfig fields that suit this environment.
         recommended_for: more of them for a strategy, by its name.
         pretrained: a checkpoint that comes with the plugin, as ``package:file.safetensors``, or None.
+        scripts: scripted policies by name, to score and film beside evolved ones: ``module:name`` of a class or
+            function that is called with the bare environment and a seed for each episode, before its reset, and
+            returns what chooses its actions, ``act(observation)``. Every environment also has "random".
         summary: one line for lists.
         override: True to take the id from the plugin that has it; `es-envs plugins` shows it.
         plugin: name of the plugin that registered it; the registry fills it in.
@@ -67,6 +71,7 @@ class EnvDefinition:
     recommended: Mapping[str, Any] = field(default_factory=dict)
     recommended_for: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     pretrained: str | None = None
+    scripts: Mapping[str, str | Callable[..., Any]] = field(default_factory=dict)
     summary: str = ""
     override: bool = False
     plugin: str | None = None
@@ -90,6 +95,7 @@ class EnvDefinition:
             raise TypeError(f"{self.id}: override must be True or False, got {self.override!r}")
         self._set("fitnesses", {name: self._named(f"fitnesses[{name!r}]", value, colon=False)
                                 for name, value in self.fitnesses.items()})  # fmt: skip
+        self._set("scripts", {name: self._named(f"scripts[{name!r}]", value) for name, value in self.scripts.items()})
         for attribute in ("initializer", "vector_entry_point"):
             if getattr(self, attribute) is not None:
                 self._set(attribute, self._named(attribute, getattr(self, attribute)))
@@ -111,7 +117,7 @@ class EnvDefinition:
             self._set("solved_at", float(threshold))
 
     def _require_mappings(self) -> None:
-        for attribute in ("kwargs", "fitnesses", "recommended", "recommended_for"):
+        for attribute in ("kwargs", "fitnesses", "scripts", "recommended", "recommended_for"):
             value = getattr(self, attribute)
             if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
                 raise TypeError(f"{self.id}: {attribute} must be a dict with strings as keys, got {value!r}")
@@ -195,6 +201,18 @@ class EnvDefinition:
         """Return True if ``vector_entry_point`` names this keyword argument."""
         factory = self._load(str(self.vector_entry_point), "vector_entry_point")
         return argument in signature(factory).parameters
+
+    def script(self, name: str) -> Callable[[gymnasium.Env[Any, Any], int], Callable[[Any], Any]]:
+        """Import a scripted policy, to be called with an environment and a seed.
+
+        Raises:
+            ValueError: the environment has no script of that name.
+            PluginError: the script cannot be imported.
+        """
+        known = {**SCRIPTS, **self.scripts}
+        if name not in known:
+            raise ValueError(f"{self.label} has no scripted policy {name!r}: it has {', '.join(known)}")
+        return self._load(str(known[name]), f"scripts[{name!r}]")
 
     def _initialize(self) -> None:
         if isinstance(self.initializer, str) and self.initializer not in _initialized:

@@ -550,3 +550,27 @@ class Paid(Tilt):
     def step(self, action):
         observation, reward, *rest = super().step(action)
         return observation, math.nan if self.lost else self.scale * reward, *rest
+
+
+class Ahead:
+    """A scripted policy for Walk: a step of 1, and then of 0.5 as long as it lives."""
+
+    def __init__(self, env, seed):
+        assert isinstance(env, Walk)
+        assert isinstance(seed, int)
+        self.length = 1.0
+
+    def __call__(self, observation):
+        assert observation.shape == (2,)
+        length, self.length = self.length, 0.5
+        return np.array([length], np.float32)
+
+
+class Aside:
+    """A scripted policy for a pole: it pushes to one side."""
+
+    def __init__(self, env, seed):
+        self.side = seed % 2
+
+    def __call__(self, observation):
+        return self.side

@@ -143,7 +143,8 @@ def watching(options: argparse.Namespace) -> dict[str, Any]:
 
 def chosen_episodes(options: argparse.Namespace) -> dict[str, Any]:
     """Return which episodes of which policy were chosen."""
-    given = {name: getattr(options, name) for name in ("episodes", "seed", "generation", "candidate")}
+    names = ("episodes", "seed", "generation", "candidate", "env_kwargs")
+    given = {name: getattr(options, name) for name in names}
     return {**given, "trust": options.trust_names}
 
 
@@ -222,7 +223,9 @@ def add_size(sub: argparse.ArgumentParser) -> None:
 def add_source(sub: argparse.ArgumentParser) -> None:
     """Add the run whose policy is meant."""
     argument = sub.add_argument(
-        "source", metavar="RUN", help="a run folder or a checkpoint file; with --pretrained, an environment's ID"
+        "source",
+        metavar="RUN",
+        help="a run folder or a checkpoint file; with --pretrained or --script, an environment's ID",
     )
     argument.completer = _env_ids_and_files  # type: ignore[attr-defined]
     sub.add_argument("--pretrained", action="store_true", help="use the policy that comes with this environment")
@@ -238,6 +241,18 @@ def add_policy(sub: argparse.ArgumentParser, episodes: int | None) -> None:
     )
     sub.add_argument("--generation", type=int, metavar="G", help="centre of this generation (default: the best)")
     sub.add_argument("--candidate", type=int, metavar="C", help="a candidate of that generation's population")
+    sub.add_argument(
+        "--script",
+        metavar="NAME",
+        help="a scripted policy of this environment (`es-envs show ID` lists them), or random: random actions",
+    )
+    parse, metavar = _parse(Mapping)
+    sub.add_argument(
+        "--env-kwargs",
+        type=parse,
+        metavar=metavar,
+        help="keyword arguments of the environment that are others than in training",
+    )
     add_trust(sub)
 
 

@@ -64,6 +64,7 @@ def _show(options: argparse.Namespace) -> None:
         ("recommended", _listed(definition.recommended)),
         ("chosen", explained(policy)),
         *((f"for {strategy}", _listed(settings)) for strategy, settings in definition.recommended_for.items()),
+        ("scripts", ", ".join(definition.scripts)),
         ("pretrained", command_line("watch", definition.id, "--pretrained") if definition.pretrained else ""),
     ]
     print_sheet([(name, value) for name, value in rows if value], sheet)

@@ -74,6 +74,10 @@ def _policy(options: argparse.Namespace) -> Any:
         from es_core.runs.checkpoint import Checkpoint
 
         return Checkpoint.pretrained(options.source)
+    if getattr(options, "script", None):
+        from es_core.runs.checkpoint import Checkpoint
+
+        return Checkpoint.scripted(options.source, options.script, env_kwargs=options.env_kwargs)
     if not Path(options.source).exists():
         if options.source in es_envs.env_ids():
             shipped = es_envs.definition(options.source).pretrained

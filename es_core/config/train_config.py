@@ -3,6 +3,7 @@
 import difflib
 import json
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
@@ -28,7 +29,7 @@ from es_core.config.checks import (
     whole,
     wrappers,
 )
-from es_core.config.choices import SCHEDULES, SIGN_SHAPINGS
+from es_core.config.choices import SCHEDULES, SCRIPTED, SIGN_SHAPINGS
 from es_core.files import CheckpointError, read_whole
 from es_core.formatting import lists, shown
 from es_envs import EnvDefinition
@@ -416,9 +417,15 @@ class TrainConfig:
         """Return this config with its fitness's name filled in.
 
         Raises:
-            ValueError: the fitness cannot be imported, no step limit is known, or a survival bonus does not fit.
+            ValueError: the fitness cannot be imported, no step limit is known, a survival bonus does not fit, or the
+                policy is scripted.
         """
         definition = definition or es_envs.definition(self.env_id)
+        if self.policy.startswith(SCRIPTED):
+            raise ValueError(
+                f"policy={self.policy!r}: a scripted policy has no parameters to evolve; to score it, "
+                f"{shlex.join(['es-envs', 'evaluate', self.env_id, '--script', self.policy.removeprefix(SCRIPTED)])}"
+            )
         if self.fitness is None:
             fitness = short_name(str(definition.fitness))
         else:

@@ -1,8 +1,10 @@
 """Evaluate: the score of an evolved policy on starts that its training never saw."""
 
 import os
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from es_core.config.checks import require_positive
 from es_core.config.trust import require_trusted
@@ -29,6 +31,7 @@ def evaluate(
     seed: int = 0,
     generation: int | None = None,
     candidate: int | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
     workers: int | None = None,
     trust: bool = False,
     progress: bool = False,
@@ -42,6 +45,7 @@ def evaluate(
         seed: seed of the starts; episode k is the one that ``record(seed=seed)`` films.
         generation: score a Run's centre of this generation instead; it is rebuilt from the log if it has no checkpoint.
         candidate: score this candidate of the population around that centre instead.
+        env_kwargs: keyword arguments of the environment that are others than in training.
         workers: number of processes; None: the usable cores.
         trust: allow the source to name modules outside the installed plugins.
         progress: show a progress bar, if there is a terminal.
@@ -53,7 +57,9 @@ def evaluate(
         RolloutError: an episode failed.
     """
     require_positive("episodes", episodes)
-    checkpoint, definition = find_policy(source, generation=generation, candidate=candidate, trust=trust)
+    checkpoint, definition = find_policy(
+        source, generation=generation, candidate=candidate, env_kwargs=env_kwargs, trust=trust
+    )
     prepare_policy(checkpoint.config, shown=progress)
     with (
         LocalPool(definition, checkpoint.config, workers=workers, most=episodes) as pool,
@@ -72,11 +78,16 @@ def evaluate(
 
 
 def find_policy(
-    source: Source, *, generation: int | None, candidate: int | None = None, trust: bool
+    source: Source,
+    *,
+    generation: int | None,
+    candidate: int | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    trust: bool,
 ) -> tuple[Checkpoint, EnvDefinition]:
     """Find the checkpoint that ``source`` stands for, and the definition of its environment.
 
-    With ``candidate``, its mean is that candidate's parameters.
+    With ``candidate``, its mean is that candidate's parameters; with ``env_kwargs``, its environment has them, too.
 
     Raises:
         FileNotFoundError: there is no checkpoint.
@@ -107,7 +118,11 @@ def find_policy(
         population = TrainingState.at(checkpoint, where).population()
         require_candidate(population, candidate)
         checkpoint = replace(checkpoint, mean=population.candidate(candidate))
-    return replace(checkpoint, trusted=trust), definition
+    config = checkpoint.config
+    if env_kwargs is not None:
+        others = replace(config, env_kwargs=env_kwargs).env_kwargs  # which refuses what are none
+        config = replace(config, env_kwargs={**config.env_kwargs, **others})
+    return replace(checkpoint, config=config, trusted=trust), definition
 
 
 def require_candidate(population: Population, candidate: int) -> None:

@@ -6,12 +6,14 @@ from typing import Any
 
 import gymnasium
 
+from es_core.config.choices import SCRIPTED
 from es_core.config.train_config import TrainConfig
 from es_core.policies.actor import Actor, NotFiniteError
 from es_core.policies.defaults import with_policy
 from es_core.policies.engines import make_actor, require_engine
 from es_core.policies.layered import convolutional, linear, mlp, recurrent
 from es_core.policies.network import Policy
+from es_core.policies.scripted import ScriptedPolicy
 from es_core.policies.spaces import is_image, leaves
 from es_envs.choice import require_one_of
 
@@ -38,6 +40,8 @@ def make_policy(
     Raises:
         ValueError: the policy, one of its settings or a space is not supported, or torch is not installed.
     """
+    if config.policy.startswith(SCRIPTED):
+        return ScriptedPolicy(config, observation_space, action_space)
     config = with_policy(config, observation_space, action_space)
     if config.observation_normalization and any(is_image(part) for _, _, part in leaves(observation_space)):
         raise ValueError(

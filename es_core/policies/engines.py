@@ -7,6 +7,7 @@ from es_core.policies.actor import Actor
 from es_core.policies.compilation import require_compiler
 from es_core.policies.network import Policy, Vector
 from es_core.policies.normalization import Statistics
+from es_core.policies.scripted import ScriptedActor, ScriptedPolicy
 
 
 def require_device(config: TrainConfig, pool: str) -> None:
@@ -72,6 +73,8 @@ def make_actor(
     Raises:
         ValueError: that engine cannot compute the policy here.
     """
+    if isinstance(policy, ScriptedPolicy):
+        return ScriptedActor(policy)
     if require_engine(engine, policy) == "compiled":
         require_compiler(policy.config)
         from es_core.policies.compiled import CompiledActor

@@ -1,7 +1,6 @@
 """A rollout: one environment and one policy, which play episodes together."""
 
 from collections.abc import Callable, Generator, MutableSequence, Sequence
-from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -13,12 +12,14 @@ from es_core.config.train_config import TrainConfig
 from es_core.policies.by_name import make_policy
 from es_core.policies.engines import make_actor, require_engine
 from es_core.policies.normalization import Statistics
+from es_core.policies.scripted import ScriptedActor, ScriptedPolicy
 from es_core.rollout.environment import make_env
 from es_core.rollout.errors import SpaceError
 from es_core.rollout.fitness import begun, judged, load_fitnesses, observers_of
 from es_core.seeding import Purpose, derive
 from es_envs import EnvDefinition, Episode
 from es_envs.episode import Observer, play
+from es_envs.scripts import RandomActions
 
 
 class Rollout:
@@ -60,6 +61,8 @@ class Rollout:
             self.policy = make_policy(config, self.env.observation_space, self.env.action_space)
             self.engine = require_engine(config.engine, self.policy)
             self.actor = make_actor(self.policy, engine=self.engine)
+            if isinstance(self.policy, ScriptedPolicy):
+                self._script = definition.script(self.policy.name)
         except ValueError as error:
             self.close()
             raise SpaceError(f"{definition.label}: {error}") from error
@@ -108,9 +111,8 @@ class Rollout:
 
     def random_episode(self, seed: int) -> Episode:
         """Play one episode of actions drawn from the action space; for errors see ``episode``."""
-        actions = deepcopy(self.policy.action_space)
-        actions.seed(derive(seed, Purpose.BASELINE))
-        return self._whole(self._play(seed, lambda _: actions.sample(), (), None, pauses=False))
+        actions = RandomActions(self.env, derive(seed, Purpose.BASELINE))
+        return self._whole(self._play(seed, actions, (), None, pauses=False))
 
     def steps(self, seed: int, act: Callable[[Any], Any] | None = None) -> Generator[None, None, Episode]:
         """Play one episode step by step: yield after each step, and return the episode.
@@ -138,6 +140,8 @@ class Rollout:
         """Play an episode, and compute its fitness; a generator that yields after each step if asked to."""
         if not self._is_open:
             self.env, self._is_open = self._make_env(), True
+        if isinstance(act, ScriptedActor):
+            act.begin(self._script(self.env.unwrapped, derive(seed, Purpose.BASELINE)))
         measured = begun(self._fitnesses)
         limit = self._step_limit if max_steps is None else min(max_steps, self._step_limit)
         observers = [*observers, *observers_of(measured)]

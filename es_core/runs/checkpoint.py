@@ -9,6 +9,7 @@ import json
 import os
 import shlex
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -22,6 +23,7 @@ from safetensors.numpy import load, save
 
 import es_envs
 from es_core.config.checks import finite, whole
+from es_core.config.choices import SCRIPTED
 from es_core.config.train_config import TrainConfig
 from es_core.config.trust import require_trusted_policy
 from es_core.files import CheckpointError, read_whole, write_whole
@@ -183,6 +185,36 @@ class Checkpoint:
                 f"{definition.label}: its pretrained policy {definition.pretrained!r} cannot be used: {error}"
             ) from error
         return checkpoint
+
+    @classmethod
+    def scripted(cls, env_id: str, name: str = "random", *, env_kwargs: Mapping[str, Any] | None = None) -> Self:
+        """A scripted policy in place of an evolved one: to be scored, filmed and watched, not to be saved.
+
+        Args:
+            env_id: the environment's id.
+            name: a script of the environment's definition, or "random", which draws its actions.
+            env_kwargs: keyword arguments of the environment.
+
+        Raises:
+            UnknownEnvError: no such environment is registered.
+            ValueError: it has no such script, or no step limit; or env_kwargs is not a dict.
+            PluginError: the script or the environment cannot be imported.
+        """
+        definition = es_envs.definition(env_id)
+        definition.script(name)
+        config = TrainConfig.for_env(env_id, env_kwargs=env_kwargs or {})
+        with closing(definition.build(**config.env_kwargs)) as env:
+            return cls(
+                config=replace(config, policy=SCRIPTED + name),
+                generation=0,
+                mean=np.zeros(0, np.float32),
+                strategy={},
+                statistics=None,
+                observation_space=env.observation_space,
+                action_space=env.action_space,
+                trusted=True,
+                where=f"{env_id}'s script {name!r}",
+            )
 
     @classmethod
     def _from_document(cls, document: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> Self:

@@ -45,7 +45,7 @@ def _strategy(config: TrainConfig, size: int) -> str:
 
 def _candidates(size: int) -> int:
     """4 + 3 ln d, as usual for CMA-ES (Hansen 2016, equation 48), but at least 16: fitness is noisy."""
-    return min(LARGEST, 2 * math.ceil(max(16, 4 + 3 * math.log(size)) / 2))
+    return min(LARGEST, 2 * math.ceil(max(16, 4 + 3 * math.log(max(1, size))) / 2))
 
 
 def settled(policy: Policy) -> TrainConfig:

@@ -1,12 +1,15 @@
 """Policies on film: the policies that a film shows."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from es_core.config.choices import SCRIPTED
 from es_core.evaluation.scoring import Source, find_policy
 from es_core.files import CheckpointError
 from es_core.policies.normalization import Statistics
@@ -14,6 +17,8 @@ from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.run_folder import RunFolder
 from es_core.training.state import TrainingState
 from es_envs import EnvDefinition
+
+Found = tuple[Checkpoint, EnvDefinition]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,16 +30,20 @@ class FilmedPolicy:
         candidate: its index in that generation's population; None: the centre.
         parameters: ``(d,)``.
         statistics: statistics that normalise its observations or hidden layers, or None.
+        script: name of a scripted policy, which has no generation.
     """
 
     generation: int
     candidate: int | None
     parameters: NDArray[np.float32]
     statistics: Statistics | None
+    script: str | None = None
 
     @property
     def title(self) -> str:
         """Title for a caption."""
+        if self.script is not None:
+            return self.script
         return f"generation {self.generation}" + ("" if self.candidate is None else f", candidate {self.candidate}")
 
 
@@ -63,14 +72,14 @@ def representative_generations(run: RunFolder, among: Iterable[int]) -> list[int
     return sorted({first, *passed, best} & set(range(first, best + 1)))
 
 
-def _evolution(run: RunFolder, *, trust: bool) -> list[tuple[Checkpoint, EnvDefinition]]:
+def _evolution(run: RunFolder, find: Callable[..., Found]) -> list[Found]:
     """The checkpoints of representative generations."""
     try:
         chosen = representative_generations(run, range(max(1, len(run.history))))
-        return [find_policy(run, generation=generation, trust=trust) for generation in chosen]
+        return [find(run, generation=generation) for generation in chosen]
     except CheckpointError:  # of another kind of processor, say: the kept checkpoints can still be shown
         chosen = representative_generations(run, run.checkpoint_generations())
-        return [find_policy(run, generation=generation, trust=trust) for generation in chosen]
+        return [find(run, generation=generation) for generation in chosen]
 
 
 def filmed_policies(
@@ -81,6 +90,7 @@ def filmed_policies(
     generations: Sequence[int] | str | None,
     population: int | None,
     together: bool,
+    env_kwargs: Mapping[str, Any] | None,
     trust: bool,
 ) -> tuple[list[tuple[FilmedPolicy, ...]], Checkpoint, EnvDefinition]:
     """Find the policies of each clip of a film; a checkpoint of the run; and the definition of its environment.
@@ -92,6 +102,7 @@ def filmed_policies(
         generations: see ``record``.
         population: see ``record``.
         together: show all in one clip.
+        env_kwargs: see ``record``.
         trust: see ``record``.
 
     Raises:
@@ -99,20 +110,21 @@ def filmed_policies(
         FileNotFoundError: there is no such run, checkpoint or generation.
         CheckpointError: a checkpoint is damaged.
     """
+    find: Callable[..., Found] = partial(find_policy, env_kwargs=env_kwargs, trust=trust)
     if generations is not None:
         if generation is not None or candidate is not None or population is not None:
             raise ValueError("a film shows generations, or one generation's centre, candidate or population: choose")
         run = source if isinstance(source, RunFolder) else _run_in(source, trust=trust)
         if isinstance(generations, str):
-            checkpoints = _evolution(run, trust=trust)
+            checkpoints = _evolution(run, find)
         else:
-            checkpoints = [find_policy(run, generation=each, trust=trust) for each in generations]
+            checkpoints = [find(run, generation=each) for each in generations]
         if not checkpoints:
             raise ValueError("generations must name at least one generation")
         checkpoint, definition = checkpoints[-1]
         policies = [policy_of(each) for each, _ in checkpoints]
     else:
-        checkpoint, definition = find_policy(source, generation=generation, candidate=candidate, trust=trust)
+        checkpoint, definition = find(source, generation=generation, candidate=candidate)
         policies = [policy_of(checkpoint, candidate)]
         if population is not None or together:
             if candidate is not None:
@@ -137,9 +149,11 @@ def _population(checkpoint: Checkpoint, most: int | None) -> list[FilmedPolicy]:
 
 def policy_of(checkpoint: Checkpoint, candidate: int | None = None) -> FilmedPolicy:
     """Return a checkpoint's policy for a film."""
+    name = checkpoint.config.policy
     return FilmedPolicy(
         generation=checkpoint.generation,
         candidate=candidate,
         parameters=checkpoint.mean,
         statistics=checkpoint.statistics,
+        script=name.removeprefix(SCRIPTED) if name.startswith(SCRIPTED) else None,
     )

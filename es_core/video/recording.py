@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from PIL import Image
 
@@ -53,6 +53,7 @@ def record(
     layout: Literal["grid", "ghosts"] | None = None,
     camera: Literal["follow", "fixed", "orbit"] | None = None,
     speed: float = 1.0,
+    env_kwargs: Mapping[str, Any] | None = None,
     width: int = 640,
     height: int = 480,
     fps: float | None = None,
@@ -82,6 +83,7 @@ def record(
         camera: camera of a ``BulletEnv``: "follow" what moves, "fixed" where it sees everything, or "orbit" around it;
             None: "fixed" for ghosts, "follow" otherwise.
         speed: how many times faster than in reality time passes.
+        env_kwargs: see ``evaluate``.
         width: width of a frame [pixels], if the environment allows a choice; its own size otherwise.
         height: height of a frame, likewise.
         fps: maximum frames per second; None: 30, for a GIF 12.5. Every k-th step is drawn, so that the film keeps time.
@@ -116,6 +118,7 @@ def record(
         generations=generations,
         population=population,
         together=layout is not None,
+        env_kwargs=env_kwargs,
         trust=trust,
     )
     if not path.parent.is_dir():
@@ -224,6 +227,7 @@ def _side_car(options: FilmOptions, writer: _FilmWriter, camera: str | None) -> 
                 {
                     "generation": policy.generation,
                     "candidate": policy.candidate,
+                    "script": policy.script,
                     "parameter_hash": parameter_hash(policy.parameters),
                     "fitness": one.episode.fitness,
                     "fitnesses": dict(one.episode.fitnesses),

@@ -6,7 +6,7 @@ The window belongs to a child process: if the window manager closes it, libX11 e
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from itertools import count
 from typing import Any
@@ -39,6 +39,7 @@ def watch(
     seed: int = 0,
     generation: int | None = None,
     candidate: int | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
     follow: bool = False,
     trust: bool = False,
     on_episode: Callable[[Episode, int], object] | None = None,
@@ -51,6 +52,7 @@ def watch(
         seed: seed of the starts; episode k is the one that ``evaluate(seed=seed)`` scores.
         generation: show a Run's centre of this generation instead.
         candidate: show this candidate of the population around that centre instead.
+        env_kwargs: see ``evaluate``.
         follow: show a Run's latest checkpoint at each new episode; the run may still be training.
         trust: allow the source to name modules outside the installed plugins.
         on_episode: called after each episode, with it and the generation of its policy.
@@ -69,7 +71,9 @@ def watch(
     run = _followed(source, trust=trust) if follow else None
     if follow and (generation, candidate) != (None, None):
         raise ValueError("follow shows the centre of the latest generation: leave generation and candidate out")
-    checkpoint, definition = find_policy(source, generation=generation, candidate=candidate, trust=trust)
+    checkpoint, definition = find_policy(
+        source, generation=generation, candidate=candidate, env_kwargs=env_kwargs, trust=trust
+    )
     watched: list[Episode] = []
     with _window(definition, checkpoint) as window:
         for number in count() if episodes is None else range(episodes):

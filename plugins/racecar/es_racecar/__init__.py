@@ -38,6 +38,7 @@ def register_envs() -> list[EnvDefinition]:
                 "distance": "es_envs.fitness:distance_from_start",
             },
             max_episode_steps=750,
+            scripts={"pure_pursuit": "es_racecar.pursuit:PurePursuit"},
             summary="Race on tracks never seen before",
             recommended={"observation_normalization": False},  # its observations are of the order of 1
         ),

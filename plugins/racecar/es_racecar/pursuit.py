@@ -43,7 +43,7 @@ class PurePursuit:
         tuning: its numbers.
     """
 
-    def __init__(self, env: RaceTrackEnv, tuning: Tuning | None = None) -> None:
+    def __init__(self, env: RaceTrackEnv, _: int = 0, *, tuning: Tuning | None = None) -> None:
         self._env, self._tuning = env, tuning or Tuning()
         self._track: Track | None = None
 
