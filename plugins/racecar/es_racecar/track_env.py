@@ -141,7 +141,11 @@ class RaceTrackEnv(BulletEnv):
         shape = pybullet.createCollisionShape(pybullet.GEOM_BOX, halfExtents=WALL_HALF_SIZE, physicsClientId=client)
         self.walls = [
             pybullet.createMultiBody(
-                baseMass=0.0, baseCollisionShapeIndex=shape, basePosition=(wall, 0.0, CELLAR), physicsClientId=client
+                baseMass=0.0,
+                baseCollisionShapeIndex=shape,
+                basePosition=(wall, 0.0, CELLAR),
+                useMaximalCoordinates=1,  # not a robot with a fixed base, of which each step goes through all
+                physicsClientId=client,
             )
             for wall in range(count)
         ]
