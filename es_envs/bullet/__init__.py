@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from es_envs.bullet.camera import Camera
     from es_envs.bullet.env import BulletEnv, bounded, pybullet, require_one_of
+    from es_envs.bullet.randomization import MOTOR_STRENGTH, Variation
 
-__all__ = ["BulletEnv", "Camera", "bounded", "pybullet", "require_one_of"]
+__all__ = ["MOTOR_STRENGTH", "BulletEnv", "Camera", "Variation", "bounded", "pybullet", "require_one_of"]
 
 
 def __getattr__(name: str) -> Any:
@@ -17,6 +18,10 @@ def __getattr__(name: str) -> Any:
         from es_envs.bullet.camera import Camera
 
         return Camera
+    if name in {"MOTOR_STRENGTH", "Variation"}:
+        from es_envs.bullet import randomization
+
+        return getattr(randomization, name)
     if name in __all__:
         from es_envs.bullet import env
 

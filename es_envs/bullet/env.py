@@ -1,20 +1,16 @@
 """The base class for environments simulated by PyBullet: it owns the connection, the snapshot and the order of events.
 
-This is the only module that imports pybullet, the extra ``es-envs[bullet]``. Environments take pybullet from here
-(``from es_envs.bullet import BulletEnv, pybullet``): then a message explains a missing pybullet, and its banner,
-which every process would print, is suppressed.
+Environments take pybullet from here (``from es_envs.bullet import BulletEnv, pybullet``): then a message explains a
+missing pybullet, and its banner, which every process would print, is suppressed.
 """
 
-import ctypes
-import importlib.util
 import math
 import os
-import sys
 import time
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar
@@ -24,43 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_envs.bullet.camera import Camera, View, from_light
+from es_envs.bullet.client import disconnect, load_egl, pybullet, pybullet_data, redirected
+from es_envs.bullet.randomization import VARIATIONS, Randomization, Ranges, Variation, ranges
 from es_envs.bullet.scenery import Colour, Rectangle, Scenery, Silhouette, ghost_colours, laid_over
 from es_envs.choice import require_one_of
 from es_envs.display import has_display
-
-
-@contextmanager
-def _descriptor(number: int, target: int) -> Iterator[None]:
-    """Redirect file descriptor ``number``, for C code too, to ``target`` for a while."""
-    c_library = ctypes.CDLL(None) if os.name == "posix" else None
-    stream = sys.stdout if number == 1 else sys.stderr
-    if stream is None:  # a program without a console: there is nothing to redirect
-        yield
-        return
-    stream.flush()
-    if c_library is not None:
-        c_library.fflush(None)
-    saved = os.dup(number)
-    os.dup2(target, number)
-    try:
-        yield
-    finally:
-        if c_library is not None:
-            c_library.fflush(None)
-        os.dup2(saved, number)
-        os.close(saved)
-
-
-try:
-    with Path(os.devnull).open("wb") as nowhere, _descriptor(2, nowhere.fileno()):
-        import pybullet
-        import pybullet_data
-except ImportError as error:
-    raise ImportError(
-        f"es_envs.bullet needs pybullet, which this Python {sys.version_info.major}.{sys.version_info.minor} "
-        f"cannot import ({error}). PyPI has wheels of it up to Python 3.11 only: there, "
-        "`pip install 'es-envs[bullet]'`; for other versions of Python, `conda install -c conda-forge pybullet`."
-    ) from error
 
 __all__ = ["BulletEnv", "Camera", "bounded", "pybullet", "require_one_of"]
 
@@ -68,7 +32,6 @@ RENDER_MODES = ("rgb_array", "human")
 RENDERERS = ("tiny", "egl")
 _CAMERA_EVERY = 1 / 30  # seconds between two camera updates of a window
 _CATCH_UP = 0.25  # maximum delay of steps in a window that faster ones make up for [s]
-_egl_clients: set[int] = set()
 _COARSE = 96  # pixels: height of the picture in which bodies are located
 _SMOOTHED = 0.5  # of a picture's pixels: bodies are drawn at twice the size if that is less
 _SILHOUETTE = (96, 96)  # pixels
@@ -96,9 +59,11 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         width: width of a picture [pixels].
         height: height of a picture [pixels].
         renderer: renderer of "rgb_array": "tiny" (software, works everywhere) or "egl" (OpenGL without a display).
+        randomize: ranges [low, high], or fixed values, of ``variations`` by name; each episode draws its own.
 
     Attributes:
         client: the physicsClientId of this environment's world; -1 once it is closed.
+        varied: this episode's value of each of the ``variations``.
         metadata: metadata of the instance: ``render_fps`` is the number of ``step`` calls per second.
     """
 
@@ -116,6 +81,8 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     """Colour below the horizon where there is no body. The ground is not a body: nothing stands on it."""
     ground_height: ClassVar[float] = 0.0
     """Height at which ``mark_ground`` draws [m]."""
+    variations: dict[str, Variation] = VARIATIONS
+    """What ``randomize`` can vary. A subclass adds its own, and reads their values from ``varied``."""
 
     def __init__(
         self,
@@ -125,10 +92,12 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         width: int = 640,
         height: int = 480,
         renderer: str = "tiny",
+        randomize: Mapping[str, Any] | None = None,
     ) -> None:
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise ValueError(f"render_mode must be None or one of {', '.join(RENDER_MODES)}, got {render_mode!r}")
         require_one_of("renderer", renderer, RENDERERS)
+        self._ranges = self._checked(randomize or {})
         if action_repeat is not None:
             self.action_repeat = _positive_integer("action_repeat", action_repeat)
         self.width = _positive_integer("width", width)
@@ -147,7 +116,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         self._hidden: set[tuple[int, int]] = set()  # links
         self._marks = 0
         self.client = self._connect()
-        self._disconnect = weakref.finalize(self, _disconnect, self.client, self._opengl, os.getpid())
+        self._disconnect = weakref.finalize(self, disconnect, self.client, self._opengl, os.getpid())
         try:
             with self._quiet():
                 self._start_world()
@@ -166,12 +135,12 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         return int(pybullet.connect(pybullet.DIRECT))
 
     def _quiet(self) -> AbstractContextManager[None]:
-        return _descriptor(1, 2) if self._opengl else nullcontext()
+        return redirected(1, 2) if self._opengl else nullcontext()
 
     def _start_world(self) -> None:
         client = self.client
         if self._egl:
-            _load_egl(client)  # before the bodies, else every picture is blank
+            load_egl(client)  # before the bodies, else every picture is blank
         if self.render_mode == "human":
             pybullet.configureDebugVisualizer(pybullet.COV_ENABLE_GUI, 0, physicsClientId=client)
             # On the marks of `mark_ground` they are noise.
@@ -191,6 +160,10 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         # Before any step: a state saved with contacts in it is restored with small differences.
         self._snapshot = pybullet.saveState(physicsClientId=client)
         self._movable = self._find_movable()
+        self._randomization = Randomization(
+            client, self._movable, self.variations, self.observation_space, 1 / self.metadata["render_fps"]
+        )
+        self._is_varied = False
         self._shown = self._find_shown()
         self._apart = self._save_apart()
 
@@ -245,15 +218,53 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     def camera(self) -> Camera:
         """Return the camera for the current state. Called for every picture, never while training."""
 
+    @property
+    def varied(self) -> Mapping[str, float]:
+        """This episode's value of each of the ``variations``."""
+        return self._randomization.values
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Start an episode; ``options`` are not used."""
+        """Start an episode; ``options={"randomize": {...}}`` has other ranges or values for this one.
+
+        Raises:
+            ValueError: such a range is none, or its name is unknown.
+        """
         super().reset(seed=seed, options=options)
         self._restore()
+        given = {**self._ranges, **self._checked((options or {}).get("randomize", {}))}
+        if given or self._is_varied:  # or the last episode was
+            # A generator of its own: starts are those of the same seed without variation.
+            self._randomization.begin(given, self.np_random.spawn(1)[0])
+        self._is_varied = bool(given)
         self.place()
-        observation = self.observe()
+        observation = self._observed()
         if self.render_mode == "human":
             self._show()
-        return observation, self.info()
+        return observation, self._told()
+
+    def _checked(self, randomize: object) -> Ranges:
+        return ranges(randomize, self.variations, self.observation_space)
+
+    def _observed(self) -> Any:
+        observation = self.observe()
+        return self._randomization.sensed(observation) if self._is_varied else observation
+
+    def _told(self) -> dict[str, Any]:
+        info = self.info()
+        if self._is_varied:
+            info["randomized"] = dict(self.varied)
+        return info
+
+    def push(self, velocity: tuple[float, float]) -> None:
+        """Change the velocity (x, y) [m/s] of what is pushed: here of all bodies that are not fastened to the world.
+
+        Called between two steps, if ``randomize`` has pushes. Override it where something else is to be pushed.
+        """
+        for body in self._movable:
+            if pybullet.getDynamicsInfo(body, -1, physicsClientId=self.client)[0] > 0:
+                (x, y, z), turning = pybullet.getBaseVelocity(body, physicsClientId=self.client)
+                pushed = (x + velocity[0], y + velocity[1], z)
+                pybullet.resetBaseVelocity(body, pushed, turning, physicsClientId=self.client)
 
     def _find_movable(self) -> dict[int, dict[int, int]]:
         """Bodies that can move, and their movable joints, each with its number of position values."""
@@ -295,14 +306,18 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Run the physics for ``action_repeat`` steps under ``action``; never truncates."""
         client = self.client
+        if self._is_varied:
+            if pushed := self._randomization.push():
+                self.push(pushed)
+            action = self._randomization.delayed(action)
         for _ in range(self.action_repeat):
             self.act(action)
             pybullet.stepSimulation(physicsClientId=client)
-        observation = self.observe()
+        observation = self._observed()
         reward, terminated = self.outcome()
         if self.render_mode == "human":
             self._show()
-        return observation, reward, terminated, False, self.info()
+        return observation, reward, terminated, False, self._told()
 
     def render(self) -> NDArray[np.uint8] | None:
         """Draw the current state as a picture ``(height, width, 3)``; None in "human" mode, where the window shows it.
@@ -541,25 +556,3 @@ def _positive_integer(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
         raise ValueError(f"{name} must be a positive integer, got {value!r}")
     return int(value)
-
-
-def _load_egl(client: int) -> None:
-    found = importlib.util.find_spec("eglRenderer")
-    if found is None or found.origin is None:
-        raise RuntimeError("renderer 'egl': this build of pybullet has no eglRenderer; use renderer='tiny'")
-    if _egl_clients:
-        raise RuntimeError(
-            "renderer 'egl': another environment of this process uses it, and closing one would end the process when "
-            "the other draws; close the other one first, or use renderer='tiny'"
-        )
-    if pybullet.loadPlugin(found.origin, "_eglRendererPlugin", physicsClientId=client) < 0:
-        raise RuntimeError("renderer 'egl': Bullet cannot use EGL on this machine; use renderer='tiny'")
-    _egl_clients.add(client)
-
-
-def _disconnect(client: int, opengl: bool, pid: int) -> None:
-    # A forked child has the object but not the world. A window may have been closed by its user.
-    if os.getpid() == pid and pybullet.isConnected(client):
-        _egl_clients.discard(client)
-        with _descriptor(1, 2) if opengl else nullcontext():
-            pybullet.disconnect(client)

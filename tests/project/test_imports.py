@@ -14,7 +14,7 @@ OLD = ROOT / "tests" / "written_by_9c9a60a" / "dense"
 # A room imports from lower ones only, and a file of a room from files of its own that do not import it.
 ROOMS = {
     "es_envs": ["printable", "choice", "returned", "loading", "requirements", "display", "import_path", "code_hash",
-                "definition", "episode", "fitness", "hookspecs", "registry", "gym", "envpools", "bullet", "testing",
+                "scripts", "definition", "episode", "fitness", "hookspecs", "registry", "gym", "envpools", "bullet", "testing",
                 "scaffold"],
     "es_core": ["seeding", "statistics", "machine", "formatting", "files", "config", "policies", "strategies",
                 "rollout", "runs", "pools", "training", "evaluation", "video", "reports", "deployment",
@@ -76,7 +76,7 @@ def test_every_room_has_its_place_and_few_files_lie_flat():
 
 
 def test_only_the_bullet_room_imports_pybullet():
-    assert [module for module, roots in ROOTS.items() if "pybullet" in roots] == ["es_envs.bullet.env"]
+    assert [module for module, roots in ROOTS.items() if "pybullet" in roots] == ["es_envs.bullet.client"]
 
 
 def test_es_envs_imports_neither_torch_nor_es_core():

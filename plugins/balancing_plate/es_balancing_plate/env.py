@@ -7,7 +7,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from es_envs import urdf_path
-from es_envs.bullet import BulletEnv, Camera, bounded, pybullet, require_one_of
+from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, bounded, pybullet, require_one_of
 
 TORQUE = 0.0003  # [N·m]
 BASE_HEIGHT = 0.1  # [m]
@@ -69,6 +69,7 @@ class BalancingPlateEnv(BulletEnv):
 
     time_step = 1 / 100
     ground = (0.3, 0.4, 0.47, 1.0)
+    variations = BulletEnv.variations | {"motor_strength": MOTOR_STRENGTH}
 
     def __init__(self, *, observation: str = "full", action_encoding: str = "multi_binary", **options: Any) -> None:
         require_one_of("observation", observation, OBSERVATIONS)
@@ -126,12 +127,17 @@ class BalancingPlateEnv(BulletEnv):
 
     def act(self, action: Any) -> None:
         """Turn both hinges."""
+        strength = self.varied["motor_strength"]
         try:
             pitch, roll = self._torques[tuple(action) if self.action_encoding == "multi_binary" else action]
         except (KeyError, TypeError):
             raise ValueError(f"an action is a member of {self.action_space}, got {action!r}") from None
         pybullet.setJointMotorControlArray(
-            self.plate, self._hinges, pybullet.TORQUE_CONTROL, forces=(pitch, roll), physicsClientId=self.client
+            self.plate,
+            self._hinges,
+            pybullet.TORQUE_CONTROL,
+            forces=(pitch * strength, roll * strength),
+            physicsClientId=self.client,
         )
 
     def observe(self) -> NDArray[np.float32]:

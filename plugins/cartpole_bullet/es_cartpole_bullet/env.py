@@ -6,7 +6,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from es_envs.bullet import BulletEnv, Camera, bounded, pybullet, require_one_of
+from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, bounded, pybullet, require_one_of
 
 FORCES = {0: -50.0, 1: 50.0}  # [N]; a weaker push cannot hold the pole at 20 Hz
 POSITION_LIMIT = 10.0  # [m]
@@ -64,6 +64,7 @@ class CartPoleBulletEnv(BulletEnv):
     sky = (0.83, 0.86, 0.87, 1.0)
     ground = (0.58, 0.66, 0.7, 1.0)
     ground_height = -0.6
+    variations = BulletEnv.variations | {"motor_strength": MOTOR_STRENGTH}
 
     def __init__(self, *, observation: str = "full", start_noise: float = 0.05, **options: Any) -> None:
         require_one_of("observation", observation, OBSERVATIONS)
@@ -109,12 +110,17 @@ class CartPoleBulletEnv(BulletEnv):
     def act(self, action: Any) -> None:
         """Push the cart."""
         try:
-            force = FORCES[action]
+            force = FORCES[action] * self.varied["motor_strength"]
         except (KeyError, TypeError):
             raise ValueError(f"an action is 0 (left) or 1 (right), got {action!r}") from None
         pybullet.setJointMotorControl2(
             self.body, self.cart, pybullet.TORQUE_CONTROL, force=force, physicsClientId=self.client
         )
+
+    def push(self, velocity: tuple[float, float]) -> None:
+        """Push the cart along its rail."""
+        position, before, *_ = pybullet.getJointState(self.body, self.cart, physicsClientId=self.client)
+        pybullet.resetJointState(self.body, self.cart, position, before + velocity[0], physicsClientId=self.client)
 
     def observe(self) -> NDArray[np.float32]:
         """Read position, velocity, angle, rate; without the velocities if they are hidden."""

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from es_envs.bullet import BulletEnv, Camera, bounded, pybullet, require_one_of
+from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, bounded, pybullet, require_one_of
 from es_racecar.car import STATIC_BODIES, STEERING_HINGES, WHEEL_FORCE, WHEELS, clipped
 
 START = (0.5, 0.5, 0.1)  # [m]
@@ -94,6 +94,7 @@ class RaceCarEnv(BulletEnv):
     sky = (0.86, 0.92, 0.96, 1.0)
     ground = (0.46, 0.6, 0.36, 1.0)
     light = (7.0, -3.0, 8.0)
+    variations = BulletEnv.variations | {"motor_strength": MOTOR_STRENGTH}
 
     def __init__(
         self,
@@ -137,7 +138,6 @@ class RaceCarEnv(BulletEnv):
         self._chassis = joints["base_link_joint"]  # Bullet numbers a link like the joint above it
         self._hinges = tuple(joints[name] for name in STEERING_HINGES)
         self._wheels = tuple(joints[name] for name in WHEELS)
-        self._wheel_forces = (WHEEL_FORCE,) * len(WHEELS)
 
     def _wall(self, x0: float, y0: float, x1: float, y1: float) -> int:
         left, lower, right, upper = _outline(x0, y0, x1, y1)
@@ -186,6 +186,7 @@ class RaceCarEnv(BulletEnv):
             (0.0, 0.0, math.sin(half_heading), math.cos(half_heading)),
             physicsClientId=self.client,
         )
+        self._wheel_forces = (WHEEL_FORCE * self.varied["motor_strength"],) * len(WHEELS)
         self._distance = self._progress = 0.0
         self._hit_wall = self._finished = False
 

@@ -1,13 +1,14 @@
 """RaceTrack-v0: a racing car with a lidar on tracks that it has never seen."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from es_envs.bullet import BulletEnv, Camera, bounded, pybullet, require_one_of
+from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, Variation, bounded, pybullet, require_one_of
 from es_racecar import car, tracks
 from es_racecar.tracks import Kind, Track
 
@@ -24,6 +25,8 @@ MOST_WALLS = 164  # of a drawn track
 CELLAR = -10.0  # [m]; walls that a track does not need wait here
 FROM_THE_END = 4  # points between an open track's ends and its start and finish
 _SEARCHED = range(-4, 5)  # points beside the last one among which the nearest is looked for
+
+DIFFICULTY = Variation("how tight the curves of drawn tracks are", most=1.0)
 
 # The number seeds the split's tracks, of which there are so many; no two splits share one.
 SPLITS: dict[str, tuple[int, int, Kind]] = {
@@ -96,6 +99,7 @@ class RaceTrackEnv(BulletEnv):
     sky = (0.86, 0.92, 0.96, 1.0)
     ground = (0.42, 0.44, 0.47, 1.0)
     light = (7.0, -3.0, 8.0)
+    variations = BulletEnv.variations | {"motor_strength": MOTOR_STRENGTH}
 
     def __init__(
         self,
@@ -132,6 +136,7 @@ class RaceTrackEnv(BulletEnv):
         self.observation_space = spaces.Box(low, high, dtype=np.float32)
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self._chosen: int | None = None
+        self.variations = {**self.variations, "difficulty": replace(DIFFICULTY, nominal=self._kind.difficulty)}
         super().__init__(**options)
 
     def build(self) -> None:
@@ -155,7 +160,6 @@ class RaceTrackEnv(BulletEnv):
         self._chassis = joints["base_link_joint"]  # Bullet numbers a link like the joint above it
         self._hinges = tuple(joints[name] for name in car.STEERING_HINGES)
         self._wheels = tuple(joints[name] for name in car.WHEELS)
-        self._wheel_forces = (car.WHEEL_FORCE,) * len(car.WHEELS)
 
     def decorate(self) -> None:
         """Paint the walls red and white in turn, and the car yellow."""
@@ -170,10 +174,9 @@ class RaceTrackEnv(BulletEnv):
         Raises:
             ValueError: there is no such track, or another option.
         """
-        options = options or {}
-        chosen = options.get("track")
-        if options.keys() - {"track"}:
-            raise ValueError(f"RaceTrackEnv.reset knows the option 'track', not {sorted(options.keys() - {'track'})}")
+        chosen = (options or {}).get("track")
+        for name in options or {}:
+            require_one_of("an option of reset", name, ("track", "randomize"))
         if chosen is not None and (self._given is not None or chosen not in range(self.tracks)):
             has = "a track from a file" if self._given is not None else f"tracks 0 to {self.tracks - 1}"
             raise ValueError(f"there is no track {chosen!r}: this environment has {has}")
@@ -185,7 +188,8 @@ class RaceTrackEnv(BulletEnv):
         drawn = int(self.np_random.integers(self.tracks))  # even if it is chosen, so that all else stays the same
         aside, turn = self.np_random.uniform(-self.start_noise, self.start_noise, 2).tolist()
         self._number = -1 if self._given is not None else drawn if self._chosen is None else self._chosen
-        self.track = self._given or tracks.draw((self._stream, self._number), self._kind)
+        kind = replace(self._kind, difficulty=self.varied["difficulty"])
+        self.track = self._given or tracks.draw((self._stream, self._number), kind)
         self._points, self._tangents = self.track.centre.tolist(), self.track.tangent.tolist()
         # At an open track's ends are walls.
         self._first = self.nearest = 0 if self.track.is_closed else FROM_THE_END
@@ -198,6 +202,7 @@ class RaceTrackEnv(BulletEnv):
             self.car, (*self._start, 0.0), (0.0, 0.0, math.sin(half), math.cos(half)), physicsClientId=self.client
         )
         self._place_walls(self.track)
+        self._wheel_forces = (car.WHEEL_FORCE * self.varied["motor_strength"],) * len(car.WHEELS)
         self._steps = 0
         self._along = self._progress_along(self._start)
         self._progress = self._gain = self._bonus = self._time = 0.0

@@ -1,0 +1,75 @@
+"""Bullet itself, its output, and its ends: the only module that imports pybullet, the extra ``es-envs[bullet]``."""
+
+import ctypes
+import importlib.util
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+
+@contextmanager
+def redirected(number: int, target: int) -> Iterator[None]:
+    """Redirect file descriptor ``number``, for C code too, to ``target`` for a while."""
+    c_library = ctypes.CDLL(None) if os.name == "posix" else None
+    stream = sys.stdout if number == 1 else sys.stderr
+    if stream is None:  # a program without a console: there is nothing to redirect
+        yield
+        return
+    stream.flush()
+    if c_library is not None:
+        c_library.fflush(None)
+    saved = os.dup(number)
+    os.dup2(target, number)
+    try:
+        yield
+    finally:
+        if c_library is not None:
+            c_library.fflush(None)
+        os.dup2(saved, number)
+        os.close(saved)
+
+
+try:
+    with Path(os.devnull).open("wb") as nowhere, redirected(2, nowhere.fileno()):
+        import pybullet
+        import pybullet_data
+except ImportError as error:
+    raise ImportError(
+        f"es_envs.bullet needs pybullet, which this Python {sys.version_info.major}.{sys.version_info.minor} "
+        f"cannot import ({error}). PyPI has wheels of it up to Python 3.11 only: there, "
+        "`pip install 'es-envs[bullet]'`; for other versions of Python, `conda install -c conda-forge pybullet`."
+    ) from error
+
+__all__ = ["disconnect", "load_egl", "pybullet", "pybullet_data", "redirected"]
+
+_egl_clients: set[int] = set()
+
+
+def load_egl(client: int) -> None:
+    """Let OpenGL draw a world's pictures without a display.
+
+    Raises:
+        RuntimeError: it cannot, or another world of this process does.
+    """
+    found = importlib.util.find_spec("eglRenderer")
+    if found is None or found.origin is None:
+        raise RuntimeError("renderer 'egl': this build of pybullet has no eglRenderer; use renderer='tiny'")
+    if _egl_clients:
+        raise RuntimeError(
+            "renderer 'egl': another environment of this process uses it, and closing one would end the process when "
+            "the other draws; close the other one first, or use renderer='tiny'"
+        )
+    if pybullet.loadPlugin(found.origin, "_eglRendererPlugin", physicsClientId=client) < 0:
+        raise RuntimeError("renderer 'egl': Bullet cannot use EGL on this machine; use renderer='tiny'")
+    _egl_clients.add(client)
+
+
+def disconnect(client: int, opengl: bool, pid: int) -> None:
+    """End a world, unless that has happened, or another process (``pid``) made it."""
+    # A forked child has the object but not the world. A window may have been closed by its user.
+    if os.getpid() == pid and pybullet.isConnected(client):
+        _egl_clients.discard(client)
+        with redirected(1, 2) if opengl else nullcontext():
+            pybullet.disconnect(client)

@@ -1,0 +1,141 @@
+"""Domain randomisation of Bullet worlds: properties that each episode draws within given ranges."""
+
+import numpy as np
+import pytest
+
+import es_envs
+
+IDS = ["BalancingPlate-v0", "CartPoleBullet-v0", "RaceCar-v0", "RaceTrack-v0"]
+RANGES = {
+    "friction": [0.6, 1.4],
+    "mass": [0.5, 2.0],
+    "motor_strength": [0.7, 1.3],
+    "latency": [0, 3],
+    "sensor_noise": [0.0, 0.05],
+    "push": [0.0, 0.5],
+}
+
+
+def flown(env, seed, steps=200, options=None, actions=None):
+    """Observations of an episode with random actions, and its last info."""
+    env.action_space.seed(seed)
+    observation, info = env.reset(seed=seed, options=options)
+    seen = [observation]
+    for number in range(steps):
+        action = env.action_space.sample() if actions is None else actions[number]
+        observation, _, terminated, _, info = env.step(action)
+        seen.append(observation)
+        if terminated:
+            break
+    return np.array(seen), info
+
+
+@pytest.fixture
+def make():
+    """``make(id, randomize)``: an environment for the length of the test."""
+    made = []
+
+    def build(env_id, randomize=None, **kwargs):
+        made.append(es_envs.make(env_id, randomize=randomize, **kwargs).unwrapped)
+        return made[-1]
+
+    yield build
+    for env in made:
+        env.close()
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_each_episode_draws_its_values_within_the_ranges_from_its_seed(make, env_id):
+    env, twin = make(env_id, RANGES), make(env_id, RANGES)
+    found = []
+    for seed in range(8):
+        _, info = env.reset(seed=seed)
+        assert info["randomized"].keys() >= RANGES.keys()
+        found.append([info["randomized"][name] for name in RANGES])
+        _, info = twin.reset(seed=seed)
+        assert found[-1] == [info["randomized"][name] for name in RANGES]
+    low, high = np.array(list(RANGES.values())).T
+    assert (low <= found).all()
+    assert (found <= high).all()
+    assert (np.ptp(found, axis=0) > 0.3 * (high - low)).all()
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_an_episode_does_not_depend_on_those_before_it(make, env_id):
+    env = make(env_id, RANGES)
+    expected, _ = flown(make(env_id, RANGES), 3)
+    for seed in (0, 1, 2):
+        flown(env, seed)
+    assert np.array_equal(flown(env, 3)[0], expected)
+    plain, _ = flown(make(env_id), 3)
+    neutral = {name: variation.nominal for name, variation in env.variations.items()}
+    assert np.array_equal(flown(env, 3, options={"randomize": neutral})[0], plain)
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_what_is_varied_changes_the_episode_but_not_its_start(make, env_id):
+    env = make(env_id)
+    plain, info = flown(env, 1)
+    assert "randomized" not in info
+    changed = {"friction": 0.0, "mass": 2.0, "motor_strength": 0.01, "latency": 3, "push": 2.0}
+    # Nothing touches; and the wheels' motors are so strong that a car's mass cancels.
+    del changed["friction" if env_id == "CartPoleBullet-v0" else "mass"]
+    for name, value in changed.items():
+        varied, info = flown(env, 1, options={"randomize": {name: value}})
+        assert info["randomized"][name] == value
+        assert np.array_equal(varied[0], plain[0])
+        assert varied.shape != plain.shape or not np.array_equal(varied, plain), name
+    assert np.array_equal(flown(env, 1)[0], plain)
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_noise_is_on_what_is_seen_and_not_on_what_happens(make, env_id):
+    env = make(env_id)
+    plain, _ = flown(env, 1)
+    noisy, _ = flown(env, 1, options={"randomize": {"sensor_noise": 0.02}})
+    assert noisy.shape == plain.shape
+    assert noisy.dtype == plain.dtype
+    inside = (plain > env.observation_space.low + 0.1) & (plain < env.observation_space.high - 0.1)
+    assert 0.015 < np.std((noisy - plain)[inside]) < 0.025
+    assert all(each in env.observation_space for each in noisy)
+
+
+@pytest.mark.parametrize("env_id", IDS)
+def test_with_latency_each_action_acts_later(make, env_id):
+    env = make(env_id)
+    env.action_space.seed(0)
+    actions = [env.action_space.sample() for _ in range(20)]
+    late = flown(env, 1, 12, {"randomize": {"latency": 2}}, actions)[0]
+    assert np.array_equal(late, flown(env, 1, 12, None, [actions[0], actions[0], *actions])[0])
+
+
+def test_a_track_is_drawn_with_the_difficulty_of_the_episode(make):
+    env = make("RaceTrack-v0", {"difficulty": [0.0, 1.0]})
+    lengths = set()
+    for seed in range(6):
+        _, info = env.reset(seed=seed, options={"track": 3})
+        lengths.add(info["track_hash"])
+        assert 0 <= info["randomized"]["difficulty"] <= 1
+    assert len(lengths) == 6
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"frction": [0, 1]}, "a name in randomize must be one of friction, mass.* did you mean 'friction'"),
+        ({"friction": [1.4, 0.6]}, r"randomize\['friction'\] must be \[low, high\] with the lower number first"),
+        ({"friction": [0.6]}, r"randomize\['friction'\] must be two numbers of at least 0, \[low, high\], got \[0.6\]"),
+        ({"friction": "much"}, "must be two numbers of at least 0"),
+        ({"friction": [0.5, float("nan")]}, "must be two numbers of at least 0"),
+        ({"mass": [0, 1]}, "must be two numbers of at least 0.01"),
+        ({"latency": [0, 1.5]}, "must be two whole numbers of at least 0"),
+        ({"difficulty": [0, 2]}, "must be two numbers from 0 to 1"),
+        ([0.6, 1.4], "randomize must be a dict of ranges"),
+    ],
+)
+def test_ranges_that_are_none_are_refused(make, given, message):
+    with pytest.raises(ValueError, match=message):
+        make("RaceTrack-v0", given)
+    env = make("RaceTrack-v0")
+    with pytest.raises(ValueError, match=message):
+        env.reset(seed=0, options={"randomize": given})
