@@ -3,6 +3,7 @@
 from importlib.resources import files
 from pathlib import Path
 
+from es_envs.choice import ArgumentError
 from es_envs.definition import EnvDefinition, PluginError
 from es_envs.episode import Episode
 from es_envs.hookspecs import hookimpl
@@ -18,6 +19,7 @@ from es_envs.registry import (
 )
 
 __all__ = [
+    "ArgumentError",
     "EnvDefinition",
     "Episode",
     "PluginError",

@@ -41,6 +41,8 @@ class EnvDefinition:
         fitness: the fitness to maximise: ``module:name`` of a function ``(Episode) -> float`` or of a per-step
             fitness class (``es_envs.fitness``), or a name from ``es_envs.fitness``.
         kwargs: keyword arguments of the entry point.
+        randomize: ranges, by name, of what differs from episode to episode (see ``es_envs.bullet.BulletEnv``), for
+            training and evaluation; given to the entry point as the keyword argument ``randomize``.
         fitnesses: more fitness functions by name; all are logged, and you can choose any with ``train(fitness=name)``.
         max_episode_steps: steps after which an episode is truncated, or None if the environment ends by itself.
         initializer: ``module:name`` of a function that each process calls once before it makes the environment.
@@ -63,6 +65,7 @@ class EnvDefinition:
     entry_point: str | Callable[..., Any]
     fitness: str | Callable[..., Any] = "episode_return"
     kwargs: Mapping[str, Any] = field(default_factory=dict)
+    randomize: Mapping[str, Any] = field(default_factory=dict)
     fitnesses: Mapping[str, str | Callable[..., Any]] = field(default_factory=dict)
     max_episode_steps: int | None = None
     initializer: str | Callable[[], None] | None = None
@@ -117,7 +120,7 @@ class EnvDefinition:
             self._set("solved_at", float(threshold))
 
     def _require_mappings(self) -> None:
-        for attribute in ("kwargs", "fitnesses", "scripts", "recommended", "recommended_for"):
+        for attribute in ("kwargs", "randomize", "fitnesses", "scripts", "recommended", "recommended_for"):
             value = getattr(self, attribute)
             if not isinstance(value, Mapping) or not all(isinstance(name, str) for name in value):
                 raise TypeError(f"{self.id}: {attribute} must be a dict with strings as keys, got {value!r}")

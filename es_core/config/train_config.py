@@ -135,6 +135,12 @@ class TrainConfig:
 
     env_id: str = field(metadata={"check": text, "help": "id of the environment", "group": "task"})
     env_kwargs: Mapping[str, Any] = _option({}, json_object, "keyword arguments of the environment, as JSON")
+    randomize: Mapping[str, Any] = _option(
+        {},
+        json_object,
+        'ranges of what differs from episode to episode, as JSON, such as {"friction": [0.6, 1.4], "latency": [0, 3]}, '
+        "for environments that take them",
+    )
     preprocessing: Mapping[str, Any] = _option(
         {},
         wrappers,
@@ -386,7 +392,11 @@ class TrainConfig:
             if name not in known:
                 raise TypeError(unknown_field(name, known))
         cls(env_id=env_id, **{name: value for name, value in overrides.items() if not callable(value)})
-        values: dict[str, Any] = {"env_id": env_id, "solved_at": definition.solved_at}
+        values: dict[str, Any] = {
+            "env_id": env_id,
+            "randomize": definition.randomize,
+            "solved_at": definition.solved_at,
+        }
         usual = implied("strategy", definition.recommended)
         for strategy, recommended in {usual: {}, **definition.recommended_for}.items():
             cls._require_valid(definition, {**values, **definition.recommended, **recommended}, strategy)

@@ -196,8 +196,9 @@ def _quiet() -> Iterator[None]:
 
 
 def has_native_form(definition: EnvDefinition, config: TrainConfig) -> bool:
-    """Return True if an environment's own vectorised form is used; with ``preprocessing`` single copies are."""
-    return definition.vector_entry_point is not None and not any(config.preprocessing.values())
+    """Return True if an environment's own vectorised form is used; else, and with ``preprocessing``, single copies."""
+    is_plain = not any(config.preprocessing.values()) and not config.randomize
+    return definition.vector_entry_point is not None and is_plain
 
 
 class _Resting(gymnasium.Wrapper[Any, Any, Any, Any]):

@@ -35,7 +35,12 @@ from es_envs import EnvDefinition, Episode, PluginError
 STEP_TIMEOUT = 300.0  # seconds
 
 # Errors of our own checks at the start: their message is complete, and is shown without a traceback.
-_FOR_PEOPLE = {"PluginError": PluginError, "SpaceError": ValueError, "KeywordError": ValueError}
+_FOR_PEOPLE = {
+    "PluginError": PluginError,
+    "SpaceError": ValueError,
+    "KeywordError": ValueError,
+    "ArgumentError": ValueError,
+}
 _SHOWN = 200  # characters of a failure's message
 
 

@@ -19,6 +19,7 @@ from gymnasium.wrappers import (
 from es_core.config.train_config import TrainConfig
 from es_core.rollout.errors import SpaceError
 from es_envs import EnvDefinition
+from es_envs.definition import KeywordError
 from es_envs.returned import Checked
 
 Env = gymnasium.Env[Any, Any]
@@ -91,7 +92,15 @@ def make_env(definition: EnvDefinition, config: TrainConfig, **kwargs: Any) -> g
         PluginError: the environment cannot be made.
         SpaceError: a wrapper is not for its observations.
     """
-    env = definition.build(**{**config.env_kwargs, **kwargs})
+    randomized = {"randomize": dict(config.randomize)} if config.randomize else {}
+    try:
+        env = definition.build(**{**randomized, **config.env_kwargs, **kwargs})
+    except KeywordError as error:
+        if randomized and "'randomize'" in str(error):
+            raise SpaceError(
+                f"{definition.label} cannot be randomised: it takes no argument 'randomize', as a BulletEnv does"
+            ) from error
+        raise
     try:
         return preprocessed(env, config.preprocessing)
     except ValueError as error:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 # Settings that must be equal in all trials: else one trial's score says nothing about another's.
 _EQUAL_FOR_ALL = frozenset({
-    "env_kwargs", "fitness", "seed", "max_episode_steps", "eval_every", "eval_episodes", "eval_share",
+    "env_kwargs", "randomize", "fitness", "seed", "max_episode_steps", "eval_every", "eval_episodes", "eval_share",
     "confirm_episodes", "solved_at", *BOUNDS,
 })  # fmt: skip
 

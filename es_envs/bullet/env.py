@@ -23,7 +23,7 @@ from es_envs.bullet.camera import Camera, View, from_light
 from es_envs.bullet.client import disconnect, load_egl, pybullet, pybullet_data, redirected
 from es_envs.bullet.randomization import VARIATIONS, Randomization, Ranges, Variation, ranges
 from es_envs.bullet.scenery import Colour, Rectangle, Scenery, Silhouette, ghost_colours, laid_over
-from es_envs.choice import require_one_of
+from es_envs.choice import ArgumentError, require_one_of
 from es_envs.display import has_display
 
 __all__ = ["BulletEnv", "Camera", "bounded", "pybullet", "require_one_of"]
@@ -95,7 +95,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         randomize: Mapping[str, Any] | None = None,
     ) -> None:
         if render_mode is not None and render_mode not in RENDER_MODES:
-            raise ValueError(f"render_mode must be None or one of {', '.join(RENDER_MODES)}, got {render_mode!r}")
+            raise ArgumentError(f"render_mode must be None or one of {', '.join(RENDER_MODES)}, got {render_mode!r}")
         require_one_of("renderer", renderer, RENDERERS)
         self._ranges = self._checked(randomize or {})
         if action_repeat is not None:
@@ -227,7 +227,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         """Start an episode; ``options={"randomize": {...}}`` has other ranges or values for this one.
 
         Raises:
-            ValueError: such a range is none, or its name is unknown.
+            ArgumentError: such a range is none, or its name is unknown.
         """
         super().reset(seed=seed, options=options)
         self._restore()
@@ -554,5 +554,5 @@ def bounded(values: list[float], limit: float) -> NDArray[np.float32]:
 
 def _positive_integer(name: str, value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name} must be a positive integer, got {value!r}")
+        raise ArgumentError(f"{name} must be a positive integer, got {value!r}")
     return int(value)

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from es_envs.bullet.client import pybullet
-from es_envs.choice import require_one_of
+from es_envs.choice import ArgumentError, require_one_of
 
 PUSHES = 1.0  # pushes a second, on average
 
@@ -56,15 +56,15 @@ def ranges(given: object, known: Mapping[str, Variation], observations: Space) -
     """The ranges that an argument ``randomize`` describes: by name (low, high), or a number for a fixed value.
 
     Raises:
-        ValueError: it is no dict, a name is unknown, a range is not one, or these observations cannot be noisy; the
+        ArgumentError: it is no dict, a name is unknown, a range is not one, or these observations cannot be noisy; the
             message says what would be right.
     """
     if not isinstance(given, Mapping):
-        raise ValueError(f'randomize must be a dict of ranges, such as {{"friction": [0.6, 1.4]}}, got {given!r}')
+        raise ArgumentError(f'randomize must be a dict of ranges, such as {{"friction": [0.6, 1.4]}}, got {given!r}')
     for name in given:
         require_one_of("a name in randomize", name, known)
     if "sensor_noise" in given and not isinstance(observations, spaces.Box):
-        raise ValueError(f"randomize['sensor_noise'] is for observations in a Box, got {observations}")
+        raise ArgumentError(f"randomize['sensor_noise'] is for observations in a Box, got {observations}")
     return {name: _range(name, value, known[name]) for name, value in given.items()}
 
 
@@ -74,10 +74,10 @@ def _range(name: str, value: object, variation: Variation) -> tuple[float, float
     least, most = variation.least, variation.most
     bounds = f"of at least {least:g}" if most == math.inf else f"from {least:g} to {most:g}"
     if not (isinstance(ends, Sequence) and len(ends) == 2 and all(_is_number(end, variation) for end in ends)):
-        raise ValueError(f"randomize[{name!r}] must be two {kind} {bounds}, [low, high], got {value!r}")
+        raise ArgumentError(f"randomize[{name!r}] must be two {kind} {bounds}, [low, high], got {value!r}")
     low, high = ends
     if low > high:
-        raise ValueError(f"randomize[{name!r}] must be [low, high] with the lower number first, got {value!r}")
+        raise ArgumentError(f"randomize[{name!r}] must be [low, high] with the lower number first, got {value!r}")
     return low, high
 
 

@@ -2,8 +2,10 @@
 
 import numpy as np
 import pytest
+from conftest import TINY
 
 import es_envs
+from es_core import evaluate, train
 
 IDS = ["BalancingPlate-v0", "CartPoleBullet-v0", "RaceCar-v0", "RaceTrack-v0"]
 RANGES = {
@@ -139,3 +141,41 @@ def test_ranges_that_are_none_are_refused(make, given, message):
     env = make("RaceTrack-v0")
     with pytest.raises(ValueError, match=message):
         env.reset(seed=0, options={"randomize": given})
+
+
+@pytest.mark.parametrize("pool", ["local", "vector"])
+def test_a_run_is_trained_and_scored_within_its_ranges(tmp_path, pool):
+    ranges = {"motor_strength": [0.1, 2.0], "latency": [0, 1]}
+    settings = {**TINY, "workers": 1 if pool == "local" else None}
+    run = train("CartPoleBullet-v0", run_dir=tmp_path / "run", randomize=ranges, pool=pool, **settings)
+    assert run.config.randomize == {"motor_strength": [0.1, 2.0], "latency": [0, 1]}
+    plain = {"randomize": {}}
+    scores = [evaluate(run, episodes=20), evaluate(run, episodes=20, env_kwargs=plain)]
+    assert scores[0].mean != scores[1].mean
+    with pytest.raises(ValueError, match="a name in randomize must be one of friction"):
+        evaluate(run, env_kwargs={"randomize": {"frction": 1}})
+
+
+def test_the_result_does_not_depend_on_the_number_of_workers(tmp_path):
+    settings = {**TINY, "generations": 2, "population_size": 6, "randomize": RANGES, "max_episode_steps": 100}
+    runs = [
+        train("BalancingPlate-v0", run_dir=tmp_path / f"{workers}", **{**settings, "workers": workers})
+        for workers in (1, 3)
+    ]
+    assert runs[0].checkpoint.parameter_hash == runs[1].checkpoint.parameter_hash
+
+
+def test_a_definition_can_have_ranges_which_the_user_can_leave_out(register, tmp_path):
+    env_id = register(
+        "Varied-v0", "es_cartpole_bullet.env:CartPoleBulletEnv", max_episode_steps=20, randomize={"mass": [0.5, 2]}
+    )
+    assert train(env_id, run_dir=tmp_path / "a", **TINY).config.randomize == {"mass": [0.5, 2]}
+    assert train(env_id, run_dir=tmp_path / "b", randomize={}, **TINY).config.randomize == {}
+
+
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Walk-v0"])
+def test_an_environment_that_takes_no_ranges_says_so(register, tmp_path, env_id):
+    register("Walk-v0")
+    with pytest.raises(ValueError, match=rf"{env_id}.* cannot be randomised: it takes no argument 'randomize'"):
+        train(env_id, run_dir=tmp_path / "run", randomize={"mass": [0.5, 2]}, **TINY)
+    assert not (tmp_path / "run").exists()

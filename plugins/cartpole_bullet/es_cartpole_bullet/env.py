@@ -6,6 +6,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from es_envs import ArgumentError
 from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, bounded, pybullet, require_one_of
 
 FORCES = {0: -50.0, 1: 50.0}  # [N]; a weaker push cannot hold the pole at 20 Hz
@@ -69,7 +70,7 @@ class CartPoleBulletEnv(BulletEnv):
     def __init__(self, *, observation: str = "full", start_noise: float = 0.05, **options: Any) -> None:
         require_one_of("observation", observation, OBSERVATIONS)
         if not 0.0 <= start_noise < ANGLE_LIMIT:
-            raise ValueError(f"start_noise must be at least 0 and below {ANGLE_LIMIT}, got {start_noise!r}")
+            raise ArgumentError(f"start_noise must be at least 0 and below {ANGLE_LIMIT}, got {start_noise!r}")
         self.observation = observation
         self.start_noise = float(start_noise)
         self.observation_space = spaces.Box(-BOUND, BOUND, (OBSERVATIONS[observation],), np.float32)

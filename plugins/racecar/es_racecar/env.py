@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from es_envs import ArgumentError
 from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, bounded, pybullet, require_one_of
 from es_racecar.car import STATIC_BODIES, STEERING_HINGES, WHEEL_FORCE, WHEELS, clipped
 
@@ -107,11 +108,11 @@ class RaceCarEnv(BulletEnv):
     ) -> None:
         require_one_of("control", control, CONTROLS)
         if not 0.0 <= throttle <= 1.0:
-            raise ValueError(f"throttle must be from 0 to 1, got {throttle!r}")
+            raise ArgumentError(f"throttle must be from 0 to 1, got {throttle!r}")
         if lidar_rays not in range(1, 8193):  # for about twice as many Bullet silently returns nothing
-            raise ValueError(f"lidar_rays must be a whole number from 1 to 8192, got {lidar_rays!r}")
+            raise ArgumentError(f"lidar_rays must be a whole number from 1 to 8192, got {lidar_rays!r}")
         if not 0.0 <= start_noise <= 0.15:  # more would start inside a wall
-            raise ValueError(f"start_noise must be from 0 to 0.15, got {start_noise!r}")
+            raise ArgumentError(f"start_noise must be from 0 to 0.15, got {start_noise!r}")
         self.control = control
         self.throttle = float(throttle)
         self._constant_throttle = control == "steering"

@@ -8,6 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from es_envs import ArgumentError
 from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, Variation, bounded, pybullet, require_one_of
 from es_racecar import car, tracks
 from es_racecar.tracks import Kind, Track
@@ -116,14 +117,14 @@ class RaceTrackEnv(BulletEnv):
         require_one_of("split", split, SPLITS)
         self._stream, most, self._kind = SPLITS[split]
         if tracks is not None and tracks not in range(1, most + 1):
-            raise ValueError(f"tracks must be a whole number from 1 to {most} for split={split!r}, got {tracks!r}")
+            raise ArgumentError(f"tracks must be a whole number from 1 to {most} for split={split!r}, got {tracks!r}")
         if lidar_rays not in range(1, 8193):  # for about twice as many Bullet silently returns nothing
-            raise ValueError(f"lidar_rays must be a whole number from 1 to 8192, got {lidar_rays!r}")
+            raise ArgumentError(f"lidar_rays must be a whole number from 1 to 8192, got {lidar_rays!r}")
         if not 0.0 < lidar_range <= 100.0:
-            raise ValueError(f"lidar_range must be above 0 and at most 100, got {lidar_range!r}")
+            raise ArgumentError(f"lidar_range must be above 0 and at most 100, got {lidar_range!r}")
         for name, value, bound in (("lidar_noise", lidar_noise, 1.0), ("start_noise", start_noise, 0.3)):
             if not 0.0 <= value <= bound:
-                raise ValueError(f"{name} must be from 0 to {bound:g}, got {value!r}")
+                raise ArgumentError(f"{name} must be from 0 to {bound:g}, got {value!r}")
         self.tracks = most if tracks is None else tracks
         self._given = None if track is None else _read(track)
         self.lidar_noise, self.start_noise = float(lidar_noise), float(start_noise)
@@ -332,4 +333,4 @@ def _read(path: str) -> Track:
     try:
         return tracks.read(path)
     except OSError as error:
-        raise ValueError(f"the track file cannot be read: {error}") from error
+        raise ArgumentError(f"the track file cannot be read: {error}") from error

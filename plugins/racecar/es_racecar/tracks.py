@@ -14,6 +14,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from es_envs import ArgumentError
+
 Points = NDArray[np.float64]
 
 SPACING = 0.25  # [m], between points of the centre line
@@ -168,7 +170,9 @@ def read(path: str | Path) -> Track:
     """
     path = Path(path)
     if path.stat().st_size > _LARGEST_FILE:
-        raise ValueError(f"{path} is larger than {_LARGEST_FILE:,} bytes: a track needs a point every few decimetres")
+        raise ArgumentError(
+            f"{path} is larger than {_LARGEST_FILE:,} bytes: a track needs a point every few decimetres"
+        )
     rows: list[list[float]] = []
     with path.open(encoding="utf-8", newline="") as file:
         for number, row in enumerate(csv.reader(file), 1):
@@ -181,21 +185,23 @@ def read(path: str | Path) -> Track:
                     continue
                 values = []
             if len(values) != 3 or not all(map(math.isfinite, values)) or values[2] <= 0:
-                raise ValueError(f"{path}, line {number}: expected x, y and a width above 0 [m], got {','.join(row)}")
+                raise ArgumentError(
+                    f"{path}, line {number}: expected x, y and a width above 0 [m], got {','.join(row)}"
+                )
             rows.append(values)
     if len(rows) < 8:
-        raise ValueError(f"{path} has {len(rows)} points: a track needs at least 8")
+        raise ArgumentError(f"{path} has {len(rows)} points: a track needs at least 8")
     given = np.array(rows)
     line, gaps = given[:, :2], _gaps(given[:, :2], is_closed=False)
     if not gaps.all():
-        raise ValueError(f"{path}: point {int(np.argmin(gaps)) + 2} is where the one before it is: leave one out")
+        raise ArgumentError(f"{path}: point {int(np.argmin(gaps)) + 2} is where the one before it is: leave one out")
     is_closed = bool(_lengths(line[:1] - line[-1:])[0] <= 2 * gaps.max())
     if is_closed and not _lengths(line[:1] - line[-1:])[0]:  # the first point is there twice
         given, line = given[:-1], line[:-1]
     table = _evenly(_through(given, is_closed), SPACING, is_closed)
     track = Track(table[:, :2], table[:, 2], is_closed)
     if fault := track.fault():
-        raise ValueError(f"{path}: {fault}")
+        raise ArgumentError(f"{path}: {fault}")
     return track
 
 
