@@ -10,7 +10,6 @@ The budget counts the processor time of the process and all its children, from t
 
 import json
 import logging
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
@@ -21,6 +20,7 @@ from typing import Any
 import numpy as np
 import other_strategies
 import psutil
+from report import commit
 
 import es_envs
 from es_core import TrainConfig, evaluate, train
@@ -216,9 +216,7 @@ CONTENDERS: Mapping[str, Callable[..., dict[str, Any]]] = {
 
 def main(name: str, task: str, seed: int, seconds: float, file: Path, settings: Mapping[str, Any]) -> None:
     """Run it, and write a JSON file."""
-    words, here = ["git", "rev-parse", "--short", "HEAD"], Path(__file__).parent
-    commit = subprocess.run(words, check=False, capture_output=True, text=True, cwd=here)
-    head = {"contender": name, "task": task, "seed": seed, "budget": seconds, "commit": commit.stdout.strip() or None}
+    head = {"contender": name, "task": task, "seed": seed, "budget": seconds, "commit": commit()}
     found = CONTENDERS[name](task, seed, Budget(seconds), **settings)
     file.parent.mkdir(parents=True, exist_ok=True)
     partial = file.with_suffix(".partial")

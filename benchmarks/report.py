@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -127,6 +128,13 @@ def in_words(machine: Mapping[str, Any]) -> str:
     """``Report.machine`` in one line."""
     versions = ", ".join(f"{package} {number}" for package, number in machine["versions"].items())
     return f"{machine['architecture']}, {machine['cores']} cores, Python {machine['python']}, {versions}"
+
+
+def commit() -> str | None:
+    """The version that is measured; None outside of a checkout."""
+    words = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    return done.stdout.strip() or None
 
 
 def _plain(value: Any) -> Any:

@@ -15,14 +15,13 @@ It needs what requirements-test.txt does not bring: pip install matplotlib "gymn
 
 import argparse
 import json
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from report import Report, in_words, table
+from report import Report, commit, in_words, table
 
 from es_core import STRATEGIES, Checkpoint, Run, evaluate, train
 from es_core.formatting import figures
@@ -346,7 +345,6 @@ def result_of(run: Run, row: Row, path: Path) -> dict[str, Any]:
     kept = (run.best if row.best else None) or checkpoint
     if kept.generation != checkpoint.generation:
         kept.save(path.with_suffix(".best.safetensors"))
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], check=True, capture_output=True, text=True)
     return {
         "env_id": run.config.env_id,
         "config": run.config.to_json(),
@@ -360,7 +358,7 @@ def result_of(run: Run, row: Row, path: Path) -> dict[str, Any]:
         "total_steps": last.total_steps,
         "seconds": sum(stats.seconds for stats in run.history),
         "curve": _curve(run),
-        "commit": commit.stdout.strip(),
+        "commit": commit(),
     }
 
 
