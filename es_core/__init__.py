@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from es_core.evaluation.scoring import evaluate
     from es_core.files import CheckpointError
     from es_core.reports.comparison import Comparison, compare
+    from es_core.reports.robustness import Robustness, robustness
     from es_core.reports.run_report import report
     from es_core.rollout.errors import RolloutError
     from es_core.run import Run, train
@@ -52,6 +53,7 @@ _HOME = {
     "OpenAIES": "strategies.openai_es",
     "Population": "strategies.population",
     "RandomSearch": "strategies.random_search",
+    "Robustness": "reports.robustness",
     "RolloutError": "rollout.errors",
     "Run": "run",
     "SepCMAES": "strategies.sep_cma_es",
@@ -65,6 +67,7 @@ _HOME = {
     "record": "video.recording",
     "replay": "evaluation.replaying",
     "report": "reports.run_report",
+    "robustness": "reports.robustness",
     "train": "run",
     "train_seeds": "tuning.multi_seed",
     "tune": "tuning.settings_search",
@@ -89,6 +92,7 @@ __all__ = [
     "OpenAIES",
     "Population",
     "RandomSearch",
+    "Robustness",
     "RolloutError",
     "Run",
     "SepCMAES",
@@ -102,6 +106,7 @@ __all__ = [
     "record",
     "replay",
     "report",
+    "robustness",
     "train",
     "train_seeds",
     "tune",

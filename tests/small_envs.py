@@ -574,3 +574,15 @@ class Aside:
 
     def __call__(self, observation):
         return self.side
+
+
+class Windy(Walk):
+    """Walk, in which an episode's reward for each step is the sum of both ends of a range of its own."""
+
+    def __init__(self, *, randomize=None):
+        super().__init__()
+        self.wind = (randomize or {}).get("wind", (0.0, 0.0))
+
+    def step(self, action):
+        observation, _, terminated, truncated, info = super().step(action)
+        return observation, float(sum(self.wind)), terminated, truncated, info

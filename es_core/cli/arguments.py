@@ -246,14 +246,14 @@ def add_policy(sub: argparse.ArgumentParser, episodes: int | None) -> None:
         metavar="NAME",
         help="a scripted policy of this environment (`es-envs show ID` lists them), or random: random actions",
     )
-    parse, metavar = _parse(Mapping)
-    sub.add_argument(
-        "--env-kwargs",
-        type=parse,
-        metavar=metavar,
-        help="keyword arguments of the environment that are others than in training",
-    )
+    add_json(sub, "--env-kwargs", "keyword arguments of the environment that are others than in training")
     add_trust(sub)
+
+
+def add_json(sub: argparse.ArgumentParser, name: str, help_text: str) -> None:
+    """Add an option whose value is JSON."""
+    parse, metavar = _parse(Mapping)
+    sub.add_argument(name, type=parse, metavar=metavar, help=help_text)
 
 
 def add_config_options(sub: Parser, shown: Sequence[str] = ()) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import es_envs
 from es_core.cli.arguments import (
     add_command,
+    add_json,
     add_policy,
     add_source,
     add_trust,
@@ -17,7 +18,7 @@ from es_core.cli.arguments import (
     chosen_episodes,
 )
 from es_core.cli.films import add_film, chosen_film, default_film
-from es_core.cli.output import print_json, put, say
+from es_core.cli.output import print_json, print_table, put, say
 
 if TYPE_CHECKING:
     from es_envs import Episode
@@ -28,6 +29,15 @@ def add(commands: Any) -> None:
     sub = add_command(commands, "evaluate", _evaluate, "score a policy on starts that its training never saw")
     add_policy(sub, episodes=100)
     add_workers(sub)
+    sub.add_argument(
+        "--robustness",
+        nargs="?",
+        const="robustness.html",
+        metavar="PAGE.html",
+        help="score it where the ranges of randomize are 0, 0.5, 1 and 1.5 times as wide, one by one and together, and "
+        "write a page with charts (default: %(const)s)",
+    )
+    add_json(sub, "--randomize", "ranges other than in training, such as '{\"friction\": [0.6, 1.4]}'")
 
     sub = add_command(commands, "record", _record, "film a policy, or its evolution")
     add_policy(sub, episodes=1)
@@ -105,11 +115,37 @@ def _source(path: str, options: argparse.Namespace) -> Any:
 def _evaluate(options: argparse.Namespace) -> None:
     from es_core.evaluation.scoring import evaluate
 
-    score = evaluate(_policy(options), workers=options.workers, progress=not options.quiet, **chosen_episodes(options))
+    how = {"workers": options.workers, "progress": not options.quiet, **chosen_episodes(options)}
+    if options.robustness is not None:
+        _robustness(options, how)
+        return
+    if options.randomize is not None:
+        how["env_kwargs"] = {**(how["env_kwargs"] or {}), "randomize": options.randomize}
+    score = evaluate(_policy(options), **how)
     if options.json:
         print_json(score.to_json())
     else:
         put(f"fitness {score}")
+
+
+def _robustness(options: argparse.Namespace, how: dict[str, Any]) -> None:
+    from es_core.formatting import figures
+    from es_core.reports.pages import require_page
+    from es_core.reports.robustness import STRETCHES, robustness
+
+    page = require_page(options.robustness)
+    found = robustness(_policy(options), randomize=options.randomize, **how)
+    found.save(page)
+    if options.json:
+        print_json({**found.to_json(), "path": str(page)})
+        return
+    heads = [f"{stretch:g} times" for stretch in STRETCHES]
+    rows = [
+        [name, str(found.ranges.get(name, "")), *(figures(score.mean, score.interval) for score in scores)]
+        for name, scores in found.scores.items()
+    ]
+    print_table([["what varies", "range", *heads], *rows])
+    say(f"page: {page}")
 
 
 def _record(options: argparse.Namespace) -> None:

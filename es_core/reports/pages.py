@@ -82,8 +82,8 @@ def render(
 
     Args:
         template: name of its template file.
-        grids: for each name that marks use, the places of its points on those of the axes "generations", "steps" and
-            "seconds" that it has. A mark is drawn while the reader has chosen one of those.
+        grids: for each name that marks use, the places of its points on those of the axes "generations", "steps",
+            "seconds" and "stretches" that it has. A mark is drawn while the reader has chosen one of those.
         charts: the page's charts; those without marks are left out.
         linked: True if the page shows films beside it.
         **values: values of the template's variables.

@@ -2,7 +2,7 @@
 // Draws the charts of a page from the JSON in it. Everything that comes from a run is set as text, never as markup.
 
 const DATA = JSON.parse(document.getElementById("data").textContent);
-const AXES = { generations: "generation", steps: "environment steps", seconds: "seconds" };
+const AXES = { generations: "generation", steps: "environment steps", seconds: "seconds", stretches: "times the range" };
 const HEIGHT = { wide: 330, narrow: 220 };
 const number = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 });
 
@@ -25,7 +25,7 @@ document.querySelectorAll("button.copy").forEach((button) => {
   });
 });
 if (views.length) {
-  choose("generations");
+  choose(Object.keys(AXES).find((axis) => Object.values(DATA.grids).some((grid) => axis in grid)));
   new ResizeObserver(() => views.forEach(draw)).observe(views[0].figure);
 }
 

@@ -1,0 +1,172 @@
+"""Robustness: the score of a policy where an environment's properties vary as in training, and more than that."""
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from es_core.evaluation.scoring import Source, evaluate, find_policy
+from es_core.files import write_whole
+from es_core.reports.pages import Chart, Mark, render, require_page
+from es_core.rollout.environment import make_env
+from es_core.runs.scores import Evaluation
+from es_core.training.progress import count_progress
+
+STRETCHES = (0.0, 0.5, 1.0, 1.5)
+"""Multiples of the ranges; at 0 nothing varies."""
+ALL = "all of them"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Robustness:
+    """Scores where properties vary.
+
+    Attributes:
+        env_id: the environment.
+        fitness: name of the fitness.
+        ranges: the ranges by name, as in ``randomize``.
+        scores: for each name, and for all of them together, the score at each of ``STRETCHES``.
+    """
+
+    env_id: str
+    fitness: str
+    ranges: Mapping[str, Any]
+    scores: Mapping[str, Sequence[Evaluation]]
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields as JSON."""
+        return {
+            "env_id": self.env_id,
+            "fitness": self.fitness,
+            "ranges": dict(self.ranges),
+            "stretches": list(STRETCHES),
+            "scores": {name: [each.to_json() for each in scores] for name, scores in self.scores.items()},
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write a page with a table and charts, and return its path.
+
+        Raises:
+            ValueError: the path does not end in .html.
+            OSError: the page cannot be written.
+        """
+        page = require_page(path)
+        content = render(
+            "robustness.html",
+            grids={"stretches": {"stretches": STRETCHES}},
+            charts=self._charts(),
+            linked=False,
+            found=self,
+            stretches=STRETCHES,
+            version=version("es-envs"),
+            made=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M"),
+        )
+        write_whole(page, content)
+        return page
+
+    def _charts(self) -> list[Chart]:
+        fitness, success = [], []
+        for number, (name, scores) in enumerate(self.scores.items()):
+            colour = f"group-{number % 8 + 1}"
+            ends = [each.interval or (each.mean, each.mean) for each in scores]
+            low, high = zip(*ends, strict=True)
+            means = [each.mean for each in scores]
+            fitness.append(Mark(label=name, colour=colour, grid="stretches", values=means, low=low, high=high))
+            rates = [each.success_rate for each in scores]
+            success.append(Mark(label=name, colour=colour, grid="stretches", values=rates))
+        note = "At 1, values are drawn from the range itself, at 0 nothing varies. "
+        return [
+            Chart(name="fitness", title=f"Fitness: {self.fitness}", note=f"{note}With 95 % intervals.",
+                  marks=tuple(fitness)),
+            Chart(name="success", title="Success", note=f"{note}Share of the episodes.", marks=tuple(success),
+                  limits=(0, 1)),
+        ]  # fmt: skip
+
+
+def robustness(
+    source: Source,
+    *,
+    randomize: Mapping[str, Any] | None = None,
+    episodes: int = 100,
+    seed: int = 0,
+    generation: int | None = None,
+    candidate: int | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    workers: int | None = None,
+    trust: bool = False,
+    progress: bool = False,
+) -> Robustness:
+    """Score a policy where one property varies, or all do: within half of their ranges, all of them, and 1.5 times.
+
+    All scores are from the same starts.
+
+    Args:
+        source: see ``evaluate``.
+        randomize: ranges by name; None: those of its training.
+        episodes: number of episodes of each score.
+        seed: see ``evaluate``.
+        generation: see ``evaluate``.
+        candidate: see ``evaluate``.
+        env_kwargs: see ``evaluate``.
+        workers: see ``evaluate``.
+        trust: see ``evaluate``.
+        progress: show a progress bar, if there is a terminal.
+
+    Raises:
+        ValueError: there are no ranges, or they are wrong; and as ``evaluate`` does.
+        FileNotFoundError: see ``evaluate``.
+        CheckpointError: see ``evaluate``.
+        RolloutError: see ``evaluate``.
+    """
+    checkpoint, definition = find_policy(
+        source, generation=generation, candidate=candidate, env_kwargs=env_kwargs, trust=trust
+    )
+    ranges = dict(checkpoint.config.randomize if randomize is None else randomize)
+    if not ranges:
+        raise ValueError(
+            f"{definition.label}: this policy was trained without randomize: say what is to vary, such as "
+            'randomize={"friction": [0.6, 1.4]} (on the command line: --randomize \'{"friction": [0.6, 1.4]}\')'
+        )
+    with closing(make_env(definition, checkpoint.config, randomize=ranges)) as env:
+        known = getattr(env.unwrapped, "variations", {})
+    worlds = {name: {name: ends} for name, ends in ranges.items()}
+    if len(worlds) > 1:
+        worlds[ALL] = ranges
+
+    def score(varied: Mapping[str, Any], stretch: float) -> Evaluation:
+        stretched = {name: _stretched(ends, stretch, known.get(name)) for name, ends in varied.items()}
+        return evaluate(
+            checkpoint,
+            episodes=episodes,
+            seed=seed,
+            env_kwargs={"randomize": stretched if stretch else {}},
+            workers=workers,
+            trust=checkpoint.trusted,
+        )
+
+    plain = score({}, 0.0)
+    scores = {name: [plain] for name in worlds}
+    with count_progress(shown=progress) as bar:
+        task = bar.add_task("worlds", total=len(worlds) * (len(STRETCHES) - 1))
+        for name, varied in worlds.items():
+            for stretch in STRETCHES[1:]:
+                scores[name].append(score(varied, stretch))
+                bar.advance(task)
+    return Robustness(env_id=definition.id, fitness=str(checkpoint.config.fitness), ranges=ranges, scores=scores)
+
+
+def _stretched(ends: Any, stretch: float, variation: Any) -> list[float]:
+    """A range that is larger or smaller by a factor, about the value where nothing varies, or about its middle."""
+    low, high = (ends, ends) if isinstance(ends, int | float) else ends
+    if variation is None:
+        middle = (low + high) / 2
+        return [middle + stretch * (low - middle), middle + stretch * (high - middle)]
+    low, high = (variation.nominal + stretch * (end - variation.nominal) for end in (low, high))
+    if variation.is_whole:
+        low, high = math.ceil(low), math.floor(high)
+    return [max(variation.least, low), min(variation.most, high)]

@@ -1,0 +1,66 @@
+"""Scores of a policy where the environment's properties vary as in training, and more."""
+
+import json
+
+import pytest
+from conftest import TINY
+
+from es_core import evaluate, robustness, train
+from es_core.cli import main
+from es_core.reports.robustness import ALL, STRETCHES
+
+RANGES = {"motor_strength": [0.5, 1.5], "latency": [0, 2]}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("runs") / "run"
+    return train("CartPoleBullet-v0", run_dir=folder, randomize=RANGES, **TINY)
+
+
+def test_scores_are_those_of_stretched_ranges_from_the_same_starts(run):
+    found = robustness(run, episodes=10)
+    assert list(found.scores) == ["latency", "motor_strength", ALL]
+    worlds = {
+        "motor_strength": [{}, {"motor_strength": [0.75, 1.25]}, {"motor_strength": [0.5, 1.5]},
+                           {"motor_strength": [0.25, 1.75]}],
+        "latency": [{}, {"latency": [0, 1]}, {"latency": [0, 2]}, {"latency": [0, 3]}],
+    }  # fmt: skip
+    worlds[ALL] = [{**one, **other} for one, other in zip(worlds["motor_strength"], worlds["latency"], strict=True)]
+    for name, expected in worlds.items():
+        for ranges, score in zip(expected, found.scores[name], strict=True):
+            assert score == evaluate(run, episodes=10, env_kwargs={"randomize": ranges})
+
+
+def test_a_run_without_ranges_is_tested_with_given_ones(tmp_path):
+    run = train("BalancingPlate-v0", run_dir=tmp_path / "run", max_episode_steps=50, **TINY)
+    with pytest.raises(ValueError, match=r"trained without randomize: say what is to vary.*--randomize"):
+        robustness(run)
+    found = robustness(run, randomize={"friction": [0.9, 1.1]}, episodes=2)
+    assert (list(found.scores), found.ranges) == (["friction"], {"friction": [0.9, 1.1]})
+    assert len(found.scores["friction"]) == len(STRETCHES)
+    with pytest.raises(ValueError, match="did you mean 'friction'"):
+        robustness(run, randomize={"fricton": [0.9, 1.1]})
+
+
+def test_an_environment_with_its_own_way_to_vary_is_stretched_about_the_middle(register, tmp_path):
+    env_id = register("Windy-v0", "small_envs:Windy", max_episode_steps=5, fitness="episode_return")
+    run = train(env_id, run_dir=tmp_path / "run", randomize={"wind": [1.0, 3.0]}, **TINY)
+    found = robustness(run, episodes=3).scores["wind"]
+    assert [score.mean for score in found] == [0.0, 5 * (1.5 + 2.5), 5 * (1.0 + 3.0), 5 * (0.5 + 3.5)]
+
+
+def test_the_command_line_prints_a_table_and_writes_a_page(run, tmp_path, capsys):
+    page = tmp_path / "page.html"
+    words = ["evaluate", str(run.directory), "--episodes", "4", "--robustness", str(page), "--quiet"]
+    assert main(words) == 0
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.split() == ["what", "varies", "range", "0", "times", "0.5", "times", "1", "times", "1.5", "times"]
+    assert [row.split()[0] for row in rows] == ["latency", "motor_strength", "all"]
+    text = page.read_text(encoding="utf-8")
+    assert "CartPoleBullet-v0: robustness" in text
+    assert "from the same 4 starts" in text
+    assert main([*words, "--json", "--randomize", '{"mass": [0.5, 2]}']) == 0
+    assert list(json.loads(capsys.readouterr().out)["scores"]) == ["mass"]
+    assert main([*words[:-2], str(tmp_path / "page.txt")]) == 2
+    assert "must end in .html" in capsys.readouterr().err
