@@ -77,6 +77,7 @@ def play(
     limit: int,
     observers: Sequence[Observer] = (),
     *,
+    options: dict[str, Any] | None = None,
     progress: MutableSequence[int] | None = None,
     pauses: bool = False,
 ) -> Generator[None, None, Episode]:
@@ -88,6 +89,7 @@ def play(
         seed: for ``env.reset``.
         limit: steps at most.
         observers: called after every step.
+        options: for ``env.reset``, or None.
         progress: where the number of each step is written, for whoever watches.
         pauses: yield after every step; else the first ``next`` plays the whole episode.
 
@@ -100,7 +102,8 @@ def play(
     """
     env_step, progress = env.step, [0] if progress is None else progress
     progress[STEP] = 0
-    observation, start_info = of_reset(env, env.reset(seed=seed))
+    reset = env.reset(seed=seed) if options is None else env.reset(seed=seed, options=options)
+    observation, start_info = of_reset(env, reset)
     first_observation, start_info = _kept(observation), _kept(start_info)
     total_reward, length, terminated, truncated = 0.0, 0, False, False
     info: Mapping[str, Any] = start_info

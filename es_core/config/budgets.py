@@ -54,6 +54,21 @@ def _below(cap: int, limit: int) -> int | None:
     return cap if cap < limit else None
 
 
+_GROWN = 10  # successes until the ranges of a curriculum are complete
+
+
+def first_range_share(config: TrainConfig) -> float:
+    """The share of the ranges of ``randomize`` in which the first population plays."""
+    return 1.0 if config.curriculum is None else 0.0
+
+
+def next_range_share(config: TrainConfig, share: float, fitness: NDArray[np.float64]) -> float:
+    """The share in which the next population plays, after a population with this fitness ``(N,)``."""
+    if config.curriculum is None or share == 1 or fitness.mean() < config.curriculum:
+        return share
+    return (round(_GROWN * share) + 1) / _GROWN
+
+
 def next_population_size(config: TrainConfig, steps: int, lengths: NDArray[np.int64]) -> int:
     """Number of candidates whose episodes add up to about ``steps``, if they last as long as ``lengths`` ``(N, k)``.
 

@@ -141,6 +141,12 @@ class TrainConfig:
         'ranges of what differs from episode to episode, as JSON, such as {"friction": [0.6, 1.4], "latency": [0, 3]}, '
         "for environments that take them",
     )
+    curriculum: float | None = _option(
+        None,
+        maybe(finite),
+        "mean fitness of a population at which the ranges of randomize grow by a tenth, from none; the centre is "
+        "always evaluated in all of them (default: training has all of them, too)",
+    )
     preprocessing: Mapping[str, Any] = _option(
         {},
         wrappers,
@@ -427,8 +433,8 @@ class TrainConfig:
         """Return this config with its fitness's name filled in.
 
         Raises:
-            ValueError: the fitness cannot be imported, no step limit is known, a survival bonus does not fit, or the
-                policy is scripted.
+            ValueError: the fitness cannot be imported, no step limit is known, a survival bonus or a
+                curriculum does not fit, or the policy is scripted.
         """
         definition = definition or es_envs.definition(self.env_id)
         if self.policy.startswith(SCRIPTED):
@@ -456,6 +462,11 @@ class TrainConfig:
             raise ValueError(
                 "survival_bonus is subtracted from the sum of the rewards, so it needs fitness='episode_return' and a "
                 f"shaping that uses that sum; got fitness={fitness!r}, shaping={self.shaping!r}"
+            )
+        if self.curriculum is not None and not self.randomize:
+            raise ValueError(
+                f"curriculum={self.curriculum:g}: there are no ranges that could grow; give some, such as "
+                'randomize={"friction": [0.6, 1.4]}'
             )
         generations = self.schedule_generations
         if generations is None and not (self.sigma_final is None and self.learning_rate_final is None):

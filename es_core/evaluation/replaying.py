@@ -51,9 +51,9 @@ def replay(
         require_same_spaces(checkpoint, rollout.env)
         rollout.use(population.candidate(len(population) if candidate is None else candidate), population.statistics)
         explored = None if candidate is None else action_noise_seed(rollout.policy, population, candidate, seed)
-        limit = None if candidate is None else population.max_episode_steps
+        limit, share = (None, 1.0) if candidate is None else (population.max_episode_steps, population.range_share)
         try:
-            return rollout.episode(seed, noise_seed=explored, max_steps=limit)
+            return rollout.episode(seed, noise_seed=explored, max_steps=limit, range_share=share)
         except (Exception, SystemExit) as error:
             who = "the centre" if candidate is None else f"candidate {candidate}"
             raise RolloutError(

@@ -71,6 +71,10 @@ class VectorPool(RolloutPool):
                 "engine='compiled' computes one candidate, but the vector pool all of them at once: leave engine at "
                 "'auto', or use pool='local' (on the command line: --pool local)"
             )
+        if config.curriculum is not None:
+            raise ValueError(
+                "curriculum is for the pools 'local' and 'ray', which tell the environment its ranges at each reset"
+            )
         self.definition = definition
         env = make_env(definition, config)
         self.observation_space, self.action_space = env.observation_space, env.action_space

@@ -172,7 +172,8 @@ class Worker:
             for place, seed in enumerate(task.seeds):
                 self._record[process.SEED] = seed
                 noise = action_noise_seed(rollout.policy, population, task.candidate, seed)
-                episodes.append(rollout.episode(seed, noise_seed=noise, max_steps=population.max_episode_steps))
+                limit, share = population.max_episode_steps, population.range_share
+                episodes.append(rollout.episode(seed, noise_seed=noise, max_steps=limit, range_share=share))
                 if enters_statistics(self._config, population, task.candidate * len(task.seeds) + place):
                     observed.append(rollout.actor.statistics(episodes[-1].length))
         except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)

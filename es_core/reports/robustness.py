@@ -1,6 +1,5 @@
 """Robustness: the score of a policy where an environment's properties vary as in training, and more than that."""
 
-import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import closing
@@ -14,6 +13,7 @@ from es_core.evaluation.scoring import Source, evaluate, find_policy
 from es_core.files import write_whole
 from es_core.reports.pages import Chart, Mark, render, require_page
 from es_core.rollout.environment import make_env
+from es_core.rollout.ranges import stretched
 from es_core.runs.scores import Evaluation
 from es_core.training.progress import count_progress
 
@@ -132,41 +132,29 @@ def robustness(
             f"{definition.label}: this policy was trained without randomize: say what is to vary, such as "
             'randomize={"friction": [0.6, 1.4]} (on the command line: --randomize \'{"friction": [0.6, 1.4]}\')'
         )
-    with closing(make_env(definition, checkpoint.config, randomize=ranges)) as env:
-        known = getattr(env.unwrapped, "variations", {})
     worlds = {name: {name: ends} for name, ends in ranges.items()}
     if len(worlds) > 1:
         worlds[ALL] = ranges
 
     def score(varied: Mapping[str, Any], stretch: float) -> Evaluation:
-        stretched = {name: _stretched(ends, stretch, known.get(name)) for name, ends in varied.items()}
         return evaluate(
             checkpoint,
             episodes=episodes,
             seed=seed,
-            env_kwargs={"randomize": stretched if stretch else {}},
+            env_kwargs={"randomize": stretched(varied, stretch, env) if stretch else {}},
             workers=workers,
             trust=checkpoint.trusted,
         )
 
-    plain = score({}, 0.0)
-    scores = {name: [plain] for name in worlds}
-    with count_progress(shown=progress) as bar:
+    with (
+        closing(make_env(definition, checkpoint.config, randomize=ranges)) as env,
+        count_progress(shown=progress) as bar,
+    ):
+        plain = score({}, 0.0)
+        scores = {name: [plain] for name in worlds}
         task = bar.add_task("worlds", total=len(worlds) * (len(STRETCHES) - 1))
         for name, varied in worlds.items():
             for stretch in STRETCHES[1:]:
                 scores[name].append(score(varied, stretch))
                 bar.advance(task)
     return Robustness(env_id=definition.id, fitness=str(checkpoint.config.fitness), ranges=ranges, scores=scores)
-
-
-def _stretched(ends: Any, stretch: float, variation: Any) -> list[float]:
-    """A range that is larger or smaller by a factor, about the value where nothing varies, or about its middle."""
-    low, high = (ends, ends) if isinstance(ends, int | float) else ends
-    if variation is None:
-        middle = (low + high) / 2
-        return [middle + stretch * (low - middle), middle + stretch * (high - middle)]
-    low, high = (variation.nominal + stretch * (end - variation.nominal) for end in (low, high))
-    if variation.is_whole:
-        low, high = math.ceil(low), math.floor(high)
-    return [max(variation.least, low), min(variation.most, high)]

@@ -243,6 +243,13 @@ def _charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[Cha
                 curve("training cap", "other", of(lambda stats: stats.episode_cap)),
             ),
         ),
+        Chart(
+            name="curriculum",
+            title="Curriculum",
+            note="Share of the ranges of randomize in which the population played.",
+            marks=(curve("share of the ranges", "population", of(lambda stats: stats.range_share)),),
+            limits=(0, 1),
+        ),
         *map(named, others),
         Chart(
             name="step",

@@ -16,6 +16,7 @@ from es_core.policies.scripted import ScriptedActor, ScriptedPolicy
 from es_core.rollout.environment import make_env
 from es_core.rollout.errors import SpaceError
 from es_core.rollout.fitness import begun, judged, load_fitnesses, observers_of
+from es_core.rollout.ranges import stretched
 from es_core.seeding import Purpose, derive
 from es_envs import EnvDefinition, Episode
 from es_envs.episode import Observer, play
@@ -53,6 +54,7 @@ class Rollout:
         self.definition = definition
         self._progress: MutableSequence[int] = [0] if progress is None else progress
         self._step_limit = step_limit(definition, config)
+        self._ranges = config.randomize
         self._fitnesses = load_fitnesses(definition, config)
         self._make_env = partial(make_env, definition, config, **kwargs)
         self.env = self._make_env()
@@ -84,6 +86,7 @@ class Rollout:
         observers: Sequence[Observer] = (),
         noise_seed: int | None = None,
         max_steps: int | None = None,
+        range_share: float = 1.0,
     ) -> Episode:
         """Play one episode of the policy in use.
 
@@ -92,6 +95,7 @@ class Rollout:
             observers: called after every step with observation, action, reward and info.
             noise_seed: see ``Actor.reset``.
             max_steps: a step limit below that of the definition and the config, or None.
+            range_share: share of the ranges of ``randomize``.
 
         Raises:
             ValueError: an observation, the fitness or the sum of rewards is not finite, a reward is not a number, or
@@ -99,7 +103,7 @@ class Rollout:
             Exception: the environment raises it.
         """
         self.actor.reset(noise_seed=noise_seed)
-        return self._whole(self._play(seed, self.actor, observers, max_steps, pauses=False))
+        return self._whole(self._play(seed, self.actor, observers, max_steps, range_share, pauses=False))
 
     @staticmethod
     def _whole(played: Generator[None, None, Episode]) -> Episode:
@@ -134,6 +138,7 @@ class Rollout:
         act: Callable[[Any], Any],
         observers: Sequence[Observer],
         max_steps: int | None,
+        range_share: float = 1.0,
         *,
         pauses: bool,
     ) -> Generator[None, None, Episode]:
@@ -145,5 +150,10 @@ class Rollout:
         measured = begun(self._fitnesses)
         limit = self._step_limit if max_steps is None else min(max_steps, self._step_limit)
         observers = [*observers, *observers_of(measured)]
-        episode = yield from play(self.env, act, seed, limit, observers, progress=self._progress, pauses=pauses)
+        options = None
+        if range_share < 1:
+            options = {"randomize": stretched(self._ranges, range_share, self.env)}
+        episode = yield from play(
+            self.env, act, seed, limit, observers, options=options, progress=self._progress, pauses=pauses
+        )
         return judged(episode, measured)

@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config.checks import maybe, whole
+from es_core.config.checks import maybe, number, whole
 from es_core.formatting import shown
 from es_core.policies.normalization import ObservationStatistics
 
@@ -29,12 +29,14 @@ class GenerationLog:
         fitness: ``(N,)`` float64, from which the strategy learnt; NaN for a candidate that was dropped.
         population_size: the next generation's population size; None: the strategy's.
         episode_cap: step limit of the next population's episodes, or None.
+        range_share: share of the ranges of ``randomize`` in which the next population plays.
         statistics: statistics of all generations so far, which normalise the next generation's; None: no change.
     """
 
     fitness: NDArray[np.float64]
     population_size: int | None
     episode_cap: int | None
+    range_share: float
     statistics: ObservationStatistics | None
 
     @property
@@ -49,6 +51,7 @@ class GenerationLog:
             "fitness": _text(self.fitness),
             "population_size": self.population_size,
             "episode_cap": self.episode_cap,
+            "range_share": self.range_share,
             "observations": None if sums is None else sums.count,
             "total": None if sums is None else _text(sums.total),
             "squares": None if sums is None else _text(sums.squares),
@@ -66,15 +69,24 @@ class GenerationLog:
             log = {name: value for name, value in values.items() if name != "sha256"}
             if values["sha256"] != _digest(log):
                 raise ValueError("its checksum does not match")
-            size, cap, count = (log[name] for name in ("population_size", "episode_cap", "observations"))
-            if maybe(whole(2))(size) or maybe(whole(1))(cap) or maybe(whole(0, 2**63 - 1))(count):
-                raise ValueError(f"no log has {shown((size, cap, count))}")
+            log = {"range_share": 1.0, **log}  # older runs have no curriculum
+            names = ("population_size", "episode_cap", "range_share", "observations")
+            size, cap, ranges, count = (log[name] for name in names)
+            checks = maybe(whole(2))(size), maybe(whole(1))(cap), maybe(whole(0, 2**63 - 1))(count), number(0)(ranges)
+            if any(checks) or ranges > 1:
+                raise ValueError(f"no log has {shown((size, cap, ranges, count))}")
             sums = None
             if count is not None:
                 sums = ObservationStatistics(count, _numbers(log["total"]), _numbers(log["squares"]))
                 if not (np.isfinite(sums.total).all() and np.isfinite(sums.squares).all()):
                     raise ValueError("its observations are not finite")
-            return cls(fitness=_numbers(log["fitness"]), population_size=size, episode_cap=cap, statistics=sums)
+            return cls(
+                fitness=_numbers(log["fitness"]),
+                population_size=size,
+                episode_cap=cap,
+                range_share=ranges,
+                statistics=sums,
+            )
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ValueError(f"its log cannot be read: {error}") from error
 

@@ -45,6 +45,7 @@ class GenerationStats:
         parameter_norm: length of the next centre. An undefined diagnostic is None.
         episode_length: mean steps of the population's episodes.
         episode_cap: their step limit, where it was below that of whole episodes.
+        range_share: share of the ranges of ``randomize`` in which they were played; None without a curriculum.
         capped_episodes: share of them that a step limit ended.
         steps: environment steps of the population's episodes, including those that choose an elite.
         evaluation_steps: environment steps of the centre's episodes.
@@ -84,6 +85,7 @@ class GenerationStats:
     parameter_norm: float | None
     episode_length: float | None
     episode_cap: int | None
+    range_share: float | None
     capped_episodes: float | None
     steps: int
     evaluation_steps: int
@@ -124,7 +126,8 @@ class GenerationStats:
             ValueError: ``values`` is not a line of metrics.
         """
         if isinstance(values, dict):
-            values = {"final": None, "baselines": {}, "observation_spread": None, **values}  # older runs have none
+            # Older runs have none of these.
+            values = {"final": None, "baselines": {}, "observation_spread": None, "range_share": None, **values}
         require_fields(cls, values)
         scores = {
             name: Evaluation.from_json(values[name]) if values[name] else None

@@ -26,6 +26,7 @@ class Population:
         sign: ``(N,)`` of +1, -1, or 0 (the parent as it is).
         statistics: statistics that normalise observations or hidden layers in this generation, or None.
         max_episode_steps: step limit of the candidates' episodes, below the run's own; None: only the run's.
+        range_share: share of the ranges of ``randomize`` in which the candidates play.
     """
 
     generation: int
@@ -36,6 +37,7 @@ class Population:
     sign: NDArray[np.int8]
     statistics: Statistics | None = None
     max_episode_steps: int | None = None
+    range_share: float = 1.0
 
     def __post_init__(self) -> None:
         if not isinstance(self.scale, np.ndarray):

@@ -100,7 +100,7 @@ def _run_generations(
             without_learning, spread = baselines(run, state, pool, wanted=generation == 0 and not last)
             confirmation, solved = confirm(run, state, before, pool, results, centre_results)
 
-            episode_cap = None if last else state.episode_cap
+            limits: dict[str, Any] = {"episode_cap": None, "range_share": None} if last else state.limits(config)
             diagnostics: dict[str, Any] = dict.fromkeys(DIAGNOSTICS)
             fitness = None if results is None else learning_fitness(config, results)
             log, matches = None, []
@@ -121,7 +121,7 @@ def _run_generations(
                 **_population_stats(results, fitness if strategy.mirrored else None),
                 **diagnostics,
                 steps=steps,
-                episode_cap=episode_cap,
+                **limits,
                 evaluation_steps=evaluation_steps,
                 total_steps=state.total_steps,
                 total_episodes=state.total_episodes,

@@ -6,8 +6,17 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config.budgets import first_cap, largest_population, next_cap, next_population_size, reached, step_limit
-from es_core.config.checks import maybe, whole
+from es_core.config.budgets import (
+    first_cap,
+    first_range_share,
+    largest_population,
+    next_cap,
+    next_population_size,
+    next_range_share,
+    reached,
+    step_limit,
+)
+from es_core.config.checks import maybe, number, whole
 from es_core.config.train_config import TrainConfig, require_bits
 from es_core.files import CheckpointError
 from es_core.formatting import shown
@@ -33,6 +42,7 @@ class TrainingState:
         strategy: the strategy, with the mean and the number of the generation.
         statistics: statistics that normalise the next generation's observations or hidden layers, or None.
         episode_cap: step limit of the next population's episodes, or None.
+        range_share: share of the ranges of ``randomize`` in which the next population plays.
         total_steps: environment steps of all episodes so far.
         evaluation_steps: those of the centre's episodes.
         total_episodes: candidates' episodes so far.
@@ -42,6 +52,7 @@ class TrainingState:
     strategy: Strategy
     statistics: Statistics | None
     episode_cap: int | None
+    range_share: float
     total_steps: int = 0
     evaluation_steps: int = 0
     total_episodes: int = 0
@@ -77,7 +88,8 @@ class TrainingState:
             mean = source.mean
             if statistics is not None and type(source.statistics) is type(statistics):
                 statistics = source.statistics
-        return cls(make_strategy(config, mean), statistics, first_cap(config, step_limit(pool.definition, config)))
+        cap = first_cap(config, step_limit(pool.definition, config))
+        return cls(make_strategy(config, mean), statistics, cap, first_range_share(config))
 
     @classmethod
     def resume(cls, run: RunFolder, pool: RolloutPool) -> Self:
@@ -124,7 +136,12 @@ class TrainingState:
 
     def population(self) -> Population:
         """Population of the next generation, with its statistics and step limit."""
-        return replace(self.strategy.ask(), statistics=self.statistics, max_episode_steps=self.episode_cap)
+        return replace(
+            self.strategy.ask(),
+            statistics=self.statistics,
+            max_episode_steps=self.episode_cap,
+            range_share=self.range_share,
+        )
 
     def checkpoint(self, run: RunFolder, spaces: RolloutPool | Checkpoint) -> Checkpoint:
         """Checkpoint before the next generation; ``spaces`` has the environment's spaces."""
@@ -139,12 +156,20 @@ class TrainingState:
             action_space=spaces.action_space,
             progress={
                 "episode_cap": self.episode_cap,
+                "range_share": self.range_share,
                 "total_steps": self.total_steps,
                 "evaluation_steps": self.evaluation_steps,
                 "total_episodes": self.total_episodes,
                 "best": self.best,
             },
         )
+
+    def limits(self, config: TrainConfig) -> dict[str, float | None]:
+        """What the next population's episodes are limited to, for the metrics; None: whole episodes, all ranges."""
+        return {
+            "episode_cap": self.episode_cap,
+            "range_share": None if config.curriculum is None else self.range_share,
+        }
 
     def at_end(self, run: RunFolder) -> bool:
         """Return True if a bound of the run, or a plateau that ends it, is reached: there is no further generation."""
@@ -169,13 +194,15 @@ class TrainingState:
             fitness=fitness,
             population_size=None if steps is None else next_population_size(config, steps, lengths),
             episode_cap=next_cap(config, step_limit, self.episode_cap, lengths),
+            range_share=next_range_share(config, self.range_share, results.fitness[results.valid]),
             statistics=statistics and statistics.after(results.statistics or []),
         )
 
     def move_on(self, log: GenerationLog) -> None:
         """Go on to the next generation."""
         self.strategy.tell(log.fitness, log.valid)
-        self.episode_cap, self.statistics = log.episode_cap, log.statistics or self.statistics
+        self.episode_cap, self.range_share = log.episode_cap, log.range_share
+        self.statistics = log.statistics or self.statistics
         if log.population_size is not None:
             self.strategy.population_size = log.population_size
 
@@ -199,12 +226,14 @@ def _require_consistent(strategy: Strategy, checkpoint: Checkpoint) -> None:
 
 def _progress(checkpoint: Checkpoint) -> dict[str, Any]:
     """Entries of a checkpoint beside the strategy, as arguments of ``TrainingState``."""
-    values = {"evaluation_steps": 0, **checkpoint.progress}  # older runs have no budget that needs it
+    # Older runs have neither a budget that needs the first, nor a curriculum.
+    values = {"evaluation_steps": 0, "range_share": 1.0, **checkpoint.progress}
     names = ("total_steps", "evaluation_steps", "total_episodes")
     cap, best, totals = values["episode_cap"], values["best"], {name: values[name] for name in names}
-    if any(whole(0)(total) for total in totals.values()) or maybe(whole(1))(cap):
+    ranges = values["range_share"]
+    if any(whole(0)(total) for total in totals.values()) or maybe(whole(1))(cap) or number(0)(ranges) or ranges > 1:
         raise ValueError(f"its progress cannot be {shown(checkpoint.progress)}")
     if best is not None:
         solved, fitness = best
         best = bool(solved), float(fitness)
-    return {"episode_cap": cap, "best": best, **totals}
+    return {"episode_cap": cap, "range_share": ranges, "best": best, **totals}

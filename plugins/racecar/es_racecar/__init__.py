@@ -40,6 +40,14 @@ def register_envs() -> list[EnvDefinition]:
             max_episode_steps=750,
             scripts={"pure_pursuit": "es_racecar.pursuit:PurePursuit"},
             summary="Race on tracks never seen before",
-            recommended={"observation_normalization": False},  # its observations are of the order of 1
+            recommended={
+                "strategy": "openai_es",  # a centre that survives noise of one size drives with a margin
+                "hidden_sizes": (16,),
+                "observation_normalization": False,  # its observations are of the order of 1
+                "population_size": 64,
+                "sigma": 0.1,
+                "learning_rate": 0.05,
+                "episodes_per_candidate": 2,
+            },
         ),
     ]
