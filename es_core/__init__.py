@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from es_core.evaluation.scoring import evaluate
     from es_core.files import CheckpointError
     from es_core.reports.comparison import Comparison, compare
-    from es_core.reports.robustness import Robustness, robustness
+    from es_core.reports.robustness_page import Robustness, robustness
     from es_core.reports.run_report import report
     from es_core.rollout.errors import RolloutError
     from es_core.run import Run, train
@@ -53,7 +53,7 @@ _HOME = {
     "OpenAIES": "strategies.openai_es",
     "Population": "strategies.population",
     "RandomSearch": "strategies.random_search",
-    "Robustness": "reports.robustness",
+    "Robustness": "reports.robustness_page",
     "RolloutError": "rollout.errors",
     "Run": "run",
     "SepCMAES": "strategies.sep_cma_es",
@@ -67,7 +67,7 @@ _HOME = {
     "record": "video.recording",
     "replay": "evaluation.replaying",
     "report": "reports.run_report",
-    "robustness": "reports.robustness",
+    "robustness": "reports.robustness_page",
     "train": "run",
     "train_seeds": "tuning.multi_seed",
     "tune": "tuning.settings_search",

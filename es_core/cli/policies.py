@@ -131,7 +131,7 @@ def _evaluate(options: argparse.Namespace) -> None:
 def _robustness(options: argparse.Namespace, how: dict[str, Any]) -> None:
     from es_core.formatting import figures
     from es_core.reports.pages import require_page
-    from es_core.reports.robustness import STRETCHES, robustness
+    from es_core.reports.robustness_page import STRETCHES, robustness
 
     page = require_page(options.robustness)
     found = robustness(_policy(options), randomize=options.randomize, **how)

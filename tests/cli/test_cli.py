@@ -108,6 +108,8 @@ def test_train_prints_the_run_folder_and_what_to_do_next(capsys, tmp_path):
 # Each setting as it may be typed (a flag alone: an empty text), and what it means.
 EXAMPLES = {
     "env_kwargs": ('{"start_noise": 0.01}', {"start_noise": 0.01}),
+    "randomize": ('{"mass": [0.5, 2.0]}', {"mass": [0.5, 2.0]}),
+    "curriculum": ("400", 400.0),
     "preprocessing": ('{"skip": 2}', {"skip": 2}),
     "fitness": ("episode_return", "episode_return"),
     "fitness_aggregation": ("median", "median"),

@@ -7,7 +7,7 @@ from conftest import TINY
 
 from es_core import evaluate, robustness, train
 from es_core.cli import main
-from es_core.reports.robustness import ALL, STRETCHES
+from es_core.reports.robustness_page import ALL, STRETCHES
 
 RANGES = {"motor_strength": [0.5, 1.5], "latency": [0, 2]}
 

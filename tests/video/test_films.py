@@ -97,6 +97,7 @@ def test_beside_a_film_stand_a_picture_and_all_that_tells_what_it_shows(run, tmp
     assert player == {
         "generation": 1,
         "candidate": 3,
+        "script": None,
         "fitness": episode.fitness,
         "fitnesses": episode.fitnesses,
         "steps": episode.length,
