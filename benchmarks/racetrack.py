@@ -110,7 +110,7 @@ def _trained(name: str, seed: int, workers: int | None) -> Run:
 def _laps(policy: Checkpoint, episodes: int, workers: int | None, **env_kwargs: Any) -> list[float]:
     """Times of laps on unseen starts [s]; of equal number, all policies have the same tracks and starts."""
     checkpoint, definition = find_policy(policy, generation=None, env_kwargs=env_kwargs, trust=True)
-    with LocalPool(definition, checkpoint.config, workers=workers) as pool:
+    with LocalPool(definition, checkpoint.config, workers=workers, most=episodes) as pool:
         seeds = episode_seeds(0, Purpose.TEST, episodes)
         played = pool.rollouts(checkpoint.mean, checkpoint.statistics, seeds)
     infos = [episode.final_info for episode in played]
