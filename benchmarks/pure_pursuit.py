@@ -22,7 +22,7 @@ from es_core.formatting import figures
 from es_core.machine import usable_cores
 from es_core.statistics import mean, share_interval
 
-STEPS = 750
+STEPS = 500
 _env: dict[str, RaceTrackEnv] = {}
 
 

@@ -37,7 +37,7 @@ def register_envs() -> list[EnvDefinition]:
                 "time": "es_racecar.fitness:time",
                 "distance": "es_envs.fitness:distance_from_start",
             },
-            max_episode_steps=750,
+            max_episode_steps=500,
             scripts={"pure_pursuit": "es_racecar.pursuit:PurePursuit"},
             summary="Race on tracks never seen before",
             recommended={

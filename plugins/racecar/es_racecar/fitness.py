@@ -3,7 +3,7 @@
 from es_envs import Episode
 
 FINISH_BONUS = 1.0
-TIME_LIMIT = 30.0  # [s], of a lap on RaceTrack-v0
+TIME_LIMIT = 20.0  # [s], of a lap on RaceTrack-v0
 
 
 def distance_with_finish(episode: Episode) -> float:
@@ -17,7 +17,7 @@ def distance_with_finish(episode: Episode) -> float:
 
 
 def progress_and_time(episode: Episode) -> float:
-    """Progress [laps], and for a whole lap the share of the 30 s that is left: every finish outranks every crash."""
+    """Progress [laps], and for a whole lap the share of the 20 s that is left: every finish outranks every crash."""
     info = episode.final_info
     return float(info["progress"]) + (max(0.0, 1 - info["time"] / TIME_LIMIT) if info["is_success"] else 0.0)
 
@@ -28,6 +28,6 @@ def progress(episode: Episode) -> float:
 
 
 def time(episode: Episode) -> float:
-    """Minus the time of the lap [s]; twice the limit of 30 s, minus, for who does not finish it."""
+    """Minus the time of the lap [s]; twice the limit of 20 s, minus, for who does not finish it."""
     info = episode.final_info
     return -float(info["time"]) if info["is_success"] else -2 * TIME_LIMIT

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from es_envs import ArgumentError
 from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, Variation, bounded, pybullet, require_one_of
 from es_racecar import car, tracks
+from es_racecar.fitness import TIME_LIMIT
 from es_racecar.tracks import Kind, Track
 
-TIME_LIMIT = 30.0  # [s]; the definition's step limit
 MAX_SPEED = 4.0  # [m/s]
 MAX_STEERING = 0.6  # [rad]
 LIDAR_ANGLE = math.pi / 2  # [rad], to each side of straight ahead
@@ -60,7 +60,7 @@ class RaceTrackEnv(BulletEnv):
     | 3... | lidar: distance to the wall, from 90° right to 90° left | m | / lidar_range | 0 to 1 (nothing in range) |
 
     ## Reward
-    The gain in progress [laps], and on finishing the share of the time limit of 30 s that is left: the return is the
+    The gain in progress [laps], and on finishing the share of the time limit of 20 s that is left: the return is the
     fitness.
 
     ## Start
@@ -70,7 +70,7 @@ class RaceTrackEnv(BulletEnv):
 
     ## End
     Terminated on finishing the lap (``info["is_success"]``) or on touching a wall (``info["hit_wall"]``). The
-    definition truncates after 750 steps. ``info`` also holds ``position`` (x, y) and ``distance_from_start`` [m],
+    definition truncates after 500 steps. ``info`` also holds ``position`` (x, y) and ``distance_from_start`` [m],
     ``progress`` [laps], ``time`` [s], interpolated where the lap ends, ``speed`` [m/s] and ``wrong_way``; and of the
     track its number (``track``, -1 for a file), ``track_hash``, ``track_length`` [m] and ``redraws``, the number of
     lines before it that nobody could have driven.
