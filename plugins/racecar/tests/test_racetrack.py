@@ -32,7 +32,7 @@ def along_the_middle(env):
     ahead_x, ahead_y = points[(env.nearest + 4) % len(points)] - (x, y)
     cos, sin = math.cos(env.heading), math.sin(env.heading)
     aside, square = cos * ahead_y - sin * ahead_x, ahead_x**2 + ahead_y**2
-    return np.array([math.atan(0.325 * 2 * aside / square) / 0.6, -0.1], np.float32)
+    return np.array([math.atan(0.325 * 2 * aside / square) / 0.6, -0.2], np.float32)
 
 
 def play(env, seed, choose, steps=500, **reset):
