@@ -41,7 +41,8 @@ NAMES: Mapping[str, Mapping[str, Any]] = {
     "linear": {"hidden_sizes": ()},
     "random search": {"strategy": "random_search", "episodes_per_candidate": 2},
 }
-SCRIPT = "pure pursuit"
+SCRIPTS = {"pure pursuit": "pure_pursuit", "random actions": "random"}
+"""Policies that are not evolved, and their names in the definition; the first is what the others are compared with."""
 PHYSICS: Mapping[str, Mapping[str, float]] = {
     "as in training": {},
     "friction 0.6": {"friction": 0.6},
@@ -57,7 +58,7 @@ PHYSICS: Mapping[str, Mapping[str, float]] = {
 def main() -> None:
     """Run what is missing, then write the page."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    names = [SCRIPT, *NAMES]
+    names = [*SCRIPTS, *NAMES]
     parser.add_argument(
         "--only", nargs="+", choices=names, metavar="NAME", default=names, help="of the runs only these"
     )
@@ -69,7 +70,7 @@ def main() -> None:
         report = Report("racetrack")
         for seed in options.seeds:
             for name in options.only:
-                if name != SCRIPT or seed == 0:
+                if name not in SCRIPTS or seed == 0:
                     _run(name, seed, options.workers, report)
     _write_page()
 
@@ -79,8 +80,8 @@ def _run(name: str, seed: int, workers: int | None, report: Report) -> None:
     if file.exists():
         return
     found: dict[str, Any] = {"name": name, "seed": seed, "machine": report.machine, "commit": commit()}
-    if name == SCRIPT:
-        policy = Checkpoint.scripted("RaceTrack-v0", "pure_pursuit")
+    if name in SCRIPTS:
+        policy = Checkpoint.scripted("RaceTrack-v0", SCRIPTS[name])
     else:
         began = time.monotonic()
         run = _trained(name, seed, workers)
@@ -119,14 +120,15 @@ def _laps(policy: Checkpoint, episodes: int, workers: int | None, **env_kwargs: 
 
 def _write_page() -> None:
     found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((PAGES / "racetrack").glob("*.json"))]
-    of = {name: [each for each in found if each["name"] == name] for name in (SCRIPT, *NAMES)}
+    of = {name: [each for each in found if each["name"] == name] for name in (*SCRIPTS, *NAMES)}
     if not found:
         return
     trained = [each for each in found if "seconds" in each]
     machines = sorted({in_words(each["machine"]) for each in found})
     commits = sorted({each["commit"] or "unknown" for each in found})
     minutes = [each["seconds"] / 60 for each in trained]
-    laps = [_row(name, runs, of[SCRIPT]) for name, runs in of.items() if runs]
+    reference = of[next(iter(SCRIPTS))]
+    laps = [_row(name, runs, reference) for name, runs in of.items() if runs]
     columns = ["trained on", "seeds", "train", "test", "hard", "train - test", "time, test [s]", "time, hard [s]",
                "test, of pure pursuit's", "hard, of pure pursuit's"]  # fmt: skip
     worlds = [

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ FROM_THE_END = 4  # points between an open track's ends and its start and finish
 _SEARCHED = range(-4, 5)  # points beside the last one among which the nearest is looked for
 
 DIFFICULTY = Variation("how tight the curves of drawn tracks are", most=1.0)
+
+CIRCUITS = {file.stem: file for file in sorted((Path(__file__).parent / "circuits").glob("*.csv"))}
 
 # The number seeds the split's tracks, of which there are so many; no two splits share one.
 SPLITS: dict[str, tuple[int, int, Kind]] = {
@@ -79,7 +82,8 @@ class RaceTrackEnv(BulletEnv):
         split: "train", "test" (1000 tracks of the same distribution, none of which is in "train") or "hard" (1000
             tracks of another one: narrower, with tighter curves, driven clockwise).
         tracks: number of tracks in the split, counted from 0; None: all that there are, in "train" two billion.
-        track: CSV file of a centre line to drive instead, with columns x, y and width [m].
+        track: CSV file of a centre line to drive instead, with columns x, y and width [m], or a circuit that comes
+            with this plugin: "horseshoe", "kidney" or "stadium".
         lidar_rays: number of rays.
         lidar_range: their range [m].
         lidar_noise: standard deviation of a measured distance, as a share of the range.
@@ -331,6 +335,7 @@ class RaceTrackEnv(BulletEnv):
 
 def _read(path: str) -> Track:
     try:
-        return tracks.read(path)
+        return tracks.read(CIRCUITS.get(path, path))
     except OSError as error:
-        raise ArgumentError(f"the track file cannot be read: {error}") from error
+        ours = ", ".join(CIRCUITS)
+        raise ArgumentError(f"the track file cannot be read: {error}; circuits that come with it: {ours}") from error

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from es_racecar import tracks
 from es_racecar.fitness import progress, progress_and_time, time
-from es_racecar.track_env import SPLITS, RaceTrackEnv
+from es_racecar.pursuit import PurePursuit
+from es_racecar.track_env import CIRCUITS, SPLITS, RaceTrackEnv
 
 import es_envs
 from es_envs import Episode
@@ -247,3 +248,14 @@ def test_a_file_that_is_no_track_is_refused_with_the_place(text, message, tmp_pa
     with pytest.raises(ValueError, match=message) as caught:
         RaceTrackEnv(track=str(file))
     assert "bad.csv" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", CIRCUITS)
+def test_a_circuit_that_comes_with_the_plugin_is_named_and_can_be_driven(name):
+    assert list(CIRCUITS) == ["horseshoe", "kidney", "stadium"]
+    env = RaceTrackEnv(track=name)
+    driver = PurePursuit(env)
+    episode = play(env, 0, driver)
+    env.close()
+    assert episode.final_info["is_success"]
+    assert episode.final_info["track"] == -1
