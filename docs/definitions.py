@@ -71,6 +71,7 @@ def section(definition: EnvDefinition, folder: Path) -> str:
         Image.fromarray(env.render()).quantize(64).save(folder / f"{definition.id}.png")
         spaces = {"observations": env.observation_space, "actions": env.action_space}
         rows = {name: f"`{space_text(space)}`" for name, space in spaces.items()} | rows
+        rows["can vary (`--randomize`)"] = ", ".join(f"`{name}`" for name in getattr(env.unwrapped, "variations", ()))
         picture = f"![{definition.id} at the start of an episode]({definition.id}.png)\n"
         sheet = data_sheet(env).partition("\n")[2].replace("\n## ", "\n### ").strip()
     table = "\n".join(f"| {name} | {value} |" for name, value in rows.items() if value is not None)

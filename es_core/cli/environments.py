@@ -50,6 +50,7 @@ def _show(options: argparse.Namespace) -> None:
         return
     with contextlib.closing(definition.build()) as env:
         spaces, sheet = (env.observation_space, env.action_space), data_sheet(env)
+        variations = getattr(env.unwrapped, "variations", {})
     policy = make_policy(TrainConfig.for_env(definition.id, **_limited(definition)), *spaces)
     rows = [
         ("id", definition.id),
@@ -61,6 +62,8 @@ def _show(options: argparse.Namespace) -> None:
         ("fitness", ", ".join(es_envs.fitness.fitness_names(definition))),
         ("step limit", str(definition.max_episode_steps)),
         ("solved at", str(definition.solved_at)),
+        ("randomize", _listed(definition.randomize)),
+        ("can vary", ", ".join(variations)),
         ("recommended", _listed(definition.recommended)),
         ("chosen", explained(policy)),
         *((f"for {strategy}", _listed(settings)) for strategy, settings in definition.recommended_for.items()),
