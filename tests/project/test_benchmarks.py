@@ -138,3 +138,26 @@ def test_rivals_without_evotorch_measures_the_rest(tmp_path):
     assert "pip install evotorch" in done.stdout
     assert "plain script" in done.stdout
     assert "GymNE |" not in done.stdout
+
+
+@pytest.mark.slow
+def test_the_page_of_the_race_track_has_a_row_for_each_policy_and_world(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(BENCHMARKS)
+    monkeypatch.chdir(tmp_path)
+    racetrack = importlib.import_module("racetrack")
+    few = {"population_size": 4, "episodes_per_candidate": 1, "max_episode_steps": 25}
+    sizes = {"STEPS": 100, "TRACKS": 3, "OTHER": 2, "NAMES": {"8 tracks": {"env_kwargs": {"tracks": 8}, **few}}}
+    for name, value in sizes.items():
+        monkeypatch.setattr(racetrack, name, value)
+    words = ["racetrack.py", "--seeds", "0", "1", "--workers", "1", "--only", "pure pursuit", "8 tracks"]
+    monkeypatch.setattr(sys, "argv", words)
+    racetrack.main()
+    files = sorted(path.name for path in (tmp_path / "docs/results/racetrack").iterdir())
+    assert files == ["8-tracks-s0.json", "8-tracks-s1.json", "pure-pursuit-s0.json"]
+    page = (tmp_path / "docs/results/racetrack.md").read_text(encoding="utf-8")
+    assert "| pure pursuit | 1 |  | 100.0%" in page
+    assert "| 8 tracks | 2 | 0.0%" in page
+    for world in racetrack.PHYSICS:
+        assert f"| {world} | " in page
+    laps = json.loads((tmp_path / "docs/results/racetrack/8-tracks-s0.json").read_text())["test"]
+    assert laps == [racetrack.TWICE_THE_LIMIT] * 3
