@@ -209,7 +209,7 @@ def _plateau(recent: History) -> str:
         )
     return (
         f"nothing was gained in {PLATEAU} generations, at about {recent[-1].fitness_mean:.4g}: if better is possible, "
-        "start again with another seed, a larger population_size or sigma, or a larger policy (hidden_sizes=(16,))"
+        "start again with another seed, a larger population_size or sigma, or a larger policy (hidden_sizes)"
     )
 
 
