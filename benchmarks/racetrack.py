@@ -38,6 +38,7 @@ NAMES: Mapping[str, Mapping[str, Any]] = {
     "64 tracks": {"env_kwargs": {"tracks": 64}},
     "8 tracks": {"env_kwargs": {"tracks": 8}},
     "1 track": {"env_kwargs": {"tracks": 1}},
+    "no mirror": {"env_kwargs": {"mirror": False}},
     "linear": {"hidden_sizes": ()},
     "random search": {"strategy": "random_search", "episodes_per_candidate": 2},
     "for distance": {"fitness": "distance"},
@@ -92,9 +93,9 @@ def _run(name: str, seed: int, workers: int | None, report: Report) -> None:
         found |= {"steps": run.history[-1].total_steps, "seconds": seconds, "config": run.config.to_json()}
         found["train"] = _laps(policy, OTHER, workers, **run.config.env_kwargs)
     for split in ("test", "hard"):
-        found[split] = _laps(policy, TRACKS, workers, split=split, tracks=None)
+        found[split] = _laps(policy, TRACKS, workers, split=split, tracks=None, mirror=False)
     found["physics"] = {
-        world: _laps(policy, OTHER, workers, split="test", tracks=None, randomize=values)
+        world: _laps(policy, OTHER, workers, split="test", tracks=None, mirror=False, randomize=values)
         for world, values in PHYSICS.items()
     }
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -31,6 +31,7 @@ def register_envs() -> list[EnvDefinition]:
         EnvDefinition(
             id="RaceTrack-v0",
             entry_point="es_racecar.track_env:RaceTrackEnv",
+            kwargs={"mirror": True},  # its circuits are driven counterclockwise, others may not be
             fitness="es_racecar.fitness:progress_and_time",
             fitnesses={
                 "progress": "es_racecar.fitness:progress",

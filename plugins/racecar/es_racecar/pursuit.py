@@ -59,6 +59,7 @@ class PurePursuit:
         cos, sin = math.cos(env.heading), math.sin(env.heading)
         aside, square = cos * to_y - sin * to_x, to_x * to_x + to_y * to_y
         steering = math.atan(2 * WHEELBASE * aside / max(square, 1e-6)) / MAX_STEERING
+        steering = -steering if env.mirrored else steering
         speed = self._speeds[self._place(env.nearest + 1)]
         return np.array([max(-1.0, min(1.0, steering)), 2 * speed / MAX_SPEED - 1], np.float32)
 

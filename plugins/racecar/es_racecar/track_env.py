@@ -36,7 +36,7 @@ CIRCUITS = {file.stem: file for file in sorted((Path(__file__).parent / "circuit
 SPLITS: dict[str, tuple[int, int, Kind]] = {
     "train": (1, 2**31, Kind()),
     "test": (2, 1000, Kind()),
-    "hard": (3, 1000, Kind(difficulty=1.0, width=1.3, tightest=0.8, clockwise=True)),
+    "hard": (3, 1000, Kind(width=1.3, tightest=0.8, clockwise=True)),
 }
 
 
@@ -88,6 +88,8 @@ class RaceTrackEnv(BulletEnv):
         lidar_range: their range [m].
         lidar_noise: standard deviation of a measured distance, as a share of the range.
         start_noise: bound of the start's offset [m] and heading [rad].
+        mirror: half of the episodes are seen in a mirror, where left is right: who drives circuits counterclockwise
+            learns to drive them clockwise, too.
         **options: see ``BulletEnv``.
 
     Attributes:
@@ -96,6 +98,7 @@ class RaceTrackEnv(BulletEnv):
         position: the car's position (x, y) [m].
         heading: its heading, counterclockwise from x [rad].
         speed: its speed ahead [m/s].
+        mirrored: whether this episode is seen in a mirror.
     """
 
     time_step = 1 / 50
@@ -116,6 +119,7 @@ class RaceTrackEnv(BulletEnv):
         lidar_range: float = 6.0,
         lidar_noise: float = 0.005,
         start_noise: float = 0.1,
+        mirror: bool = False,
         **options: Any,
     ) -> None:
         require_one_of("split", split, SPLITS)
@@ -131,7 +135,7 @@ class RaceTrackEnv(BulletEnv):
                 raise ArgumentError(f"{name} must be from 0 to {bound:g}, got {value!r}")
         self.tracks = most if tracks is None else tracks
         self._given = None if track is None else _read(track)
-        self.lidar_noise, self.start_noise = float(lidar_noise), float(start_noise)
+        self.lidar_noise, self.start_noise, self.mirror = float(lidar_noise), float(start_noise), bool(mirror)
         angles = np.linspace(-LIDAR_ANGLE, LIDAR_ANGLE, lidar_rays).tolist() if lidar_rays > 1 else [0.0]
         # The ends of the rays as the car sees them: metres ahead and to the left.
         self._fan = [(lidar_range * math.cos(angle), lidar_range * math.sin(angle)) for angle in angles]
@@ -192,6 +196,7 @@ class RaceTrackEnv(BulletEnv):
         """Put the walls along the track, and the car at its first point."""
         drawn = int(self.np_random.integers(self.tracks))  # even if it is chosen, so that all else stays the same
         aside, turn = self.np_random.uniform(-self.start_noise, self.start_noise, 2).tolist()
+        self.mirrored = self.mirror and bool(self.np_random.integers(2))
         self._number = -1 if self._given is not None else drawn if self._chosen is None else self._chosen
         kind = replace(self._kind, difficulty=self.varied["difficulty"])
         self.track = self._given or tracks.draw((self._stream, self._number), kind)
@@ -228,7 +233,7 @@ class RaceTrackEnv(BulletEnv):
     def act(self, action: Any) -> None:
         """Set the steering angle and the wheels' speed."""
         client = self.client
-        steering = car.clipped(action[0]) * MAX_STEERING
+        steering = car.clipped(action[0]) * (-MAX_STEERING if self.mirrored else MAX_STEERING)
         speed = (car.clipped(action[1]) / 2 + 0.5) * MAX_SPEED / car.WHEEL_RADIUS
         pybullet.setJointMotorControlArray(
             self.car,
@@ -256,7 +261,10 @@ class RaceTrackEnv(BulletEnv):
         cos, sin = math.cos(heading), math.sin(heading)
         self.position, self.heading = (x, y), heading
         self.speed = vx * cos + vy * sin
-        return bounded([self.speed * SPEED_SCALE, yaw_rate * TURN_SCALE, steering, *self._lidar(x, y, cos, sin)], BOUND)
+        lidar = self._lidar(x, y, cos, sin)
+        if self.mirrored:
+            yaw_rate, steering, lidar = -yaw_rate, -steering, lidar[::-1]
+        return bounded([self.speed * SPEED_SCALE, yaw_rate * TURN_SCALE, steering, *lidar], BOUND)
 
     def _lidar(self, x: float, y: float, cos: float, sin: float) -> list[float]:
         """Distance to the nearest wall along each ray, as a share of the range."""
