@@ -36,7 +36,7 @@ CIRCUITS = {file.stem: file for file in sorted((Path(__file__).parent / "circuit
 SPLITS: dict[str, tuple[int, int, Kind]] = {
     "train": (1, 2**31, Kind()),
     "test": (2, 1000, Kind()),
-    "hard": (3, 1000, Kind(width=1.3, tightest=0.8, clockwise=True)),
+    "hard": (3, 1000, Kind(difficulty=1.0, width=1.3, tightest=0.8, clockwise=True)),
 }
 
 

@@ -46,7 +46,7 @@ class Kind:
         clockwise: driven clockwise; else counterclockwise.
     """
 
-    difficulty: float = 1.0
+    difficulty: float = 0.6
     size: float = 4.5
     width: float = 1.5
     tightest: float = 1.0
