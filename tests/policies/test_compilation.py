@@ -133,7 +133,7 @@ def finished(process):
     return out.strip()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_policy_is_compiled_once_and_two_at_once_do_no_harm(tmp_path):
     first, second = preparing(tmp_path), preparing(tmp_path)
     assert [finished(first), finished(second)] == [SENTENCE, SENTENCE]

@@ -140,7 +140,7 @@ def test_rivals_without_evotorch_measures_the_rest(tmp_path):
     assert "GymNE |" not in done.stdout
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_page_of_the_race_track_has_a_row_for_each_policy_and_world(tmp_path, monkeypatch):
     monkeypatch.syspath_prepend(BENCHMARKS)
     monkeypatch.chdir(tmp_path)

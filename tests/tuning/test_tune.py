@@ -198,7 +198,7 @@ def test_the_same_call_does_nothing_and_one_with_more_trials_goes_on(aim, tmp_pa
     assert len(more.trials) == 3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_search_that_goes_on_samples_what_one_in_a_single_call_does(aim, tmp_path):
     """Beyond the first ten trials, where the results before it count."""
     for trials in (3, 14):
