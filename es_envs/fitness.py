@@ -118,7 +118,8 @@ def load_fitness(name: str, known: Iterable[str] = ()) -> Callable[[Episode], fl
     if bare in FITNESSES:
         return FITNESSES[bare]
     if ":" not in bare or bare.startswith("final_info:"):
-        choices = ", ".join(dict.fromkeys([*known, *FITNESSES, "final_info:KEY"]))
+        # A definition whose own fitness is misspelt knows the misspelt name.
+        choices = ", ".join(name for name in dict.fromkeys([*known, *FITNESSES, "final_info:KEY"]) if name != bare)
         raise ValueError(f"no fitness {name!r}: expected one of {choices}, or 'module:name'")
     target = import_path.load(name)
     if inspect.isclass(target) and not (hasattr(target, "on_step") and hasattr(target, "result")):

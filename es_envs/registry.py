@@ -32,7 +32,11 @@ GROUP = "es_envs"
 # name): another plugin gets one of these ids only with override=True.
 SHIPPED = {
     "BalancingPlate-v0": "es-balancing-plate",
+    "BallMaze-v0": "es-balancing-plate",
     "CartPoleBullet-v0": "es-cartpole-bullet",
+    "CartPoleSwingUp-v0": "es-cartpole-bullet",
+    "DoublePole-v0": "es-cartpole-bullet",
+    "PlateFigureEight-v0": "es-balancing-plate",
     "RaceCar-v0": "es-racecar",
     "RaceTrack-v0": "es-racecar",
 }

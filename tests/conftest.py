@@ -63,10 +63,11 @@ def pytest_collection_modifyitems(items):
 
 
 def first_fast(cases, fast=1):
-    """Parameters, of which the slow round takes all but the first few."""
+    """Parameters: the first few for the fast round, two more for the slow round, and all others for the long one."""
     cases = list(cases)
     rest = [case if isinstance(case, tuple) else (case,) for case in cases[fast:]]
-    return [*cases[:fast], *(pytest.param(*case, marks=pytest.mark.slow) for case in rest)]
+    marks = [pytest.mark.slow] * 2 + [pytest.mark.long] * len(rest)
+    return [*cases[:fast], *(pytest.param(*case, marks=mark) for case, mark in zip(rest, marks, strict=False))]
 
 
 def seed_of(candidate, generation=0, settings=FAILING_RUN):

@@ -455,6 +455,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         orientation: Sequence[float] = (0.0, 0.0, 0.0, 1.0),
         *,
         fixed: bool = False,
+        flags: int = 0,
     ) -> int:
         """Load a model in ``build``, and return its body id.
 
@@ -463,6 +464,8 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             position: the base's position [m].
             orientation: the base's orientation, a quaternion (x, y, z, w).
             fixed: True to fasten the base to the world.
+            flags: pybullet's ``URDF_`` flags, added up; without ``pybullet.URDF_USE_INERTIA_FROM_FILE`` Bullet computes
+                inertias from collision shapes: without such a shape a link has hardly any.
 
         Raises:
             FileNotFoundError: there is no such file; Bullet itself would not say which one is missing.
@@ -472,7 +475,12 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             if candidate.is_file():
                 return int(
                     pybullet.loadURDF(
-                        str(candidate), position, orientation, useFixedBase=fixed, physicsClientId=self.client
+                        str(candidate),
+                        position,
+                        orientation,
+                        useFixedBase=fixed,
+                        flags=flags,
+                        physicsClientId=self.client,
                     )
                 )
         raise FileNotFoundError(

@@ -529,9 +529,7 @@ NAMES = {
 }
 
 
-@pytest.mark.parametrize(
-    "field", [pytest.param(name, marks=pytest.mark.slow if number else []) for number, name in enumerate(NAMES)]
-)
+@pytest.mark.parametrize("field", first_fast(NAMES))
 def test_a_file_that_names_a_module_is_refused_by_all_that_would_use_it(field, runs, walk, marked, tmp_path):
     folder = shutil.copytree(runs["openai_es"].directory, tmp_path / "run")
     config = json.loads((folder / "config.json").read_text())
@@ -569,10 +567,7 @@ IMPORTED = {  # into a module of a plugin, from elsewhere, or no function or cla
 }
 
 
-@pytest.mark.parametrize(
-    "attribute",
-    [name if name == "bounded" else pytest.param(name, marks=pytest.mark.slow) for name in IMPORTED],
-)
+@pytest.mark.parametrize("attribute", first_fast(sorted(IMPORTED, key="bounded".__ne__)))
 def test_a_file_may_name_only_what_a_plugin_itself_defines(attribute, runs):
     config = runs["openai_es"].config
     values = {

@@ -157,10 +157,7 @@ MOMENTS = {
 }
 
 
-@pytest.mark.parametrize(
-    "moment",
-    [pytest.param(moment, marks=[] if "middle" in moment else pytest.mark.slow) for moment in MOMENTS],
-)
+@pytest.mark.parametrize("moment", first_fast(sorted(MOMENTS, key=lambda moment: "middle" not in moment)))
 def test_a_run_that_was_killed_ends_as_if_nothing_had_happened(moment, undisturbed, tmp_path):
     where = MOMENTS[moment]
     event, name, count = where(undisturbed) if callable(where) else where

@@ -1,4 +1,4 @@
-"""Registers BalancingPlate-v0: keep a ball on a tilting plate."""
+"""Registers BalancingPlate-v0, PlateFigureEight-v0 and BallMaze-v0: a ball on a tilting plate."""
 
 from es_envs import EnvDefinition, hookimpl
 
@@ -27,5 +27,19 @@ def register_envs() -> list[EnvDefinition]:
                 "population_size": 32,
                 "eval_every": 4,  # an evaluation costs more than a generation
             },
-        )
+        ),
+        EnvDefinition(
+            id="PlateFigureEight-v0",
+            entry_point="es_balancing_plate.figure_eight:PlateFigureEightEnv",
+            fitness="episode_return",
+            max_episode_steps=2000,
+            summary="Roll a ball after a moving point",
+        ),
+        EnvDefinition(
+            id="BallMaze-v0",
+            entry_point="es_balancing_plate.maze:BallMazeEnv",
+            fitness="episode_return",
+            max_episode_steps=1000,
+            summary="Roll a ball through a maze",
+        ),
     ]

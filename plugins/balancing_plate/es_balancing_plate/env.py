@@ -1,6 +1,6 @@
 """BalancingPlate-v0: a ball on a plate that tilts about two axes."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from gymnasium import spaces
@@ -65,23 +65,32 @@ class BalancingPlateEnv(BulletEnv):
         observation: "full" or "without_rates".
         action_encoding: "multi_binary" or "discrete".
         **options: see ``BulletEnv``.
+
+    Attributes:
+        position: the ball's (x, y, z) [m].
     """
 
     time_step = 1 / 100
     ground = (0.3, 0.4, 0.47, 1.0)
     variations = BulletEnv.variations | {"motor_strength": MOTOR_STRENGTH}
+    torque: ClassVar[float] = TORQUE
+    """Torque of an action about each axis [N·m]."""
+    further_observations: ClassVar[int] = 0
+    """How many numbers a subclass observes beside these."""
 
     def __init__(self, *, observation: str = "full", action_encoding: str = "multi_binary", **options: Any) -> None:
         require_one_of("observation", observation, OBSERVATIONS)
         require_one_of("action_encoding", action_encoding, ACTION_ENCODINGS)
         self.observation = observation
         self.action_encoding = action_encoding
-        self.observation_space = spaces.Box(-BOUND, BOUND, (OBSERVATIONS[observation],), np.float32)
+        self.observation_space = spaces.Box(
+            -BOUND, BOUND, (OBSERVATIONS[observation] + self.further_observations,), np.float32
+        )
         self.action_space = spaces.MultiBinary(2) if action_encoding == "multi_binary" else spaces.Discrete(4)
         self._torques = {
             (pitch, roll) if action_encoding == "multi_binary" else 2 * pitch + roll: (
-                (2 * pitch - 1) * TORQUE,
-                (2 * roll - 1) * TORQUE,
+                (2 * pitch - 1) * self.torque,
+                (2 * roll - 1) * self.torque,
             )
             for pitch in (0, 1)
             for roll in (0, 1)
@@ -142,22 +151,26 @@ class BalancingPlateEnv(BulletEnv):
 
     def observe(self) -> NDArray[np.float32]:
         """Read the ball's position and velocity, joint angles, and joint velocities unless they are hidden."""
+        return bounded(self.values(), BOUND)
+
+    def values(self) -> list[float]:
+        """Return what is observed, before it is clipped to the bounds."""
         client = self.client
         (x, y, z), _ = pybullet.getBasePositionAndOrientation(self.ball, physicsClientId=client)
         (vx, vy, vz), _ = pybullet.getBaseVelocity(self.ball, physicsClientId=client)
         pitch, roll = pybullet.getJointStates(self.plate, self._hinges, physicsClientId=client)
-        self._height = z
+        self.position = (x, y, z)
         values = [
             x * SCALE, y * SCALE, (z - REST_HEIGHT) * SCALE, vx * SCALE, vy * SCALE, vz * SCALE,
             pitch[0] * SCALE, roll[0] * SCALE,
         ]  # fmt: skip
         if self._rates:
             values += (pitch[1] * SCALE, roll[1] * SCALE)
-        return bounded(values, BOUND)
+        return values
 
     def outcome(self) -> tuple[float, bool]:
         """Return 1 for every step, until the ball has fallen off."""
-        return 1.0, self._height < FALLEN_HEIGHT
+        return 1.0, self.position[2] < FALLEN_HEIGHT
 
     def info(self) -> dict[str, Any]:
         """Return the reward's term."""

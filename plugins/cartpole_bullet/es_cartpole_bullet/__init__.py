@@ -1,4 +1,4 @@
-"""Registers CartPoleBullet-v0: balance a pole on a cart, in Bullet physics."""
+"""Registers CartPoleBullet-v0, CartPoleSwingUp-v0 and DoublePole-v0: poles on a cart, in Bullet physics."""
 
 from es_envs import EnvDefinition, hookimpl
 
@@ -26,5 +26,20 @@ def register_envs() -> list[EnvDefinition]:
                 "learning_rate": 0.1,
                 "population_size": 32,
             },
-        )
+        ),
+        EnvDefinition(
+            id="CartPoleSwingUp-v0",
+            entry_point="es_cartpole_bullet.poles:CartPoleSwingUpEnv",
+            fitness="episode_return",
+            max_episode_steps=250,
+            summary="Swing up a pole on a cart, and keep it there",
+        ),
+        EnvDefinition(
+            id="DoublePole-v0",
+            entry_point="es_cartpole_bullet.poles:DoublePoleEnv",
+            fitness="episode_length",
+            max_episode_steps=1000,
+            solved_at=1000.0,
+            summary="Balance two poles on one cart",
+        ),
     ]

@@ -6,6 +6,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from es_cartpole_bullet.rail import decorate_rail
 from es_envs import ArgumentError
 from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, bounded, pybullet, require_one_of
 
@@ -90,16 +91,11 @@ class CartPoleBulletEnv(BulletEnv):
         self._both = (self.cart, self.pole)
 
     def decorate(self) -> None:
-        """Add a rail with a post and a line on the ground every metre, so that the cart visibly moves."""
+        """Add a rail with a post every metre, and colour the cart and its pole."""
         self.paint(self.body, (1.0, 1.0, 1.0, 0.0))
-        self.visual_box((31.0, 0.05, 0.05), (0.0, 0.0, 0.0), (0.66, 0.69, 0.73, 1.0))
+        decorate_rail(self, POSITION_LIMIT, spacing=1.0, posts=15)
         self.paint(self.body, (0.2, 0.36, 0.6, 1.0), self.cart)
         self.paint(self.body, (1.0, 0.6, 0.2, 1.0), self.pole)
-        self.mark_ground([(metre - 0.03, -3.0, metre + 0.03, 8.0) for metre in range(-20, 21)], (0.61, 0.69, 0.73, 1.0))
-        for metre in range(-15, 16):
-            at_limit = abs(metre) == POSITION_LIMIT
-            colour = (0.85, 0.3, 0.25, 1.0) if at_limit else (0.45, 0.5, 0.55, 1.0)
-            self.visual_box((0.06, 0.06, 0.575), (metre, 0.0, -0.3125), colour)
 
     def place(self) -> None:
         """Put the cart near the middle and the pole nearly upright."""
