@@ -45,6 +45,7 @@ class Row:
         best: the centre that was best in the run's own evaluations is scored beside the last.
         threshold: a score; the page tells after how many steps an evaluated centre first had it.
         bits: the page shows the last centre's hash.
+        measures: further fitness functions by which the last centres are told.
     """
 
     title: str
@@ -55,6 +56,7 @@ class Row:
     best: bool = False
     threshold: float | None = None
     bits: bool = False
+    measures: Sequence[str] = ()
     packages: Sequence[str] = field(default=("mujoco",))
 
 
@@ -85,6 +87,14 @@ PLATE = {
     "env_kwargs": {"observation": "without_rates"},
     "generations": 200,
     "solved_at": None,
+}
+
+# Steps that a run may take, and the hidden units of the other kind of policy.
+CLASSICS: Mapping[str, tuple[int, Sequence[int]]] = {
+    "CartPoleSwingUp-v0": (1_500_000, ()),
+    "DoublePole-v0": (600_000, (8,)),
+    "PlateFigureEight-v0": (1_000_000, (8,)),
+    "BallMaze-v0": (600_000, (8,)),
 }
 
 ROWS: Mapping[str, Row] = {
@@ -294,6 +304,50 @@ ROWS: Mapping[str, Row] = {
         line="steps and seconds to solve, share of seeds that solve",
         best=True,
     ),
+    "classics": Row(
+        title="Harder classics: what random search does not find",
+        about="`es-envs train ID --max-steps N`, with the settings that each environment recommends, beside random "
+        "search and beside the other kind of policy, a network of 8 hidden units for a linear one or the reverse, each "
+        "in the same budget of steps. A run ends when it is solved. Doing nothing and acting at random are measured "
+        "when each run begins: neither has any success.",
+        runs={
+            f"{env_id.partition('-')[0]}-{name}": (
+                env_id,
+                {"max_steps": steps, "generations": 10**5, "checkpoint_every": 1000, **fields},
+            )
+            for env_id, (steps, other) in CLASSICS.items()
+            for name, fields in (
+                ("evolved", {}),
+                ("random_search", {"strategy": "random_search"}),
+                (("linear" if other == () else "network"), {"policy": "mlp", "hidden_sizes": other}),
+            )
+        },
+        seeds=range(10),
+        line="every seed solved, and none by random search",
+    ),
+    "fitness": Row(
+        title="What fitness does: one track, three ideas of what is good",
+        about='RaceTrack-v0 on its circuit "horseshoe", which leads away from the start, round a bend, and back. All '
+        "runs have the same steps, starts, policy and strategy, and the environment gives the same rewards, which none "
+        "of them uses: only the fitness function differs. *distance* is the distance from the start as the crow "
+        "flies, *progress* that along the track, *time* minus the seconds of a finished lap, and minus 40 for a lap "
+        "that is not finished.",
+        runs={
+            name: (
+                "RaceTrack-v0",
+                _without_evaluation(
+                    fitness=name,
+                    env_kwargs={"track": "horseshoe", "mirror": False},
+                    max_steps=400_000,
+                    generations=10**5,
+                ),
+            )
+            for name in ("distance", "progress", "time")
+        },
+        seeds=range(5),
+        line="the share of laps finished, which tells what each fitness teaches",
+        measures=("distance", "progress", "time"),
+    ),
 }
 
 
@@ -451,7 +505,11 @@ Reached is the mean of the scores of the seeds' last centres on {EPISODES} unsee
 
 
 def _mean(own: Sequence[dict[str, Any]], of: str = "last_score") -> str:
-    found = mean([result[of]["mean"] for result in own])
+    return _mean_of([result[of]["mean"] for result in own])
+
+
+def _mean_of(values: Sequence[float]) -> str:
+    found = mean(values)
     return _with_interval(found.value, found.interval)
 
 
@@ -481,6 +539,7 @@ def _table(rows: Sequence[Mapping[str, str]]) -> str:
 def _summary(run: str, own: Sequence[dict[str, Any]], row: Row) -> dict[str, str]:
     """Of all seeds of a run: a cell for each column."""
     scores = np.array([result["last_score"]["mean"] for result in own])
+    told = {name: [result["last_score"]["fitnesses"][name] for result in own] for name in row.measures}
     has_goal = own[0]["config"]["solved_at"] is not None
     rates = [rate for result in own if (rate := result["last_score"]["success_rate"]) is not None]
     return {
@@ -491,6 +550,10 @@ def _summary(run: str, own: Sequence[dict[str, Any]], row: Row) -> dict[str, str
         "median": f"{np.median(scores):.1f}",
         "worst": f"{scores.min():.1f}",
         "best": f"{scores.max():.1f}",
+        **{
+            measure: _mean_of([result["last_score"]["fitnesses"][measure] for result in own])
+            for measure in row.measures
+        },
         "success": f"{np.mean(rates):.1%}" if rates else "",
         "solved": f"{sum(result['solved'] for result in own)} of {len(own)}" if has_goal else "",
         "training steps": f"{np.median([result['training_steps'] for result in own]):,.0f}",

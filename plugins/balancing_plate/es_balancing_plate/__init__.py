@@ -4,6 +4,17 @@ from es_envs import EnvDefinition, hookimpl
 
 __all__ = ["register_envs"]
 
+ON_A_PLATE = {
+    "policy": "linear",
+    "observation_normalization": False,  # its observations are of the order of 1
+    "strategy": "openai_es",
+    "sigma": 0.1,
+    "optimizer": "sgd",  # Adam takes about twice the steps
+    "learning_rate": 0.1,
+    "population_size": 32,
+    "eval_every": 4,  # an evaluation costs more than a generation
+}
+
 
 @hookimpl
 def register_envs() -> list[EnvDefinition]:
@@ -17,29 +28,23 @@ def register_envs() -> list[EnvDefinition]:
             solved_at=1950.0,
             pretrained="es_balancing_plate:BalancingPlate-v0.safetensors",
             summary="Keep a ball on a tilting plate",
-            recommended={
-                "policy": "linear",
-                "observation_normalization": False,  # its observations are of the order of 1
-                "strategy": "openai_es",
-                "sigma": 0.1,
-                "optimizer": "sgd",  # Adam takes about twice the steps
-                "learning_rate": 0.1,
-                "population_size": 32,
-                "eval_every": 4,  # an evaluation costs more than a generation
-            },
+            recommended=ON_A_PLATE,
         ),
         EnvDefinition(
             id="PlateFigureEight-v0",
             entry_point="es_balancing_plate.figure_eight:PlateFigureEightEnv",
             fitness="episode_return",
             max_episode_steps=2000,
+            solved_at=1700.0,
             summary="Roll a ball after a moving point",
+            recommended=ON_A_PLATE,
         ),
         EnvDefinition(
             id="BallMaze-v0",
             entry_point="es_balancing_plate.maze:BallMazeEnv",
             fitness="episode_return",
             max_episode_steps=1000,
+            solved_at=1.5,
             summary="Roll a ball through a maze",
         ),
     ]
