@@ -327,7 +327,7 @@ ROWS: Mapping[str, Row] = {
     ),
     "fitness": Row(
         title="What fitness does: one track, three ideas of what is good",
-        about='RaceTrack-v0 on its circuit "horseshoe", which leads away from the start, round a bend, and back. All '
+        about="RaceTrack-v0 on its circuit `horseshoe`, which leads away from the start, round a bend, and back. All "
         "runs have the same steps, starts, policy and strategy, and the environment gives the same rewards, which none "
         "of them uses: only the fitness function differs. *distance* is the distance from the start as the crow "
         "flies, *progress* that along the track, *time* minus the seconds of a finished lap, and minus 40 for a lap "
@@ -550,10 +550,7 @@ def _summary(run: str, own: Sequence[dict[str, Any]], row: Row) -> dict[str, str
         "median": f"{np.median(scores):.1f}",
         "worst": f"{scores.min():.1f}",
         "best": f"{scores.max():.1f}",
-        **{
-            measure: _mean_of([result["last_score"]["fitnesses"][measure] for result in own])
-            for measure in row.measures
-        },
+        **{name: _mean_of(values) for name, values in told.items()},
         "success": f"{np.mean(rates):.1%}" if rates else "",
         "solved": f"{sum(result['solved'] for result in own)} of {len(own)}" if has_goal else "",
         "training steps": f"{np.median([result['training_steps'] for result in own]):,.0f}",
