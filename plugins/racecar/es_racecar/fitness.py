@@ -22,6 +22,14 @@ def progress_and_time(episode: Episode) -> float:
     return float(info["progress"]) + (max(0.0, 1 - info["time"] / TIME_LIMIT) if info["is_success"] else 0.0)
 
 
+def race(episode: Episode) -> float:
+    """``progress_and_time``, and 1 for who leads at the end of the lap; needs an opponent."""
+    info = episode.final_info
+    if "lead" not in info:
+        raise ValueError("this fitness needs another car: env_kwargs={'opponent': 0.8}")
+    return progress_and_time(episode) + float(info["is_success"] and info["lead"] > 0)
+
+
 def progress(episode: Episode) -> float:
     """Progress along the centre line at the end of the episode [laps], below 0 behind the start."""
     return float(episode.final_info["progress"])

@@ -2,12 +2,12 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from es_racecar.track_env import MAX_SPEED, MAX_STEERING, RaceTrackEnv
+from es_racecar.car import MAX_SPEED, MAX_STEERING
 from es_racecar.tracks import SPACING, Track
 
 WHEELBASE = 0.325  # [m]
@@ -32,6 +32,21 @@ class Tuning:
     fastest: float = 2.813
 
 
+class Driven(Protocol):
+    """A car on a track: what the driver reads of it, described at ``RaceTrackEnv``."""
+
+    track: Track
+    position: tuple[float, float]
+    heading: float
+    speed: float
+    mirrored: bool
+
+    @property
+    def nearest(self) -> int:
+        """See ``RaceTrackEnv``."""
+        ...
+
+
 class PurePursuit:
     """Steers along a circle to a point ahead on the centre line, as fast as curves and brakes allow.
 
@@ -39,12 +54,13 @@ class PurePursuit:
     that is as fast as the sideways acceleration allows at each point, and slows down early enough.
 
     Args:
-        env: the environment that it drives in, whose map and pose it reads.
+        env: the car that it drives, whose map and pose it reads; a ``RaceTrackEnv`` is one.
         tuning: its numbers.
+        pace: share of its speeds at which it drives.
     """
 
-    def __init__(self, env: RaceTrackEnv, _: int = 0, *, tuning: Tuning | None = None) -> None:
-        self._env, self._tuning = env, tuning or Tuning()
+    def __init__(self, env: Driven, _: int = 0, *, tuning: Tuning | None = None, pace: float = 1.0) -> None:
+        self._env, self._tuning, self._pace = env, tuning or Tuning(), pace
         self._track: Track | None = None
 
     def __call__(self, _: Any) -> NDArray[np.float32]:
@@ -60,7 +76,7 @@ class PurePursuit:
         aside, square = cos * to_y - sin * to_x, to_x * to_x + to_y * to_y
         steering = math.atan(2 * WHEELBASE * aside / max(square, 1e-6)) / MAX_STEERING
         steering = -steering if env.mirrored else steering
-        speed = self._speeds[self._place(env.nearest + 1)]
+        speed = self._speeds[self._place(env.nearest + 1)] * self._pace
         return np.array([max(-1.0, min(1.0, steering)), 2 * speed / MAX_SPEED - 1], np.float32)
 
     def _place(self, index: int) -> int:

@@ -11,14 +11,15 @@ from numpy.typing import NDArray
 
 from es_envs import ArgumentError
 from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, Variation, bounded, pybullet, require_one_of
-from es_racecar import car, tracks
+from es_racecar import tracks
+from es_racecar.car import SEEN_BODIES, STATIC_BODIES, WHEEL_FORCE, Car
 from es_racecar.fitness import TIME_LIMIT
+from es_racecar.pursuit import PurePursuit
 from es_racecar.tracks import Kind, Track
 
-MAX_SPEED = 4.0  # [m/s]
-MAX_STEERING = 0.6  # [rad]
 LIDAR_ANGLE = math.pi / 2  # [rad], to each side of straight ahead
 LIDAR_HEIGHT = 0.2  # [m]
+LOW_LIDAR_HEIGHT = 0.09  # [m], where another car is: its shape for collisions is that low
 SPEED_SCALE, TURN_SCALE = 1 / 3, 1 / 3
 BOUND = 5.0
 
@@ -26,6 +27,7 @@ WALL_HALF_SIZE = (tracks.WALL_LENGTH / 2 + 0.05, 0.05, 0.15)  # [m]; a little to
 MOST_WALLS = 164  # of a drawn track
 CELLAR = -10.0  # [m]; walls that a track does not need wait here
 FROM_THE_END = 4  # points between an open track's ends and its start and finish
+HEAD_START = 8  # points from the car to the one that drives against it
 _SEARCHED = range(-4, 5)  # points beside the last one among which the nearest is looked for
 
 DIFFICULTY = Variation("how tight the curves of drawn tracks are", most=1.0)
@@ -38,6 +40,90 @@ SPLITS: dict[str, tuple[int, int, Kind]] = {
     "test": (2, 1000, Kind()),
     "hard": (3, 1000, Kind(difficulty=1.0, width=1.3, tightest=0.8, clockwise=True)),
 }
+
+
+class Place:
+    """Where a car is along a track, followed from step to step.
+
+    Args:
+        track: the track.
+        start: index of the point from which it counts.
+
+    Attributes:
+        first: that index; at an open track's ends are walls.
+        nearest: index of the centre line's nearest point, which grows beyond the number of points.
+        lap: length of the way from the first point to the last [m].
+    """
+
+    def __init__(self, track: Track, start: int = 0) -> None:
+        self.first = 0 if track.is_closed else FROM_THE_END
+        self.nearest = self.first + start
+        self._points, self._tangents, self._is_closed = track.centre.tolist(), track.tangent.tolist(), track.is_closed
+        self._spacing = track.length / (len(self._points) - (not track.is_closed))
+        self.lap = track.length - 2 * self.first * self._spacing
+
+    @property
+    def point(self) -> tuple[float, float]:
+        """The nearest point (x, y) [m]."""
+        x, y = self._points[self.nearest % len(self._points)]
+        return x, y
+
+    @property
+    def tangent(self) -> tuple[float, float]:
+        """Unit vector along the track there."""
+        x, y = self._tangents[self.nearest % len(self._points)]
+        return x, y
+
+    def moved_to(self, position: tuple[float, float]) -> float:
+        """Distance along the centre line from the first point [m], below 0 behind it."""
+        (x, y), points, count = position, self._points, len(self._points)
+        last = self.nearest
+        if self._is_closed:
+            near = [last + step for step in _SEARCHED]
+        else:
+            near = [place for step in _SEARCHED if 0 <= (place := last + step) < count]
+        self.nearest = min(
+            near, key=lambda place: (points[place % count][0] - x) ** 2 + (points[place % count][1] - y) ** 2
+        )
+        (at_x, at_y), (ahead_x, ahead_y) = self.point, self.tangent
+        from_start = (self.nearest - self.first) * self._spacing
+        return float(from_start + (x - at_x) * ahead_x + (y - at_y) * ahead_y)
+
+
+class Opponent:
+    """Another car, with the scripted driver, that starts 2 m ahead.
+
+    Args:
+        env: the environment, in ``build``.
+        pace: share of the driver's speeds.
+
+    Attributes:
+        along: how far it is along the track, counted from the environment's car's start [m].
+    """
+
+    mirrored = False
+
+    def __init__(self, env: "RaceTrackEnv", pace: float) -> None:
+        self.car = Car(env)
+        self.car.let_rays_hit()
+        self._driver = PurePursuit(self, pace=pace)
+
+    def place(self, track: Track) -> None:
+        """Put it onto the track."""
+        self.track, self._place = track, Place(track, HEAD_START)
+        ahead_x, ahead_y = self._place.tangent
+        self.car.put(self._place.point, math.atan2(ahead_y, ahead_x))
+
+    def observe(self) -> None:
+        """Read where it is, and choose its next action."""
+        self.position, self.heading, self.speed, _ = self.car.motion()
+        self.along = self._place.moved_to(self.position)
+        self.nearest = self._place.nearest
+        self._action = self._driver(None)
+
+    def act(self) -> None:
+        """Drive for a physics step."""
+        self.car.drive(self._action, WHEEL_FORCE)
 
 
 class RaceTrackEnv(BulletEnv):
@@ -78,6 +164,11 @@ class RaceTrackEnv(BulletEnv):
     track its number (``track``, -1 for a file), ``track_hash``, ``track_length`` [m] and ``redraws``, the number of
     lines before it that nobody could have driven.
 
+    ## Two cars
+    ``opponent=0.8`` puts another car onto the track, 2 m ahead, driven by the scripted driver at 0.8 times its speed.
+    The lidar sees it. Touching it is allowed. ``info["lead"]`` is how far you are ahead of it [m]. The fitness
+    ``es_racecar.fitness:race`` adds 1 for who leads at the end of the lap.
+
     Args:
         split: "train", "test" (1000 tracks of the same distribution, none of which is in "train") or "hard" (1000
             tracks of another one: narrower, with tighter curves, driven clockwise).
@@ -90,11 +181,11 @@ class RaceTrackEnv(BulletEnv):
         start_noise: bound of the start's offset [m] and heading [rad].
         mirror: half of the episodes are seen in a mirror, where left is right: who drives circuits counterclockwise
             learns to drive them clockwise, too.
+        opponent: speed of the car to race against, as a share of the scripted driver's; None: no such car.
         **options: see ``BulletEnv``.
 
     Attributes:
         track: the episode's track.
-        nearest: index of the centre line's nearest point, which grows beyond the number of points.
         position: the car's position (x, y) [m].
         heading: its heading, counterclockwise from x [rad].
         speed: its speed ahead [m/s].
@@ -120,6 +211,7 @@ class RaceTrackEnv(BulletEnv):
         lidar_noise: float = 0.005,
         start_noise: float = 0.1,
         mirror: bool = False,
+        opponent: float | None = None,
         **options: Any,
     ) -> None:
         require_one_of("split", split, SPLITS)
@@ -133,7 +225,12 @@ class RaceTrackEnv(BulletEnv):
         for name, value, bound in (("lidar_noise", lidar_noise, 1.0), ("start_noise", start_noise, 0.3)):
             if not 0.0 <= value <= bound:
                 raise ArgumentError(f"{name} must be from 0 to {bound:g}, got {value!r}")
+        if opponent is not None and not 0.0 < opponent <= 2.0:
+            raise ArgumentError(f"opponent must be None, or above 0 and at most 2, got {opponent!r}")
         self.tracks = most if tracks is None else tracks
+        self._pace = opponent
+        self._opponent: Opponent | None = None
+        self._lidar_height = LIDAR_HEIGHT if opponent is None else LOW_LIDAR_HEIGHT
         self._given = None if track is None else _read(track)
         self.lidar_noise, self.start_noise, self.mirror = float(lidar_noise), float(start_noise), bool(mirror)
         angles = np.linspace(-LIDAR_ANGLE, LIDAR_ANGLE, lidar_rays).tolist() if lidar_rays > 1 else [0.0]
@@ -164,16 +261,16 @@ class RaceTrackEnv(BulletEnv):
             for wall in range(count)
         ]
         self._is_wall = frozenset(self.walls)
-        self.car = self.load_urdf("racecar/racecar.urdf")
-        joints = self.joints(self.car)
-        self._chassis = joints["base_link_joint"]  # Bullet numbers a link like the joint above it
-        self._hinges = tuple(joints[name] for name in car.STEERING_HINGES)
-        self._wheels = tuple(joints[name] for name in car.WHEELS)
+        self.car = Car(self)
+        if self._pace is not None:
+            self._opponent = Opponent(self, self._pace)
 
     def decorate(self) -> None:
         """Paint the walls red and white in turn, and the car yellow."""
         self.paint(self.floor, (1.0, 1.0, 1.0, 0.0))
-        self.paint(self.car, (1.0, 0.75, 0.1, 1.0), self._chassis)
+        self.paint(self.car.body, (1.0, 0.75, 0.1, 1.0), self.car.chassis)
+        if self._opponent:
+            self.paint(self._opponent.car.body, (0.15, 0.4, 0.85, 1.0), self._opponent.car.chassis)
         for wall in self.walls:
             self.paint(wall, ((0.82, 0.2, 0.17, 1.0), (0.96, 0.95, 0.93, 1.0))[wall % 2])
 
@@ -200,21 +297,16 @@ class RaceTrackEnv(BulletEnv):
         self._number = -1 if self._given is not None else drawn if self._chosen is None else self._chosen
         kind = replace(self._kind, difficulty=self.varied["difficulty"])
         self.track = self._given or tracks.draw((self._stream, self._number), kind)
-        self._points, self._tangents = self.track.centre.tolist(), self.track.tangent.tolist()
-        # At an open track's ends are walls.
-        self._first = self.nearest = 0 if self.track.is_closed else FROM_THE_END
-        self._spacing = self.track.length / (len(self._points) - (not self.track.is_closed))
-        self._lap = self.track.length - 2 * self._first * self._spacing
-        (x, y), (ahead_x, ahead_y) = self._points[self._first], self._tangents[self._first]
+        self._place = Place(self.track)
+        (x, y), (ahead_x, ahead_y) = self._place.point, self._place.tangent
         self._start = x - aside * ahead_y, y + aside * ahead_x
-        half = (math.atan2(ahead_y, ahead_x) + turn) / 2
-        pybullet.resetBasePositionAndOrientation(
-            self.car, (*self._start, 0.0), (0.0, 0.0, math.sin(half), math.cos(half)), physicsClientId=self.client
-        )
+        self.car.put(self._start, math.atan2(ahead_y, ahead_x) + turn)
+        if self._opponent:
+            self._opponent.place(self.track)
         self._place_walls(self.track)
-        self._wheel_forces = (car.WHEEL_FORCE * self.varied["motor_strength"],) * len(car.WHEELS)
+        self._wheel_force = WHEEL_FORCE * self.varied["motor_strength"]
         self._steps = 0
-        self._along = self._progress_along(self._start)
+        self._along = self._place.moved_to(self._start)
         self._progress = self._gain = self._bonus = self._time = 0.0
         self._hit_wall = self._finished = False
 
@@ -231,51 +323,31 @@ class RaceTrackEnv(BulletEnv):
         pybullet.performCollisionDetection(physicsClientId=client)  # else rays hit the walls of the last track
 
     def act(self, action: Any) -> None:
-        """Set the steering angle and the wheels' speed."""
-        client = self.client
-        steering = car.clipped(action[0]) * (-MAX_STEERING if self.mirrored else MAX_STEERING)
-        speed = (car.clipped(action[1]) / 2 + 0.5) * MAX_SPEED / car.WHEEL_RADIUS
-        pybullet.setJointMotorControlArray(
-            self.car,
-            self._hinges,
-            pybullet.POSITION_CONTROL,
-            targetPositions=(steering, steering),
-            physicsClientId=client,
-        )
-        pybullet.setJointMotorControlArray(
-            self.car,
-            self._wheels,
-            pybullet.VELOCITY_CONTROL,
-            targetVelocities=(speed,) * 4,
-            forces=self._wheel_forces,
-            physicsClientId=client,
-        )
+        """Set the steering angle and the wheels' speed; the other car does so, too."""
+        self.car.drive(action, self._wheel_force, mirrored=self.mirrored)
+        if self._opponent:
+            self._opponent.act()
 
     def observe(self) -> NDArray[np.float32]:
         """Read speed, yaw rate, steering and lidar."""
-        client, body = self.client, self.car
-        (x, y, _), (qx, qy, qz, qw) = pybullet.getBasePositionAndOrientation(body, physicsClientId=client)
-        (vx, vy, _), (_, _, yaw_rate) = pybullet.getBaseVelocity(body, physicsClientId=client)
-        steering = pybullet.getJointState(body, self._hinges[0], physicsClientId=client)[0]
-        heading = math.atan2(2.0 * (qw * qz + qx * qy), 1.0 - 2.0 * (qy * qy + qz * qz))
-        cos, sin = math.cos(heading), math.sin(heading)
-        self.position, self.heading = (x, y), heading
-        self.speed = vx * cos + vy * sin
-        lidar = self._lidar(x, y, cos, sin)
+        self.position, self.heading, self.speed, yaw_rate = self.car.motion()
+        steering = self.car.steering()
+        if self._opponent:
+            self._opponent.observe()
+        lidar = self._lidar(*self.position, math.cos(self.heading), math.sin(self.heading))
         if self.mirrored:
             yaw_rate, steering, lidar = -yaw_rate, -steering, lidar[::-1]
         return bounded([self.speed * SPEED_SCALE, yaw_rate * TURN_SCALE, steering, *lidar], BOUND)
 
     def _lidar(self, x: float, y: float, cos: float, sin: float) -> list[float]:
-        """Distance to the nearest wall along each ray, as a share of the range."""
-        ends = [
-            (x + cos * ahead - sin * aside, y + sin * ahead + cos * aside, LIDAR_HEIGHT) for ahead, aside in self._fan
-        ]
+        """Distance to the nearest wall or other car along each ray, as a share of the range."""
+        height = self._lidar_height
+        ends = [(x + cos * ahead - sin * aside, y + sin * ahead + cos * aside, height) for ahead, aside in self._fan]
         hits = pybullet.rayTestBatch(
-            [(x, y, LIDAR_HEIGHT)] * len(ends),
+            [(x, y, height)] * len(ends),
             ends,
             numThreads=1,
-            collisionFilterMask=car.STATIC_BODIES,
+            collisionFilterMask=STATIC_BODIES | SEEN_BODIES,
             physicsClientId=self.client,
         )
         if not self.lidar_noise:
@@ -285,10 +357,11 @@ class RaceTrackEnv(BulletEnv):
 
     def outcome(self) -> tuple[float, bool]:
         """Return the progress, and True at a wall or at the end of the lap."""
-        before, self._along = self._along, self._progress_along(self.position)
-        goal, step = self._lap, self.action_repeat * self.time_step
+        before, self._along = self._along, self._place.moved_to(self.position)
+        goal, step = self._place.lap, self.action_repeat * self.time_step
         self._hit_wall = any(
-            contact[2] in self._is_wall for contact in pybullet.getContactPoints(self.car, physicsClientId=self.client)
+            contact[2] in self._is_wall
+            for contact in pybullet.getContactPoints(self.car.body, physicsClientId=self.client)
         )
         self._finished = self._along >= goal and not self._hit_wall
         part = (goal - before) / (self._along - before) if self._finished else 1.0
@@ -299,25 +372,15 @@ class RaceTrackEnv(BulletEnv):
         self._bonus = max(0.0, 1 - self._time / TIME_LIMIT) if self._finished else 0.0
         return self._gain + self._bonus, self._finished or self._hit_wall
 
-    def _progress_along(self, position: tuple[float, float]) -> float:
-        """Distance along the centre line from the start [m], below 0 behind it."""
-        (x, y), points, count = position, self._points, len(self._points)
-        last = self.nearest
-        if self.track.is_closed:
-            near = [last + step for step in _SEARCHED]
-        else:
-            near = [place for step in _SEARCHED if 0 <= (place := last + step) < count]
-        self.nearest = min(
-            near, key=lambda place: (points[place % count][0] - x) ** 2 + (points[place % count][1] - y) ** 2
-        )
-        (at_x, at_y), (ahead_x, ahead_y) = points[self.nearest % count], self._tangents[self.nearest % count]
-        from_start = (self.nearest - self._first) * self._spacing
-        return float(from_start + (x - at_x) * ahead_x + (y - at_y) * ahead_y)
+    @property
+    def nearest(self) -> int:
+        """Index of the centre line's nearest point, which grows beyond the number of points."""
+        return self._place.nearest
 
     def info(self) -> dict[str, Any]:
         """Return where the car is, how far and how fast it has come, and the track."""
         x, y = self.position
-        ahead_x, ahead_y = self._tangents[self.nearest % len(self._tangents)]
+        ahead_x, ahead_y = self._place.tangent
         return {
             "position": self.position,
             "distance_from_start": math.hypot(x - self._start[0], y - self._start[1]),
@@ -333,6 +396,7 @@ class RaceTrackEnv(BulletEnv):
             "redraws": self.track.redraws,
             "reward_progress": self._gain,
             "reward_time": self._bonus,
+            **({"lead": self._along - self._opponent.along} if self._opponent else {}),
         }
 
     def camera(self) -> Camera:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from es_racecar import tracks
-from es_racecar.fitness import progress, progress_and_time, time
+from es_racecar.fitness import progress, progress_and_time, race, time
 from es_racecar.pursuit import PurePursuit
 from es_racecar.track_env import CIRCUITS, SPLITS, RaceTrackEnv
 
@@ -98,7 +98,7 @@ def test_the_walls_stand_on_both_sides_of_the_whole_track():
     for (x, y), (ahead_x, ahead_y) in zip(env.track.centre, env.track.tangent, strict=True):
         half = math.atan2(ahead_y, ahead_x) / 2
         turned = (0, 0, math.sin(half), math.cos(half))
-        pybullet.resetBasePositionAndOrientation(env.car, (x, y, 0), turned, physicsClientId=env.client)
+        pybullet.resetBasePositionAndOrientation(env.car.body, (x, y, 0), turned, physicsClientId=env.client)
         lidar = 20 * env.observe()[3:]
         assert lidar[0] == pytest.approx(0.75, abs=0.15)
         assert lidar[-1] == pytest.approx(0.75, abs=0.15)
@@ -139,7 +139,7 @@ def test_a_car_that_looks_back_is_told(env):
     x, y = info["position"]
     half = env.heading / 2 + math.pi / 2
     turned = (0, 0, math.sin(half), math.cos(half))
-    pybullet.resetBasePositionAndOrientation(env.car, (x, y, 0), turned, physicsClientId=env.client)
+    pybullet.resetBasePositionAndOrientation(env.car.body, (x, y, 0), turned, physicsClientId=env.client)
     assert env.step(np.array([0.0, -1.0], np.float32))[-1]["wrong_way"]
 
 
@@ -282,3 +282,90 @@ def test_in_a_mirror_left_is_right_and_the_car_drives_the_same_lap():
     assert sum(laps) >= 5
     plain.close()
     mirror.close()
+
+
+@pytest.fixture
+def against():
+    """``against(pace)``: an environment with another car, for the length of the test."""
+    made = []
+
+    def build(pace, **options):
+        made.append(RaceTrackEnv(start_noise=0.0, lidar_noise=0.0, opponent=pace, **options))
+        return made[-1]
+
+    yield build
+    for env in made:
+        env.close()
+
+
+STAND = np.array([0.0, -1.0], np.float32)
+
+
+@pytest.mark.parametrize("track", [None, "horseshoe"])
+def test_another_car_starts_two_metres_ahead_and_drives_away(track, against):
+    env = against(1.0, track=track)
+    _, info = env.reset(seed=0)
+    assert info["lead"] == pytest.approx(-2.0, abs=0.1)
+    leads = [env.step(STAND)[4]["lead"] for _ in range(100)]
+    assert leads[-1] < -8.0
+    assert env.step(STAND)[2] is False
+
+
+def test_the_other_car_drives_round_at_its_pace(against):
+    laps = {}
+    for pace in (1.0, 0.6):
+        env = against(pace)
+        env.reset(seed=3)
+        for step in range(700):
+            *_, info = env.step(STAND)
+            if -info["lead"] > env.track.length - 3:  # this one stands in its way
+                laps[pace] = step / 25
+                break
+    assert 8.0 < laps[1.0] < 20.0
+    assert laps[0.6] == pytest.approx(laps[1.0] / 0.6, rel=0.15)
+
+
+def test_the_lidar_sees_the_other_car_but_not_its_own(against):
+    env = against(0.5, track="stadium", lidar_rays=41)
+    observation, _ = env.reset(seed=0)
+    ahead = observation[3:] * 6.0
+    assert ahead[18:23].min() == pytest.approx(2.0, abs=0.3)
+    assert ahead.argmin() in (0, 40)  # a wall beside it is nearer; its own body would be at 0.1 m
+    assert ahead.min() > 0.4
+
+
+def test_touching_the_other_car_does_not_end_the_episode(against):
+    env = against(0.1)
+    env.reset(seed=0)
+    touched = False
+    for _ in range(50):
+        *_, info = env.step(along_the_middle(env))
+        cars = env.car.body, env._opponent.car.body
+        touched = touched or bool(pybullet.getContactPoints(*cars, physicsClientId=env.client))
+        assert not info["hit_wall"] or touched
+        if touched:
+            break
+    assert touched
+    assert not info["hit_wall"]
+
+
+def test_who_leads_at_the_end_of_the_lap_wins(against):
+    env = against(0.3)
+    env.reset(seed=0)
+    finished = {"progress": 1.0, "time": 10.0, "is_success": True, "hit_wall": False}
+    scores = [race(Episode(seed=0, total_reward=0.0, length=1, terminated=True, truncated=False, start_info={},
+                           final_info={**finished, "lead": lead})) for lead in (1.0, -1.0)]  # fmt: skip
+    assert scores == [2.5, 1.5]
+
+
+def test_a_race_without_another_car_says_what_is_missing(env):
+    episode = play(env, 0, lambda _: STAND, steps=1)
+    assert "lead" not in episode.final_info
+    with pytest.raises(ValueError, match="needs another car: env_kwargs="):
+        race(episode)
+
+
+@pytest.mark.parametrize("pace", [0, -1, 3])
+def test_another_car_at_an_impossible_pace_is_refused(pace):
+    with pytest.raises(ValueError, match=f"opponent must be None, or above 0 and at most 2, got {pace}"):
+        RaceTrackEnv(opponent=pace)
