@@ -31,14 +31,20 @@ GROUP = "es_envs"
 # The ids of the plugins that ship with the project, and the distribution that owns each (pip installs only one of each
 # name): another plugin gets one of these ids only with override=True.
 SHIPPED = {
+    "A1Bullet-v0": "es-locomotion",
+    "AntBullet-v0": "es-locomotion",
     "BalancingPlate-v0": "es-balancing-plate",
     "BallMaze-v0": "es-balancing-plate",
     "CartPoleBullet-v0": "es-cartpole-bullet",
     "CartPoleSwingUp-v0": "es-cartpole-bullet",
     "DoublePole-v0": "es-cartpole-bullet",
+    "HalfCheetahBullet-v0": "es-locomotion",
+    "HopperBullet-v0": "es-locomotion",
+    "HumanoidBullet-v0": "es-locomotion",
     "PlateFigureEight-v0": "es-balancing-plate",
     "RaceCar-v0": "es-racecar",
     "RaceTrack-v0": "es-racecar",
+    "Walker2DBullet-v0": "es-locomotion",
 }
 
 LOCAL_ID = re.compile(r"local/([\w.]+)-[0-9a-f]{8}-v0", re.ASCII)

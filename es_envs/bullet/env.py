@@ -470,19 +470,30 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         Raises:
             FileNotFoundError: there is no such file; Bullet itself would not say which one is missing.
         """
+        model = self._model(path)
+        return int(
+            pybullet.loadURDF(
+                model, position, orientation, useFixedBase=fixed, flags=flags, physicsClientId=self.client
+            )
+        )
+
+    def load_mjcf(self, path: str | Path, *, flags: int = 0) -> list[int]:
+        """Load a MuJoCo model in ``build``, and return the ids of its bodies.
+
+        Args:
+            path: path of the XML file; a relative one is also looked up among the models that come with pybullet.
+            flags: pybullet's ``URDF_`` flags, added up.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+        """
+        return [int(body) for body in pybullet.loadMJCF(self._model(path), flags=flags, physicsClientId=self.client)]
+
+    def _model(self, path: str | Path) -> str:
         candidates = [Path(path), Path(pybullet_data.getDataPath()) / path]
         for candidate in candidates:
             if candidate.is_file():
-                return int(
-                    pybullet.loadURDF(
-                        str(candidate),
-                        position,
-                        orientation,
-                        useFixedBase=fixed,
-                        flags=flags,
-                        physicsClientId=self.client,
-                    )
-                )
+                return str(candidate)
         raise FileNotFoundError(
             f"{type(self).__name__}: no model at {' or '.join(map(str, dict.fromkeys(candidates)))}"
         )

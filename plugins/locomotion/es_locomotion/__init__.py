@@ -1,0 +1,30 @@
+"""Registers HopperBullet-v0, Walker2DBullet-v0, HalfCheetahBullet-v0, AntBullet-v0, HumanoidBullet-v0, A1Bullet-v0."""
+
+from es_envs import EnvDefinition, hookimpl
+
+__all__ = ["register_envs"]
+
+ROBOTS = {
+    "Hopper": "Hop forward on one leg",
+    "Walker2D": "Walk forward on two legs, in a plane",
+    "HalfCheetah": "Run forward with a half cheetah, in a plane",
+    "Ant": "Run forward on four legs",
+    "Humanoid": "Walk forward as a humanoid",
+    "A1": "Trot forward with the quadruped A1",
+}
+
+
+@hookimpl
+def register_envs() -> list[EnvDefinition]:
+    """This plugin's environments."""
+    return [
+        EnvDefinition(
+            id=f"{name}Bullet-v0",
+            entry_point=f"es_locomotion.robots:{name}Env",
+            fitness="episode_return",
+            fitnesses={"progress": "final_info:progress"},
+            max_episode_steps=1000,
+            summary=f"{summary} (Bullet physics)",
+        )
+        for name, summary in ROBOTS.items()
+    ]
