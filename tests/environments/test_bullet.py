@@ -245,8 +245,25 @@ def test_an_unknown_option_is_refused_by_name():
 
 
 def test_a_missing_model_is_named(made):
-    with pytest.raises(FileNotFoundError, match=r"Recorder: no model at nowhere\.urdf or "):
-        made().load_urdf("nowhere.urdf")
+    env = made()
+    for load in env.load_urdf, env.load_mjcf:
+        with pytest.raises(FileNotFoundError, match=r"Recorder: no model at nowhere\.xml or "):
+            load("nowhere.xml")
+
+
+def test_a_mujoco_model_is_loaded_with_its_bodies(made):
+    env = made()
+    (hopper,) = env.load_mjcf("mjcf/hopper.xml")
+    assert {"thigh_joint", "leg_joint", "foot_joint"} < env.joints(hopper).keys()
+
+
+def test_flags_of_a_model_reach_bullet(made):
+    env, model = made(), es_envs.urdf_path("cart_pole.urdf")
+    inertias = []
+    for flags in (0, pybullet.URDF_USE_INERTIA_FROM_FILE):
+        body = env.load_urdf(model, flags=flags)
+        inertias.append(pybullet.getDynamicsInfo(body, env.joints(body)["hinge"], physicsClientId=env.client)[2][0])
+    assert inertias == [pytest.approx(0.0, abs=1e-6), pytest.approx(0.1 * 0.6**2 / 12)]
 
 
 def test_our_own_model_is_found_and_a_missing_one_is_not():

@@ -46,6 +46,11 @@ def test_a_missing_key_is_named_with_those_that_are_there():
         load_fitness("final_info:energy")(episode(final_info={"speed": 1}))
 
 
+def test_a_misspelt_fitness_of_a_definition_is_not_offered_instead_of_itself():
+    with pytest.raises(ValueError, match="no fitness 'return': expected one of spare, episode_return, "):
+        load_fitness("return", known=["return", "spare"])
+
+
 @pytest.mark.parametrize(
     ("name", "message"),
     [

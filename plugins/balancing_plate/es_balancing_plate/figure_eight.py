@@ -16,7 +16,9 @@ SUCCESS = 0.03  # [m], mean distance
 class PlateFigureEightEnv(BalancingPlateEnv):
     """Roll a ball, dropped anywhere on the plate, after a point that moves in a figure eight.
 
-    Actions, and the first ten observations, are those of ``BalancingPlateEnv``, but the torques are ±0.002 N·m.
+    ## Actions
+    ``MultiBinary(2)``: the sign of the torque about each axis, pitch (x) and roll (y), ±0.002 N·m; with
+    ``action_encoding="discrete"``, ``Discrete(4)``: action ``2·pitch + roll``. A step lasts 1/100 s.
 
     ## Observations
     ``Box(-20, 20, (14,), float32)``, every entry times 10 and clipped to the bounds
@@ -41,7 +43,9 @@ class PlateFigureEightEnv(BalancingPlateEnv):
     from the point to the ball, and ``is_success``: two rounds are over, and on average the distance was below 0.03 m.
 
     Args:
-        **options: see ``BalancingPlateEnv``.
+        observation: "full" or "without_rates".
+        action_encoding: "multi_binary" or "discrete".
+        **options: see ``BulletEnv``.
 
     Attributes:
         target: the point's (x, y) [m].
@@ -50,9 +54,9 @@ class PlateFigureEightEnv(BalancingPlateEnv):
     torque = 0.002  # enough to lift the ball at the plate's edge
     further_observations = 4
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, observation: str = "full", action_encoding: str = "multi_binary", **options: Any) -> None:
         self._mark: int | None = None
-        super().__init__(**options)
+        super().__init__(observation=observation, action_encoding=action_encoding, **options)
 
     def decorate(self) -> None:
         """Add a red mark at the point."""

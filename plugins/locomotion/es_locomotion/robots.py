@@ -5,7 +5,7 @@ from es_locomotion.runner import MujocoRunnerEnv, RunnerEnv
 
 
 class UprightEnv(MujocoRunnerEnv):
-    """A robot in a plane that must not bend down. See ``RunnerEnv``."""
+    """A robot in a plane that must not bend down."""
 
     torso = "torso"
 
@@ -17,7 +17,7 @@ class UprightEnv(MujocoRunnerEnv):
 class HopperEnv(UprightEnv):
     """Hop forward on one leg, in a plane: 3 motors, 15 observations.
 
-    It falls when its torso is below 0.8 m, or pitched by more than 1 rad. See ``RunnerEnv``.
+    It falls when its torso is below 0.8 m, or pitched by more than 1 rad.
     """
 
     model, power = "hopper.xml", 0.75
@@ -28,7 +28,7 @@ class HopperEnv(UprightEnv):
 class Walker2DEnv(UprightEnv):
     """Walk forward on two legs, in a plane: 6 motors, 22 observations.
 
-    It falls when its torso is below 0.8 m, or pitched by more than 1 rad. See ``RunnerEnv``.
+    It falls when its torso is below 0.8 m, or pitched by more than 1 rad.
     """
 
     model, power = "walker2d.xml", 0.4
@@ -41,7 +41,7 @@ class Walker2DEnv(UprightEnv):
 class HalfCheetahEnv(MujocoRunnerEnv):
     """Run forward with the front and the hind leg of a cheetah, in a plane: 6 motors, 26 observations.
 
-    It falls when its torso is pitched by more than 1 rad, or a shin or a thigh touches the floor. See ``RunnerEnv``.
+    It falls when its torso is pitched by more than 1 rad, or a shin or a thigh touches the floor.
     """
 
     model, torso, power = "half_cheetah.xml", "torso", 0.9
@@ -59,7 +59,7 @@ class HalfCheetahEnv(MujocoRunnerEnv):
 class AntEnv(MujocoRunnerEnv):
     """Run forward on four legs: 8 motors, 28 observations.
 
-    It falls when its torso, a ball of 0.25 m, is below 0.26 m. See ``RunnerEnv``.
+    It falls when its torso, a ball of 0.25 m, is below 0.26 m.
     """
 
     model, power = "ant.xml", 2.5
@@ -75,7 +75,7 @@ class AntEnv(MujocoRunnerEnv):
 class HumanoidEnv(MujocoRunnerEnv):
     """Walk forward as a humanoid: 17 motors, 44 observations.
 
-    It falls when its torso is below 0.78 m; a step on its feet earns 2, since 17 motors cost much. See ``RunnerEnv``.
+    It falls when its torso is below 0.78 m; a step on its feet earns 2, since 17 motors cost much.
     """
 
     model, power, alive, start_height = "humanoid_symmetric.xml", 0.41, 2.0, 0.8
@@ -106,8 +106,7 @@ class A1Env(RunnerEnv):
     """Trot forward with the quadruped A1: 12 motors, 36 observations.
 
     Its motors turn the joints towards angles, within 0.4 rad of those in which it stands, with 33.5 N·m at most. It
-    falls when its trunk is below 0.18 m, or rolled or pitched by more than 1 rad. Standing earns nothing. See
-    ``RunnerEnv``.
+    falls when its trunk is below 0.18 m, or rolled or pitched by more than 1 rad. Standing earns nothing.
     """
 
     torso = ""

@@ -1,5 +1,6 @@
 """What all robots here have in common: a world with a floor, what they feel, and the classic reward."""
 
+import inspect
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -84,10 +85,27 @@ class RunnerEnv(BulletEnv):
     start_height: ClassVar[float | None] = None
     """Height from which the observed one counts [m]; None: that at the start."""
 
+    def __init_subclass__(cls) -> None:
+        """Give each robot a whole data sheet: what its own docstring says, then the sections of this class's."""
+        super().__init_subclass__()
+        sections = inspect.cleandoc(RunnerEnv.__doc__ or "").partition("## Actions")
+        sheet = "".join(sections[1:])
+        for general, own in (
+            ("(n,)", f"({len(cls.motors)},)"),
+            ("(8 + 2 n + contacts,)", f"({cls.size()},)"),
+            ("each of ``contacts`` that", f"each of {', '.join(cls.contacts)} that"),
+        ):
+            sheet = sheet.replace(general, own)
+        cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{sheet}"
+
+    @classmethod
+    def size(cls) -> int:
+        """How many numbers are observed."""
+        return 8 + 2 * len(cls.motors) + len(cls.contacts)
+
     def __init__(self, **options: Any) -> None:
-        count = len(self.motors)
-        self.observation_space = spaces.Box(-BOUND, BOUND, (8 + 2 * count + len(self.contacts),), np.float32)
-        self.action_space = spaces.Box(-1.0, 1.0, (count,), np.float32)
+        self.observation_space = spaces.Box(-BOUND, BOUND, (self.size(),), np.float32)
+        self.action_space = spaces.Box(-1.0, 1.0, (len(self.motors),), np.float32)
         super().__init__(**options)
 
     @abstractmethod
