@@ -87,7 +87,7 @@ def test_es_envs_imports_neither_torch_nor_es_core():
 
 def test_es_core_imports_no_plugin():
     plugins = {path.parent.name for path in (ROOT / "plugins").glob("*/es_*/__init__.py")}
-    assert len(plugins) == 3
+    assert len(plugins) == 4
     assert not plugins & set().union(*ROOTS.values())
 
 

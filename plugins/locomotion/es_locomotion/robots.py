@@ -4,10 +4,19 @@ from es_envs.bullet import Camera, pybullet
 from es_locomotion.runner import MujocoRunnerEnv, RunnerEnv
 
 
-class UprightEnv(MujocoRunnerEnv):
-    """A robot in a plane that must not bend down."""
+class PlanarEnv(MujocoRunnerEnv):
+    """A robot that is held in a plane: it slides along x and z, and pitches."""
 
     torso = "torso"
+
+    def push(self, velocity: tuple[float, float]) -> None:
+        """Push the robot along x: its base is fastened to the world, and its first joint slides along x."""
+        position, before, *_ = pybullet.getJointState(self.body, 0, physicsClientId=self.client)
+        pybullet.resetJointState(self.body, 0, position, before + velocity[0], physicsClientId=self.client)
+
+
+class UprightEnv(PlanarEnv):
+    """A robot in a plane that must not bend down."""
 
     def has_fallen(self) -> bool:
         """Tell whether the torso is low or tilted."""
@@ -38,13 +47,13 @@ class Walker2DEnv(UprightEnv):
     strengths = {"foot_joint": 30.0, "foot_left_joint": 30.0}  # noqa: RUF012
 
 
-class HalfCheetahEnv(MujocoRunnerEnv):
+class HalfCheetahEnv(PlanarEnv):
     """Run forward with the front and the hind leg of a cheetah, in a plane: 6 motors, 26 observations.
 
     It falls when its torso is pitched by more than 1 rad, or a shin or a thigh touches the floor.
     """
 
-    model, torso, power = "half_cheetah.xml", "torso", 0.9
+    model, power = "half_cheetah.xml", 0.9
     motors = ("bthigh", "bshin", "bfoot", "fthigh", "fshin", "ffoot")
     contacts = ("ffoot", "fshin", "fthigh", "bfoot", "bshin", "bthigh")
     other_side = ("bfoot", "bshin", "bthigh")

@@ -67,6 +67,14 @@ def test_joints_start_at_rest_within_a_tenth_of_a_radian(name, envs):
 
 
 @pytest.mark.parametrize("name", ROBOTS)
+def test_a_push_gives_the_torso_speed(name, envs):
+    env = envs(name)
+    before = env.reset(seed=0)[0]
+    env.push((1.0, 0.0))
+    assert (env.observe() - before)[3] == pytest.approx(0.3, abs=0.02)  # scaled
+
+
+@pytest.mark.parametrize("name", ROBOTS)
 def test_joint_positions_are_observed_between_their_limits(name, envs):
     env = envs(name)
     env.reset(seed=0)
