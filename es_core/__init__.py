@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from es_core.reports.comparison import Comparison, compare
     from es_core.reports.robustness_page import Robustness, robustness
     from es_core.reports.run_report import report
+    from es_core.rollout.environment import preprocessed
     from es_core.rollout.errors import RolloutError
     from es_core.run import Run, train
     from es_core.runs.checkpoint import Checkpoint
@@ -63,6 +64,7 @@ _HOME = {
     "compare": "reports.comparison",
     "evaluate": "evaluation.scoring",
     "export": "deployment.exporting",
+    "preprocessed": "rollout.environment",
     "rebuild": "training.rebuilding",
     "record": "video.recording",
     "replay": "evaluation.replaying",
@@ -102,6 +104,7 @@ __all__ = [
     "compare",
     "evaluate",
     "export",
+    "preprocessed",
     "rebuild",
     "record",
     "replay",

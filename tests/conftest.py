@@ -62,6 +62,11 @@ def pytest_collection_modifyitems(items):
                 item.add_marker(pytest.mark.timeout(seconds))
 
 
+# One of each plugin first: tests that take long for each environment leave all others to the long round.
+_FIRST = ("CartPoleBullet-v0", "HopperBullet-v0", "RaceTrack-v0", "BalancingPlate-v0")
+ENV_IDS = [*_FIRST, *(env_id for env_id in es_envs.env_ids() if env_id not in _FIRST)]
+
+
 def first_fast(cases, fast=1):
     """Parameters: the first few for the fast round, two more for the slow round, and all others for the long one."""
     cases = list(cases)

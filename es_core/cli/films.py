@@ -22,6 +22,9 @@ def add_film(sub: argparse.ArgumentParser) -> None:
     chosen.add_argument("--generations", type=_numbers, metavar="G,G", help="centres of these generations")
     chosen.add_argument("--every", type=int, metavar="K", help="centres of every K-th generation with a checkpoint")
     chosen.add_argument("--population", type=int, metavar="N", help="the first N candidates of the generation")
+    chosen.add_argument(
+        "--beside", nargs="+", default=(), metavar="RUN", help="the policies of other runs, in the same environment"
+    )
     how = sub.add_argument_group("layout and camera", "by default one after the other")
     together = how.add_mutually_exclusive_group()
     together.add_argument("--grid", action="store_true", help="side by side: the generations, or 16 candidates")
@@ -48,7 +51,7 @@ def chosen_film(options: argparse.Namespace) -> dict[str, Any]:
     if options.every is not None:
         generations = _every(options.source, options.every, trust=options.trust_names)
     return {
-        **{name: getattr(options, name) for name in ("seeds", "population", "camera", "speed", "fps")},
+        **{name: getattr(options, name) for name in ("seeds", "population", "beside", "camera", "speed", "fps")},
         **{name: getattr(options, name) for name in ("width", "height", "workers")},
         "generations": generations,
         "layout": "grid" if options.grid else "ghosts" if options.ghosts else None,

@@ -138,7 +138,8 @@ def wrappers(value: Any) -> str | None:
     expected = json_object(value)
     if expected:
         return expected
-    known = {"skip": whole(2, 1000), "grey": flag, "resize": whole(1, 4096), "stack": whole(2, 1000)}
+    side = whole(1, 4096)
+    known = {"skip": whole(2, 1000), "pixels": side, "grey": flag, "resize": side, "stack": whole(2, 1000)}
     for name, setting in value.items():
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)

@@ -150,7 +150,8 @@ class TrainConfig:
     preprocessing: Mapping[str, Any] = _option(
         {},
         wrappers,
-        "Gymnasium's wrappers for images, as JSON: skip (frames), grey (true), resize (pixels), stack (frames)",
+        "Gymnasium's wrappers for images, as JSON: skip (frames), pixels (so many of a picture, instead of the "
+        "observation), grey (true), resize (pixels), stack (frames)",
     )
     fitness: str | None = _option(None, maybe(text), "fitness to maximise (default: the environment's own)")
     fitness_aggregation: str = _option(

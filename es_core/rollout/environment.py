@@ -1,20 +1,23 @@
-"""The environment that a rollout steps: bare, within Gymnasium's wrappers for frames (skip, grey, resize, stack)."""
+"""The environment that a rollout steps: bare, or within Gymnasium's wrappers for pictures and frames."""
 
 from collections import deque
 from collections.abc import Callable, Mapping
 from copy import deepcopy
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import gymnasium
 import numpy as np
+from gymnasium import spaces
 from gymnasium.error import DependencyNotInstalled
 from gymnasium.wrappers import (
+    AddRenderObservation,
     FrameStackObservation,
     GrayscaleObservation,
     MaxAndSkipObservation,
     ResizeObservation,
     TransformObservation,
 )
+from numpy.typing import NDArray
 
 from es_core.config.train_config import TrainConfig
 from es_core.rollout.errors import SpaceError
@@ -29,6 +32,8 @@ def preprocessed(env: Env, settings: Mapping[str, Any]) -> Env:
     """Wrap ``env`` as a config's ``preprocessing`` says (Mnih et al. 2015), in this order.
 
     - skip: repeat each action for so many steps, and see the larger value of each entry of the last two;
+    - pixels: see a picture of the environment, of so many pixels in height and width, instead of what it returns: what
+      its eyes see (``BulletEnv.seen``), else what ``render`` draws;
     - grey: colours ``(height, width, 3)`` become shades;
     - resize: so many pixels in height and width;
     - stack: the last observations along a new first dimension, the oldest first; at a reset all are the first one.
@@ -68,6 +73,22 @@ class _Skip(MaxAndSkipObservation[Any, Any, Any]):
         return np.max(frames, axis=0), total, terminated, truncated, info
 
 
+@runtime_checkable
+class _Seeing(Protocol):
+    def seen(self, size: int) -> NDArray[np.uint8]: ...
+
+
+def _pixels(env: Env, settings: Mapping[str, Any]) -> Env:
+    size = settings["pixels"]
+    bare = env.unwrapped
+    if isinstance(bare, _Seeing):
+        space = spaces.Box(0, 255, (size, size, 3), np.uint8)
+        return TransformObservation(env, lambda _: bare.seen(size), space)
+    if env.render_mode != "rgb_array":
+        raise ValueError(f"its render_mode is {env.render_mode!r}, and only 'rgb_array' returns pictures")
+    return ResizeObservation(AddRenderObservation(env), (size, size))
+
+
 def _grey(env: Env, settings: Mapping[str, Any]) -> Env:
     return GrayscaleObservation(env, keep_dim="stack" not in settings)  # an image has three dimensions
 
@@ -79,6 +100,7 @@ def _stack(env: Env, settings: Mapping[str, Any]) -> Env:
 
 _WRAPPERS: Mapping[str, Callable[[Env, Mapping[str, Any]], Env]] = {
     "skip": lambda env, settings: _Skip(env, settings["skip"]),
+    "pixels": _pixels,
     "grey": _grey,
     "resize": lambda env, settings: ResizeObservation(env, (settings["resize"], settings["resize"])),
     "stack": _stack,
@@ -93,13 +115,18 @@ def make_env(definition: EnvDefinition, config: TrainConfig, **kwargs: Any) -> g
         SpaceError: a wrapper is not for its observations.
     """
     randomized = {"randomize": dict(config.randomize)} if config.randomize else {}
+    drawn = {"render_mode": "rgb_array"} if config.preprocessing.get("pixels") else {}
     try:
-        env = definition.build(**{**randomized, **config.env_kwargs, **kwargs})
+        env = definition.build(**{**drawn, **randomized, **config.env_kwargs, **kwargs})
     except KeywordError as error:
         if randomized and "'randomize'" in str(error):
             raise SpaceError(
                 f"{definition.label} cannot be randomised: it takes no argument 'randomize', as a BulletEnv does"
             ) from error
+        raise
+    except ValueError as error:
+        if drawn:
+            raise SpaceError(f"preprocessing 'pixels' needs an environment that draws pictures: {error}") from error
         raise
     try:
         return preprocessed(env, config.preprocessing)

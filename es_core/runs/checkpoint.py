@@ -282,7 +282,7 @@ class Checkpoint:
     def actor(self) -> Actor:
         """Make the policy's actor, which needs no environment, and torch only for a user's module.
 
-        It takes observations as ``es_core.preprocessing.preprocessed(env, config.preprocessing)`` returns them.
+        It takes observations as ``es_core.preprocessed(env, config.preprocessing)`` returns them.
 
         Raises:
             ValueError, CheckpointError: see ``policy``.

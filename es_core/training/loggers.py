@@ -77,7 +77,7 @@ class TensorBoardLogger:
         values = [Summary.Value(tag=tag, simple_value=value) for tag, value in _scalars(stats).items()]
         if fitness is not None:
             known = fitness[~np.isnan(fitness)]
-            counts, edges = np.histogram(known, bins=_BINS)
+            counts, edges = _histogram(known)
             histogram = HistogramProto(
                 min=known.min(),
                 max=known.max(),
@@ -141,8 +141,7 @@ class WandbLogger:
 
         values: dict[str, Any] = {"generation": stats.generation, **_scalars(stats)}
         if fitness is not None:
-            counts, edges = np.histogram(fitness[~np.isnan(fitness)], bins=_BINS)
-            values["population/fitness"] = wandb.Histogram(np_histogram=(counts, edges))
+            values["population/fitness"] = wandb.Histogram(np_histogram=_histogram(fitness[~np.isnan(fitness)]))
         self._run.log(values)
 
     @hookimpl
@@ -153,6 +152,14 @@ class WandbLogger:
 
 LOGGERS = {"tensorboard": TensorBoardLogger, "wandb": WandbLogger}
 _BINS = 30  # of a histogram
+
+
+def _histogram(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Counts and edges of equal bins; one unit around values that differ by less than a bin can."""
+    low, high = values.min(), values.max()
+    if high - low <= _BINS * np.spacing(max(abs(low), abs(high))):
+        low, high = low - 0.5, high + 0.5
+    return np.histogram(values, bins=_BINS, range=(low, high))
 
 
 def _require(package: str) -> None:

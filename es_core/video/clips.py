@@ -99,7 +99,9 @@ def _caption(scored: Sequence[tuple[FilmedPolicy, ScoredEpisode]], options: Film
     if len(scored) == 1:
         return Caption(title=policies[0].title, score=f"fitness {episodes[0].fitness:.2f}", subject=subject)
     generations = [policy.generation for policy in policies]
-    if policies[0].candidate is None:
+    if policies[0].name is not None:
+        title, names = "the same start", [policy.title for policy in policies]
+    elif policies[0].candidate is None:
         title, names = f"generations {min(generations)} to {max(generations)}", [f"{g}" for g in generations]
     else:
         title = f"generation {generations[0]}, {len(policies)} candidates"
@@ -108,9 +110,10 @@ def _caption(scored: Sequence[tuple[FilmedPolicy, ScoredEpisode]], options: Film
         Label(text=f"{name}:  {episode.fitness:.2f}", corner=corner, size=options.size)
         for name, episode, corner in zip(names, episodes, corners(len(scored), options.size), strict=True)
     ]
+    is_comparable = len({config.fitness for config in options.configs}) == 1
     return Caption(
         title=title,
-        score=f"best fitness {max(episode.fitness for episode in episodes):.2f}",
+        score=f"best fitness {max(episode.fitness for episode in episodes):.2f}" if is_comparable else "",
         subject=subject,
         labels=tuple(labels) if options.layout == "grid" else (),
     )

@@ -31,6 +31,8 @@ class FilmedPolicy:
         parameters: ``(d,)``.
         statistics: statistics that normalise its observations or hidden layers, or None.
         script: name of a scripted policy, which has no generation.
+        source: which of the film's sources it is from, counted from 0.
+        name: name of that source, if there are several.
     """
 
     generation: int
@@ -38,10 +40,14 @@ class FilmedPolicy:
     parameters: NDArray[np.float32]
     statistics: Statistics | None
     script: str | None = None
+    source: int = 0
+    name: str | None = None
 
     @property
     def title(self) -> str:
         """Title for a caption."""
+        if self.name is not None:
+            return self.name
         if self.script is not None:
             return self.script
         return f"generation {self.generation}" + ("" if self.candidate is None else f", candidate {self.candidate}")
@@ -89,11 +95,12 @@ def filmed_policies(
     candidate: int | None,
     generations: Sequence[int] | str | None,
     population: int | None,
+    beside: Sequence[Source],
     together: bool,
     env_kwargs: Mapping[str, Any] | None,
     trust: bool,
-) -> tuple[list[tuple[FilmedPolicy, ...]], Checkpoint, EnvDefinition]:
-    """Find the policies of each clip of a film; a checkpoint of the run; and the definition of its environment.
+) -> tuple[list[tuple[FilmedPolicy, ...]], list[Checkpoint], EnvDefinition]:
+    """Find the policies of each clip of a film; a checkpoint of each source; and the definition of their environment.
 
     Args:
         source: see ``record``.
@@ -101,6 +108,7 @@ def filmed_policies(
         candidate: see ``record``.
         generations: see ``record``.
         population: see ``record``.
+        beside: see ``record``.
         together: show all in one clip.
         env_kwargs: see ``record``.
         trust: see ``record``.
@@ -111,18 +119,28 @@ def filmed_policies(
         CheckpointError: a checkpoint is damaged.
     """
     find: Callable[..., Found] = partial(find_policy, env_kwargs=env_kwargs, trust=trust)
+    if beside:
+        if generations is not None or population is not None:
+            raise ValueError("a film shows policies beside each other, or several of one run: choose")
+        found = [find(source, generation=generation, candidate=candidate)]
+        found += [find(each, generation=None) for each in beside]
+        checkpoints = [checkpoint for checkpoint, _ in found]
+        _require_one_world(checkpoints)
+        policies = [policy_of(checkpoints[0], candidate), *map(policy_of, checkpoints[1:])]
+        named = enumerate(zip(policies, _names([source, *beside]), strict=True))
+        return [tuple(replace(each, source=k, name=name) for k, (each, name) in named)], checkpoints, found[0][1]
     if generations is not None:
         if generation is not None or candidate is not None or population is not None:
             raise ValueError("a film shows generations, or one generation's centre, candidate or population: choose")
         run = source if isinstance(source, RunFolder) else _run_in(source, trust=trust)
         if isinstance(generations, str):
-            checkpoints = _evolution(run, find)
+            found = _evolution(run, find)
         else:
-            checkpoints = [find(run, generation=each) for each in generations]
-        if not checkpoints:
+            found = [find(run, generation=each) for each in generations]
+        if not found:
             raise ValueError("generations must name at least one generation")
-        checkpoint, definition = checkpoints[-1]
-        policies = [policy_of(each) for each, _ in checkpoints]
+        checkpoint, definition = found[-1]
+        policies = [policy_of(each) for each, _ in found]
     else:
         checkpoint, definition = find(source, generation=generation, candidate=candidate)
         policies = [policy_of(checkpoint, candidate)]
@@ -130,7 +148,39 @@ def filmed_policies(
             if candidate is not None:
                 raise ValueError("a film shows a candidate or the population: choose one")
             policies = _population(checkpoint, population)
-    return [tuple(policies)] if together else [(each,) for each in policies], checkpoint, definition
+    return [tuple(policies)] if together else [(each,) for each in policies], [checkpoint], definition
+
+
+def _require_one_world(checkpoints: Sequence[Checkpoint]) -> None:
+    """Refuse policies that cannot play the same start beside each other.
+
+    Raises:
+        ValueError: they do not.
+    """
+    first = checkpoints[0].config
+    for other in (checkpoint.config for checkpoint in checkpoints[1:]):
+        for what, here, there in (
+            ("environment", first.env_id, other.env_id),
+            ("env_kwargs", first.env_kwargs, other.env_kwargs),
+            ("frame skip", first.preprocessing.get("skip", 1), other.preprocessing.get("skip", 1)),
+        ):
+            if here != there:
+                raise ValueError(
+                    f"policies play beside each other in one world, and their {what} is {here} and {there}"
+                )
+
+
+def _names(sources: Sequence[Source]) -> list[str]:
+    """Names of sources, with that of the folder above where two are alike."""
+    paths = [
+        None if isinstance(each, Checkpoint) else each.directory if isinstance(each, RunFolder) else Path(each)
+        for each in sources
+    ]
+    stems = [f"policy {k}" if path is None else path.resolve().stem for k, path in enumerate(paths, 1)]
+    return [
+        stem if path is None or stems.count(stem) == 1 else f"{path.resolve().parent.name}/{stem}"
+        for path, stem in zip(paths, stems, strict=True)
+    ]
 
 
 def _run_in(source: object, *, trust: bool) -> RunFolder:

@@ -50,6 +50,7 @@ def record(
     candidate: int | None = None,
     generations: Sequence[int] | Literal["auto"] | None = None,
     population: int | None = None,
+    beside: Sequence[Source] = (),
     layout: Literal["grid", "ghosts"] | None = None,
     camera: Literal["follow", "fixed", "orbit"] | None = None,
     speed: float = 1.0,
@@ -78,8 +79,10 @@ def record(
         candidate: film this candidate of the population around that centre instead.
         generations: film a Run's centres of these generations; "auto": of a few that show its progress.
         population: film so many candidates of the generation's population, from the first on.
+        beside: policies of other runs or files, which play the same starts in the same environment.
         layout: "grid": side by side; "ghosts": in one clip, translucent except the last generation, or the best
-            candidate. Without ``generations``, they show the population. None: one after the other.
+            candidate. Without ``generations`` or ``beside``, they show the population. None: one after the other, but
+            "grid" with ``beside``.
         camera: camera of a ``BulletEnv``: "follow" what moves, "fixed" where it sees everything, or "orbit" around it;
             None: "fixed" for ghosts, "follow" otherwise.
         speed: how many times faster than in reality time passes.
@@ -109,14 +112,17 @@ def record(
             require_positive(name, count)
     if seeds is not None and (not seeds or any(whole(0)(each) for each in seeds)):
         raise ValueError(f"seeds must be one or more whole numbers of at least 0, got {list(seeds)}")
-    if generations is None and layout == "grid":
+    if beside:
+        layout = layout or "grid"
+    elif generations is None and layout == "grid":
         population = population or _IN_A_GRID
-    groups, checkpoint, definition = filmed_policies(
+    groups, checkpoints, definition = filmed_policies(
         source,
         generation=generation,
         candidate=candidate,
         generations=generations,
         population=population,
+        beside=beside,
         together=layout is not None,
         env_kwargs=env_kwargs,
         trust=trust,
@@ -125,14 +131,15 @@ def record(
         raise FileNotFoundError(f"there is no folder {path.parent} for the film")
     options = FilmOptions(
         definition=definition,
-        config=checkpoint.config,
+        configs=tuple(checkpoint.config for checkpoint in checkpoints),
         size=cell((width, height), len(groups[0])) if layout == "grid" else (width, height),
         layout=layout or "alone",
         speed=speed,
         fps=fps,
     )
     with closing(Renderer(options)) as renderer:
-        require_same_spaces(checkpoint, renderer.rollout.env)
+        for policy, checkpoint in zip(groups[0], checkpoints, strict=False):
+            require_same_spaces(checkpoint, renderer.rollout_of(policy).env)
         starts = episode_seeds(seed, Purpose.TEST, episodes) if seeds is None else tuple(seeds)
         clips = score_clips(renderer, groups, starts, options, camera)
         writer = _FilmWriter(path, renderer.rate, clips, progress=progress)
@@ -225,6 +232,7 @@ def _side_car(options: FilmOptions, writer: _FilmWriter, camera: str | None) -> 
             "frames": clip.frames,
             "players": [
                 {
+                    "name": policy.name,
                     "generation": policy.generation,
                     "candidate": policy.candidate,
                     "script": policy.script,
@@ -243,7 +251,7 @@ def _side_car(options: FilmOptions, writer: _FilmWriter, camera: str | None) -> 
         "es_envs": version("es-envs"),
         "environment": options.definition.id,
         "plugin": plugin and {"name": plugin, "version": plugins.get(plugin)},
-        "env_kwargs": dict(options.config.env_kwargs),
+        "env_kwargs": dict(options.configs[0].env_kwargs),
         "layout": options.layout,
         "camera": camera,
         "speed": options.speed,

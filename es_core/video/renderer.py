@@ -62,7 +62,7 @@ class FilmOptions:
 
     Attributes:
         definition: the environment's definition.
-        config: the run's config.
+        configs: the config of each source.
         size: width and height of a policy's picture [pixels], if the environment allows a choice.
         layout: arrangement of several policies, "grid" or "ghosts"; "alone": there is one.
         speed: how many times faster than in reality time passes.
@@ -70,7 +70,7 @@ class FilmOptions:
     """
 
     definition: EnvDefinition
-    config: TrainConfig
+    configs: tuple[TrainConfig, ...]
     size: tuple[int, int]
     layout: str
     speed: float
@@ -93,25 +93,28 @@ class Renderer:
 
     def __init__(self, options: FilmOptions) -> None:
         self._options = options
-        self._rollouts = [self._make_rollout()]
-        steps_a_second = float(self.rollout.env.metadata.get("render_fps") or _USUAL_RATE)
-        steps_a_second *= options.speed / options.config.preprocessing.get("skip", 1)
+        self._rollouts: dict[tuple[int, int], Rollout] = {}  # by source, and by place among a clip's players
+        steps_a_second = float(self._rollout(0, 0).env.metadata.get("render_fps") or _USUAL_RATE)
+        steps_a_second *= options.speed / options.configs[0].preprocessing.get("skip", 1)
         self.every = max(1, math.ceil(steps_a_second / options.fps - 1e-9))
         self.rate = steps_a_second / self.every
 
-    @property
-    def rollout(self) -> Rollout:
-        """The first environment."""
-        return self._rollouts[0]
+    def rollout_of(self, policy: FilmedPolicy) -> Rollout:
+        """The first environment of a policy's source, in which the policy can play."""
+        return self._rollout(policy.source, 0)
 
     @property
     def free_camera(self) -> FreeCameraEnv | None:
         """The environment, if its pictures can be taken from anywhere."""
-        env = self.rollout.env.unwrapped
-        return env if isinstance(env, FreeCameraEnv) else None
+        return _free(self._rollout(0, 0))
 
-    def _make_rollout(self) -> Rollout:
-        definition, config, (width, height) = self._options.definition, self._options.config, self._options.size
+    def _rollout(self, source: int, place: int) -> Rollout:
+        if (source, place) not in self._rollouts:
+            self._rollouts[source, place] = self._make_rollout(self._options.configs[source])
+        return self._rollouts[source, place]
+
+    def _make_rollout(self, config: TrainConfig) -> Rollout:
+        definition, (width, height) = self._options.definition, self._options.size
         try:
             rollout = Rollout(definition, config, render_mode="rgb_array", width=width, height=height)
         except KeywordError:  # it takes no width or height: its frames have their own size
@@ -136,7 +139,8 @@ class Renderer:
         """
         stood: list[Camera] = []
         moved: list[NDArray[np.float64]] = []
-        env, in_film = self.free_camera, _EpisodeInFilm(self.rollout, policy, seed, self._options)
+        rollout = self.rollout_of(policy)
+        env, in_film = _free(rollout), _EpisodeInFilm(rollout, policy, seed, self._options)
         while in_film.advance(self.every):
             if env is not None and cameras:
                 stood.append(env.camera())
@@ -161,11 +165,9 @@ class Renderer:
         return (yield from self._played(clip, share))
 
     def _played(self, clip: Clip, share: tuple[int, int]) -> Generator[Frame, None, list[Episode]]:
-        while len(self._rollouts) < len(clip.policies):
-            self._rollouts.append(self._make_rollout())
         in_film = [
-            _EpisodeInFilm(rollout, policy, clip.seed, self._options)
-            for rollout, policy in zip(self._rollouts, clip.policies, strict=False)
+            _EpisodeInFilm(self._rollout(policy.source, place), policy, clip.seed, self._options)
+            for place, policy in enumerate(clip.policies)
         ]
         number, (first, stride) = 0, share
         while sum(in_film.advance(self.every) for in_film in in_film):  # each of them, to the last
@@ -197,7 +199,7 @@ class Renderer:
 
     def close(self) -> None:
         """Close the environments."""
-        for rollout in self._rollouts:
+        for rollout in self._rollouts.values():
             rollout.close()
 
 
@@ -256,6 +258,11 @@ class _EpisodeInFilm:
             )
         self._drawn = self.steps, camera, even(frame)
         return self._drawn[2]
+
+
+def _free(rollout: Rollout) -> FreeCameraEnv | None:
+    env = rollout.env.unwrapped
+    return env if isinstance(env, FreeCameraEnv) else None
 
 
 def _at(sequence: Any, number: int) -> Any:

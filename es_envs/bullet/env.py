@@ -218,6 +218,23 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     def camera(self) -> Camera:
         """Return the camera for the current state. Called for every picture, never while training."""
 
+    def eyes(self) -> Camera:
+        """Return the camera of a policy that acts on pixels; it is that of films, unless you override this."""
+        return self.camera()
+
+    def seen(self, size: int) -> NDArray[np.uint8]:
+        """Draw what the ``eyes`` see, ``(size, size, 3)``: as in a film, but without shadows and smooth edges.
+
+        Raises:
+            RuntimeError: the environment was made without a render_mode.
+        """
+        self._require_pictures()
+        view = View.of(self.eyes(), (size, size))
+        picture = self._scenery.seen_by(view).copy()
+        drawn, owner = self._drawn(view)
+        laid_over(picture, drawn, np.isin(owner, list(self._shown)))
+        return picture
+
     @property
     def varied(self) -> Mapping[str, float]:
         """This episode's value of each of the ``variations``."""
@@ -325,11 +342,14 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         Raises:
             RuntimeError: the environment was made without a render_mode.
         """
-        if self.render_mode is None:
-            raise RuntimeError(f"{type(self).__name__} was made without a render_mode: pass render_mode='rgb_array'")
+        self._require_pictures()
         if self.render_mode == "human":
             return None
         return self.picture(self.camera())
+
+    def _require_pictures(self) -> None:
+        if self.render_mode is None:
+            raise RuntimeError(f"{type(self).__name__} was made without a render_mode: pass render_mode='rgb_array'")
 
     def pose(self) -> NDArray[np.float64]:
         """Positions of everything that moves, ``(p,)``: each body's base position, its orientation and its joints."""

@@ -390,7 +390,7 @@ def test_a_reader_that_leaves_early_is_no_error():
     assert done.stderr == ""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_demo_trains_scores_and_films(capsys, tmp_path):
     captured = results(capsys, "demo", "--run-dir", tmp_path / "demo", "--width", 96, "--height", 64)
     assert "fitness 500.00" in captured.out

@@ -27,7 +27,7 @@ def test_the_doctor_finds_nothing_broken_where_the_tests_run():
     assert all(finding.advice for finding in findings.values() if finding.status == "missing")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_is_broken_is_named_with_its_cause_and_what_to_do(tmp_path, python):
     (tmp_path / "torch.py").write_text("raise ImportError('compiled for another processor')")
     (tmp_path / "imageio_ffmpeg.py").write_text("import os; os.abort()")

@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
-from conftest import first_fast
+from conftest import ENV_IDS, first_fast
 
 import es_envs
 from es_core import TrainConfig
@@ -97,10 +97,7 @@ def define(register):
     )
 
 
-@pytest.mark.parametrize(
-    "env_id",
-    [name if name == "CartPoleBullet-v0" else pytest.param(name, marks=pytest.mark.slow) for name in es_envs.env_ids()],
-)
+@pytest.mark.parametrize("env_id", first_fast(ENV_IDS))
 def test_every_registered_environment_keeps_all_promises(env_id):
     report = testing.check_env(env_id)
 
@@ -136,7 +133,7 @@ def test_a_good_environment_passes(define):
     assert report.distinct_starts == 8
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_constructor_arguments_reach_the_environment(define):
     assert testing.check_env(define("Good"), size=0.0).distinct_starts == 1
 
@@ -190,7 +187,7 @@ def test_training_says_the_same_of_what_reset_and_step_return(define, name, prep
         rollout.episode(seed=0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_fitness_that_watches_every_step_is_understood(define):
     testing.check_env(define("Good", fitness="broken_envs:CountsSteps"))
 
@@ -244,7 +241,7 @@ sys.exit(main(["check", "PrintingInC-v0", "--json"]))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_report_card_can_be_read_by_a_program(define, capsys, python):
     def refuse(constant):
         raise AssertionError(constant)

@@ -191,7 +191,7 @@ def test_a_new_plugin_installs_passes_its_tests_trains_and_is_filmed(borrowing, 
     works_unchanged("python", "--gymnasium", tmp_path / "work")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_is_said_of_determinism_can_be_tried(borrowing, tmp_path):
     assert "not a bit differs" in run("bash", "-ec", block("the same bits"), cwd=tmp_path)
 

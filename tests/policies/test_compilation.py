@@ -70,7 +70,7 @@ def test_every_kind_of_processor_has_kernels_of_its_own(places, tmp_path):
     assert folder().parent == here.parent
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_file_of_machine_code_that_is_damaged_is_compiled_again(python, tmp_path):
     assert python(TRANSPOSE, environment={"NUMBA_CACHE_DIR": str(tmp_path)}).out == "[[0.0, 2.0], [1.0, 3.0]]\n"
     (file,) = tmp_path.rglob("transpose-*.o")

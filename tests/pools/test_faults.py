@@ -186,7 +186,7 @@ def test_a_worker_that_dies_while_it_starts_is_started_again(pool, when, failing
 
 
 @POSIX
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_worker_that_is_stopped_while_it_starts_is_started_again(failing, undisturbed, tmp_path):
     kwargs = {"once": str(tmp_path), "stillborn": 1, "birth": "SIGSTOP"}
     how = {"workers": 2, "step_timeout": 0.8, "progress": False}
@@ -217,7 +217,7 @@ sys.exit(main(sys.argv[1:]))
 
 
 @POSIX
-@pytest.mark.slow
+@pytest.mark.long
 def test_time_while_the_run_is_suspended_does_not_count_for_workers(tmp_path):
     words = ["train", "CartPole-v1", "--run-dir", "r", "--workers", "1", "--step-timeout", "30", "--quiet"]
     endless = ["--generations", "100000", "--solved-at", "none", "--population-size", "8"]

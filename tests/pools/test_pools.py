@@ -73,7 +73,7 @@ def test_an_episode_played_here_has_a_workers_bits_for_any_threads(threads, regi
 
 
 @pytest.mark.filterwarnings("ignore:.*a worker is replaced")
-@pytest.mark.parametrize("how", [LOCAL, pytest.param(LOCAL_TORCH, marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("how", [LOCAL, pytest.param(LOCAL_TORCH, marks=pytest.mark.long)], ids=str)
 @pytest.mark.parametrize(
     ("fault", "message"),
     first_fast(
@@ -114,7 +114,7 @@ def test_the_pool_plays_the_same_episodes_of_one_policy(how, wander):
     assert len({episode.length for episode in episodes}) > 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_keeps_its_engine_when_it_is_resumed(wander, tmp_path):
     options = {**SETTINGS, "generations": 1}
     run = train(wander, run_dir=tmp_path / "r", workers=1, **LOCAL_TORCH, **options)

@@ -233,6 +233,7 @@ def test_recycled_workers_change_nothing(nodes, env, undisturbed, tmp_path):
     assert len(marks) > 4, "their worker processes do not"
 
 
+@pytest.mark.long
 def test_a_run_whose_driver_is_killed_is_resumed_by_another_one(nodes, env, undisturbed, tmp_path):
     (tmp_path / "marks").mkdir()
     kwargs = {"marks": str(tmp_path / "marks"), "nap": 0.005}
@@ -350,6 +351,7 @@ def test_a_node_without_the_plugin_is_named_with_what_it_lacks(nodes, python, tm
     assert not (tmp_path / "r").exists()
 
 
+@pytest.mark.long
 def test_without_an_address_the_cluster_is_local_and_ends_with_the_run(python, tmp_path):
     words = ["train", "CartPole-v1", "--pool", "ray", "--workers", "2", "--generations", "1", "--json", "--quiet"]
     code = f"import sys; from es_core.cli import main; sys.exit(main({[*words, '--run-dir', str(tmp_path / 'r')]!r}))"

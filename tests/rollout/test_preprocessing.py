@@ -12,7 +12,7 @@ from small_envs import Reusing, Seen
 import es_envs
 from es_core import TrainConfig, train
 from es_core.pools.by_name import make_pool
-from es_core.rollout.environment import preprocessed
+from es_core.rollout.environment import make_env, preprocessed
 from es_core.rollout.rollout import Rollout
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import definition
@@ -39,6 +39,67 @@ def test_images_come_in_the_shape_that_the_settings_ask_for(settings, shape):
     assert env.observation_space == spaces.Box(0, 255, shape, np.uint8)
     assert env.observation_space.contains(env.reset(seed=0)[0])
     assert env.observation_space.contains(env.step(STILL)[0])
+
+
+@pytest.mark.parametrize("env_id", ["CartPoleBullet-v0", "CartPole-v1"])
+@pytest.mark.parametrize(
+    ("settings", "shape"),
+    [({"pixels": 32}, (32, 32, 3)), ({"skip": 2, "pixels": 24, "grey": True, "stack": 2}, (2, 24, 24))],
+    ids=str,
+)
+def test_any_environment_that_draws_pictures_can_be_played_from_them(env_id, settings, shape):
+    plain = es_envs.make(env_id, render_mode="rgb_array")
+    env = make_env(definition(env_id), TrainConfig(env_id=env_id, preprocessing=settings))
+    with closing(plain), closing(env):
+        assert env.observation_space == spaces.Box(0, 255, shape, np.uint8)
+        env.action_space.seed(0)
+        action = env.action_space.sample()
+        plain.reset(seed=1)
+        seen = [env.reset(seed=1)[0], env.step(action)[0], env.reset(seed=1)[0]]
+        assert all(each in env.observation_space for each in seen)
+        np.testing.assert_array_equal(seen[0], seen[2])
+        assert not np.array_equal(seen[0], seen[1])
+        if shape[-1] == 3:  # colours, as the environment draws them
+            drawn = plain.render()
+            assert np.abs(seen[0].mean(axis=(0, 1)) - drawn.mean(axis=(0, 1))).max() < 12
+
+
+def test_a_car_sees_what_is_before_it_and_not_what_films_show():
+    ahead, above = [], []
+    with closing(es_envs.make("RaceTrack-v0", render_mode="rgb_array", start_noise=0.0).unwrapped) as env:
+        for track in (0, 1, 2):
+            env.reset(seed=1, options={"track": track})
+            ahead.append(env.seen(48))
+            above.append(env.picture(env.camera()))
+    sky, road = np.mean(ahead, axis=0)[0], np.mean(ahead, axis=0)[28]
+    assert (sky[:, 2] > sky[:, 0] + 10).all(), "blue"
+    assert np.ptp(road.mean(axis=0)) < 30, "grey"
+    assert not any(np.array_equal(ahead[0], each) for each in ahead[1:])
+    assert above[0].shape == (480, 640, 3)
+
+
+def test_a_mirrored_car_sees_the_mirrored_track():
+    with closing(es_envs.make("RaceTrack-v0", render_mode="rgb_array", mirror=True).unwrapped) as env:
+        pictures = {}
+        for seed in range(8):
+            env.reset(seed=seed, options={"track": 0})
+            pictures[env.mirrored] = env.seen(16)
+            if env.mirrored:
+                env.mirrored = False
+                np.testing.assert_array_equal(env.seen(16)[:, ::-1], pictures[True])
+        assert pictures.keys() == {True, False}
+
+
+def test_who_cannot_draw_cannot_be_played_from_pixels(walk, tiny, tmp_path):
+    with pytest.raises(ValueError, match=r"preprocessing 'pixels' needs .* pictures: Walk-v0 .* cannot render"):
+        train(
+            walk,
+            run_dir=tmp_path / "r",
+            preprocessing={"pixels": 32},
+            policy="cnn_small",
+            **{**tiny, "hidden_sizes": "auto"},
+        )
+    assert not (tmp_path / "r").exists()
 
 
 def test_a_skipped_step_sums_rewards_and_shows_the_largest_pixels():
@@ -81,7 +142,10 @@ def test_a_stack_shows_the_last_observations_and_is_refilled_at_reset():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"gray": True}, "a dict of skip, grey, resize, stack, and 'gray' is none of them; did you mean 'grey'"),
+        (
+            {"gray": True},
+            "a dict of skip, pixels, grey, resize, stack, and 'gray' is none of them; did you mean 'grey'",
+        ),
         ({"skip": 1}, "a dict whose 'skip' is a whole number of at least 2"),
         ({"stack": True}, "a dict whose 'stack' is a whole number of at least 2"),
         ({"grey": 1}, "a dict whose 'grey' is True or False"),
@@ -141,6 +205,19 @@ def test_workers_do_not_change_a_bit_of_a_run_with_wrappers(seen, tmp_path):
     assert one == two
     assert runs[0].history[0].episode_length == 2, "4 steps of the environment"
     assert not np.array_equal(runs[0].checkpoint.mean, runs[0].checkpoint_at(0).mean)
+
+
+@pytest.mark.parametrize("env_id", ["CartPoleBullet-v0", "CartPole-v1"])
+def test_a_policy_that_acts_on_pixels_is_trained_scored_and_filmed(env_id, tmp_path):
+    fields = {**FIELDS, "preprocessing": {"pixels": 24, "grey": True, "stack": 2}, "max_episode_steps": 6}
+    runs = [train(env_id, run_dir=tmp_path / str(workers), workers=workers, **fields) for workers in (1, 2)]
+    one, two = [(run.directory / "checkpoints/000002.safetensors").read_bytes() for run in runs]
+    assert one == two
+    assert runs[0].config.policy == "cnn_small"
+    score = runs[0].evaluate(episodes=1, workers=1)
+    [filmed] = runs[0].record(tmp_path / "film.mp4", workers=1)
+    assert filmed.fitness == score.mean
+    assert imageio_ffmpeg.count_frames_and_secs(str(tmp_path / "film.mp4"))[0] >= filmed.length / 2  # drawn at 25 Hz
 
 
 def test_an_actor_plays_the_scored_episode_behind_the_same_wrappers(seen, tmp_path):

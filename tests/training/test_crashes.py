@@ -258,7 +258,7 @@ def test_workers_end_with_the_forker_and_are_replaced(tmp_path):
         require_gone(marked)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_killed_before_its_first_checkpoint_starts_from_its_policy(undisturbed, tmp_path):
     policy, folder = undisturbed.best_path, tmp_path / "killed"
     settings = {**SETTINGS, "generations": 3}
@@ -404,7 +404,7 @@ def test_signals_that_reach_the_workers_too_end_a_run_in_order(number, code, tmp
     assert "a worker is" not in said
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_second_signal_ends_a_run_at_once_and_without_damage(tmp_path):
     folder = tmp_path / "run"
     # The second one comes while the first one has a checkpoint written.
@@ -579,7 +579,7 @@ def test_a_run_whose_folder_is_deleted_ends_with_a_sentence(tmp_path):
     assert not folder.exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_stopped_by_a_read_only_disk_goes_on_later(undisturbed, small_disk):
     folder = small_disk / "run"
     subprocess.run(["mount", "-o", "remount,size=4m", str(small_disk)], check=True)
@@ -672,7 +672,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_clock_that_is_set_back_changes_nothing(undisturbed, tmp_path):
     code, said = run_to_its_end(train_command(tmp_path / "run", "--max-seconds", 1000, code=BACKWARDS))
     assert code == 0, said

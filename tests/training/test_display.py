@@ -69,7 +69,7 @@ def test_evaluate_and_bench_show_a_bar_on_stderr_unless_quiet(words, bar, quiet)
     assert any(re.match(bar, line) for line in lines) != quiet
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_quiet_shows_nothing(tmp_path):
     out, lines = shown(80, "--quiet", "--run-dir", str(tmp_path / "run"))
     assert lines == [""]

@@ -12,6 +12,8 @@ from conftest import TINY
 
 from es_core import Run, train
 from es_core.cli import main
+from es_core.runs.run_folder import RunFolder
+from es_core.training.loggers import TensorBoardLogger
 from es_envs import hookimpl
 
 
@@ -74,6 +76,19 @@ def test_tensorboard_can_read_the_histograms_and_the_settings(run, listener):
     assert json.loads(text) == run.config.to_json()
 
 
+@pytest.mark.parametrize("fitness", [[0.741, 0.741 + 2e-16], [-3e9, -3e9], [0.0, 1.0]])
+def test_histograms_bear_values_that_hardly_differ(run, fitness, tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    logger = TensorBoardLogger()
+    logger.run_started(run=RunFolder(tmp_path, run.config), config=run.config)
+    logger.generation_finished(stats=run.history[0], fitness=np.array(fitness))
+    events = EventAccumulator(str(tmp_path / "tensorboard"), {"histograms": 0})
+    events.Reload()
+    (histogram,) = events.Histograms("population/fitness")
+    assert sum(histogram.histogram_value.bucket) == 2
+
+
 def test_an_unknown_or_missing_logger_is_refused_before_the_run(tmp_path, monkeypatch, capsys):
     folder = tmp_path / "run"
     assert main(["train", "CartPole-v1", "--run-dir", str(folder), "--logger", "wand"]) == 2
@@ -101,7 +116,7 @@ def logged(content):
             data = b""
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_weights_and_biases_gets_the_run_and_keeps_its_id_on_resume(tmp_path):
     from wandb.proto.wandb_internal_pb2 import Record
 

@@ -54,7 +54,7 @@ def check(folder):
     assert {tuple(line[2:]) for line in lines} == {("torch=False", "main=None")}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_imports_of_an_unguarded_script_stay_out_of_the_workers(folder, python):
     script = (folder / "script.py").read_text()
     (folder / "script.py").write_text("import torch\n" + script)
@@ -168,7 +168,7 @@ def test_nested_observations_are_learned_from_by_a_fitness_of_the_last(tmp_path,
     assert run.evaluate(episodes=20, workers=1).mean > 1.5
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_runs_started_in_the_same_moment_get_folders_of_their_own(tmp_path):
     code = (
         "from es_core import train; train('CartPole-v1', generations=1, population_size=2, workers=1, progress=False)"

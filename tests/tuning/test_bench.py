@@ -1,9 +1,8 @@
 import json
 
 import pytest
-from conftest import first_fast
+from conftest import ENV_IDS, first_fast
 
-import es_envs
 from es_core import STRATEGIES, Bench, bench
 from es_core.cli import main
 
@@ -42,7 +41,7 @@ def test_a_share_of_more_than_all_is_noise_and_not_shown():
     assert of_parts(environment=5.0, bare=1e6).share < 1.0
 
 
-@pytest.mark.parametrize("env_id", first_fast(["CartPole-v1", *es_envs.env_ids()]))
+@pytest.mark.parametrize("env_id", first_fast(["CartPole-v1", *ENV_IDS]))
 def test_every_environment_is_measured_with_what_it_recommends(env_id, capsys):
     words = ["bench", env_id, "--seconds", "0.01", "--workers", "1", "--json"]
     assert main(words) == 0

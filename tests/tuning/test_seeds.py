@@ -52,7 +52,7 @@ def test_scores_have_a_mean_and_an_interquartile_mean_with_intervals(seeds):
     assert group.fitness.interval[0] <= group.middle.value <= group.fitness.interval[1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_same_call_continues_to_a_later_end_those_that_are_not_solved(seeds):
     _, folder = seeds
     longer = {**SETTINGS, "generations": 3}
@@ -128,7 +128,7 @@ def test_a_run_of_another_environment_is_not_continued(seeds):
         train_seeds("Acrobot-v1", [5, 61], run_dir=folder, progress=False, **SETTINGS)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_end_that_is_the_usual_one_again_is_reached_as_well(tmp_path):
     how = {"population_size": 2, "eval_episodes": 1, "confirm_episodes": 1, "solved_at": None, "max_steps": 3000}
     train_seeds("CartPole-v1", [1, 2], run_dir=tmp_path / "runs", generations=1, progress=False, **how)
@@ -136,7 +136,7 @@ def test_an_end_that_is_the_usual_one_again_is_reached_as_well(tmp_path):
     assert [run.end for run in group.runs] == ["max_steps", "max_steps"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_run_whose_parent_is_killed_ends_in_order(tmp_path):
     endless = ["--workers", "1", "--generations", "100000", "--solved-at", "none", "--population-size", "8"]
     words = ["--end-with-stdin", "train", "CartPole-v1", "--run-dir", "r", *endless, "--quiet"]

@@ -75,7 +75,7 @@ def test_trials_are_compared_by_solved_seeds_then_by_steps_or_fitness():
     assert values == sorted(set(values))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_first_trial_has_the_settings_that_train_would_take(found):
     assert found.trials[0].settings == {"sigma": 0.05, "population_size": 8, "optimizer": "adam"}
 
@@ -206,7 +206,7 @@ def test_a_search_that_goes_on_samples_what_one_in_a_single_call_does(aim, tmp_p
     assert outcomes(parts) == outcomes(tune(aim, trials=14, directory=tmp_path / "whole", **SEARCH))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_without_a_folder_what_is_asked_chooses_one(aim, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     folders = [tune(aim, trials=1, **{**TINY, "sigma_final": final}).directory for final in (None, 0.01, None)]
@@ -214,7 +214,7 @@ def test_without_a_folder_what_is_asked_chooses_one(aim, tmp_path, monkeypatch):
     assert all(folder.parent == tmp_path / "runs" / "tune" and folder.name.startswith("Aim-v0-") for folder in folders)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_settings_that_are_refused_make_a_failed_trial_with_the_reason(aim, tmp_path, capfd):
     search = {"top_directions": [2, 100], "sigma": (0.1, 1.0)}
     result = tune(aim, trials=6, directory=tmp_path, **{**TINY, "search": search, "progress": True})
@@ -340,7 +340,7 @@ def test_arguments_that_cannot_be_are_refused(arguments, message, aim, tmp_path)
     assert not (tmp_path / "search").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_folder_of_another_search_is_refused_with_what_differs(aim, tmp_path, capsys):
     tune(aim, trials=1, directory=tmp_path, **TINY)
     others = [

@@ -8,6 +8,7 @@ from importlib.metadata import version
 import imageio.v2 as imageio
 import numpy as np
 import pytest
+from conftest import TINY
 from PIL import Image
 
 import es_envs
@@ -95,6 +96,7 @@ def test_beside_a_film_stand_a_picture_and_all_that_tells_what_it_shows(run, tmp
     assert shot == {"seed": episode.seed, "frames": episode.length}
     assert len(player.pop("parameter_hash")) == 16
     assert player == {
+        "name": None,
         "generation": 1,
         "candidate": 3,
         "script": None,
@@ -191,6 +193,31 @@ def test_the_pictures_of_a_grid_stand_side_by_side_and_differ(run, tmp_path):
     cells = [frame[y : y + 60, x : x + 98] for y in (0, 80) for x in (0, 100)]  # without their labels
     assert np.abs(cells[0] - cells[1]).mean() < 3
     assert np.abs(cells[0] - cells[2]).mean() > 3
+
+
+@pytest.mark.parametrize(("env_id", "workers"), [("CartPoleBullet-v0", 2), ("CartPole-v1", 1)])
+def test_policies_of_several_runs_play_the_same_start_side_by_side(env_id, workers, runs, tmp_path):
+    run, path = runs[env_id], tmp_path / "film.mp4"
+    settings = {**TINY, "policy": "mlp", "hidden_sizes": (3,), "max_episode_steps": 40, "fitness": "episode_length"}
+    other = train(env_id, run_dir=tmp_path / "another", strategy="ars", **settings)
+    record(run, path, beside=[other.directory, other.checkpoint], **SMALL | {"workers": workers})
+    document = side_car(path)
+    (shot,) = document["shots"]
+    assert document["layout"] == "grid"
+    assert [player["name"] for player in shot["players"]] == [env_id.replace(".", ""), "another", "policy 3"]
+    scores = [policy.evaluate(episodes=1).mean for policy in (run, other)]
+    assert [player["fitness"] for player in shot["players"]][:2] == scores
+    every = 2 if env_id == "CartPole-v1" else 1  # of 50 steps a second 25 are drawn
+    assert document["frames"] == np.ceil(max(player["steps"] for player in shot["players"]) / every)
+
+
+def test_policies_of_different_worlds_are_not_filmed_beside_each_other(runs, tmp_path):
+    run = runs["CartPoleBullet-v0"]
+    with pytest.raises(ValueError, match="their environment is CartPoleBullet-v0 and CartPole-v1"):
+        record(run, tmp_path / "film.mp4", beside=[runs["CartPole-v1"]])
+    with pytest.raises(ValueError, match="choose"):
+        record(run, tmp_path / "film.mp4", beside=[run], generations="auto")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_ghosts_are_seen_where_their_bodies_are_and_nowhere_else():
@@ -313,6 +340,7 @@ def test_the_command_line_films_it_all(run, tmp_path, capsys):
         (["--every", "2"], 2, "alone"),
         (["--generations", "0,1", "--seeds", "3,4"], 4, "alone"),
         (["--population", "3", "--grid", "--generation", "1"], 1, "grid"),
+        (["--beside", str(run.directory), str(run.directory), "--ghosts"], 1, "ghosts"),
     ]:
         path = tmp_path / "film.gif"
         assert main(["record", str(run.directory), str(path), *size, *words]) == 0

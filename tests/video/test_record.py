@@ -10,7 +10,7 @@ import imageio_ffmpeg
 import numpy as np
 import psutil
 import pytest
-from conftest import first_fast, running, wait_until
+from conftest import ENV_IDS, first_fast, running, wait_until
 
 import es_envs
 from es_core import record, train
@@ -57,7 +57,7 @@ def atoms(path):
     return names
 
 
-@pytest.mark.parametrize("env_id", first_fast(es_envs.env_ids()))
+@pytest.mark.parametrize("env_id", first_fast(ENV_IDS))
 def test_a_film_plays_everywhere_and_lasts_as_long_as_the_episode(env_id, runs, tmp_path):
     path = tmp_path / "film.mp4"
     [episode] = record(runs[env_id], path, **SIZE)
@@ -74,7 +74,7 @@ def test_a_film_plays_everywhere_and_lasts_as_long_as_the_episode(env_id, runs, 
     assert names_in(tmp_path) == ["film.json", "film.mp4", "film.png"]
 
 
-@pytest.mark.parametrize("env_id", first_fast(es_envs.env_ids()))
+@pytest.mark.parametrize("env_id", first_fast(ENV_IDS))
 def test_what_is_filmed_is_what_was_scored(env_id, runs, tmp_path):
     score = runs[env_id].evaluate(episodes=2, seed=5)
     filmed = record(runs[env_id], tmp_path / "film.mp4", episodes=2, seed=5, **SIZE)

@@ -20,6 +20,7 @@ from es_racecar.tracks import Kind, Track
 LIDAR_ANGLE = math.pi / 2  # [rad], to each side of straight ahead
 LIDAR_HEIGHT = 0.2  # [m]
 LOW_LIDAR_HEIGHT = 0.09  # [m], where another car is: its shape for collisions is that low
+EYE_AHEAD, EYE_HEIGHT, EYE_DOWN = 0.15, 0.3, 0.26  # of a camera on the car: from its middle, from the ground [m]; [rad]
 SPEED_SCALE, TURN_SCALE = 1 / 3, 1 / 3
 BOUND = 5.0
 
@@ -403,6 +404,23 @@ class RaceTrackEnv(BulletEnv):
         """Return a camera above the car, looking north; turning with the car it would sway."""
         x, y = self.position
         return Camera(target=(x, y, 0.0), distance=6.0, yaw=0.0, pitch=-55.0)
+
+    def eyes(self) -> Camera:
+        """Return a camera above the bonnet, which looks ahead and a little down."""
+        (x, y), ahead, aside = self.position, math.cos(self.heading), math.sin(self.heading)
+        reach = EYE_AHEAD + math.cos(EYE_DOWN)  # the camera's target lies a metre before it
+        return Camera(
+            target=(x + reach * ahead, y + reach * aside, EYE_HEIGHT - math.sin(EYE_DOWN)),
+            distance=1.0,
+            yaw=math.degrees(self.heading) - 90.0,
+            pitch=-math.degrees(EYE_DOWN),
+            field_of_view=90.0,
+        )
+
+    def seen(self, size: int) -> NDArray[np.uint8]:
+        """Draw what the driver sees, in a mirrored episode in a mirror, too."""
+        picture = super().seen(size)
+        return picture[:, ::-1] if self.mirrored else picture
 
 
 def _read(path: str) -> Track:
