@@ -112,6 +112,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         self._step_due = self._camera_due = 0.0
         self._camera: Camera | None = None
         self._scenery = Scenery(self.sky, self.ground, self.ground_height, self.light)
+        self._background: tuple[Camera, int, NDArray[np.uint8]] | None = None  # of the last picture that was ``seen``
         self._in_scenery: set[int] = set()  # bodies that the scenery draws
         self._hidden: set[tuple[int, int]] = set()  # links
         self._marks = 0
@@ -229,8 +230,11 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             RuntimeError: the environment was made without a render_mode.
         """
         self._require_pictures()
-        view = View.of(self.eyes(), (size, size))
-        picture = self._scenery.seen_by(view).copy()
+        eyes = self.eyes()
+        view = View.of(eyes, (size, size))
+        if self._background is None or self._background[:2] != (eyes, size):  # painting takes longer than all else
+            self._background = eyes, size, self._scenery.seen_by(view)
+        picture = self._background[2].copy()
         drawn, owner = self._drawn(view)
         laid_over(picture, drawn, np.isin(owner, list(self._shown)))
         return picture

@@ -39,6 +39,7 @@ def register_envs() -> list[EnvDefinition]:
                 "policy": "mlp",  # a linear policy swings, but does not catch the pole
                 "hidden_sizes": (8,),
                 "sigma": 1.0,  # with smaller ones many a run whirls the pole for long
+                "population_size": 24,
             },
         ),
         EnvDefinition(
