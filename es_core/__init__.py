@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from es_core.evaluation.replaying import replay
     from es_core.evaluation.scoring import evaluate
     from es_core.files import CheckpointError
+    from es_core.learners.stable_baselines3 import from_stable_baselines3
     from es_core.reports.comparison import Comparison, compare
     from es_core.reports.robustness_page import Robustness, robustness
     from es_core.reports.run_report import report
@@ -64,6 +65,7 @@ _HOME = {
     "compare": "reports.comparison",
     "evaluate": "evaluation.scoring",
     "export": "deployment.exporting",
+    "from_stable_baselines3": "learners.stable_baselines3",
     "preprocessed": "rollout.environment",
     "rebuild": "training.rebuilding",
     "record": "video.recording",
@@ -104,6 +106,7 @@ __all__ = [
     "compare",
     "evaluate",
     "export",
+    "from_stable_baselines3",
     "preprocessed",
     "rebuild",
     "record",

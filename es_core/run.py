@@ -13,6 +13,7 @@ from es_core.config.checks import require_seconds
 from es_core.config.objects import resolved
 from es_core.config.train_config import OBJECTS, TrainConfig, require_bits
 from es_core.config.trust import require_trusted
+from es_core.learners.stable_baselines3 import from_stable_baselines3
 from es_core.policies.defaults import following
 from es_core.policies.engines import require_device
 from es_core.pools.by_name import require_pool
@@ -111,7 +112,7 @@ def train(
             candidate in each of its ``vector_envs`` copies, and one forward pass in torch for all of them).
         ray_address: the cluster's address, "auto" or "HOST:PORT"; None: RAY_ADDRESS, or this machine alone.
         initial: checkpoint whose parameters (and observation statistics) the run starts from; its policy, too, unless
-            another is given.
+            another is given. Or a .zip that Stable-Baselines3 has saved (see ``from_stable_baselines3``).
         resume: continue the run in ``run_dir``.
         changed_code: allow environment, fitness or policy, given as objects, to have other code than the run's.
         max_seconds: stop after the generation in which so much time has passed; ``resume`` continues.
@@ -171,9 +172,11 @@ def train(
     config = resolved(env, config_fields)
     require_device(config, pool)
     require_strategy(config)
-    source = initial if initial is None or isinstance(initial, Checkpoint) else Checkpoint.load(initial)
+    source = _initial(initial, config)
     if source is not None:
-        config = following(config, source.config)
+        config = following(
+            config, source.config, given=config.to_json() if isinstance(env, TrainConfig) else config_fields
+        )
     run = Run.create(run_dir, config, source)
     try:
         with lock(run.directory):
@@ -183,6 +186,14 @@ def train(
             run.discard()  # nothing was learnt: leave no empty folder behind
         raise
     return run
+
+
+def _initial(initial: str | os.PathLike[str] | Checkpoint | None, config: TrainConfig) -> Checkpoint | None:
+    if initial is None or isinstance(initial, Checkpoint):
+        return initial
+    if Path(initial).suffix.lower() == ".zip":
+        return from_stable_baselines3(initial, config.env_id, env_kwargs=config.env_kwargs)
+    return Checkpoint.load(initial)
 
 
 def _reopen(

@@ -52,7 +52,12 @@ def add(commands: Any) -> None:
     add_run_dir(sub)
     add_training(sub)
     group = sub.add_argument_group("start")
-    sub.add_setting(group, "--initial", metavar="CHECKPOINT", help_text="start from the policy in this file")
+    sub.add_setting(
+        group,
+        "--initial",
+        metavar="CHECKPOINT",
+        help_text="start from the policy in this file, or in a .zip of Stable-Baselines3",
+    )
     sub.add_setting(group, "--trust-names", action="store_true", help_text=TRUST_HELP)
     add_config_options(sub, shown=_SHOWN)
 

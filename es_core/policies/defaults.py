@@ -1,5 +1,6 @@
 """The rule for the policy's settings that a config leaves at "auto": a function of the spaces alone."""
 
+from collections.abc import Collection
 from dataclasses import fields, replace
 from typing import Any
 
@@ -64,9 +65,18 @@ def _are_usual(space: Space) -> bool:
     return bool(((least <= width) & (width <= most) & (np.abs(centre) <= width / 2)).all())
 
 
-def following(config: TrainConfig, initial: TrainConfig) -> TrainConfig:
-    """Return the config with the policy of the checkpoint that the run starts from, as far as none was given."""
-    left = {*open_settings(config)} & {"observation_normalization", "action_squash"}
-    if config.policy == AUTO:
-        left |= {"policy", "policy_options", "hidden_sizes", "activation", "virtual_batch_normalization"}
+_NETWORK = {"policy", "policy_options", "hidden_sizes", "activation", "virtual_batch_normalization"}
+_AROUND_IT = {"observation_normalization", "observation_std_floor", "observation_clip", "action_squash"}
+
+
+def following(config: TrainConfig, initial: TrainConfig, *, given: Collection[str]) -> TrainConfig:
+    """Return the config with the policy of the checkpoint that the run starts from, as far as the user gave no other.
+
+    Args:
+        config: the run's config.
+        initial: the checkpoint's.
+        given: names of the settings that the user gave; what an environment recommends is none of them.
+    """
+    given = {name for name in given if getattr(config, name, AUTO) != AUTO}
+    left = (set() if given & _NETWORK else _NETWORK) | (_AROUND_IT - given)
     return replace(config, **{name: getattr(initial, name) for name in left})

@@ -1,0 +1,1 @@
+"""Policies that are, or were, learnt by gradients."""
