@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from es_core.config.train_config import TrainConfig
+    from es_core.deployment.collecting import Collected, collect
     from es_core.deployment.exporting import Exported, ExportError, export
     from es_core.evaluation.replaying import replay
     from es_core.evaluation.scoring import evaluate
@@ -47,6 +48,7 @@ _HOME = {
     "Bench": "tuning.throughput",
     "Checkpoint": "runs.checkpoint",
     "CheckpointError": "files",
+    "Collected": "deployment.collecting",
     "Comparison": "reports.comparison",
     "Evaluation": "runs.scores",
     "ExportError": "deployment.exporting",
@@ -62,6 +64,7 @@ _HOME = {
     "Strategy": "strategies.strategy",
     "TrainConfig": "config.train_config",
     "bench": "tuning.throughput",
+    "collect": "deployment.collecting",
     "compare": "reports.comparison",
     "evaluate": "evaluation.scoring",
     "export": "deployment.exporting",
@@ -88,6 +91,7 @@ __all__ = [
     "Bench",
     "Checkpoint",
     "CheckpointError",
+    "Collected",
     "Comparison",
     "Evaluation",
     "ExportError",
@@ -103,6 +107,7 @@ __all__ = [
     "Strategy",
     "TrainConfig",
     "bench",
+    "collect",
     "compare",
     "evaluate",
     "export",

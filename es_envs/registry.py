@@ -466,12 +466,13 @@ def make(env_id: str, render_mode: str | None = None, **kwargs: Any) -> gymnasiu
     found = definition(env_id)
     env = found.build(render_mode, **kwargs)
     if env.spec is None:
-        env.unwrapped.spec = _spec(found, kwargs)
+        env.unwrapped.spec = spec(found, kwargs)
     limit = found.max_episode_steps
     return env if limit is None else TimeLimit(env, limit)
 
 
-def _spec(definition: EnvDefinition, kwargs: Mapping[str, Any]) -> EnvSpec:
+def spec(definition: EnvDefinition, kwargs: Mapping[str, Any]) -> EnvSpec:
+    """How ``gymnasium.make`` makes an environment with these keyword arguments."""
     return EnvSpec(
         id=definition.id,
         # By name where possible, since such a spec can be written to a file.
@@ -486,7 +487,7 @@ def register_with_gymnasium() -> list[str]:
     """Make every registered environment known to ``gymnasium.make``, and return the ids. May be called again."""
     ids = env_ids()
     for env_id in ids:
-        gymnasium_registry[env_id] = _spec(definition(env_id), {})
+        gymnasium_registry[env_id] = spec(definition(env_id), {})
     return ids
 
 

@@ -1,7 +1,8 @@
-"""The commands about evolved policies: evaluate, record, export, watch, replay."""
+"""The commands about evolved policies: evaluate, record, export, collect, watch, replay."""
 
 import argparse
 import faulthandler
+import shlex
 import traceback
 from dataclasses import asdict
 from pathlib import Path
@@ -55,6 +56,21 @@ def add(commands: Any) -> None:
         metavar="S",
         help="seed of the episodes that compare file and policy (default: %(default)s)",
     )
+    add_trust(sub)
+
+    sub = add_command(commands, "collect", _collect, "write episodes of a policy as a Minari dataset, to learn from")
+    add_source(sub)
+    sub.add_argument("folder", metavar="FOLDER", help="folder of datasets, in which a new one is made")
+    sub.add_argument(
+        "--episodes", type=int, default=100, metavar="N", help="episodes of each policy (default: %(default)s)"
+    )
+    sub.add_argument(
+        "--seed", type=int, default=0, metavar="S", help="seed of the unseen starts (default: %(default)s)"
+    )
+    sub.add_argument("--generation", type=int, metavar="G", help="centre of this generation (default: the best)")
+    sub.add_argument("--population", action="store_true", help="all candidates around that centre, instead of it")
+    sub.add_argument("--dataset-id", metavar="NAME-v0", help="name of the dataset (default: environment, generation)")
+    add_json(sub, "--env-kwargs", "keyword arguments of the environment that are others than in training")
     add_trust(sub)
 
     sub = add_command(commands, "watch", _watch, "show a policy in a window, in real time, until you close it")
@@ -146,6 +162,26 @@ def _robustness(options: argparse.Namespace, how: dict[str, Any]) -> None:
     ]
     print_table([["what varies", "range", *heads], *rows])
     say(f"page: {page}")
+
+
+def _collect(options: argparse.Namespace) -> None:
+    from es_core.deployment.collecting import collect
+
+    names = ("episodes", "seed", "generation", "population", "dataset_id", "env_kwargs")
+    dataset = collect(
+        _policy(options),
+        options.folder,
+        trust=options.trust_names,
+        progress=not options.quiet,
+        **{name: getattr(options, name) for name in names},
+    )
+    if options.json:
+        print_json({**asdict(dataset), "path": str(dataset.path)})
+        return
+    say(f"{dataset.episodes} episodes, {dataset.steps} steps, mean fitness {dataset.mean_fitness:.4g}; to read them:")
+    load = f"import minari; minari.load_dataset({dataset.dataset_id!r})"
+    say(f"MINARI_DATASETS_PATH={shlex.quote(options.folder)} {shlex.join(['python', '-c', load])}")
+    put(dataset.path)
 
 
 def _record(options: argparse.Namespace) -> None:

@@ -29,6 +29,7 @@ SHORT += ["--confirm-episodes=2", "--solved-at=none"]
 RUN = {
     "--version|list|show|plugins|doctor|check|bench|new|evaluate|record|export|report|compare|resume|replay": [],
     "train|tune": SHORT,
+    "collect": ["--episodes=2"],
 }
 # Which of them only the long round runs, since each makes several runs.
 SEVERAL = "train .*--seeds|tune"
@@ -126,7 +127,7 @@ def test_a_line_has_arguments_and_settings_that_there_are(page, words, readers, 
 
 @pytest.mark.parametrize(
     ("command", "need"),
-    [("watch", "display"), ("export", "[export]"), ("tune", "[tune]"), ("train .*--pool ray", "[ray]")],
+    [("watch", "display"), ("export", "[export]"), ("collect", "[minari]"), ("tune", "[tune]"), ("train .*--pool ray", "[ray]")],
 )
 def test_a_command_of_readme_that_needs_more_says_what(command, need):
     found = re.findall(rf"^es-envs {command}\b.*", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)

@@ -1,0 +1,251 @@
+"""Datasets: episodes of a policy, or of a whole population, as a Minari dataset for imitation and offline learning."""
+
+import os
+import re
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector.utils import concatenate, create_empty_array
+
+from es_core.config.checks import require_positive
+from es_core.evaluation.scoring import Source, find_policy, require_same_spaces
+from es_core.rollout.errors import RolloutError
+from es_core.rollout.rollout import Rollout
+from es_core.runs.checkpoint import Checkpoint
+from es_core.seeding import Purpose, episode_seeds
+from es_core.training.progress import count_progress
+from es_core.training.state import TrainingState
+from es_envs import Episode, registry
+
+_TOGETHER = 20  # episodes that are held in memory before they are written
+
+
+@dataclass(frozen=True, kw_only=True)
+class Collected:
+    """A dataset that was written.
+
+    Attributes:
+        path: its folder.
+        dataset_id: its name, for ``minari.load_dataset``, where MINARI_DATASETS_PATH is the folder above.
+        episodes: number of episodes.
+        steps: number of their steps.
+        mean_fitness: mean of their fitness.
+    """
+
+    path: Path
+    dataset_id: str
+    episodes: int
+    steps: int
+    mean_fitness: float
+
+
+@dataclass
+class _Steps:
+    """An observer that keeps what an episode's steps returned."""
+
+    observations: list[Any] = field(default_factory=list)
+    actions: list[Any] = field(default_factory=list)
+    rewards: list[float] = field(default_factory=list)
+
+    def __call__(self, observation: Any, action: Any, reward: float, _: Mapping[str, Any]) -> None:
+        self.observations.append(_copied(observation))
+        self.actions.append(_copied(action))
+        self.rewards.append(float(reward))
+
+
+def collect(
+    source: Source,
+    folder: str | os.PathLike[str],
+    *,
+    episodes: int = 100,
+    seed: int = 0,
+    generation: int | None = None,
+    population: bool = False,
+    dataset_id: str | None = None,
+    env_kwargs: Mapping[str, Any] | None = None,
+    trust: bool = False,
+    progress: bool = False,
+) -> Collected:
+    """Write episodes of a policy as a Minari dataset: observations, actions, rewards and ends of all steps.
+
+    With ``minari.load_dataset`` any library for imitation or offline learning reads it. Each episode's metadata holds
+    its seed, its fitness, and who played it. Observations are those that the policy saw, after ``preprocessing`` and
+    before normalisation; infos are left out. One process plays.
+
+    Args:
+        source: see ``evaluate``.
+        folder: folder of datasets; a new one in it is named after the environment and the generation.
+        episodes: number of episodes, for each candidate.
+        seed: seed of the starts: episode k is the one that ``evaluate(seed=seed)`` scores.
+        generation: see ``evaluate``.
+        population: let all candidates around that centre play, instead of the centre.
+        dataset_id: name of the dataset, such as "car/good-v0"; None: such as "RaceCar-generation-12-v0".
+        env_kwargs: see ``evaluate``.
+        trust: allow the source to name modules outside the installed plugins.
+        progress: show a progress bar, if there is a terminal.
+
+    Raises:
+        ValueError: episodes is not positive, the dataset's name is none, or a name is not trusted.
+        FileExistsError: there is such a dataset.
+        FileNotFoundError, CheckpointError: see ``evaluate``.
+        RolloutError: an episode failed; no dataset is left.
+        ImportError: Minari is not installed.
+    """
+    require_positive("episodes", episodes)
+    minari = _minari()
+    checkpoint, definition = find_policy(source, generation=generation, env_kwargs=env_kwargs, trust=trust)
+    name = dataset_id or _name(checkpoint, population=population)
+    if not re.fullmatch(r"([\w-]+/)*[\w-]+-v\d+", name):
+        raise ValueError(f"dataset_id must be NAME-vNUMBER, with or without folders before it, got {name!r}")
+    folder = Path(folder)
+    path = folder / name
+    if path.exists():
+        raise FileExistsError(f"{path} exists: choose another folder, or another name (dataset_id)")
+    candidates = [checkpoint.mean]
+    if population:
+        drawn = TrainingState.at(checkpoint, checkpoint.where).population()
+        candidates = [drawn.candidate(k) for k in range(len(drawn))]
+    folder.mkdir(parents=True, exist_ok=True)
+    starts = episode_seeds(seed, Purpose.TEST, episodes)
+    with (
+        closing(Rollout(definition, checkpoint.config)) as rollout,
+        count_progress(shown=progress) as bar,
+        tempfile.TemporaryDirectory(dir=folder, prefix=".") as unfinished,
+        _datasets_in(unfinished),
+    ):
+        require_same_spaces(checkpoint, rollout.env)
+        dataset: Any = None
+        buffers: list[Any] = []
+        metadata: list[dict[str, Any]] = []
+        task = bar.add_task("episodes", total=len(candidates) * episodes)
+        for number, parameters in enumerate(candidates):
+            rollout.use(parameters, checkpoint.statistics)
+            for start in starts:
+                observed, episode = _played(rollout, int(start), definition.label)
+                buffers.append(_buffer(minari, observed, episode, rollout.env))
+                candidate = {"candidate": number} if population else {}
+                metadata.append({"fitness": episode.fitness, "generation": checkpoint.generation, **candidate})
+                bar.advance(task)
+                if len(buffers) == _TOGETHER:
+                    dataset = _written(minari, dataset, name, buffers, checkpoint, rollout.env)
+                    buffers = []
+        if buffers:
+            dataset = _written(minari, dataset, name, buffers, checkpoint, rollout.env)
+        dataset.storage.update_episode_metadata(metadata)
+        steps = int(dataset.total_steps)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        (Path(unfinished) / name).rename(path)
+    return Collected(
+        path=path,
+        dataset_id=name,
+        episodes=len(metadata),
+        steps=steps,
+        mean_fitness=float(np.mean([each["fitness"] for each in metadata])),
+    )
+
+
+def _minari() -> Any:
+    try:
+        import h5py  # noqa: F401  (Minari imports it when it writes)
+        import minari
+    except ImportError as error:
+        raise ImportError(f"datasets need Minari: pip install 'es-envs[minari]' ({error})") from error
+    return minari
+
+
+def _name(checkpoint: Checkpoint, *, population: bool) -> str:
+    env = re.sub(r"[^A-Za-z0-9]+", "-", re.sub(r"-v\d+$", "", checkpoint.config.env_id)).strip("-")
+    return f"{env}-{'population' if population else 'generation'}-{checkpoint.generation}-v0"
+
+
+@contextmanager
+def _datasets_in(folder: str) -> Iterator[None]:
+    """Let Minari write into a folder: it has no argument for that."""
+    name = "MINARI_DATASETS_PATH"
+    before = os.environ.get(name)
+    os.environ[name] = folder
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
+
+
+def _played(rollout: Rollout, seed: int, label: str) -> tuple[_Steps, Episode]:
+    steps = _Steps()
+    try:
+        return steps, rollout.episode(seed, observers=[steps])
+    except Exception as error:
+        raise RolloutError(
+            f"{label}: the episode with seed {seed} failed at step {len(steps.rewards) + 1}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+
+
+def _buffer(minari: Any, steps: _Steps, episode: Episode, env: gymnasium.Env[Any, Any]) -> Any:
+    count = episode.length
+    last = np.arange(count) == count - 1
+    return minari.data_collector.EpisodeBuffer(
+        seed=episode.seed,
+        observations=_stacked(env.observation_space, [episode.first_observation, *steps.observations]),
+        actions=_stacked(env.action_space, steps.actions),
+        rewards=np.array(steps.rewards),
+        terminations=last & episode.terminated,
+        truncations=last & episode.truncated,
+    )
+
+
+def _stacked(space: gymnasium.Space[Any], items: list[Any]) -> Any:
+    empty: Any = create_empty_array(space, len(items))
+    return concatenate(space, items, empty)
+
+
+def _copied(value: Any) -> Any:
+    """A copy of an observation or action, since an environment may write into its own again."""
+    if isinstance(value, Mapping):
+        return {key: _copied(item) for key, item in value.items()}
+    return tuple(map(_copied, value)) if isinstance(value, tuple) else np.array(value)
+
+
+def _written(
+    minari: Any, dataset: Any, name: str, buffers: list[Any], checkpoint: Checkpoint, env: gymnasium.Env[Any, Any]
+) -> Any:
+    """The dataset with more episodes, a new one if there is none yet."""
+    if dataset is not None:
+        dataset.update_dataset_from_buffer(buffers)
+        return dataset
+    config = checkpoint.config
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about authors and links, which we do not know
+        return minari.create_dataset_from_buffers(
+            name,
+            buffers,
+            env=_spec(checkpoint),
+            observation_space=env.observation_space,
+            action_space=env.action_space,
+            algorithm_name=f"{config.strategy} of es-envs {version('es-envs')}",
+            description=f"Policy of generation {checkpoint.generation} in {config.env_id} {dict(config.env_kwargs)}, "
+            f"parameter hash {checkpoint.parameter_hash}, selected by fitness {config.fitness!r}",
+            jpeg_encoding=False,  # which loses some of a picture
+        )
+
+
+def _spec(checkpoint: Checkpoint) -> EnvSpec | None:
+    """How Gymnasium makes the environment, for ``recover_environment``; None for one that a script defines."""
+    config = checkpoint.config
+    if registry.is_local(config.env_id):
+        return None
+    if config.env_id in gymnasium.registry:
+        return gymnasium.spec(config.env_id)
+    return registry.spec(registry.definition(config.env_id), config.env_kwargs)
