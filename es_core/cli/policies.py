@@ -180,7 +180,7 @@ def _collect(options: argparse.Namespace) -> None:
         return
     say(f"{dataset.episodes} episodes, {dataset.steps} steps, mean fitness {dataset.mean_fitness:.4g}; to read them:")
     load = f"import minari; minari.load_dataset({dataset.dataset_id!r})"
-    say(f"MINARI_DATASETS_PATH={shlex.quote(options.folder)} {shlex.join(['python', '-c', load])}")
+    say(f"MINARI_DATASETS_PATH={shlex.quote(str(Path(options.folder).resolve()))} {shlex.join(['python', '-c', load])}")
     put(dataset.path)
 
 

@@ -172,7 +172,7 @@ def _datasets_in(folder: str) -> Iterator[None]:
     """Let Minari write into a folder: it has no argument for that."""
     name = "MINARI_DATASETS_PATH"
     before = os.environ.get(name)
-    os.environ[name] = folder
+    os.environ[name] = str(Path(folder).resolve())  # a relative one it joins twice
     try:
         yield
     finally:

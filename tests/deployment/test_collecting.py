@@ -148,11 +148,12 @@ def test_the_example_learns_to_drive_from_a_dataset():
     assert int(re.search(r"finishes (\d+) of 10", done.stdout)[1]) >= 8
 
 
-def test_the_command_prints_where_the_dataset_is_and_how_to_read_it(runs, tmp_path, capsys):
-    words = ["collect", str(runs["CartPoleBullet-v0"].directory), str(tmp_path / "my data"), "--episodes", "3"]
+def test_the_command_prints_where_the_dataset_is_and_how_to_read_it(runs, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ["collect", str(runs["CartPoleBullet-v0"].directory), "my data", "--episodes", "3"]
     assert main(words) == 0
     out, err = capsys.readouterr()
-    assert out.strip() == str(tmp_path / "my data" / "CartPoleBullet-generation-1-v0")
+    assert out.strip() == str(Path("my data") / "CartPoleBullet-generation-1-v0")
     command = re.search("MINARI_DATASETS_PATH=.*", err)[0]
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     subprocess.run(command, shell=True, check=True, env=environment)

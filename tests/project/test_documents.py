@@ -127,7 +127,13 @@ def test_a_line_has_arguments_and_settings_that_there_are(page, words, readers, 
 
 @pytest.mark.parametrize(
     ("command", "need"),
-    [("watch", "display"), ("export", "[export]"), ("collect", "[minari]"), ("tune", "[tune]"), ("train .*--pool ray", "[ray]")],
+    [
+        ("watch", "display"),
+        ("export", "[export]"),
+        ("collect", "[minari]"),
+        ("tune", "[tune]"),
+        ("train .*--pool ray", "[ray]"),
+    ],
 )
 def test_a_command_of_readme_that_needs_more_says_what(command, need):
     found = re.findall(rf"^es-envs {command}\b.*", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
