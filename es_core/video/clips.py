@@ -91,16 +91,17 @@ def score_clips(
 
 def _caption(scored: Sequence[tuple[FilmedPolicy, ScoredEpisode]], options: FilmOptions, start: int | None) -> Caption:
     policies, episodes = [policy for policy, _ in scored], [one.episode for _, one in scored]
-    subject = options.definition.id
+    is_beside = policies[0].name is not None
+    subject = "the same start" if is_beside else options.definition.id
     if start is not None:
         subject += f", start {start}"
     if options.speed != 1:
-        subject += f", {options.speed:g} times as fast"
+        subject += f", {options.speed:g}x speed"
     if len(scored) == 1:
         return Caption(title=policies[0].title, score=f"fitness {episodes[0].fitness:.2f}", subject=subject)
     generations = [policy.generation for policy in policies]
-    if policies[0].name is not None:
-        title, names = "the same start", [policy.title for policy in policies]
+    if is_beside:
+        title, names = options.definition.id, [policy.title for policy in policies]
     elif policies[0].candidate is None:
         title, names = f"generations {min(generations)} to {max(generations)}", [f"{g}" for g in generations]
     else:
@@ -108,7 +109,9 @@ def _caption(scored: Sequence[tuple[FilmedPolicy, ScoredEpisode]], options: Film
         names = [f"{policy.candidate}" for policy in policies]
     labels = [
         Label(text=f"{name}:  {episode.fitness:.2f}", corner=corner, size=options.size)
-        for name, episode, corner in zip(names, episodes, corners(len(scored), options.size), strict=True)
+        for name, episode, corner in zip(
+            names, episodes, corners(len(scored), options.size, options.across), strict=True
+        )
     ]
     is_comparable = len({config.fitness for config in options.configs}) == 1
     return Caption(

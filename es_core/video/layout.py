@@ -13,6 +13,7 @@ LAYOUTS = ("grid", "ghosts")
 """Names of the layouts."""
 
 _GAP = 2  # pixels between the pictures of a grid
+_USUAL_SHAPE = 4 / 3  # of a picture: its width by its height
 _DIM = 0.55  # weight of a ghost
 
 
@@ -22,33 +23,42 @@ def even(frame: Frame) -> Frame:
     return np.ascontiguousarray(frame[: height - height % 2, : width - width % 2])
 
 
-def columns(number: int) -> int:
-    """Number of columns of a grid of so many pictures."""
-    return math.ceil(math.sqrt(number))
+def columns(number: int, size: tuple[int, int]) -> int:
+    """Number of columns of a grid that fills ``size`` with so many pictures: few gaps, and pictures of usual shape."""
+
+    def cost(across: int) -> float:
+        rows = math.ceil(number / across)
+        shape = (size[0] / across) / (size[1] / rows)
+        return (across * rows - number) / number + abs(math.log(shape / _USUAL_SHAPE))
+
+    return min(range(number, 0, -1), key=cost)
 
 
-def cell(size: tuple[int, int], number: int) -> tuple[int, int]:
-    """Width and height of each of ``number`` pictures side by side, in a picture of ``size``."""
-    across = columns(number)
-    return tuple(max(2, (length - (across - 1) * _GAP) // across // 2 * 2) for length in size)  # type: ignore[return-value]
+def cell(size: tuple[int, int], number: int, across: int) -> tuple[int, int]:
+    """Width and height of each of ``number`` pictures in a grid of ``size`` with so many columns."""
+    counts = across, math.ceil(number / across)
+    width, height = (
+        (length - (count - 1) * _GAP) // count // 2 * 2 for length, count in zip(size, counts, strict=True)
+    )
+    return max(2, width), max(2, height)
 
 
-def corners(number: int, size: tuple[int, int]) -> list[tuple[int, int]]:
+def corners(number: int, size: tuple[int, int], across: int) -> list[tuple[int, int]]:
     """Upper left corners (x, y) of a grid's pictures, row by row; each picture has this ``size``."""
-    across, (width, height) = columns(number), size
+    width, height = size
     return [(k % across * (width + _GAP), k // across * (height + _GAP)) for k in range(number)]
 
 
-def arranged(frames: Sequence[Frame], layout: str, size: tuple[int, int]) -> Frame:
+def arranged(frames: Sequence[Frame], layout: str, size: tuple[int, int], across: int) -> Frame:
     """Arrange frames in one picture: a "grid", each fitted into ``size``; or "ghosts", on top of each other."""
     if layout == "grid":
-        return _grid(frames, size)
+        return _grid(frames, size, across)
     return _blended(frames) if layout == "ghosts" else frames[0]
 
 
-def _grid(frames: Sequence[Frame], size: tuple[int, int]) -> Frame:
-    (width, height), places = size, corners(len(frames), size)
-    picture = np.zeros((places[-1][1] + height, columns(len(frames)) * (width + _GAP) - _GAP, 3), np.uint8)
+def _grid(frames: Sequence[Frame], size: tuple[int, int], across: int) -> Frame:
+    (width, height), places = size, corners(len(frames), size, across)
+    picture = np.zeros((places[-1][1] + height, across * (width + _GAP) - _GAP, 3), np.uint8)
     for frame, (x, y) in zip(frames, places, strict=True):
         fitted = _fitted(frame, size)
         top, left = y + (height - fitted.shape[0]) // 2, x + (width - fitted.shape[1]) // 2

@@ -27,7 +27,7 @@ from es_core.video.captions import Captioner
 from es_core.video.clips import ScoredClip, score_clips
 from es_core.video.encoder import ENDINGS, film
 from es_core.video.filmed_policies import filmed_policies
-from es_core.video.layout import LAYOUTS, Frame, cell
+from es_core.video.layout import LAYOUTS, Frame, cell, columns
 from es_core.video.parallel_rendering import DisagreementError, Measured, RenderingProcesses, difference
 from es_core.video.renderer import FilmOptions, Renderer
 from es_envs import Episode
@@ -129,10 +129,12 @@ def record(
     )
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} for the film")
+    across = columns(len(groups[0]), (width, height)) if layout == "grid" else 1
     options = FilmOptions(
         definition=definition,
         configs=tuple(checkpoint.config for checkpoint in checkpoints),
-        size=cell((width, height), len(groups[0])) if layout == "grid" else (width, height),
+        size=cell((width, height), len(groups[0]), across) if layout == "grid" else (width, height),
+        across=across,
         layout=layout or "alone",
         speed=speed,
         fps=fps,

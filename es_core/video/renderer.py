@@ -64,6 +64,7 @@ class FilmOptions:
         definition: the environment's definition.
         configs: the config of each source.
         size: width and height of a policy's picture [pixels], if the environment allows a choice.
+        across: number of columns of a grid.
         layout: arrangement of several policies, "grid" or "ghosts"; "alone": there is one.
         speed: how many times faster than in reality time passes.
         fps: maximum frames per second.
@@ -72,6 +73,7 @@ class FilmOptions:
     definition: EnvDefinition
     configs: tuple[TrainConfig, ...]
     size: tuple[int, int]
+    across: int
     layout: str
     speed: float
     fps: float
@@ -174,7 +176,7 @@ class Renderer:
             if number % stride == first:
                 cameras = [_at(of_policy, number) for of_policy in clip.cameras] or [None] * len(in_film)
                 frames = [each.frame(camera) for each, camera in zip(in_film, cameras, strict=True)]
-                yield arranged(frames, self._options.layout, self._options.size)
+                yield arranged(frames, self._options.layout, self._options.size, self._options.across)
             number += 1
         return [in_film.episode for in_film in in_film]
 
@@ -195,7 +197,7 @@ class Renderer:
             except Exception as error:
                 where = f"{self._options.definition.label}, episode seed {clip.seed}, frame {number}"
                 raise FrameError(f"{where}: picture() failed: {type(error).__name__}: {error}") from error
-            yield frames[0] if len(frames) == 1 else arranged(frames, self._options.layout, size)
+            yield frames[0] if len(frames) == 1 else arranged(frames, self._options.layout, size, self._options.across)
 
     def close(self) -> None:
         """Close the environments."""

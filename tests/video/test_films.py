@@ -16,6 +16,7 @@ from es_core import record, train
 from es_core.cli import main
 from es_core.seeding import Purpose, episode_seeds
 from es_core.video.captions import Captioner
+from es_core.video.layout import cell, columns, corners
 
 # imageio's reader leaves its pipes to the garbage collector; es_envs reads no films, only this test does.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -183,6 +184,21 @@ def test_a_film_may_be_smaller_than_its_captions(run, tmp_path):
     record(run, tmp_path / "film.mp4", generation=0, layout="grid", width=40, height=30, workers=1)
     record(run, tmp_path / "film.mp4", generation=0, width=20, height=16, workers=1)
     assert frames_of(tmp_path / "film.mp4").shape[1:] == (16, 20, 3)
+
+
+@pytest.mark.parametrize(
+    ("number", "size", "shape"),
+    [(2, (640, 240), (2, 1)), (3, (960, 360), (3, 1)), (3, (640, 480), (2, 2)), (16, (640, 480), (4, 4)), (8, (640, 480), (3, 3)),
+     (2, (480, 640), (1, 2)), (1, (640, 480), (1, 1))],
+)  # fmt: skip
+def test_a_grid_fills_its_frame_with_pictures_of_usual_shape(number, size, shape):
+    across = columns(number, size)
+    width, height = cell(size, number, across)
+    assert (across, -(-number // across)) == shape
+    places = corners(number, (width, height), across)
+    assert max(x for x, _ in places) + width in range(size[0] - 10, size[0] + 1)
+    assert max(y for _, y in places) + height in range(size[1] - 10, size[1] + 1)
+    assert len(set(places)) == number
 
 
 def test_the_pictures_of_a_grid_stand_side_by_side_and_differ(run, tmp_path):
