@@ -188,8 +188,8 @@ def test_a_film_may_be_smaller_than_its_captions(run, tmp_path):
 
 @pytest.mark.parametrize(
     ("number", "size", "shape"),
-    [(2, (640, 240), (2, 1)), (3, (960, 360), (3, 1)), (3, (640, 480), (2, 2)), (16, (640, 480), (4, 4)), (8, (640, 480), (3, 3)),
-     (2, (480, 640), (1, 2)), (1, (640, 480), (1, 1))],
+    [(2, (640, 240), (2, 1)), (3, (960, 360), (3, 1)), (3, (640, 480), (2, 2)), (16, (640, 480), (4, 4)),
+     (8, (640, 480), (3, 3)), (2, (480, 640), (1, 2)), (1, (640, 480), (1, 1))],
 )  # fmt: skip
 def test_a_grid_fills_its_frame_with_pictures_of_usual_shape(number, size, shape):
     across = columns(number, size)
