@@ -231,7 +231,7 @@ def test_a_worker_that_is_started_later_gets_the_objects_as_they_were(session, t
     assert run.history[-1].evaluation.mean > -10
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_policy_may_be_a_class_of_torch_modules_that_the_script_defines(session, tiny, walk, tmp_path):
     pytest.importorskip("torch")
     fields = {**tiny, "run_dir": tmp_path / "run", "policy": HERE["module"]()}

@@ -277,7 +277,7 @@ def test_drifting(check_env):
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_an_author_has_a_fixture_in_pytest_that_is_light_to_load(python, tmp_path):
     (tmp_path / "test_author.py").write_text(AUTHOR)
     done = python(arguments=["-m", "pytest", "-q", "-p", "es_envs_pytest", "--rootdir", tmp_path], cwd=tmp_path)

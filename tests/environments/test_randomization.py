@@ -147,7 +147,7 @@ def test_ranges_that_are_none_are_refused(make, given, message):
         env.reset(seed=0, options={"randomize": given})
 
 
-@pytest.mark.parametrize("pool", ["local", "vector"])
+@pytest.mark.parametrize("pool", ["local", pytest.param("vector", marks=pytest.mark.slow)])
 def test_a_run_is_trained_and_scored_within_its_ranges(tmp_path, pool):
     ranges = {"motor_strength": [0.1, 2.0], "latency": [0, 1]}
     settings = {**TINY, "workers": 1 if pool == "local" else None}

@@ -163,7 +163,7 @@ def test_neither_workers_nor_a_resume_change_a_bit_of_the_batch(wander, tmp_path
     assert plain.history[0].fitness_mean != one.history[0].fitness_mean
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_torch_engine_has_its_own_bits_whatever_the_number_of_workers(wander, tmp_path):
     fields = {**FIELDS, "engine": "torch"}
     one, two = (train(wander, run_dir=tmp_path / str(workers), workers=workers, **fields) for workers in (1, 2))

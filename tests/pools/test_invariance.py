@@ -70,13 +70,8 @@ def test_the_number_of_workers_does_not_change_a_bit_of_the_torch_engine(played)
     require_equal(one, three)
 
 
-@pytest.mark.parametrize(
-    ("module", "pool"),
-    [
-        pytest.param("Remembering", "local", marks=pytest.mark.slow),
-        pytest.param("Net", "local", marks=pytest.mark.long),
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize(("module", "pool"), [("Remembering", "local"), ("Net", "local")])
 def test_the_number_of_workers_does_not_change_a_bit_of_a_torch_module(module, pool, played):
     one, two = (
         played("openai_es", workers, pool, "torch", policy=f"small_modules:{module}", hidden_sizes=(32, 32))

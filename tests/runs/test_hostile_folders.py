@@ -151,13 +151,8 @@ def test_what_leads_out_of_a_run_or_makes_one_wait_is_refused_by_all(kind, finis
         remove(run)
 
 
-@pytest.mark.parametrize(
-    "kind",
-    [
-        pytest.param(kind, marks=pytest.mark.slow if kind is sparse else pytest.mark.long)
-        for kind in (sparse, link_within, folder, file)
-    ],
-)
+@pytest.mark.long
+@pytest.mark.parametrize("kind", [sparse, link_within, folder, file])
 def test_what_is_no_file_of_a_run_is_named_or_ignored(kind, finished, outside, tmp_path):
     ignored = 0
     for number, name in enumerate(names(finished)):

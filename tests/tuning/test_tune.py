@@ -168,7 +168,7 @@ def uninterrupted(long_search, tmp_path_factory):
     return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=pytest.mark.long), signal.SIGKILL])
 def test_an_interrupted_search_finds_what_an_uninterrupted_one_does(how, long_search, uninterrupted, tmp_path, capsys):
     long_search = [*long_search, "--dir", str(tmp_path)]

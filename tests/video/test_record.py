@@ -57,7 +57,7 @@ def atoms(path):
     return names
 
 
-@pytest.mark.parametrize("env_id", first_fast(ENV_IDS))
+@pytest.mark.parametrize("env_id", first_fast(sorted(ENV_IDS, key="HopperBullet-v0".__ne__)))  # it soon falls
 def test_a_film_plays_everywhere_and_lasts_as_long_as_the_episode(env_id, runs, tmp_path):
     path = tmp_path / "film.mp4"
     [episode] = record(runs[env_id], path, **SIZE)
