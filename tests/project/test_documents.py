@@ -144,7 +144,8 @@ def test_a_command_of_readme_that_needs_more_says_what(command, need):
 # Of a process that cannot import what is blocked, as if it were not installed.
 SITECUSTOMIZE = """
 from importlib.machinery import PathFinder
-BLOCKED = {"pybullet", "pybullet_data", "torch", "ray", "optuna", "tensorboard", "wandb", "onnxruntime", "cv2", "minari"}
+BLOCKED = {"pybullet", "pybullet_data", "torch", "ray", "optuna", "tensorboard", "wandb", "onnxruntime", "cv2"}
+BLOCKED.add("minari")
 find = PathFinder.find_spec
 PathFinder.find_spec = classmethod(
     lambda _, name, *rest: None if name.partition(".")[0] in BLOCKED else find(name, *rest)
