@@ -15,7 +15,7 @@ from es_core.cli.examination import examine
 BIN = Path(sys.executable).parent
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_doctor_finds_nothing_broken_where_the_tests_run():
     findings = {finding.name: finding for finding in examine()}
     assert [finding for finding in findings.values() if finding.status == "broken"] == []

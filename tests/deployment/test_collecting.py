@@ -142,7 +142,7 @@ def test_without_minari_the_error_says_how_to_install_it(runs, tmp_path, monkeyp
         collect(runs["CartPoleBullet-v0"], tmp_path)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_example_learns_to_drive_from_a_dataset():
     done = subprocess.run([sys.executable, str(EXAMPLE)], check=True, capture_output=True, text=True)
     assert int(re.search(r"finishes (\d+) of 10", done.stdout)[1]) >= 8

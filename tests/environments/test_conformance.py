@@ -217,7 +217,7 @@ def test_every_check_asks_a_question_in_one_sentence():
         assert "\n" not in check.__doc__
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command_line_prints_a_report_card(define, capsys):
     assert main(["check", define("Good")]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -49,7 +49,7 @@ def test_the_number_of_workers_does_not_change_a_bit(how, wander, tmp_path):
         require_equal(other, one)
 
 
-@pytest.mark.parametrize("how", [LOCAL, pytest.param(LOCAL_TORCH, marks=pytest.mark.slow)], ids=str)
+@pytest.mark.parametrize("how", [LOCAL, pytest.param(LOCAL_TORCH, marks=pytest.mark.long)], ids=str)
 def test_a_resumed_run_equals_one_that_never_stopped(how, wander, tmp_path):
     whole = train(wander, run_dir=tmp_path / "whole", workers=2, **how, **SETTINGS)
     options = {**how, **SETTINGS, "on_generation": lambda stats: stats.generation < 1}
