@@ -436,6 +436,15 @@ class Slow(Endless):
         return super().step(action)
 
 
+class Still(Endless):
+    """Go on as long as no action moves: what lasts longest is to do nothing."""
+
+    def step(self, action):
+        observation, _, _, truncated, info = super().step(action)
+        moved = float(np.abs(action).max())
+        return observation, 1.0 - moved / 10, moved > 0, truncated, info
+
+
 class Aim(gymnasium.Env):
     """One action, which should be 1 in each of four dimensions: a sphere function of the policy's biases."""
 

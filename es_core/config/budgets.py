@@ -11,7 +11,7 @@ from es_envs import EnvDefinition
 # At the start episodes may last only a few steps, and a generation's steps would allow a huge population; but each
 # candidate costs its noise twice (to play it, and to weigh it), and all of them give one update of the mean.
 _GROWTH = 64
-_FEWEST = 5  # episodes of an evaluation: fewer say too little to be worth their steps
+FEWEST_EPISODES = 5  # episodes of an evaluation: fewer say too little to be worth their steps
 
 
 def step_limit(definition: EnvDefinition, config: TrainConfig) -> int:
@@ -108,7 +108,7 @@ def fitting_episodes(
         return wanted
     free = share / (1 - share) * training_steps - evaluation_steps
     fitting = min(wanted, int(free / length))
-    return fitting if fitting >= min(wanted, _FEWEST) else 0
+    return fitting if fitting >= min(wanted, FEWEST_EPISODES) else 0
 
 
 def reached(config: TrainConfig, *, generations: int, steps: int, episodes: int) -> str | None:

@@ -310,7 +310,7 @@ class TrainConfig:
         0.2,
         maybe(share),
         "maximum share of the run's steps that go into evaluation and confirmation; what does not fit has fewer "
-        "episodes, or waits, except for the last centre and one that looks solved (none: no maximum)",
+        "episodes, or waits, except for the first centre, the last, and one that looks solved (none: no maximum)",
     )
     confirm_episodes: int = _option(
         100, whole(1, MOST), "episodes that confirm a centre that looks best or solved, and episodes of the final score"

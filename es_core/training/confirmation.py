@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from es_core.config.budgets import evaluation_episodes, fitting_episodes
+from es_core.config.budgets import FEWEST_EPISODES, evaluation_episodes, fitting_episodes
 from es_core.config.train_config import TrainConfig
 from es_core.files import CheckpointError
 from es_core.policies.spaces import encoder, input_size, is_image, leaves
@@ -31,7 +31,8 @@ _DOUBT = 0.2  # probability with which an evaluation may look better than the be
 def episodes_of_evaluation(run: RunFolder, state: TrainingState, *, last: bool) -> int:
     """Number of episodes in the evaluation of the next centre, 0 if it is not evaluated.
 
-    An evaluation takes at most half of what is free in ``eval_budget``: the rest is for a confirmation.
+    An evaluation takes at most half of what is free in ``eval_budget``: the rest is for a confirmation. The first
+    centre is scored at any price, since it may remain the best.
     """
     config, strategy = run.config, state.strategy
     if config.eval_every == 0 or not (last or strategy.generation % config.eval_every == 0):
@@ -47,7 +48,8 @@ def episodes_of_evaluation(run: RunFolder, state: TrainingState, *, last: bool) 
         length = next((score.length for score in scores), usual)
     spent = state.evaluation_steps
     free = fitting_episodes(config, 2 * wanted, training_steps=training, evaluation_steps=spent, length=length)
-    return min(wanted, -(-free // 2))
+    fitting = min(wanted, -(-free // 2))
+    return fitting if run.history else max(fitting, min(wanted, FEWEST_EPISODES))
 
 
 def baselines(
@@ -124,7 +126,8 @@ def confirm(
         if results is not None:
             training = state.total_steps - state.evaluation_steps + results.steps
             spent, length = state.evaluation_steps + evaluation.steps, evaluation.length
-            count = fitting_episodes(config, count, training_steps=training, evaluation_steps=spent, length=length)
+            fitting = fitting_episodes(config, count, training_steps=training, evaluation_steps=spent, length=length)
+            count = fitting if state.best is not None else max(fitting, min(count, FEWEST_EPISODES))
         if count == 0:
             return None, False
     seeds = episode_seeds(config.seed, Purpose.CONFIRMATION, count, before.generation)
