@@ -32,23 +32,22 @@ def register_envs() -> list[EnvDefinition]:
             id="RaceTrack-v0",
             entry_point="es_racecar.track_env:RaceTrackEnv",
             kwargs={"mirror": True},  # its circuits are driven counterclockwise, others may not be
-            fitness="es_racecar.fitness:progress_and_time",
+            fitness="es_racecar.fitness:progress",
             fitnesses={
-                "progress": "es_racecar.fitness:progress",
                 "time": "es_racecar.fitness:time",
+                "progress_and_time": "es_racecar.fitness:progress_and_time",
                 "distance": "es_envs.fitness:distance_from_start",
             },
             max_episode_steps=500,
             scripts={"pure_pursuit": "es_racecar.pursuit:PurePursuit"},
             summary="Race on tracks never seen before",
             recommended={
-                "strategy": "openai_es",  # a centre that survives noise of one size drives with a margin
-                "hidden_sizes": (16,),
+                "strategy": "cma_es",
+                "policy": "linear",
                 "observation_normalization": False,  # its observations are of the order of 1
-                "population_size": 64,
-                "sigma": 0.1,
-                "learning_rate": 0.05,
-                "episodes_per_candidate": 2,
+                "population_size": 32,
+                "sigma": 0.3,
+                "episodes_per_candidate": 4,  # tracks differ more than candidates
             },
         ),
     ]

@@ -150,8 +150,8 @@ class RaceTrackEnv(BulletEnv):
     | 3... | lidar: distance to the wall, from 90° right to 90° left | m | / lidar_range | 0 to 1 (nothing in range) |
 
     ## Reward
-    The gain in progress [laps], and on finishing the share of the time limit of 20 s that is left: the return is the
-    fitness.
+    The gain in progress [laps], and on finishing the share of the time limit of 20 s that is left: the return is
+    ``progress_and_time``.
 
     ## Start
     At rest at the track's first point (of an open one, a metre from its end), facing along it; aside, and in heading,

@@ -50,9 +50,9 @@ def play(env, seed, choose, steps=500, **reset):
     )  # fmt: skip
 
 
-def test_the_definition_selects_by_progress_and_time():
+def test_the_definition_selects_by_progress():
     definition = es_envs.definition("RaceTrack-v0")
-    assert list(fitness_names(definition)) == ["progress_and_time", "progress", "time", "distance"]
+    assert list(fitness_names(definition)) == ["progress", "time", "progress_and_time", "distance"]
     assert definition.max_episode_steps * 1 / 25 == 20
 
 
