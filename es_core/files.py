@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 _REMEDIES = {
     errno.ENOSPC: "make room on that disk",
@@ -32,6 +32,7 @@ _REMEDIES = {
     errno.ENOENT: "its folder has been deleted or moved",
 }
 _MOST = 10_000_000  # bytes of a file, unless its reader says otherwise
+_GLANCE = 0.2  # seconds: ``is_held`` takes a lock for a moment, which must not stop a run
 _FOREIGN = "wandb"  # a folder in whose subfolders we open no file
 _MOST_LINE = 16_000_000  # bytes: room for the log of a million candidates
 _KINDS = {
@@ -201,7 +202,7 @@ def _new(path: Path) -> IO[bytes]:
         return opened(path, flags)
 
 
-def hold(path: Path) -> AbstractContextManager[object]:
+def hold(path: Path, timeout: float = _GLANCE) -> AbstractContextManager[object]:
     """Hold a lock of the operating system, which a crash releases; its file is empty.
 
     Raises:
@@ -212,7 +213,24 @@ def hold(path: Path) -> AbstractContextManager[object]:
     with suppress(FileNotFoundError):
         read_whole(path, most=0)
     with explained(path):
-        return FileLock(path).acquire(timeout=0)
+        return FileLock(path).acquire(timeout=timeout)
+
+
+def is_held(path: Path) -> bool:
+    """Tell whether a process holds the lock; asking makes no file, and where nothing can be written, nobody does.
+
+    Raises:
+        CheckpointError: as for ``hold``.
+    """
+    if not os.path.lexists(path):
+        return False
+    try:
+        with hold(path, timeout=0):
+            return False
+    except Timeout:
+        return True
+    except OSError:
+        return False
 
 
 def remove(path: Path) -> None:

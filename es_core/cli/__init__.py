@@ -24,7 +24,7 @@ from es_core.cli.output import say, say_error
 GROUPS = {
     "begin": ("demo", "new", "list"),
     "train": ("train", "resume", "tune", "bench"),
-    "look": ("evaluate", "record", "watch", "replay", "report", "compare", "export", "collect"),
+    "look": ("runs", "evaluate", "record", "watch", "replay", "report", "compare", "export", "collect"),
     "environments": ("show", "check", "plugins"),
     "machine": ("doctor",),
 }

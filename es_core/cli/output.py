@@ -9,6 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 from es_envs.printable import printable
@@ -17,6 +18,10 @@ _BOLD = 1
 _COLOURS = {
     "ok": 32,
     "active": 32,
+    "solved": 32,
+    "running": 36,
+    "interrupted": 33,
+    "damaged": 31,
     "missing": 33,
     "incomplete": 33,
     "disabled": 33,
@@ -52,15 +57,15 @@ def print_json(value: Any) -> None:
     print(json.dumps(value, indent=2, allow_nan=False, default=str))
 
 
-def print_table(rows: Sequence[Sequence[str]], *, names: int | None = None) -> None:
-    """Print rows of texts in aligned columns.
+def print_table(rows: Sequence[Sequence[str]], *, names: int | None = None, below: Sequence[str] = ()) -> None:
+    """Print rows of texts in aligned columns, each with its text of ``below`` in a line of its own.
 
     In a terminal, unless NO_COLOR is set, words for a status are in colour, and column ``names`` is bold.
     """
     rows = [[printable(text).replace("\n", "\\n") for text in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     in_colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
-    for row in rows:
+    for row, beneath in zip_longest(rows, below, fillvalue=""):
         cells = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
         cells[-1] = cells[-1].rstrip()
         for column, text in enumerate(row):
@@ -68,6 +73,8 @@ def print_table(rows: Sequence[Sequence[str]], *, names: int | None = None) -> N
             if in_colour and code:
                 cells[column] = f"\x1b[{code}m{cells[column]}\x1b[0m"
         print("  ".join(cells).rstrip())
+        if beneath:
+            print(f"  {printable(beneath)}".replace("\n", "\\n"))
 
 
 def print_sheet(rows: Sequence[tuple[str, str]], markdown: str) -> None:

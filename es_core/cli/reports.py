@@ -1,10 +1,13 @@
-"""The commands that look at runs as a whole: report, compare."""
+"""The commands that look at runs as a whole: runs, report, compare."""
 
 import argparse
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from es_core.cli.arguments import add_command, add_trust
-from es_core.cli.output import print_json, print_table, put, say
+from es_core.cli.output import command_line, print_json, print_table, put, say
+
+_NAME = 22  # characters of an environment's id: the table fits 80 columns
 
 if TYPE_CHECKING:
     from es_core.reports.comparison import Comparison
@@ -13,6 +16,11 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> None:
     """Add these commands."""
+    sub = add_command(commands, "runs", _runs, "list runs: their state, fitness, steps, age, and how to go on")
+    sub.add_argument(
+        "folder", nargs="?", default="runs", metavar="FOLDER", help="runs in it, at any depth (default: %(default)s)"
+    )
+
     sub = add_command(
         commands, "report", _report, "write a page about a run: curves, films, settings, commands to repeat it"
     )
@@ -25,6 +33,31 @@ def add(commands: Any) -> None:
     )
     sub.add_argument("runs", nargs="+", metavar="RUN", help="run folders of one environment and fitness, at least two")
     sub.add_argument("-o", "--output", default="compare.html", metavar="PAGE.html", help="default: %(default)s")
+
+
+def _runs(options: argparse.Namespace) -> None:
+    from es_core.formatting import duration, figures
+    from es_core.runs.listing import list_runs
+
+    runs = list_runs(options.folder)
+    if options.json:
+        print_json([asdict(run) for run in runs])
+        return
+    if not runs:
+        say(f"there are no runs in {options.folder}: {command_line('train', 'ID')} makes one")
+        return
+    rows = [("environment", "state", "fitness", "success", "generation", "steps", "age")]
+    for run in runs:
+        score, generation = run.score, "-" if run.generation is None else f"{run.generation}/{run.generations}"
+        fitness = "-" if score is None else figures(score.mean, score.interval)
+        success = "-" if score is None or score.success_rate is None else f"{score.success_rate:.0%}"
+        name = "-" if run.env_id is None else _shortened(run.env_id)
+        rows.append((name, run.state, fitness, success, generation, figures(run.steps), duration(run.age)))
+    print_table(rows, names=0, below=["", *(run.next for run in runs)])
+
+
+def _shortened(name: str) -> str:
+    return name if len(name) <= _NAME else f"{name[: _NAME - 1]}…"
 
 
 def _report(options: argparse.Namespace) -> None:

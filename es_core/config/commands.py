@@ -76,7 +76,7 @@ def train_command(config: TrainConfig, directory: str | os.PathLike[str], *, tru
 def run_command(
     verb: str, config: TrainConfig, directory: str | os.PathLike[str], *, trusted: bool, **options: int | str
 ) -> str:
-    """Return the command that does something with a run: "resume", "evaluate", "record", "report" or "replay".
+    """Return the command that does something with a run: "resume", "evaluate", "record", "report", "replay", "watch".
 
     Args:
         verb: what.
@@ -84,7 +84,7 @@ def run_command(
         directory: of the run.
         trusted: the reader of the command has made the run, or vouches for it: where its files name a module outside
             the installed plugins, the command says so. Of anybody else's run it must not.
-        **options: further ones.
+        **options: further ones; True for one without a value.
     """
     trust = _trust(config, trusted=trusted)
     if verb == "resume" and config.vector_envs is not None:
@@ -93,12 +93,12 @@ def run_command(
         given = [f"{name}={value!r}" for name, value in options.items()]
         objects = [] if verb == "report" else [f"{name}={value}" for name, value in given_objects(config).items()]
         opened = ", ".join([repr(str(directory)), *(["trust=True"] if trust else []), *objects])
-        if verb == "replay":
+        if verb in {"replay", "watch"}:
             run = f"Run.open({opened})" if objects else opened
-            return f"es_core.replay({', '.join([run, *given])})"
+            return f"es_core.{verb}({', '.join([run, *given])})"
         film = ["'film.mp4'"] if verb == "record" else []
         return f"Run.open({opened}).{verb}({', '.join([*film, *given])})"
-    words = [word for name, value in options.items() for word in (f"--{name}", str(value))]
+    words = [word for name, value in options.items() for word in (f"--{name}", str(value)) if word != "True"]
     return shlex.join(["es-envs", verb, str(directory), *words, *trust])
 
 

@@ -25,6 +25,7 @@ from es_core.files import (
     explained,
     file_name,
     hold,
+    is_held,
     opened,
     read_lines,
     remove,
@@ -162,6 +163,11 @@ class RunFolder:
         steps = last.total_steps - last.evaluation_steps  # before that line
         bound = reached(self.config, generations=last.generation, steps=steps, episodes=last.total_episodes)
         return bound or self.config.stop_when
+
+    @property
+    def is_training(self) -> bool:
+        """True while a process trains in the folder."""
+        return is_held(self.directory / ".lock")
 
     @property
     def initial_path(self) -> Path:

@@ -80,10 +80,11 @@ class RunProgress:
         self._adviser = Adviser()
         self._population: list[float] = []
         self._max: float | None = None  # of the latest generation's population; the last centre has none
-        self._low, self._high = math.inf, -math.inf  # of both curves
+        self._low, self._high = math.inf, -math.inf  # of all curves
         self._centre: list[float] = []  # the latest score at each generation
         self._score: Evaluation | None = None
         self._best: tuple[bool, float, int] | None = None
+        self._bests: list[float] = []  # the best so far at each generation
         for stats in run.history:
             self._take(stats)
         self._live = Live(console=self._console, get_renderable=self._picture, refresh_per_second=_REDRAWS)
@@ -114,7 +115,7 @@ class RunProgress:
             print_line(self._console, line)
         text = self._adviser.hear(self._run.history)
         if text:
-            print_line(self._console, f"advice: {text}")
+            self._console.print(Text(f"advice: {text}", "yellow"), soft_wrap=not self._is_live)
 
     def _take(self, stats: GenerationStats) -> None:
         self._max = stats.fitness_max
@@ -123,13 +124,15 @@ class RunProgress:
         self._score = stats.confirmation or stats.evaluation or self._score
         if self._score is not None:
             self._centre.append(self._score.mean)
-        latest = [*self._population[-1:], *self._centre[-1:]]
-        self._low, self._high = min([self._low, *latest]), max([self._high, *latest])
         if stats.confirmation is not None:
             scored = (stats.solved, stats.confirmation.mean, stats.generation)
             self._best = max(self._best or scored, scored)
         if stats.final is not None and self._best is not None:
             self._best = self._best[0], stats.final.mean, self._best[2]
+        if self._best is not None:
+            self._bests.append(self._best[1])
+        latest = [*self._population[-1:], *self._centre[-1:], *self._bests[-1:]]
+        self._low, self._high = min([self._low, *latest]), max([self._high, *latest])
 
     def _rows(self) -> Iterator[tuple[str, Sequence[float], str]]:
         """Yield what there is to say: its name, its course over the run, and in numbers."""
@@ -141,7 +144,7 @@ class RunProgress:
             successful = f", {rate:.0%} successful" if rate is not None else ""
             yield "centre", self._centre, f"{figures(self._score.mean)}{successful}"
         if self._best is not None:
-            yield "best", [], f"{figures(self._best[1])} in generation {self._best[2]}"
+            yield "best", self._bests, f"{figures(self._best[1])} in generation {self._best[2]}"
         if self._run.history:
             yield "speed", [], f"{figures(round(self._run.history[-1].steps_per_second))} steps/s"
 

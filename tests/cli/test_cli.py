@@ -3,9 +3,11 @@ import importlib
 import inspect
 import json
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from es_core import Run, TrainConfig
 from es_core.cli import GROUPS, main, make_parser
 from es_core.config.train_config import BOUNDS, option_fields
 from es_core.reports.data_sheet import space_text
+from es_core.runs.run_folder import lock
 
 TINY = [
     "--generations",
@@ -376,6 +379,30 @@ def needed(action):
 def test_a_folder_of_runs_names_the_latest_run_in_it(folder, capsys):
     assert f"did you mean {folder}?" in results(capsys, "evaluate", folder.parent, code=1).err
     assert "by default in runs/" in results(capsys, "watch", "nowhere", code=1).err
+
+
+def test_runs_tells_where_each_run_stands_and_how_to_go_on(folder, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(["runs"]) == 1
+    assert "there is no folder runs" in capsys.readouterr().err
+    for name in ("done", "stopped", "broken"):
+        shutil.copytree(folder, tmp_path / "runs" / name)
+    lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "runs" / "stopped" / "metrics.jsonl").write_text("".join(lines[:-1]))
+    (tmp_path / "runs" / "broken" / "config.json").write_text("{")
+    with lock("runs/stopped"):
+        assert main(["runs", "--json"]) == 0
+    told = {Path(run["directory"]).name: run for run in json.loads(capsys.readouterr().out)}
+    assert {name: run["state"] for name, run in told.items()} == {
+        "done": "finished", "stopped": "running", "broken": "damaged"
+    }  # fmt: skip
+    assert told["stopped"]["next"] == "es-envs watch runs/stopped --follow"
+    assert main(["runs"]) == 0
+    out = capsys.readouterr().out
+    assert "es-envs resume runs/stopped" in out
+    assert "es-envs report runs/done" in out
+    assert "config.json is damaged" in out
+    assert all(len(line) <= 80 for line in out.splitlines() if "is damaged" not in line)
 
 
 def test_python_m_es_core_is_the_same_command():

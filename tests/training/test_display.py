@@ -45,7 +45,7 @@ def test_a_terminal_of_any_width_shows_fitness_the_best_and_the_speed(columns, t
     assert last["generation"].endswith("done")
     assert re.fullmatch(r"population +[▁▂▃▄▅▆▇█]{3}", last["population"])
     assert re.fullmatch(r"centre      [\d.]+ +[▁▂▃▄▅▆▇█]{4}", last["centre"])
-    assert re.fullmatch(r"best        [\d.]+ in generation \d", last["best"])
+    assert re.fullmatch(r"best        [\d.]+ in generation \d +[▁▂▃▄▅▆▇█]{4}", last["best"])
     assert all(len(line) < columns for line in last.values())
     assert json.loads(out)["generation"] == 3
 

@@ -1,0 +1,91 @@
+"""Listing: the run folders below a folder, where each run stands, and the command to go on with it."""
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from es_core.config.commands import run_command
+from es_core.files import CheckpointError
+from es_core.runs.run_folder import RunFolder
+from es_core.runs.scores import Evaluation
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedRun:
+    """A run folder, and where its run stands.
+
+    Attributes:
+        directory: the folder, as it was reached.
+        state: "running", while a process trains in it; "interrupted", "finished", "solved", or "damaged".
+        age: seconds since the run last wrote a generation.
+        next: the command to go on with; for a damaged folder, what is wrong with it.
+        env_id: id of the environment; this and all below are None for a damaged folder.
+        generation: the last finished generation; None before the first.
+        generations: the number of generations at which the run ends.
+        steps: environment steps up to now.
+        score: score of the best centre; None if none was evaluated.
+    """
+
+    directory: Path
+    state: str
+    age: float
+    next: str
+    env_id: str | None = None
+    generation: int | None = None
+    generations: int | None = None
+    steps: int | None = None
+    score: Evaluation | None = None
+
+
+def list_runs(folder: str | os.PathLike[str]) -> list[ListedRun]:
+    """Return the run folders in a folder, at any depth, the latest first; links are not followed.
+
+    Raises:
+        FileNotFoundError: there is no such folder.
+    """
+    if not Path(folder).is_dir():
+        raise FileNotFoundError(f"there is no folder {folder}: training makes runs/ where it is started")
+    return sorted(map(_listed, _run_folders(Path(folder))), key=lambda run: (run.age, run.directory))
+
+
+def _run_folders(folder: Path) -> Iterator[Path]:
+    for parent, folders, files in os.walk(folder):
+        # Other programs have files config.json, too; a run that has lost its own is told as damaged.
+        if "metrics.jsonl" in files or ("config.json" in files and "checkpoints" in folders):
+            folders.clear()
+            yield Path(parent)
+
+
+def _listed(folder: Path) -> ListedRun:
+    age = time.time() - max((file.lstat().st_mtime for file in _written(folder)), default=0.0)
+    try:
+        run = RunFolder.open(folder)
+        is_training = run.is_training
+    except (CheckpointError, ValueError, OSError) as error:
+        return ListedRun(directory=folder, state="damaged", age=age, next=str(error))
+    last, best = run.history[-1] if run.history else None, run.best_score
+    ended = "interrupted" if run.end is None else "solved" if run.end == "solved" else "finished"
+    state = "running" if is_training else ended
+    verb = {"running": "watch", "interrupted": "resume"}.get(state, "report")
+    options = {"follow": True} if verb == "watch" else {}
+    return ListedRun(
+        directory=folder,
+        state=state,
+        age=age,
+        next=run_command(verb, run.config, folder, trusted=False, **options),
+        env_id=run.config.env_id,
+        generation=last.generation if last is not None else None,
+        generations=run.config.generations,
+        steps=last.total_steps if last is not None else 0,
+        score=best[1] if best is not None else None,
+    )
+
+
+def _written(folder: Path) -> Iterator[Path]:
+    """Files that tell when the run last went on: config.json alone before its first generation."""
+    for name in ("metrics.jsonl", "config.json"):
+        if os.path.lexists(folder / name):
+            yield folder / name
+            return
