@@ -41,6 +41,22 @@ class Episode:
     at_bounds: float | None = None
 
     @property
+    def ending(self) -> str:
+        """How it ended, in a word or two: what ``final_info["ending"]`` says, or "finished", "time is up", "ended"."""
+        said = self.final_info.get("ending")
+        if isinstance(said, str) and said:
+            return said
+        if self.is_success:
+            return "finished"
+        return "time is up" if self.truncated else "ended"
+
+    @property
+    def is_success(self) -> bool | None:
+        """``final_info["is_success"]``; None if the environment does not say."""
+        said = self.final_info.get("is_success")
+        return None if said is None else bool(said)
+
+    @property
     def fitness(self) -> float:
         """The value that drives selection.
 
@@ -80,7 +96,7 @@ def play(
     options: dict[str, Any] | None = None,
     progress: MutableSequence[int] | None = None,
     pauses: bool = False,
-) -> Generator[None, None, Episode]:
+) -> Generator[Episode, None, Episode]:
     """Play one episode: the loop through which each one passes, of training, films and the conformance kit alike.
 
     Args:
@@ -91,7 +107,10 @@ def play(
         observers: called after every step.
         options: for ``env.reset``, or None.
         progress: where the number of each step is written, for whoever watches.
-        pauses: yield after every step; else the first ``next`` plays the whole episode.
+        pauses: yield the episode so far after every step; else the first ``next`` plays all of it.
+
+    Yields:
+        The episode up to this step, without fitness, whose arrays are the environment's own.
 
     Returns:
         The episode, without fitness, as the value of the generator.
@@ -123,7 +142,17 @@ def play(
         for observe in observers:
             observe(observation, action, reward, info)  # type: ignore[arg-type]
         if pauses:
-            yield
+            yield Episode(
+                seed=seed,
+                total_reward=total_reward,
+                length=length,
+                terminated=bool(terminated),
+                truncated=bool(truncated),
+                start_info=start_info,
+                final_info=info,
+                first_observation=first_observation,
+                last_observation=observation,
+            )
         if terminated or truncated:
             break
 

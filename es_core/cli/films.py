@@ -21,9 +21,11 @@ def add_film(sub: argparse.ArgumentParser) -> None:
     )
     chosen.add_argument("--generations", type=_numbers, metavar="G,G", help="centres of these generations")
     chosen.add_argument("--every", type=int, metavar="K", help="centres of every K-th generation with a checkpoint")
-    chosen.add_argument("--population", type=int, metavar="N", help="the first N candidates of the generation")
     chosen.add_argument(
         "--beside", nargs="+", default=(), metavar="RUN", help="the policies of other runs, in the same environment"
+    )
+    who.add_argument(
+        "--population", type=int, metavar="N", help="the first N candidates of the generation, or of each generation"
     )
     how = sub.add_argument_group("layout and camera", "by default one after the other")
     together = how.add_mutually_exclusive_group()

@@ -69,6 +69,21 @@ def judged(episode: Episode, measured: Fitnesses) -> Episode:
     return replace(episode, fitnesses=values)
 
 
+def so_far(episode: Episode, fitnesses: Fitnesses) -> float | None:
+    """Value of the fitness that drives selection for an episode that goes on.
+
+    None if it cannot be told before the end: it is a class, whose result is asked for once, or it fails.
+    """
+    _, fitness = fitnesses[0]
+    if inspect.isclass(fitness):
+        return None
+    try:
+        value = fitness(episode)
+    except Exception:  # noqa: BLE001  (it may need what only the end brings)
+        return None
+    return float(value) if _is_finite(value) else None
+
+
 class _PerStep:
     """A per-step fitness in use: its error is kept until its value is read.
 

@@ -15,7 +15,7 @@ from es_core.policies.normalization import Statistics
 from es_core.policies.scripted import ScriptedActor, ScriptedPolicy
 from es_core.rollout.environment import make_env
 from es_core.rollout.errors import SpaceError
-from es_core.rollout.fitness import begun, judged, load_fitnesses, observers_of
+from es_core.rollout.fitness import begun, judged, load_fitnesses, observers_of, so_far
 from es_core.rollout.ranges import stretched
 from es_core.seeding import Purpose, derive
 from es_envs import EnvDefinition, Episode
@@ -106,7 +106,7 @@ class Rollout:
         return self._whole(self._play(seed, self.actor, observers, max_steps, range_share, pauses=False))
 
     @staticmethod
-    def _whole(played: Generator[None, None, Episode]) -> Episode:
+    def _whole(played: Generator[Episode, None, Episode]) -> Episode:
         try:
             next(played)
         except StopIteration as end:
@@ -118,8 +118,8 @@ class Rollout:
         actions = RandomActions(self.env, derive(seed, Purpose.BASELINE))
         return self._whole(self._play(seed, actions, (), None, pauses=False))
 
-    def steps(self, seed: int, act: Callable[[Any], Any] | None = None) -> Generator[None, None, Episode]:
-        """Play one episode step by step: yield after each step, and return the episode.
+    def steps(self, seed: int, act: Callable[[Any], Any] | None = None) -> Generator[Episode, None, Episode]:
+        """Play one episode step by step: yield the episode so far after each step, and return the whole one.
 
         Several of these may take turns, each in its own ``Rollout``.
 
@@ -132,6 +132,10 @@ class Rollout:
             self.actor.reset()
         return self._play(seed, act, (), None, pauses=True)
 
+    def fitness_so_far(self, episode: Episode) -> float | None:
+        """Fitness of an episode that goes on, as ``steps`` yields it; None if it cannot be told before the end."""
+        return so_far(episode, self._fitnesses)
+
     def _play(
         self,
         seed: int,
@@ -141,7 +145,7 @@ class Rollout:
         range_share: float = 1.0,
         *,
         pauses: bool,
-    ) -> Generator[None, None, Episode]:
+    ) -> Generator[Episode, None, Episode]:
         """Play an episode, and compute its fitness; a generator that yields after each step if asked to."""
         if not self._is_open:
             self.env, self._is_open = self._make_env(), True

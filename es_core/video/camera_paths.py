@@ -12,8 +12,8 @@ from es_envs.bullet.camera import Camera
 
 VIEWS = ("follow", "fixed", "orbit")
 
-_ORBIT = 15.0  # degrees a second
-_FRAMED = 0.75  # of the picture, in which a fixed camera keeps its targets
+_ORBIT = 55.0, 16.0  # degrees to either side, and seconds for the way there and back
+_FRAMED = 0.81, 0.75  # of the picture's width and height, in which a fixed camera keeps its targets
 
 
 def camera_path(
@@ -23,7 +23,7 @@ def camera_path(
 
     Args:
         view: "follow": the environment's own camera; "fixed": one camera that sees all targets of the others; "orbit":
-            a camera that circles its target.
+            a camera that swings around its target, but never so far that it looks along a rail.
         scored: the episodes of a whole film.
         size: width and height of a picture.
         rate: frames per second.
@@ -32,11 +32,26 @@ def camera_path(
         still = _still([camera for one in scored for camera in one.cameras], size[0] / size[1])
         return [(still,) * len(one.cameras) for one in scored]
     if view == "orbit":
+        turn, seconds = _ORBIT
         return [
-            tuple(replace(camera, yaw=camera.yaw + _ORBIT * number / rate) for number, camera in enumerate(one.cameras))
+            tuple(
+                replace(camera, yaw=camera.yaw + turn * math.sin(2 * math.pi * number / rate / seconds))
+                for number, camera in enumerate(one.cameras)
+            )
             for one in scored
         ]
     return [one.cameras for one in scored]
+
+
+def camera_above(cameras: Sequence[Camera], size: tuple[int, int]) -> Camera | None:
+    """Return a camera that sees all targets from above, or None if the others see about as much."""
+    targets, aspect = np.array([camera.target for camera in cameras]), size[0] / size[1]
+    seen = 2 * max(camera.distance * math.tan(math.radians(camera.field_of_view) / 2) for camera in cameras)
+    extent = np.ptp(targets[:, :2], axis=0)
+    if extent.max() < seen:
+        return None
+    own = replace(cameras[0], yaw=0.0 if extent[0] >= extent[1] else 90.0, pitch=-89.0)
+    return _withdrawn(own, targets, aspect)
 
 
 def _still(cameras: Sequence[Camera], aspect: float) -> Camera:
@@ -60,8 +75,8 @@ def _withdrawn(own: Camera, targets: NDArray[np.float64], aspect: float) -> Came
     """Move the camera back until it sees all targets ``(n, 3)``."""
     middle = (targets.min(axis=0) + targets.max(axis=0)) / 2
     x, y, z = own.axes @ (targets - middle).T
-    slope = _FRAMED * math.tan(math.radians(own.field_of_view) / 2)
-    needed = np.maximum(np.abs(x) / (slope * aspect), np.abs(y) / slope) - z
+    across, slope = (share * math.tan(math.radians(own.field_of_view) / 2) for share in _FRAMED)
+    needed = np.maximum(np.abs(x) / (across * aspect), np.abs(y) / slope) - z
     distance = max(own.distance, float(needed.max()) + own.distance / 6)  # bodies at a target have a size
     middle = middle - 0.12 * slope * distance * own.axes[1]  # the caption is below
     return replace(own, target=tuple(middle.tolist()), distance=distance)

@@ -1,8 +1,8 @@
-"""Captions: text on the frames of a film."""
+"""Captions: what is written and drawn on the frames of a film."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -15,43 +15,79 @@ from es_core.video.layout import Frame
 Colour = tuple[int, int, int]
 
 _WHITE, _SOFT, _ACCENT = (255, 255, 255), (214, 220, 228), (255, 176, 46)
+_GOOD, _BAD = (96, 214, 122), (255, 107, 107)
 _DARKEST = 200  # of 255: opacity of a caption's background
+_DIMMED = 102  # of 256: what is left of the picture of a player whose episode has ended
 
 
 @dataclass(frozen=True, kw_only=True)
 class Label:
-    """A few words on one of the pictures of a grid.
+    """A few words on one of the pictures of a grid, which is dimmed and marked when its episode has ended.
 
     Attributes:
-        text: the words.
+        texts: the words at each frame of the episode; the last ones, at its end, stay.
+        is_good: mark it with a tick at the end, or with a cross.
         corner: upper left corner of the picture (x, y).
         size: its width and height.
     """
 
-    text: str
+    texts: tuple[str, ...]
+    is_good: bool
     corner: tuple[int, int]
     size: tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Caption:
-    """Caption of a clip.
+class Legend:
+    """What the colours of ghosts mean.
 
     Attributes:
-        title: text in large letters, on the left.
-        score: text in large letters, on the right.
-        subject: text in small letters, above the title.
-        labels: labels of the pictures of a grid.
+        colours: the ghosts' colours, in order.
+        first: name of the first one.
+        last: name of what is drawn in front, in its own colours.
     """
 
-    title: str
-    score: str
+    colours: tuple[Colour, ...]
+    first: str
+    last: str
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Inset:
+    """A small map in the corner, with a dot where the player is.
+
+    Attributes:
+        picture: the map.
+        places: where the dot is at each frame (x, y) [pixels of the map]; the last one stays.
+    """
+
+    picture: Frame
+    places: tuple[tuple[float, float], ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Caption:
+    """Caption of a clip. Where there is a text for each frame, the last one stays.
+
+    Attributes:
+        titles: text in large letters, on the left, at each frame.
+        scores: text in large letters, on the right, at each frame.
+        subject: text in small letters, above the title.
+        labels: labels of the pictures of a grid.
+        legend: legend of ghosts, or None.
+        inset: a map, or None.
+    """
+
+    titles: tuple[str, ...]
+    scores: tuple[str, ...]
     subject: str
     labels: tuple[Label, ...] = ()
+    legend: Legend | None = None
+    inset: Inset | None = None
 
 
 class Captioner:
-    """Writes captions and a progress bar on frames.
+    """Writes captions and a progress bar on the frames of a film, one after the other.
 
     Args:
         lengths: lengths of the film's clips [frames].
@@ -59,23 +95,32 @@ class Captioner:
 
     def __init__(self, lengths: Sequence[int]) -> None:
         self._ends = np.cumsum([0, *lengths])
-        self._written: tuple[Caption, tuple[int, int]] | None = None
-        self._layers: list[tuple[slice, slice, NDArray[np.uint16], NDArray[np.uint16]]] = []
+        self._number = 0
 
     def caption(self, frame: Frame, caption: Caption, number: int) -> Frame:
-        """Write a caption on ``frame``, which has this ``number`` in the film."""
+        """Write a caption on the film's next frame, which has this ``number`` in its clip."""
+        captioned = frame.copy()
+        for label in caption.labels:
+            if number + 1 >= len(label.texts):
+                (x, y), (width, height) = label.corner, label.size
+                part = captioned[y : y + height, x : x + width]
+                part[:] = part.astype(np.uint16) * _DIMMED >> 8
         if caption.labels:  # the lowest pictures have their own labels, which must stay readable
             below = 3 * max(11, frame.shape[0] // 22) // 2 * 2
-            frame = np.concatenate([frame, np.zeros((below, *frame.shape[1:]), np.uint8)])
-        height, width = frame.shape[:2]
-        if self._written != (caption, (width, height)):
-            self._written = caption, (width, height)
-            self._layers = [_layer(image, at) for image, at in _drawn(caption, width, height)]
-        captioned = frame.copy()
-        for rows, columns, kept, added in self._layers:
-            part = captioned[rows, columns]
-            part[:] = (part * kept + added) >> 8
-        self._progress(captioned, number)
+            captioned = np.concatenate([captioned, np.zeros((below, *frame.shape[1:]), np.uint8)])
+        height, width = captioned.shape[:2]
+        strip = _main(width, height, _at(caption.titles, number), _at(caption.scores, number), caption.subject)
+        _lay(captioned, strip, (0, height - strip[0].shape[0]))
+        for label in caption.labels:
+            mark = label.is_good if number + 1 >= len(label.texts) else None
+            strip = _label(label.size, _at(label.texts, number), mark)
+            _lay(captioned, strip, (label.corner[0], label.corner[1] + label.size[1] - strip[0].shape[0]))
+        if caption.legend is not None:
+            _lay(captioned, _legend(caption.legend, height), (0, 0))
+        if caption.inset is not None:
+            _draw_inset(captioned, caption.inset, number)
+        self._progress(captioned, self._number)
+        self._number += 1
         return captioned
 
     def _progress(self, frame: Frame, number: int) -> None:
@@ -90,22 +135,78 @@ class Captioner:
             frame[-thickness:, start : min(last, now)] = _ACCENT
 
 
-def _drawn(caption: Caption, width: int, height: int) -> list[tuple[Image.Image, tuple[int, int]]]:
-    """Pictures with transparency, and their upper left corners (x, y)."""
-    large, small = max(11, height // 20), max(9, height // 28)
+def _large(height: int) -> int:
+    return max(11, height // 20)
+
+
+Layer = tuple[NDArray[np.uint16], NDArray[np.uint16]]
+"""The share of the frame that is kept, and the part that is added, in 256ths."""
+
+
+@lru_cache(maxsize=64)
+def _main(width: int, height: int, title: str, score: str, subject: str) -> Layer:
+    """Strip with the texts along the lower edge."""
+    large, small = _large(height), max(9, height // 28)
     margin = large * 2 // 3
     strip = _ground(width, min(3 * large, height))
     pen, baseline = ImageDraw.Draw(strip), strip.height - margin
-    pen.text((margin, baseline), caption.title, _WHITE, _font(large), anchor="ls")
-    pen.text((width - margin, baseline), caption.score, _WHITE, _font(large), anchor="rs")
-    pen.text((margin, baseline - large * 1.15), caption.subject, _SOFT, _font(small), anchor="ls")
-    layers = [(strip, (0, height - strip.height))]
-    for label in caption.labels:
-        size = max(8, label.size[1] // 11)
-        strip = _ground(label.size[0], min(2 * size, label.size[1]))
-        ImageDraw.Draw(strip).text((size // 2, strip.height - size // 2), label.text, _WHITE, _font(size), anchor="ls")
-        layers.append((strip, (label.corner[0], label.corner[1] + label.size[1] - strip.height)))
-    return layers
+    size, room = large, width - 3 * margin - _font(large).getlength(title)
+    while size > 8 and _font(size).getlength(score) > room:
+        size -= 1  # the title stays as it is from frame to frame
+    pen.text((margin, baseline), title, _WHITE, _font(large), anchor="ls")
+    pen.text((width - margin, baseline), score, _WHITE, _font(size), anchor="rs")
+    pen.text((margin, baseline - large * 1.15), subject, _SOFT, _font(small), anchor="ls")
+    return _layer(strip)
+
+
+@lru_cache(maxsize=256)
+def _label(size: tuple[int, int], text: str, mark: bool | None) -> Layer:
+    """Strip along the lower edge of a grid's picture; with a tick (True) or a cross (False) on its right."""
+    letters = max(8, size[1] // 11)
+    strip = _ground(size[0], min(2 * letters, size[1]))
+    pen, baseline = ImageDraw.Draw(strip), strip.height - letters // 2
+    pen.text((letters // 2, baseline), text, _WHITE, _font(letters), anchor="ls")
+    if mark is not None:
+        right, top, side = size[0] - letters // 2, baseline - letters * 0.8, letters * 0.8
+        tick = [(right - side, top + side * 0.55), (right - side * 0.62, baseline), (right, top)]
+        cross = [(right - side, top), (right, baseline)], [(right - side, baseline), (right, top)]
+        for line in [tick] if mark else cross:
+            pen.line(line, _GOOD if mark else _BAD, max(2, letters // 6), joint="curve")
+    return _layer(strip)
+
+
+@lru_cache(maxsize=8)
+def _legend(legend: Legend, height: int) -> Layer:
+    """A row of colours between two names."""
+    letters = max(9, height // 28)
+    font, margin, side = _font(letters), letters * 2 // 3, max(2, letters * 8 // len(legend.colours))
+    left, right = font.getlength(legend.first), font.getlength(legend.last)
+    bar = side * len(legend.colours)
+    plate = Image.new("RGBA", (round(4 * margin + left + bar + right), 2 * margin + letters), (0, 0, 0, 130))
+    pen, middle = ImageDraw.Draw(plate), margin + letters // 2
+    pen.text((margin, middle), legend.first, _WHITE, font, anchor="lm")
+    for k, colour in enumerate(legend.colours):
+        x = round(2 * margin + left) + k * side
+        pen.rectangle((x, margin, x + side - 1, margin + letters), colour)
+    pen.text((3 * margin + left + bar, middle), legend.last, _WHITE, font, anchor="lm")
+    return _layer(plate)
+
+
+def _draw_inset(frame: Frame, inset: Inset, number: int) -> None:
+    """Put the map into the upper right corner."""
+    (height, width), edge = inset.picture.shape[:2], max(2, frame.shape[0] // 240)
+    picture = Image.fromarray(inset.picture)
+    (x, y), radius = _at(inset.places, number), max(3, width // 40)
+    pen = ImageDraw.Draw(picture)
+    pen.ellipse((x - radius, y - radius, x + radius, y + radius), _ACCENT, (0, 0, 0))
+    margin = _large(frame.shape[0]) * 2 // 3
+    top, left = margin, frame.shape[1] - margin - width
+    frame[top - edge : top + height + edge, left - edge : left + width + edge] = _SOFT
+    frame[top : top + height, left : left + width] = np.asarray(picture)
+
+
+def _at(texts: Sequence[Any], number: int) -> Any:
+    return texts[min(number, len(texts) - 1)]
 
 
 def _ground(width: int, height: int) -> Image.Image:
@@ -118,11 +219,18 @@ def _ground(width: int, height: int) -> Image.Image:
     return black
 
 
-def _layer(image: Image.Image, at: tuple[int, int]) -> tuple[slice, slice, NDArray[np.uint16], NDArray[np.uint16]]:
-    """Place of a picture, the share of the frame that is kept there, and the part that is added, in 256ths."""
-    (x, y), rgba = at, np.asarray(image).astype(np.uint16)
+def _layer(image: Image.Image) -> Layer:
+    rgba = np.asarray(image).astype(np.uint16)
     alpha = rgba[..., 3:]
-    return slice(y, y + image.height), slice(x, x + image.width), 256 - alpha, rgba[..., :3] * alpha
+    return 256 - alpha, rgba[..., :3] * alpha
+
+
+def _lay(frame: Frame, layer: Layer, corner: tuple[int, int]) -> None:
+    """Lay a picture over a frame, which is changed; what does not fit is cut."""
+    (x, y), (kept, added) = corner, layer
+    part = frame[y : y + kept.shape[0], x : x + kept.shape[1]]
+    rows, columns = part.shape[:2]
+    part[:] = (part * kept[:rows, :columns] + added[:rows, :columns]) >> 8
 
 
 @cache

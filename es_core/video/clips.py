@@ -1,16 +1,21 @@
 """Clips of a film, whose episodes are scored beforehand."""
 
-import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 
-from es_core.video.camera_paths import camera_path
-from es_core.video.captions import Caption, Label
+import numpy as np
+from PIL import Image
+
+from es_core.video.camera_paths import camera_above, camera_path
+from es_core.video.captions import Caption, Inset, Label, Legend
 from es_core.video.filmed_policies import FilmedPolicy
 from es_core.video.layout import corners
 from es_core.video.renderer import Clip, FilmOptions, Renderer, ScoredEpisode
-from es_envs.bullet.camera import Camera
+from es_envs.bullet.camera import Camera, View
+from es_envs.bullet.scenery import ghost_colours
+
+_MAP = 4  # times as wide as a map is the picture
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -57,10 +62,13 @@ def score_clips(
         )
     posed = len(groups[0]) > 1 and renderer.free_camera is not None
     noted = posed or view in ("fixed", "orbit")
+    mapped = renderer.free_camera is not None and view in (None, "follow") and len(groups[0]) == 1
     played = []
     for seed in seeds:
         for policies in groups:
-            scored = [(policy, renderer.score(policy, seed, cameras=noted, poses=posed)) for policy in policies]
+            scored = [
+                (policy, renderer.score(policy, seed, cameras=noted or mapped, poses=posed)) for policy in policies
+            ]
             if options.layout == "ghosts" and policies[0].candidate is not None:
                 scored.sort(key=lambda each: each[1].episode.fitness)  # the best in front
             played.append((seed, scored))
@@ -77,46 +85,122 @@ def score_clips(
             cameras=tuple(filter(None, (next(cameras) for _ in scored))),
             poses=tuple(one.poses for _, one in scored if one.poses is not None),
         )
-        longest = max(one.episode.length for _, one in scored)
+        caption = _caption(
+            scored, options, number // len(groups) if len(seeds) > 1 else None, has_colours=bool(clip.poses)
+        )
+        if mapped:
+            caption = replace(caption, inset=_inset(renderer, scored[0][1], seed, options))
         clips.append(
             ScoredClip(
                 clip=clip,
                 scored=tuple(one for _, one in scored),
-                frames=math.ceil(longest / renderer.every),
-                caption=_caption(scored, options, number // len(groups) if len(seeds) > 1 else None),
+                frames=max(len(one.fitness_so_far) for _, one in scored),
+                caption=caption,
             )
         )
     return clips
 
 
-def _caption(scored: Sequence[tuple[FilmedPolicy, ScoredEpisode]], options: FilmOptions, start: int | None) -> Caption:
+def _caption(
+    scored: Sequence[tuple[FilmedPolicy, ScoredEpisode]], options: FilmOptions, start: int | None, *, has_colours: bool
+) -> Caption:
     policies, episodes = [policy for policy, _ in scored], [one.episode for _, one in scored]
-    is_beside = policies[0].name is not None
+    first, is_beside = policies[0], policies[0].name is not None
     subject = "the same start" if is_beside else options.definition.id
     if start is not None:
         subject += f", start {start}"
     if options.speed != 1:
         subject += f", {options.speed:g}x speed"
+    decimals = _decimals([value for _, one in scored for value in (*one.fitness_so_far, one.episode.fitness)])
+    counted = [_counted(one, decimals) for _, one in scored]
     if len(scored) == 1:
-        return Caption(title=policies[0].title, score=f"fitness {episodes[0].fitness:.2f}", subject=subject)
-    generations = [policy.generation for policy in policies]
-    if is_beside:
-        title, names = options.definition.id, [policy.title for policy in policies]
-    elif policies[0].candidate is None:
-        title, names = f"generations {min(generations)} to {max(generations)}", [f"{g}" for g in generations]
-    else:
-        title = f"generation {generations[0]}, {len(policies)} candidates"
-        names = [f"{policy.candidate}" for policy in policies]
-    labels = [
-        Label(text=f"{name}:  {episode.fitness:.2f}", corner=corner, size=options.size)
-        for name, episode, corner in zip(
-            names, episodes, corners(len(scored), options.size, options.across), strict=True
+        scores = tuple(f"fitness {text}" if text else "" for text in counted[0])
+        return Caption(
+            titles=(first.title,), scores=(*scores[:-1], f"{scores[-1]}, {episodes[0].ending}"), subject=subject
         )
-    ]
-    is_comparable = len({config.fitness for config in options.configs}) == 1
-    return Caption(
-        title=title,
-        score=f"best fitness {max(episode.fitness for episode in episodes):.2f}" if is_comparable else "",
-        subject=subject,
-        labels=tuple(labels) if options.layout == "grid" else (),
+    generations = [policy.generation for policy in policies]
+    titles: tuple[str, ...]
+    if is_beside:
+        titles, names = (options.definition.id,), [policy.title for policy in policies]
+    elif first.candidate is None:
+        titles, names = (f"generations {min(generations)} to {max(generations)}",), [f"{g}" for g in generations]
+    else:
+        titles, names = _population_titles(generations[0], scored), [f"{policy.candidate}" for policy in policies]
+    labels = tuple(
+        Label(
+            texts=tuple(f"{name}:  {text}" for text in texts),
+            is_good=episode.truncated if episode.is_success is None else episode.is_success,
+            corner=corner,
+            size=options.size,
+        )
+        for name, texts, episode, corner in zip(
+            names, counted, episodes, corners(len(scored), options.size, options.across), strict=True
+        )
     )
+    is_comparable = len({config.fitness for config in options.configs}) == 1
+    legend = None
+    if options.layout == "ghosts" and has_colours:
+        ends = ("worst", "best") if first.candidate is not None else (f"generation {names[0]}", names[-1])
+        legend = Legend(colours=tuple(ghost_colours(len(scored) - 1)), first=ends[0], last=ends[1])
+    return Caption(
+        titles=titles,
+        scores=_best_scores([one for _, one in scored], decimals) if is_comparable else ("",),
+        subject=subject,
+        labels=labels if options.layout == "grid" else (),
+        legend=legend,
+    )
+
+
+def _decimals(values: Sequence[float | None]) -> int:
+    """Decimals with which numbers that count up are shown, the same for all of them."""
+    known = [value for value in values if value is not None]
+    return 0 if all(value == round(value) for value in known) else 2
+
+
+def _counted(one: ScoredEpisode, decimals: int) -> tuple[str, ...]:
+    """The fitness at each frame, as text; where it could not be told, it is empty until the end."""
+    running = one.fitness_so_far[:-1]
+    return (
+        *("" if value is None else f"{value:.{decimals}f}" for value in running),
+        f"{one.episode.fitness:.{decimals}f}",
+    )
+
+
+def _population_titles(generation: int, scored: Sequence[tuple[FilmedPolicy, ScoredEpisode]]) -> tuple[str, ...]:
+    """Title at each frame: how many have succeeded so far, where the environment says so."""
+    ends = [(len(one.fitness_so_far) - 1, one.episode.is_success) for _, one in scored]
+    if any(success is None for _, success in ends):
+        return (f"generation {generation}, {len(scored)} candidates",)
+    frames = max(last for last, _ in ends) + 1
+    counts = [sum(bool(success) and last <= number for last, success in ends) for number in range(frames)]
+    return tuple(f"generation {generation}: {count} of {len(scored)} finish" for count in counts)
+
+
+def _best_scores(scored: Sequence[ScoredEpisode], decimals: int) -> tuple[str, ...]:
+    """The best fitness at each frame; until the end, where it could not be told, nothing."""
+    texts = []
+    for number in range(max(len(one.fitness_so_far) for one in scored)):
+        values = [
+            one.fitness_so_far[number] if number + 1 < len(one.fitness_so_far) else one.episode.fitness
+            for one in scored
+        ]
+        known = [value for value in values if value is not None]
+        texts.append(f"best fitness {max(known):.{decimals}f}" if len(known) == len(values) else "")
+    return tuple(texts)
+
+
+def _inset(renderer: Renderer, scored: ScoredEpisode, seed: int, options: FilmOptions) -> Inset | None:
+    """A map, if the camera goes along with the player and never sees where it has come from and goes to."""
+    env, size = renderer.free_camera, options.size
+    if env is None or not scored.cameras:
+        return None
+    above = camera_above(scored.cameras, size)
+    if above is None:
+        return None
+    env.reset(seed=seed)
+    width = size[0] // _MAP
+    height = round(width * size[1] / size[0])
+    picture = np.asarray(Image.fromarray(env.picture(above)).resize((width, height), Image.Resampling.BOX))
+    targets = np.array([(*camera.target, 1.0) for camera in scored.cameras])
+    x, y, w = View.of(above, (width, height)).to_pixels @ targets.T
+    return Inset(picture=picture, places=tuple(zip((x / w).tolist(), (y / w).tolist(), strict=True)))

@@ -130,8 +130,8 @@ def filmed_policies(
         named = enumerate(zip(policies, _names([source, *beside]), strict=True))
         return [tuple(replace(each, source=k, name=name) for k, (each, name) in named)], checkpoints, found[0][1]
     if generations is not None:
-        if generation is not None or candidate is not None or population is not None:
-            raise ValueError("a film shows generations, or one generation's centre, candidate or population: choose")
+        if generation is not None or candidate is not None:
+            raise ValueError("a film shows several generations, or one generation: choose")
         run = source if isinstance(source, RunFolder) else _run_in(source, trust=trust)
         if isinstance(generations, str):
             found = _evolution(run, find)
@@ -140,6 +140,8 @@ def filmed_policies(
         if not found:
             raise ValueError("generations must name at least one generation")
         checkpoint, definition = found[-1]
+        if population is not None:
+            return [tuple(_population(each, population)) for each, _ in found], [checkpoint], definition
         policies = [policy_of(each) for each, _ in found]
     else:
         checkpoint, definition = find(source, generation=generation, candidate=candidate)

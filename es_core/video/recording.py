@@ -78,7 +78,8 @@ def record(
         generation: film a Run's centre of this generation instead; it is rebuilt from the log if it has no checkpoint.
         candidate: film this candidate of the population around that centre instead.
         generations: film a Run's centres of these generations; "auto": of a few that show its progress.
-        population: film so many candidates of the generation's population, from the first on.
+        population: film so many candidates of the generation's population, or of each of ``generations``, from the
+            first on.
         beside: policies of other runs or files, which play the same starts in the same environment.
         layout: "grid": side by side; "ghosts": in one clip, translucent except the last generation, or the best
             candidate. Without ``generations`` or ``beside``, they show the population. None: one after the other, but
@@ -197,8 +198,8 @@ class _FilmWriter:
         with film(self.path, self.rate) as add, count_progress(shown=self.progress) as bar:
             task = bar.add_task("filming", total=sum(lengths))
             for clip, length, frames in zip(self.clips, lengths, footage, strict=True):
-                for frame in _held(frames, length):
-                    captioned = captioner.caption(frame, clip.caption, self.frames)
+                for number, frame in enumerate(_held(frames, length)):
+                    captioned = captioner.caption(frame, clip.caption, number)
                     add(captioned)
                     if self.frames == poster:
                         picture = Image.fromarray(captioned)

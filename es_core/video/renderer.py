@@ -30,11 +30,13 @@ class ScoredEpisode:
 
     Attributes:
         episode: the episode.
+        fitness_so_far: the fitness at each frame, None where it could not be told.
         cameras: the environment's own camera at each frame; empty if it cannot be moved.
         poses: poses at each frame ``(frames, p)``, if requested.
     """
 
     episode: Episode
+    fitness_so_far: tuple[float | None, ...]
     cameras: tuple[Camera, ...] = ()
     poses: NDArray[np.float64] | None = None
 
@@ -139,16 +141,23 @@ class Renderer:
         Raises:
             RolloutError: the episode failed.
         """
+        counted: list[float | None] = []
         stood: list[Camera] = []
         moved: list[NDArray[np.float64]] = []
         rollout = self.rollout_of(policy)
         env, in_film = _free(rollout), _EpisodeInFilm(rollout, policy, seed, self._options)
         while in_film.advance(self.every):
+            counted.append(in_film.fitness)
             if env is not None and cameras:
                 stood.append(env.camera())
             if env is not None and poses:
                 moved.append(env.pose())
-        return ScoredEpisode(episode=in_film.episode, cameras=tuple(stood), poses=np.array(moved) if moved else None)
+        return ScoredEpisode(
+            episode=in_film.episode,
+            fitness_so_far=tuple(counted),
+            cameras=tuple(stood),
+            poses=np.array(moved) if moved else None,
+        )
 
     def frames(self, clip: Clip, share: tuple[int, int] = (0, 1)) -> Generator[Frame, None, list[Episode]]:
         """Yield the frames of a clip, in order; return the episodes, unless the frames are drawn from poses.
@@ -214,7 +223,8 @@ class _EpisodeInFilm:
     seed: int
     options: FilmOptions
     steps: int = 0
-    _played: Generator[None, None, Episode] | None = None
+    _played: Generator[Episode, None, Episode] | None = None
+    _so_far: Episode | None = None
     _episode: Episode | None = None
     _drawn: tuple[int, Camera | None, Frame] | None = None
 
@@ -224,6 +234,13 @@ class _EpisodeInFilm:
             raise RuntimeError("the episode has not ended")
         return self._episode
 
+    @property
+    def fitness(self) -> float | None:
+        """The fitness so far; None if it cannot be told before the end."""
+        if self._episode is not None:
+            return self._episode.fitness
+        return None if self._so_far is None else self.rollout.fitness_so_far(self._so_far)
+
     def advance(self, steps: int) -> bool:
         """Play so many steps, up to the episode's end; return True if there were any."""
         label, before = self.options.definition.label, self.steps
@@ -232,7 +249,7 @@ class _EpisodeInFilm:
             self._played = self.rollout.steps(self.seed)
         try:
             while self._episode is None and self.steps < before + steps:
-                next(self._played)
+                self._so_far = next(self._played)
                 self.steps += 1
         except StopIteration as stop:
             self._episode = stop.value

@@ -81,6 +81,8 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     """Colour below the horizon where there is no body. The ground is not a body: nothing stands on it."""
     ground_height: ClassVar[float] = 0.0
     """Height at which ``mark_ground`` draws [m]."""
+    failure: ClassVar[str] = ""
+    """What ``info["ending"]`` says where an episode terminates without success, such as "fell"; empty: nothing."""
     variations: dict[str, Variation] = VARIATIONS
     """What ``randomize`` can vary. A subclass adds its own, and reads their values from ``varied``."""
 
@@ -338,7 +340,10 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         reward, terminated = self.outcome()
         if self.render_mode == "human":
             self._show()
-        return observation, reward, terminated, False, self._told()
+        info = self._told()
+        if terminated and self.failure and not info.get("is_success"):
+            info["ending"] = self.failure
+        return observation, reward, terminated, False, info
 
     def render(self) -> NDArray[np.uint8] | None:
         """Draw the current state as a picture ``(height, width, 3)``; None in "human" mode, where the window shows it.

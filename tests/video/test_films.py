@@ -12,7 +12,7 @@ from conftest import TINY
 from PIL import Image
 
 import es_envs
-from es_core import record, train
+from es_core import Checkpoint, record, train
 from es_core.cli import main
 from es_core.seeding import Purpose, episode_seeds
 from es_core.video.captions import Captioner
@@ -40,6 +40,19 @@ def runs(tmp_path_factory):
 @pytest.fixture
 def run(runs):
     return runs["CartPoleBullet-v0"]
+
+
+@pytest.fixture
+def captions(monkeypatch):
+    """The captions of the films that a test makes, one for each frame."""
+    written, caption = [], Captioner.caption
+
+    def note(self, frame, what, number):
+        written.append(what)
+        return caption(self, frame, what, number)
+
+    monkeypatch.setattr(Captioner, "caption", note)
+    return written
 
 
 def frames_of(path):
@@ -74,18 +87,45 @@ def test_an_evolution_shows_captioned_generations_on_the_same_start(run, tmp_pat
         ({"generation": 1, "candidate": 2}, ["generation 1, candidate 2"]),
         ({"generations": [2, 0, 1], "layout": "grid"}, ["generations 0 to 2"]),
         ({"generation": 1, "population": 2, "layout": "ghosts"}, ["generation 1, 2 candidates"]),
+        (
+            {"generations": [0, 2], "population": 2, "layout": "ghosts"},
+            [f"generation {g}, 2 candidates" for g in (0, 2)],
+        ),
     ],
 )
-def test_a_caption_names_the_generation_that_is_seen(run, how, titles, tmp_path, monkeypatch):
-    written, caption = {}, Captioner.caption
-
-    def note(self, frame, what, number):
-        written[what.title] = number
-        return caption(self, frame, what, number)
-
-    monkeypatch.setattr(Captioner, "caption", note)
+def test_a_caption_names_the_generation_that_is_seen(run, how, titles, tmp_path, captions):
     record(run, tmp_path / "film.mp4", speed=20, **how, **SMALL)
-    assert list(written) == titles
+    assert list(dict.fromkeys(caption.titles[-1] for caption in captions)) == titles
+
+
+def test_a_caption_counts_the_fitness_up_and_says_how_it_ended(run, tmp_path, captions):
+    [episode] = record(run, tmp_path / "film.mp4", **SMALL)
+    assert captions[0].scores[:-1] == tuple(f"fitness {steps}" for steps in range(1, episode.length))
+    assert captions[0].scores[-1] == f"fitness {episode.fitness:.0f}, lost the balance"
+
+
+def test_a_player_of_a_grid_that_has_ended_is_dimmed_and_marked(run, tmp_path, captions):
+    episodes = record(run, tmp_path / "film.mp4", layout="grid", population=2, width=192, height=64, workers=1)
+    frames = frames_of(tmp_path / "film.mp4")
+    for episode, label in zip(episodes, captions[0].labels, strict=True):
+        (x, y), (width, height) = label.corner, label.size
+        sky = frames[:, y : y + height // 4, x : x + width].mean(axis=(1, 2, 3))
+        assert (len(label.texts), label.is_good) == (episode.length, episode.truncated)
+        assert sky[episode.length - 1 :].max() < 0.6 * sky[: episode.length - 1].min(), "dimmed from its last frame on"
+
+
+@pytest.mark.slow
+def test_a_populations_title_counts_those_that_finish(tmp_path, captions):
+    settings = {"population_size": 6, "generations": 1, "eval_every": 0, "sigma": 0.3, "progress": False}
+    run = train("RaceCar-v0", initial=Checkpoint.pretrained("RaceCar-v0"), run_dir=tmp_path / "run", **settings)
+    how = {"generations": [0], "population": 6, "layout": "ghosts", "speed": 40, **SMALL}
+    episodes = record(run, tmp_path / "film.mp4", **how)
+    finished = sum(episode.final_info["is_success"] for episode in episodes)
+    assert 0 < finished < 6
+    counts = [int(title.removeprefix("generation 0: ").split()[0]) for title in captions[0].titles]
+    assert (counts, counts[0], counts[-1]) == (sorted(counts), 0, finished)
+    assert captions[0].titles[-1].endswith("of 6 finish")
+    assert (captions[0].legend.first, captions[0].legend.last, len(captions[0].legend.colours)) == ("worst", "best", 5)
 
 
 def test_beside_a_film_stand_a_picture_and_all_that_tells_what_it_shows(run, tmp_path):
@@ -202,10 +242,9 @@ def test_a_grid_fills_its_frame_with_pictures_of_usual_shape(number, size, shape
 
 
 def test_the_pictures_of_a_grid_stand_side_by_side_and_differ(run, tmp_path):
-    record(
-        run, tmp_path / "film.mp4", generations=[0, 0, 2, 1], layout="grid", width=200, height=160, speed=4, workers=1
-    )
-    frame = frames_of(tmp_path / "film.mp4")[-1]
+    how = {"generations": [0, 0, 2, 1], "layout": "grid", "width": 200, "height": 160, "workers": 1}
+    episodes = record(run, tmp_path / "film.mp4", **how)
+    frame = frames_of(tmp_path / "film.mp4")[min(episode.length for episode in episodes) - 2]  # none is dimmed yet
     cells = [frame[y : y + 60, x : x + 98] for y in (0, 80) for x in (0, 100)]  # without their labels
     assert np.abs(cells[0] - cells[1]).mean() < 3
     assert np.abs(cells[0] - cells[2]).mean() > 3
@@ -331,7 +370,6 @@ def test_chosen_seeds_are_those_of_the_episodes(run, tmp_path):
         ({"seeds": []}, "seeds must be one or more whole numbers"),
         ({"seeds": [3, -1]}, r"seeds must be one or more whole numbers of at least 0, got \[3, -1\]"),
         ({"generations": []}, "generations must name at least one"),
-        ({"generations": [0], "population": 2}, "choose"),
         ({"generations": [0], "generation": 1}, "choose"),
         ({"candidate": 1, "layout": "grid"}, "choose"),
     ],

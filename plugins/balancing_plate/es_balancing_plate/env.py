@@ -71,6 +71,7 @@ class BalancingPlateEnv(BulletEnv):
     """
 
     time_step = 1 / 100
+    failure = "the ball fell"
     ground = (0.3, 0.4, 0.47, 1.0)
     variations = BulletEnv.variations | {"motor_strength": MOTOR_STRENGTH}
     torque: ClassVar[float] = TORQUE

@@ -56,6 +56,7 @@ class BallMazeEnv(BulletEnv):
     """
 
     time_step = 1 / 100
+    failure = "the ball fell"
     action_repeat = 2
     ground = (0.3, 0.4, 0.47, 1.0)
     variations = BulletEnv.variations | {"motor_strength": MOTOR_STRENGTH}

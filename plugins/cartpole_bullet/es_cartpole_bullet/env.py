@@ -63,6 +63,7 @@ class CartPoleBulletEnv(BulletEnv):
     """
 
     time_step = 1 / 20
+    failure = "lost the balance"
     sky = (0.83, 0.86, 0.87, 1.0)
     ground = (0.58, 0.66, 0.7, 1.0)
     ground_height = -0.6

@@ -26,6 +26,7 @@ class PolesEnv(BulletEnv):
     """
 
     time_step = 1 / 100
+    failure = "lost the balance"
     action_repeat = 2
     sky = (0.83, 0.86, 0.87, 1.0)
     ground = (0.58, 0.66, 0.7, 1.0)
@@ -132,6 +133,7 @@ class CartPoleSwingUpEnv(PolesEnv):
     """
 
     action_repeat = 4
+    failure = "left the rail"
     model = "cart_pole.urdf"
     hinges = ("hinge",)
 

@@ -69,6 +69,7 @@ class RunnerEnv(BulletEnv):
     """
 
     time_step = 0.0165
+    failure = "fell"
     gravity = -9.8
     sky = (0.84, 0.9, 0.95, 1.0)
     ground = (0.44, 0.56, 0.46, 1.0)

@@ -91,6 +91,7 @@ class RaceCarEnv(BulletEnv):
     """
 
     time_step = 1 / 100
+    failure = "hit the wall"
     gravity = -10.0
     sky = (0.86, 0.92, 0.96, 1.0)
     ground = (0.46, 0.6, 0.36, 1.0)

@@ -194,6 +194,7 @@ class RaceTrackEnv(BulletEnv):
     """
 
     time_step = 1 / 50
+    failure = "hit the wall"
     action_repeat = 2
     gravity = -10.0
     sky = (0.86, 0.92, 0.96, 1.0)
