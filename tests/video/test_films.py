@@ -241,13 +241,18 @@ def test_a_grid_fills_its_frame_with_pictures_of_usual_shape(number, size, shape
     assert len(set(places)) == number
 
 
-def test_the_pictures_of_a_grid_stand_side_by_side_and_differ(run, tmp_path):
+def test_the_pictures_of_a_grid_stand_side_by_side_and_differ(run, tmp_path, captions):
     how = {"generations": [0, 0, 2, 1], "layout": "grid", "width": 200, "height": 160, "workers": 1}
     episodes = record(run, tmp_path / "film.mp4", **how)
-    frame = frames_of(tmp_path / "film.mp4")[min(episode.length for episode in episodes) - 2]  # none is dimmed yet
+    frame = frames_of(tmp_path / "film.mp4")[0]
     cells = [frame[y : y + 60, x : x + 98] for y in (0, 80) for x in (0, 100)]  # without their labels
-    assert np.abs(cells[0] - cells[1]).mean() < 3
-    assert np.abs(cells[0] - cells[2]).mean() > 3
+    assert all(np.abs(cells[0] - cell).mean() < 3 for cell in cells), "the same start"
+    assert min(cell.mean() for cell in cells) > 100
+    texts = [label.texts for label in captions[0].labels]
+    assert [each[-1] for each in texts] == [
+        f"{g}:  {episode.fitness:.0f}" for g, episode in zip((0, 0, 2, 1), episodes, strict=True)
+    ]
+    assert texts[0] == texts[1] != texts[2]
 
 
 @pytest.mark.parametrize(("env_id", "workers"), [("CartPoleBullet-v0", 2), ("CartPole-v1", 1)])
