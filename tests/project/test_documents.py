@@ -27,7 +27,7 @@ SHORT += ["--confirm-episodes=2", "--solved-at=none"]
 
 # Which lines are run, by what they begin with: as they stand, or with these words besides where there is no time.
 RUN = {
-    "--version|list|show|plugins|doctor|check|bench|new|evaluate|record|export|report|compare|resume|replay": [],
+    "--version|list|show|plugins|doctor|check|bench|new|evaluate|record|export|report|compare|resume|replay|runs": [],
     "train|tune": SHORT,
     "collect": ["--episodes=2"],
 }
