@@ -53,8 +53,7 @@ class Episode:
     @property
     def is_success(self) -> bool | None:
         """``final_info["is_success"]``; None if the environment does not say."""
-        said = self.final_info.get("is_success")
-        return None if said is None else bool(said)
+        return bool(self.final_info["is_success"]) if "is_success" in self.final_info else None
 
     @property
     def fitness(self) -> float:

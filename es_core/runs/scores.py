@@ -50,7 +50,7 @@ class Evaluation:
         """Score ``episodes``, at least one."""
         fitness = np.array([episode.fitness for episode in episodes])
         lengths = [episode.length for episode in episodes]
-        successes = [bool(e.final_info["is_success"]) for e in episodes if "is_success" in e.final_info]
+        successes = [e.is_success for e in episodes if e.is_success is not None]
         known = len(successes) == len(episodes)
         named = {name: [episode.fitnesses[name] for episode in episodes] for name in episodes[0].fitnesses}
         return cls(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from es_core.video.layout import Frame
+from es_core.video.layout import Frame, at_frame
 
 Colour = tuple[int, int, int]
 
@@ -109,11 +109,13 @@ class Captioner:
             below = 3 * max(11, frame.shape[0] // 22) // 2 * 2
             captioned = np.concatenate([captioned, np.zeros((below, *frame.shape[1:]), np.uint8)])
         height, width = captioned.shape[:2]
-        strip = _main(width, height, _at(caption.titles, number), _at(caption.scores, number), caption.subject)
+        strip = _main(
+            width, height, at_frame(caption.titles, number), at_frame(caption.scores, number), caption.subject
+        )
         _lay(captioned, strip, (0, height - strip[0].shape[0]))
         for label in caption.labels:
             mark = label.is_good if number + 1 >= len(label.texts) else None
-            strip = _label(label.size, _at(label.texts, number), mark)
+            strip = _label(label.size, at_frame(label.texts, number), mark)
             _lay(captioned, strip, (label.corner[0], label.corner[1] + label.size[1] - strip[0].shape[0]))
         if caption.legend is not None:
             _lay(captioned, _legend(caption.legend, height), (0, 0))
@@ -196,17 +198,13 @@ def _draw_inset(frame: Frame, inset: Inset, number: int) -> None:
     """Put the map into the upper right corner."""
     (height, width), edge = inset.picture.shape[:2], max(2, frame.shape[0] // 240)
     picture = Image.fromarray(inset.picture)
-    (x, y), radius = _at(inset.places, number), max(3, width // 40)
+    (x, y), radius = at_frame(inset.places, number), max(3, width // 40)
     pen = ImageDraw.Draw(picture)
     pen.ellipse((x - radius, y - radius, x + radius, y + radius), _ACCENT, (0, 0, 0))
     margin = _large(frame.shape[0]) * 2 // 3
     top, left = margin, frame.shape[1] - margin - width
     frame[top - edge : top + height + edge, left - edge : left + width + edge] = _SOFT
     frame[top : top + height, left : left + width] = np.asarray(picture)
-
-
-def _at(texts: Sequence[Any], number: int) -> Any:
-    return texts[min(number, len(texts) - 1)]
 
 
 def _ground(width: int, height: int) -> Image.Image:

@@ -140,7 +140,9 @@ def _caption(
     is_comparable = len({config.fitness for config in options.configs}) == 1
     legend = None
     if options.layout == "ghosts" and has_colours:
-        ends = ("worst", "best") if first.candidate is not None else (f"generation {names[0]}", names[-1])
+        ends = names[0], names[-1]
+        if not is_beside:
+            ends = ("worst", "best") if first.candidate is not None else (f"generation {names[0]}", names[-1])
         legend = Legend(colours=tuple(ghost_colours(len(scored) - 1)), first=ends[0], last=ends[1])
     return Caption(
         titles=titles,

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,11 @@ LAYOUTS = ("grid", "ghosts")
 _GAP = 2  # pixels between the pictures of a grid
 _USUAL_SHAPE = 4 / 3  # of a picture: its width by its height
 _DIM = 0.55  # weight of a ghost
+
+
+def at_frame(sequence: Any, number: int) -> Any:
+    """Item of a frame with this number: after an episode's end the last one."""
+    return sequence[min(number, len(sequence) - 1)]
 
 
 def even(frame: Frame) -> Frame:

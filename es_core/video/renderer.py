@@ -3,7 +3,6 @@
 import math
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,7 @@ from es_core.config.train_config import TrainConfig
 from es_core.rollout.errors import RolloutError
 from es_core.rollout.rollout import Rollout
 from es_core.video.filmed_policies import FilmedPolicy
-from es_core.video.layout import Frame, arranged, even
+from es_core.video.layout import Frame, arranged, at_frame, even
 from es_envs import EnvDefinition, Episode
 from es_envs.bullet.camera import Camera, FreeCameraEnv
 from es_envs.definition import KeywordError
@@ -183,7 +182,7 @@ class Renderer:
         number, (first, stride) = 0, share
         while sum(in_film.advance(self.every) for in_film in in_film):  # each of them, to the last
             if number % stride == first:
-                cameras = [_at(of_policy, number) for of_policy in clip.cameras] or [None] * len(in_film)
+                cameras = [at_frame(of_policy, number) for of_policy in clip.cameras] or [None] * len(in_film)
                 frames = [each.frame(camera) for each, camera in zip(in_film, cameras, strict=True)]
                 yield arranged(frames, self._options.layout, self._options.size, self._options.across)
             number += 1
@@ -196,8 +195,8 @@ class Renderer:
         env.reset(seed=clip.seed)
         first, stride = share
         for number in range(first, max(map(len, clip.poses)), stride):
-            poses = [_at(of_policy, number) for of_policy in clip.poses]
-            cameras = [_at(of_policy, number) for of_policy in clip.cameras]
+            poses = [at_frame(of_policy, number) for of_policy in clip.poses]
+            cameras = [at_frame(of_policy, number) for of_policy in clip.cameras]
             seen = [(cameras[-1], poses)]
             if self._options.layout != "ghosts":
                 seen = [(camera, [pose]) for camera, pose in zip(cameras, poses, strict=True)]
@@ -282,8 +281,3 @@ class _EpisodeInFilm:
 def _free(rollout: Rollout) -> FreeCameraEnv | None:
     env = rollout.env.unwrapped
     return env if isinstance(env, FreeCameraEnv) else None
-
-
-def _at(sequence: Any, number: int) -> Any:
-    """Item of a frame: after an episode's end the last one."""
-    return sequence[min(number, len(sequence) - 1)]
