@@ -6,6 +6,7 @@ missing pybullet, and its banner, which every process would print, is suppressed
 
 import math
 import os
+import tempfile
 import time
 import weakref
 from abc import ABC, abstractmethod
@@ -81,8 +82,6 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     """Colour below the horizon where there is no body. The ground is not a body: nothing stands on it."""
     ground_height: ClassVar[float] = 0.0
     """Height at which ``mark_ground`` draws [m]."""
-    failure: ClassVar[str] = ""
-    """What ``info["ending"]`` says where an episode terminates without success, such as "fell"; empty: nothing."""
     variations: dict[str, Variation] = VARIATIONS
     """What ``randomize`` can vary. A subclass adds its own, and reads their values from ``varied``."""
 
@@ -216,6 +215,14 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     def info(self) -> dict[str, Any]:
         """Return the info for ``reset`` and ``step``, a new dict. Called last."""
         return {}
+
+    @property
+    def failure(self) -> str:
+        """What ``info["ending"]`` says where an episode terminates without success, such as "fell"; empty: nothing.
+
+        Where there is only one, a subclass assigns it in its body: ``failure = "fell"``.
+        """
+        return ""
 
     @abstractmethod
     def camera(self) -> Camera:
@@ -538,6 +545,18 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         if colour[3] == 0.0:
             self._hidden.add((body, link))
         pybullet.changeVisualShape(body, link, rgbaColor=colour, physicsClientId=self.client)
+
+    def paint_sectors(self, body: int, colours: Sequence[Colour], link: int = -1) -> None:
+        """Colour a sphere in sectors, from pole to pole, so that it is seen to roll; for use in ``decorate``."""
+        from PIL import Image  # only drawing needs it
+
+        texture = np.repeat(np.round(255 * np.array(colours)[:, :3]).astype(np.uint8), 32, axis=0)
+        with tempfile.TemporaryDirectory() as folder:  # Bullet reads textures from files alone
+            path = str(Path(folder) / "sectors.png")
+            Image.fromarray(np.tile(texture, (32, 1, 1))).save(path)
+            number = pybullet.loadTexture(path, physicsClientId=self.client)
+        white = (1.0, 1.0, 1.0, 1.0)
+        pybullet.changeVisualShape(body, link, textureUniqueId=number, rgbaColor=white, physicsClientId=self.client)
 
     def visual_box(
         self, size: Sequence[float], position: Sequence[float], colour: Colour, *, stripes: Sequence[Colour] = ()

@@ -12,6 +12,7 @@ from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, bounded, pybullet,
 TORQUE = 0.0003  # [N·m]
 BASE_HEIGHT = 0.1  # [m]
 BALL_RADIUS = 0.02  # [m]
+BALL_COLOURS = 2 * ((0.95, 0.4, 0.15, 1.0), (0.98, 0.96, 0.92, 1.0))  # of its sectors
 BALL_MASS = 0.0007  # [kg]
 DROP_HEIGHT = 0.2  # [m], of the ball's centre
 REST_HEIGHT = 0.18  # [m], of the ball's centre on a level plate
@@ -126,7 +127,7 @@ class BalancingPlateEnv(BulletEnv):
         self.visual_box((0.14, 0.14, 0.02), (0.0, 0.0, 0.01), (0.2, 0.22, 0.25, 1.0))
         self.visual_box((0.025, 0.025, 0.12), (0.0, 0.0, 0.08), (0.3, 0.32, 0.36, 1.0))
         self.paint(self.plate, (0.85, 0.82, 0.76, 1.0), self._hinges[1])
-        self.paint(self.ball, (0.95, 0.4, 0.15, 1.0))
+        self.paint_sectors(self.ball, BALL_COLOURS)
 
     def place(self) -> None:
         """Put the plate nearly level and nearly at rest."""

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from es_balancing_plate.env import BALL_MASS, BALL_RADIUS, BASE_HEIGHT, FALLEN_HEIGHT
+from es_balancing_plate.env import BALL_COLOURS, BALL_MASS, BALL_RADIUS, BASE_HEIGHT, FALLEN_HEIGHT
 from es_envs import ArgumentError, urdf_path
 from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, bounded, pybullet
 
@@ -91,7 +91,7 @@ class BallMazeEnv(BulletEnv):
         self.mark_ground(tiles, (0.33, 0.43, 0.5, 1.0))
         self.visual_box((0.14, 0.14, 0.02), (0.0, 0.0, 0.01), (0.2, 0.22, 0.25, 1.0))
         self.visual_box((0.025, 0.025, 0.12), (0.0, 0.0, 0.08), (0.3, 0.32, 0.36, 1.0))
-        self.paint(self.ball, (0.95, 0.4, 0.15, 1.0))
+        self.paint_sectors(self.ball, BALL_COLOURS)
 
     def place(self) -> None:
         """Put the ball at the beginning of the way."""

@@ -7,7 +7,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from es_cartpole_bullet.rail import decorate_rail
-from es_envs import ArgumentError
+from es_envs import ArgumentError, urdf_path
 from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, bounded, pybullet, require_one_of
 
 FORCES = {0: -50.0, 1: 50.0}  # [N]; a weaker push cannot hold the pole at 20 Hz
@@ -63,7 +63,6 @@ class CartPoleBulletEnv(BulletEnv):
     """
 
     time_step = 1 / 20
-    failure = "lost the balance"
     sky = (0.83, 0.86, 0.87, 1.0)
     ground = (0.58, 0.66, 0.7, 1.0)
     ground_height = -0.6
@@ -82,7 +81,7 @@ class CartPoleBulletEnv(BulletEnv):
 
     def build(self) -> None:
         """Load a cart on a rail, and the pole on it, which swings freely."""
-        self.body = self.load_urdf("cartpole.urdf")
+        self.body = self.load_urdf(urdf_path("cart_pole_bullet.urdf"))
         joints = self.joints(self.body)
         self.cart, self.pole = joints["slider_to_cart"], joints["cart_to_pole"]
         # The cart keeps Bullet's default motor, which brakes it a little: else no policy balances the pole at 20 Hz.
@@ -92,10 +91,8 @@ class CartPoleBulletEnv(BulletEnv):
         self._both = (self.cart, self.pole)
 
     def decorate(self) -> None:
-        """Add a rail with a post every metre, and colour the cart and its pole."""
-        self.paint(self.body, (1.0, 1.0, 1.0, 0.0))
-        decorate_rail(self, POSITION_LIMIT, spacing=1.0, posts=15)
-        self.paint(self.body, (0.2, 0.36, 0.6, 1.0), self.cart)
+        """Add rails with a post every metre, and colour the pole."""
+        decorate_rail(self, POSITION_LIMIT, spacing=1.0, posts=15, top=-0.14, gauge=0.28)
         self.paint(self.body, (1.0, 0.6, 0.2, 1.0), self.pole)
 
     def place(self) -> None:
@@ -133,7 +130,16 @@ class CartPoleBulletEnv(BulletEnv):
     def outcome(self) -> tuple[float, bool]:
         """Return 1 for every step, until the pole falls or the rail ends."""
         upright = -ANGLE_LIMIT <= self._angle <= ANGLE_LIMIT
-        return 1.0, not (upright and -POSITION_LIMIT <= self._position <= POSITION_LIMIT)
+        return 1.0, not (upright and self._is_on_rail)
+
+    @property
+    def _is_on_rail(self) -> bool:
+        return bool(-POSITION_LIMIT <= self._position <= POSITION_LIMIT)
+
+    @property
+    def failure(self) -> str:
+        """How an episode ended."""
+        return "lost the balance" if self._is_on_rail else "left the rail"
 
     def info(self) -> dict[str, Any]:
         """Return the reward's term."""

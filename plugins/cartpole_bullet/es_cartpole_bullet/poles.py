@@ -26,7 +26,6 @@ class PolesEnv(BulletEnv):
     """
 
     time_step = 1 / 100
-    failure = "lost the balance"
     action_repeat = 2
     sky = (0.83, 0.86, 0.87, 1.0)
     ground = (0.58, 0.66, 0.7, 1.0)
@@ -56,9 +55,8 @@ class PolesEnv(BulletEnv):
             )
 
     def decorate(self) -> None:
-        """Add a rail with posts, and colour the cart and its poles."""
-        decorate_rail(self, POSITION_LIMIT, spacing=0.8, posts=3)
-        self.paint(self.body, (0.2, 0.36, 0.6, 1.0), self.cart)
+        """Add rails with posts, and colour the poles."""
+        decorate_rail(self, POSITION_LIMIT, spacing=0.8, posts=3, top=-0.09, gauge=0.11)
         for pole, colour in zip(self.poles, ((1.0, 0.6, 0.2, 1.0), (0.75, 0.2, 0.35, 1.0)), strict=False):
             self.paint(self.body, colour, pole)
 
@@ -92,6 +90,11 @@ class PolesEnv(BulletEnv):
     @property
     def _is_on_rail(self) -> bool:
         return -POSITION_LIMIT <= self._position <= POSITION_LIMIT
+
+    @property
+    def failure(self) -> str:
+        """How an episode ended."""
+        return "lost the balance" if self._is_on_rail else "left the rail"
 
     def camera(self) -> Camera:
         """Return a camera that sees the whole rail."""
@@ -133,7 +136,6 @@ class CartPoleSwingUpEnv(PolesEnv):
     """
 
     action_repeat = 4
-    failure = "left the rail"
     model = "cart_pole.urdf"
     hinges = ("hinge",)
 

@@ -23,9 +23,10 @@ def play(env, seed, choose, steps=500):
     observation, _ = env.reset(seed=seed)
     total = 0.0
     for step in range(1, steps + 1):  # noqa: B007  (the length)
-        observation, reward, terminated, truncated, _ = env.step(choose(observation))
+        observation, reward, terminated, truncated, info = env.step(choose(observation))
         total += reward
         assert truncated is False
+        assert info.get("ending") == ("lost the balance" if terminated else None)
         if terminated:
             break
     return step, total, observation
@@ -73,10 +74,11 @@ def test_the_pole_can_be_balanced_to_the_step_limit_from_many_starts(env):
 @pytest.mark.parametrize("side", [-1, 1])
 def test_leaving_the_rail_on_either_side_ends_the_episode(env, side):
     env.reset(seed=0)
-    for position, ended in (side * 10.01, True), (side * 10.0, False):
+    for position, ended in (side * 10.0, False), (side * 10.01, True):
         pybullet.resetJointState(env.body, env.cart, position, physicsClientId=env.client)
         env.observe()
         assert env.outcome() == (1.0, ended)
+    assert env.failure == "left the rail"
 
 
 def test_a_fixed_start_is_upright_in_the_middle():

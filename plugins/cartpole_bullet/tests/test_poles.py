@@ -95,6 +95,7 @@ def test_the_end_of_the_rail_ends_the_episode(kind, side, make):
     for position, ended in ((2.39, False), (2.41, True)):
         put(env, side * position, *rest)
         assert env.outcome()[1] is ended
+    assert env.failure == "left the rail"
 
 
 def test_an_upright_pole_that_rests_earns_one_and_one_that_whirls_little(make):
