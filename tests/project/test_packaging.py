@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 PROJECTS = {
     path.parent: tomllib.loads(path.read_text(encoding="utf-8"))
     for path in ROOT.glob("**/pyproject.toml")
-    if "." not in path.parent.name
+    if not any(part.startswith(".") for part in path.relative_to(ROOT).parts)  # such as what .venv has installed
 }
 
 
