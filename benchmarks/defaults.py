@@ -17,9 +17,10 @@ pip install swig "gymnasium[mujoco,box2d]" stable-baselines3 sb3-contrib evotorc
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
@@ -190,12 +191,20 @@ def _losses(results: Sequence[dict[str, Any]]) -> str:
             continue
         for run in results:
             if (run["task"], run["contender"]) == (task, "es-envs"):
-                advice = "; ".join(f"generation {when}: {sentence}" for when, sentence in run["advice"].items())
-                rows.append([task, str(run["seed"]), figures(run["score"]["mean"]), advice or "none"])
+                score = figures(run["score"]["mean"])
+                rows.append([task, str(run["seed"]), score, _in_brief(run["advice"]) or "none"])
     if not rows:
         return ""
     intro = "## Tasks that were not reached, and the advice that these runs gave"
     return "\n\n".join([intro, table(["task", "seed", "score", "advice"], rows)]) + "\n"
+
+
+def _in_brief(advice: Mapping[str, str]) -> str:
+    """Each kind of advice once: its first sentence, and how often there were others that differ in numbers alone."""
+    kinds: dict[str, list[str]] = {}
+    for when, sentence in advice.items():
+        kinds.setdefault(re.sub(r"-?[\d.]+", "", sentence), []).append(f"generation {when}: {sentence}")
+    return "; ".join(said[0] + (f" ({len(said)} times)" if len(said) > 1 else "") for said in kinds.values())
 
 
 def _ablation(folder: Path) -> str:
