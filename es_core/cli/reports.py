@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from es_core.cli.arguments import add_command, add_trust
@@ -22,10 +23,18 @@ def add(commands: Any) -> None:
     )
 
     sub = add_command(
-        commands, "report", _report, "write a page about a run: curves, films, settings, commands to repeat it"
+        commands, "report", _report, "write a page about a run: its score, what to do now, curves, films, settings"
     )
     sub.add_argument("run", metavar="RUN", help="a run folder")
     sub.add_argument("-o", "--output", metavar="PAGE.html", help="default: report.html in the run's folder")
+    sub.add_argument(
+        "--film", action="store_true", help="film the best policy, and draw its worst and best start, for the page"
+    )
+    sub.add_argument(
+        "--follow",
+        action="store_true",
+        help="while the run is training, write the page again after each generation; a browser then loads it again",
+    )
     add_trust(sub)
 
     sub = add_command(
@@ -63,7 +72,16 @@ def _shortened(name: str) -> str:
 def _report(options: argparse.Namespace) -> None:
     from es_core.reports.run_report import report
 
-    path = report(options.run, options.output, trust=options.trust_names)
+    if options.follow:
+        say(f"page, until the run ends: {options.output or Path(options.run) / 'report.html'}")
+    path = report(
+        options.run,
+        options.output,
+        film=options.film,
+        follow=options.follow,
+        trust=options.trust_names,
+        progress=not options.quiet,
+    )
     if options.json:
         print_json({"path": str(path)})
     else:

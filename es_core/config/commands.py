@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,18 +48,21 @@ def chosen_settings(config: TrainConfig) -> dict[str, Any]:
     return {**_chosen(config), **changed_settings(config)}
 
 
-def train_command(config: TrainConfig, directory: str | os.PathLike[str], *, trusted: bool) -> str:
+def train_command(
+    config: TrainConfig, directory: str | os.PathLike[str], *, trusted: bool, initial: Path | None = None
+) -> str:
     """The command that begins a run with the settings of another one.
 
     Args:
         config: the other run's.
         directory: the other run's.
         trusted: see ``run_command``.
+        initial: checkpoint to start from; None: the one from which the other run started, if any.
 
     Raises:
         UnknownEnvError, ValueError, PluginError: as for ``usual_settings``.
     """
-    initial = Path(directory) / "initial.safetensors"
+    initial = initial or Path(directory) / "initial.safetensors"
     if only_in_script(config):
         given = given_objects(config)
         arguments = {**chosen_settings(config), **({"initial": str(initial)} if initial.exists() else {})}
@@ -74,7 +78,12 @@ def train_command(config: TrainConfig, directory: str | os.PathLike[str], *, tru
 
 
 def run_command(
-    verb: str, config: TrainConfig, directory: str | os.PathLike[str], *, trusted: bool, **options: int | str
+    verb: str,
+    config: TrainConfig,
+    directory: str | os.PathLike[str],
+    *,
+    trusted: bool,
+    **options: int | str | Sequence[int],
 ) -> str:
     """Return the command that does something with a run: "resume", "evaluate", "record", "report", "replay", "watch".
 
@@ -84,7 +93,7 @@ def run_command(
         directory: of the run.
         trusted: the reader of the command has made the run, or vouches for it: where its files name a module outside
             the installed plugins, the command says so. Of anybody else's run it must not.
-        **options: further ones; True for one without a value.
+        **options: further ones; True for one without a value, several numbers for a list.
     """
     trust = _trust(config, trusted=trusted)
     if verb == "resume" and config.vector_envs is not None:
@@ -98,7 +107,11 @@ def run_command(
             return f"es_core.{verb}({', '.join([run, *given])})"
         film = ["'film.mp4'"] if verb == "record" else []
         return f"Run.open({opened}).{verb}({', '.join([*film, *given])})"
-    words = [word for name, value in options.items() for word in (f"--{name}", str(value)) if word != "True"]
+    values = {
+        name: str(value) if isinstance(value, int | str) else ",".join(map(str, value))
+        for name, value in options.items()
+    }
+    words = [word for name, value in values.items() for word in (f"--{name}", value) if word != "True"]
     return shlex.join(["es-envs", verb, str(directory), *words, *trust])
 
 

@@ -247,7 +247,7 @@ def _charts(comparison: Comparison, grids: dict[str, NDArray[np.float64]]) -> li
         return tuple(drawn)
 
     solved_at = {run.config.solved_at for group in comparison.groups for run in group.runs} - {None}
-    goals = [Mark(label=f"solved at {goal:g}", colour="goal", rule=goal) for goal in solved_at if goal is not None]
+    goals = [Mark(label="solved at", colour="goal", rule=goal) for goal in solved_at if goal is not None]
     some_solved = any(group.solved for group in comparison.groups)
     return [
         Chart(

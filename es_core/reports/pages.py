@@ -31,12 +31,14 @@ class Mark:
 
     Attributes:
         label: its label in the legend.
-        colour: "centre", "population", "other" or "goal", or "group-1" to "group-8".
+        colour: "centre", "population", "other" or "goal", "baseline-1", "baseline-2", or "group-1" to "group-8".
         grid: name of its points in ``render``'s ``grids``; None for a rule.
         values: heights of a line or of dots.
         low: lower edge of a band, or of the interval around a line.
         high: upper edge.
         rule: the height of a line across the whole chart.
+        distant: the rule has its name in the chart; where it is far from all curves, the name stands at the edge, and
+            the curves are not squeezed to show the rule.
         dots: draw dots instead of a line.
     """
 
@@ -47,6 +49,7 @@ class Mark:
     low: Column | None = None
     high: Column | None = None
     rule: float | None = None
+    distant: bool = False
     dots: bool = False
 
     @property
@@ -66,6 +69,7 @@ class Chart:
         note: explanation of how to read it.
         marks: its marks, from back to front.
         limits: ends of the vertical axis; None: fitted to the marks.
+        is_diagnostic: it is for those who know the strategy: a report folds it in.
     """
 
     name: str
@@ -73,10 +77,17 @@ class Chart:
     note: str
     marks: tuple[Mark, ...]
     limits: tuple[float, float] | None = None
+    is_diagnostic: bool = False
 
 
 def render(
-    template: str, *, grids: Mapping[str, Mapping[str, Column]], charts: Sequence[Chart], linked: bool, **values: Any
+    template: str,
+    *,
+    grids: Mapping[str, Mapping[str, Column]],
+    charts: Sequence[Chart],
+    linked: bool,
+    refresh: int | None = None,
+    **values: Any,
 ) -> bytes:
     """Render a page, as the bytes of its file.
 
@@ -86,6 +97,7 @@ def render(
             "seconds" and "stretches" that it has. A mark is drawn while the reader has chosen one of those.
         charts: the page's charts; those without marks are left out.
         linked: True if the page shows films beside it.
+        refresh: seconds after which a browser loads the page again; None: never.
         **values: values of the template's variables.
     """
     environment = Environment(
@@ -107,6 +119,7 @@ def render(
     drawn = [chart for chart in kept if any(mark.rule is None for mark in chart.marks)]
     text = environment.get_template(template).render(
         policy=policy,
+        refresh=refresh,
         style=Markup(sources["page.css"]),  # noqa: S704  (this package's own file)
         script=Markup(sources["page.js"]),  # noqa: S704
         charts=drawn,

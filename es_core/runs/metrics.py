@@ -58,6 +58,7 @@ class GenerationStats:
         evaluation: the centre's score on starts that training never sees, or None if this generation had none.
         confirmation: its score on a second set of starts, where it looked best or solved.
         final: in the line that ends a run, the best centre's score on starts that no decision has seen.
+        final_fitness: the fitness from each of those starts, in the order of ``RunFolder.final_seeds``; else empty.
         baselines: in the first line, scores of doing nothing (all outputs are 0) and of random actions.
         observation_spread: in the first line, if observations are not normalised, smallest and largest standard
             deviation among their entries in the baselines' episodes, except entries that never change.
@@ -97,6 +98,7 @@ class GenerationStats:
     evaluation: Evaluation | None
     confirmation: Evaluation | None
     final: Evaluation | None
+    final_fitness: list[float]
     baselines: dict[str, Evaluation]
     observation_spread: list[float] | None
     solved: bool
@@ -127,7 +129,8 @@ class GenerationStats:
         """
         if isinstance(values, dict):
             # Older runs have none of these.
-            values = {"final": None, "baselines": {}, "observation_spread": None, "range_share": None, **values}
+            missing: dict[str, Any] = {"final": None, "final_fitness": [], "baselines": {}, "observation_spread": None}
+            values = {**missing, "range_share": None, **values}
         require_fields(cls, values)
         scores = {
             name: Evaluation.from_json(values[name]) if values[name] else None

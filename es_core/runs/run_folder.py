@@ -37,6 +37,7 @@ from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.generation_log import GenerationLog
 from es_core.runs.metrics import GenerationStats
 from es_core.runs.scores import Evaluation
+from es_core.seeding import Purpose, episode_seeds
 from es_envs import EnvDefinition
 
 _LOG = "log"  # the field of a line that is a ``GenerationLog``
@@ -163,6 +164,11 @@ class RunFolder:
         steps = last.total_steps - last.evaluation_steps  # before that line
         bound = reached(self.config, generations=last.generation, steps=steps, episodes=last.total_episodes)
         return bound or self.config.stop_when
+
+    @property
+    def final_seeds(self) -> tuple[int, ...]:
+        """Seeds of the starts of the final score, which no decision sees."""
+        return episode_seeds(self.config.seed, Purpose.FINAL, self.config.confirm_episodes)
 
     @property
     def is_training(self) -> bool:

@@ -163,13 +163,16 @@ def _look_number(run: RunFolder, generation: int) -> int | None:
     return looks + 1 if generation >= due and looks < _MOST_LOOKS else None
 
 
-def final_score(run: RunFolder, pool: RolloutPool) -> Evaluation | None:
-    """The best centre's score on starts that no decision has seen; None if no centre was evaluated, or it is lost."""
+def final_score(run: RunFolder, pool: RolloutPool) -> tuple[Evaluation | None, list[float]]:
+    """The best centre's score on starts that no decision has seen, and its fitness from each of them.
+
+    There is none if no centre was evaluated, or the best one is lost.
+    """
     try:
         best = find_best(run)
     except CheckpointError:  # which cannot be rebuilt here, on another kind of processor, say: resume has warned
-        return None
+        return None, []
     if best is None:
-        return None
-    seeds = episode_seeds(run.config.seed, Purpose.FINAL, run.config.confirm_episodes, 0)
-    return Evaluation.from_episodes(pool.rollouts(best.mean, best.statistics, seeds))
+        return None, []
+    episodes = pool.rollouts(best.mean, best.statistics, run.final_seeds)
+    return Evaluation.from_episodes(episodes), [episode.fitness for episode in episodes]

@@ -110,7 +110,7 @@ def _run_generations(
                 state.move_on(log)
                 diagnostics = {name: _finite(strategy.diagnostics.get(name)) for name in DIAGNOSTICS}
             finished = last or solved
-            final = final_score(run, pool) if finished else None
+            final, final_fitness = final_score(run, pool) if finished else (None, [])
             evaluation_steps = _steps(evaluation, confirmation, final, *without_learning.values())
             steps = sum(episode.length for episode in matches) + (results.steps if results is not None else 0)
             state.total_steps += evaluation_steps + steps
@@ -131,6 +131,7 @@ def _run_generations(
                 evaluation=evaluation,
                 confirmation=confirmation,
                 final=final,
+                final_fitness=final_fitness,
                 baselines=without_learning,
                 observation_spread=spread,
                 solved=solved,

@@ -63,11 +63,13 @@ def test_a_page_holds_curves_films_settings_versions_and_commands(run, page):
     stats = run.history
     assert content.data["grids"]["run"]["generations"] == [0, 1, 2, 3, 4]
     assert content.data["grids"]["run"]["steps"] == [each.total_steps for each in stats]
-    band, median, mean, goal, centre, confirmed = content.chart("fitness")["marks"]
+    band, median, mean, nothing, random, goal, centre, confirmed = content.chart("fitness")["marks"]
     assert mean["values"][:-1] == pytest.approx([each.fitness_mean for each in stats[:-1]], rel=1e-5)
     assert mean["values"][-1] is None
     assert median["values"][0] == pytest.approx(stats[0].fitness_median, rel=1e-5)
     assert (band["low"][1], band["high"][1]) == pytest.approx((stats[1].fitness_min, stats[1].fitness_max))
+    baselines = {name: score.mean for name, score in stats[0].baselines.items()}
+    assert {mark["label"]: mark["rule"] for mark in (nothing, random)} == pytest.approx(baselines, rel=1e-5)
     assert goal["rule"] == run.config.solved_at
     assert [value is None for value in centre["values"]] == [False, True, False, True, False]
     assert centre["low"][0] <= centre["values"][0] <= centre["high"][0]

@@ -6,7 +6,11 @@ const AXES = { generations: "generation", steps: "environment steps", seconds: "
 const HEIGHT = { wide: 330, narrow: 220 };
 const number = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 });
 
-const chosen = { axis: null, at: null }; // the axis, and where on it the reader points; null: at its end
+// The axis; where on it the reader points (null: at its end), and since when [ms].
+const chosen = { axis: null, at: null, since: 0 };
+const kept = recall();
+if (kept.theme) document.documentElement.dataset.theme = kept.theme;
+document.querySelectorAll("details").forEach((fold) => { fold.open = kept.folds?.[nameOf(fold)] ?? fold.open; });
 const views = [...document.querySelectorAll(".chart")].map(prepare);
 
 document.querySelectorAll("[data-axis]").forEach((button) => {
@@ -25,8 +29,40 @@ document.querySelectorAll("button.copy").forEach((button) => {
   });
 });
 if (views.length) {
-  choose(Object.keys(AXES).find((axis) => Object.values(DATA.grids).some((grid) => axis in grid)));
-  new ResizeObserver(() => views.forEach(draw)).observe(views[0].figure);
+  const axes = Object.keys(AXES).filter((axis) => Object.values(DATA.grids).some((grid) => axis in grid));
+  choose(axes.includes(kept.axis) ? kept.axis : axes[0]);
+  const byFigure = new Map(views.map((view) => [view.figure, view]));
+  const observer = new ResizeObserver((changes) => changes.forEach((change) => draw(byFigure.get(change.target))));
+  byFigure.forEach((_, figure) => observer.observe(figure)); // one in a closed fold has no size
+}
+addEventListener("pagehide", keep);
+if (performance.getEntriesByType("navigation")[0]?.type === "reload") {
+  history.scrollRestoration = "manual";
+  scrollTo(0, kept.scroll ?? 0);
+}
+const refresh = Number(document.documentElement.dataset.refresh ?? 0);
+if (refresh) setInterval(() => { if (!isInUse()) location.reload(); }, 1000 * refresh);
+
+/** What this page remembers from before it was loaded again. */
+function recall() {
+  try { return JSON.parse(sessionStorage.getItem(location.pathname)) ?? {}; } catch { return {}; }
+}
+
+function keep() {
+  const folds = Object.fromEntries([...document.querySelectorAll("details")].map((fold) => [nameOf(fold), fold.open]));
+  const { theme } = document.documentElement.dataset;
+  try {
+    sessionStorage.setItem(location.pathname, JSON.stringify({ axis: chosen.axis, theme, folds, scroll: scrollY }));
+  } catch { /* a browser without memory shows the page as it was made */ }
+}
+
+function nameOf(fold) { return fold.querySelector("summary").textContent.trim(); }
+
+/** True while loading the page again would disturb its reader. */
+function isInUse() {
+  const plays = [...document.querySelectorAll("video")].some((film) => !film.paused);
+  const points = chosen.at !== null && performance.now() - chosen.since < 20_000;
+  return document.hidden || plays || points || String(getSelection()) || document.querySelector(":focus-visible");
 }
 
 function choose(axis) {
@@ -97,6 +133,7 @@ function timeUnit() {
 function draw(view) {
   const { chart, svg } = view;
   const width = view.figure.clientWidth;
+  if (!width) return; // in a closed fold
   const height = view.wide && width > 600 ? HEIGHT.wide : HEIGHT.narrow;
   view.drawn = shown(chart);
   const places = new Set(view.drawn.flatMap((mark) => mark.points?.map((each) => each.x) ?? []));
@@ -129,21 +166,42 @@ function draw(view) {
   const frame = { width: view.inner + 10, height: inner + 10 };
   const plot = element("svg", { ...frame, x: view.left - 5, y: top - 5, viewBox: `-5 -5 ${frame.width} ${frame.height}` });
   view.drawn.forEach((mark) => plot.append(...shapes(mark, x, y, view.inner)));
+  const distant = view.drawn.filter((mark) => mark.distant);
   view.cursor = plot.appendChild(element("line", { class: "cursor", y1: 0, y2: inner }));
   svg.append(plot);
+  distant.reduce((right, mark) => nameInChart(mark, right, view, inner), width - 14);
   read(view);
 }
 
-/** Ends of the vertical axis: all of the lines and rules, of bands no more than as much again on each side. */
+/** Writes the name of a distant rule above its line, or at the edge beyond which it lies; returns where it begins. */
+function nameInChart(mark, right, view, height) {
+  const at = view.y(mark.rule);
+  const beyond = at > height ? "↓" : at < 0 ? "↑" : null;
+  const name = text(mark.label, right, 10 + Math.max(13, Math.min(height, at) - 5), "end");
+  if (beyond) name.textContent += ` ${number.format(mark.rule)} ${beyond}`;
+  name.setAttribute("class", "name");
+  view.svg.append(name);
+  return right - name.getComputedTextLength() - 16;
+}
+
+/**
+ * Ends of the vertical axis: all of the lines and rules, of bands no more than as much again on each side, distant
+ * rules if most of the height is left to the others.
+ */
 function span(marks) {
   const edges = (mark) => mark.points?.flatMap((each) => [each.low, each.high].filter((value) => value !== null)) ?? [];
-  const lines = marks.flatMap((mark) => mark.points?.flatMap((each) => each.y ?? []) ?? [mark.rule]);
+  const lines = marks.flatMap((mark) => mark.points?.flatMap((each) => each.y ?? []) ?? (mark.distant ? [] : mark.rule));
   const bands = marks.flatMap(edges);
   const core = lines.length ? lines : bands;
   let low = least(core), high = greatest(core);
   const room = high - low || Infinity;
   low = Math.max(least([low, ...bands]), low - room);
   high = Math.min(greatest([high, ...bands]), high + room);
+  const reach = (high - low) / 3 || Infinity;
+  const distant = marks.filter((mark) => mark.distant).map((mark) => mark.rule);
+  const near = distant.filter((rule) => rule >= low - reach && rule <= high + reach);
+  low = least([low, ...near]);
+  high = greatest([high, ...near]);
   const margin = 0.05 * (high - low) || Math.abs(high) / 10 || 1;
   return [low >= 0 && low < margin ? 0 : low - margin, high + margin];
 }
@@ -173,12 +231,13 @@ function shapes(mark, x, y, width) {
 }
 
 function point(at) {
-  chosen.at = at;
+  Object.assign(chosen, { at, since: performance.now() });
   views.forEach(read);
 }
 
 /** Writes the numbers where the reader points, or at the end, beside the legend. */
 function read(view) {
+  if (!view.drawn) return; // in a fold that was never open
   const at = Math.min(chosen.at ?? view.end, view.end);
   view.cursor.setAttribute("x1", view.x(at));
   view.cursor.setAttribute("x2", view.x(at));
@@ -191,7 +250,7 @@ function read(view) {
 }
 
 function value(mark, at) {
-  if (mark.kind === "rule") return "";
+  if (mark.kind === "rule") return number.format(mark.rule);
   const each = mark.points[nearest(mark.points.map((every) => every.x), at)];
   if (!each) return "";
   const edges = each.low === null || each.high === null ? "" : `${number.format(each.low)} to ${number.format(each.high)}`;

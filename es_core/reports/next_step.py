@@ -1,0 +1,78 @@
+"""The next step: what to do now about a run, in one sentence, and the command that does it."""
+
+import contextlib
+from dataclasses import dataclass, replace
+
+import es_envs
+from es_core.config.commands import only_in_script, run_command, train_command
+from es_core.config.train_config import BITS
+from es_core.runs.run_folder import RunFolder
+
+
+@dataclass(frozen=True, kw_only=True)
+class NextStep:
+    """What to do now.
+
+    Attributes:
+        sentence: why, and what.
+        command: the command that does it.
+    """
+
+    sentence: str
+    command: str
+
+
+def next_step(run: RunFolder, *, training: bool, followed: bool, filmed: bool, advised: str) -> NextStep:
+    """Choose what to do now about a run: go on, change something, look at its policy, or use it.
+
+    Args:
+        run: the run.
+        training: a process trains in its folder.
+        followed: the page is written again after each generation.
+        filmed: there is a film, or there can be none.
+        advised: what ``advice`` says about its history.
+    """
+    if training:
+        verb, said = ("watch", "To see its latest policy") if followed else ("report", "To keep this page up to date")
+        return _step(run, f"It is still training{_but(advised)}. {said}:", verb, follow=True)
+    if run.end is None and run.config.bits == BITS:
+        if not run.history:
+            return _step(run, "It has stopped before a generation was finished. To begin again:", "resume")
+        generation = run.history[-1].generation
+        return _step(run, f"It has stopped after generation {generation}{_but(advised)}. To go on:", "resume")
+    return _after_the_end(run, filmed=filmed, advised=advised)
+
+
+def _after_the_end(run: RunFolder, *, filmed: bool, advised: str) -> NextStep:
+    solved = run.end == "solved"
+    ended = "It is solved" if solved else "It has ended"
+    if run.best_score is None:
+        return _step(run, "No centre was evaluated. To score the last one on unseen starts:", "evaluate")
+    if not filmed and (solved or not advised):
+        return _step(run, f"{ended}. To see what its best policy does:", "report", film=True)
+    if solved and not only_in_script(run.config):
+        export = _step(run, "It is solved. To use its best policy in other programs:", "export")
+        return replace(export, command=f"{export.command} policy.onnx")
+    again = None if solved else _begin_again(run, advised)
+    return again or _step(run, f"{ended}. To score its best policy on other starts:", "evaluate")
+
+
+def _begin_again(run: RunFolder, advised: str) -> NextStep | None:
+    """A new run: with another setting, or from the best policy of this one; None if its environment is not here."""
+    initial = None if advised or not run.best_path.exists() else run.best_path
+    said = f"It has ended{_but(advised)}. To begin again, with that changed:"
+    if not advised:
+        said = "It has ended, and nothing speaks against more of it. To go on from its best policy, in a new run:"
+    with contextlib.suppress(es_envs.UnknownEnvError, es_envs.PluginError, ValueError, ImportError):
+        command = train_command(run.config, run.directory, trusted=run.trusted, initial=initial)
+        return NextStep(sentence=said, command=command)
+    return None
+
+
+def _but(advised: str) -> str:
+    return f", but {advised}" if advised else ""
+
+
+def _step(run: RunFolder, sentence: str, verb: str, **options: int) -> NextStep:
+    command = run_command(verb, run.config, run.directory, trusted=run.trusted, **options)
+    return NextStep(sentence=sentence, command=command)
