@@ -48,21 +48,18 @@ def chosen_settings(config: TrainConfig) -> dict[str, Any]:
     return {**_chosen(config), **changed_settings(config)}
 
 
-def train_command(
-    config: TrainConfig, directory: str | os.PathLike[str], *, trusted: bool, initial: Path | None = None
-) -> str:
+def train_command(config: TrainConfig, directory: str | os.PathLike[str], *, trusted: bool) -> str:
     """The command that begins a run with the settings of another one.
 
     Args:
         config: the other run's.
         directory: the other run's.
         trusted: see ``run_command``.
-        initial: checkpoint to start from; None: the one from which the other run started, if any.
 
     Raises:
         UnknownEnvError, ValueError, PluginError: as for ``usual_settings``.
     """
-    initial = initial or Path(directory) / "initial.safetensors"
+    initial = Path(directory) / "initial.safetensors"
     if only_in_script(config):
         given = given_objects(config)
         arguments = {**chosen_settings(config), **({"initial": str(initial)} if initial.exists() else {})}
@@ -111,7 +108,9 @@ def run_command(
         name: str(value) if isinstance(value, int | str) else ",".join(map(str, value))
         for name, value in options.items()
     }
-    words = [word for name, value in values.items() for word in (f"--{name}", value) if word != "True"]
+    words = [
+        word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", value) if word != "True"
+    ]
     return shlex.join(["es-envs", verb, str(directory), *words, *trust])
 
 

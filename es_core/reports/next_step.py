@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import es_envs
 from es_core.config.commands import only_in_script, run_command, train_command
-from es_core.config.train_config import BITS
+from es_core.config.train_config import BITS, BOUNDS
 from es_core.runs.run_folder import RunFolder
 
 
@@ -44,28 +44,29 @@ def next_step(run: RunFolder, *, training: bool, followed: bool, filmed: bool, a
 
 
 def _after_the_end(run: RunFolder, *, filmed: bool, advised: str) -> NextStep:
-    solved = run.end == "solved"
-    ended = "It is solved" if solved else "It has ended"
-    if run.best_score is None:
+    best = run.best_score
+    if best is None:
         return _step(run, "No centre was evaluated. To score the last one on unseen starts:", "evaluate")
-    if not filmed and (solved or not advised):
-        return _step(run, f"{ended}. To see what its best policy does:", "report", film=True)
-    if solved and not only_in_script(run.config):
-        export = _step(run, "It is solved. To use its best policy in other programs:", "export")
+    solved, succeeds = run.end == "solved", best[1].success_rate == 1
+    said = "It is solved" if solved else "It succeeds from every unseen start" if succeeds else "It has ended"
+    done = solved or succeeds
+    if not filmed and (done or not advised):
+        return _step(run, f"{said}. To see what its best policy does:", "report", film=True)
+    if done and not only_in_script(run.config):
+        export = _step(run, f"{said}. To use its best policy in other programs:", "export")
         return replace(export, command=f"{export.command} policy.onnx")
-    again = None if solved else _begin_again(run, advised)
-    return again or _step(run, f"{ended}. To score its best policy on other starts:", "evaluate")
+    if run.end in BOUNDS and run.config.bits == BITS and not (advised or done):
+        more = {run.end: 2 * getattr(run.config, run.end)}
+        return _step(run, "It has ended, and nothing says that more would not help. To go on:", "resume", **more)
+    again = None if done else _begin_again(run, advised)
+    return again or _step(run, f"{said}. To score its best policy on other starts:", "evaluate")
 
 
 def _begin_again(run: RunFolder, advised: str) -> NextStep | None:
-    """A new run: with another setting, or from the best policy of this one; None if its environment is not here."""
-    initial = None if advised or not run.best_path.exists() else run.best_path
-    said = f"It has ended{_but(advised)}. To begin again, with that changed:"
-    if not advised:
-        said = "It has ended, and nothing speaks against more of it. To go on from its best policy, in a new run:"
+    """A new run: with another setting, or of today's version; None if the environment is not installed."""
+    said = f"It has ended{_but(advised)}. To begin again{', with that changed' if advised else ''}:"
     with contextlib.suppress(es_envs.UnknownEnvError, es_envs.PluginError, ValueError, ImportError):
-        command = train_command(run.config, run.directory, trusted=run.trusted, initial=initial)
-        return NextStep(sentence=said, command=command)
+        return NextStep(sentence=said, command=train_command(run.config, run.directory, trusted=run.trusted))
     return None
 
 

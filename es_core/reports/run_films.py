@@ -71,7 +71,7 @@ def starts(run: RunFolder) -> list[Start]:
     places = {"worst": scores.index(min(scores)), "best": scores.index(max(scores))}
     found = []
     for name, place in places.items():
-        picture = pictures.get(_picture_name(seeds[place]))
+        picture = pictures.get(_picture_name(run, seeds[place]))
         if picture is not None and picture.stat().st_size > _FILM_BYTES:
             picture = None
         found.append(
@@ -108,15 +108,17 @@ def make_films(run: RunFolder, *, trust: bool, progress: bool) -> str:
                     f"On this machine, the {start.name} start scores {figures(episode.fitness)}, where the run has "
                     f"measured {figures(start.fitness)}: a picture would show another episode."
                 )
-            write_whole(folder / _picture_name(start.seed), picture)
+            write_whole(folder / _picture_name(run, start.seed), picture)
     except Exception as error:  # noqa: BLE001  (whatever an environment, its renderer or the encoder raises)
         warnings.warn(f"nothing is filmed: {error}", RuntimeWarning, stacklevel=3)
         return f"Nothing was filmed: {type(error).__name__}: {error}"
     return ""
 
 
-def _picture_name(seed: int) -> str:
-    return f"start-{seed}.jpg"
+def _picture_name(run: RunFolder, seed: int) -> str:
+    """Name of the picture of a start: a run that goes on may have another best centre, from the same starts."""
+    best = run.best_score
+    return f"start-{seed}-generation-{best[0] if best else None}.jpg"
 
 
 def _own_files(run: RunFolder) -> list[Path]:

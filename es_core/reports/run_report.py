@@ -69,6 +69,7 @@ def report(
     path = require_page(run.directory / "report.html" if path is None else path)
     definition = _definition(run, trust=trust)
     sheet = _sheet(run.config, definition)
+    fault = ""
     try:
         while follow and run.is_training:
             seen = _last_written(run)
@@ -76,7 +77,8 @@ def report(
             while run.is_training and _last_written(run) == seen:
                 time.sleep(_GLANCE)
             run = RunFolder.open(run.directory, trust=trust or run.trusted)
-        fault = make_films(run, trust=trust, progress=progress) if film else ""
+        if film:
+            fault = make_films(run, trust=trust, progress=progress)
     finally:  # also if somebody is tired of following: the last page waits for no other
         write_whole(path, _page(run, path, definition, sheet, fault=fault))
     return path

@@ -71,7 +71,7 @@ def test_what_a_run_of_a_strangers_module_prints_works_as_it_is_printed(what, fa
     for verb in ("evaluate", "report"):
         said(capsys, commands[verb])
     page = html.unescape((Run.open("a run").directory / "report.html").read_text(encoding="utf-8"))
-    assert set(printed(page)) == {"evaluate", "record"}
+    assert set(printed(page)) == {"evaluate", "record", "report"}
     assert all("--trust-names" in command for command in printed(page).values())
 
 

@@ -1,5 +1,6 @@
 """The report of a run: what is on its page, and, in a real browser, how that behaves."""
 
+import contextlib
 import json
 import shlex
 import shutil
@@ -14,6 +15,7 @@ from conftest import TINY, registered
 from es_core import CheckpointError, Run, TrainConfig, report, train
 from es_core.cli import main
 from es_core.config.commands import train_command
+from es_core.runs.run_folder import lock
 
 PLAY = """
 const film = document.querySelector("video[src^=data]"), done = arguments[0];
@@ -29,7 +31,7 @@ def run(tmp_path_factory):
     few = {
         "generations": 4,
         "population_size": 8,
-        "max_episode_steps": 60,
+        "max_episode_steps": 150,
         "eval_episodes": 4,
         "eval_budget": None,
         "confirm_episodes": 4,
@@ -147,6 +149,61 @@ def test_a_run_without_generations_or_environment_has_a_page(run, tmp_path):
         assert text in content.text
 
 
+def test_the_page_says_what_to_do_now(run, page, tmp_path):
+    """What advice says; after an interruption, to go on; while it trains, to follow it."""
+    change = "normalise them (observation_normalization=True). To begin again, with that changed: copy es-envs train"
+    assert change in Page(page).text
+    folder = copy(run, tmp_path)
+    metrics = folder / "metrics.jsonl"
+    metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:3]))
+    assert f"To go on: copy es-envs resume {folder} " in Page(report(folder)).text
+    with lock(folder):
+        content = Page(report(folder)).text
+    assert f"To keep this page up to date: copy es-envs report {folder} --follow " in content
+
+
+def test_a_page_follows_a_run_until_it_ends(run, tmp_path, monkeypatch):
+    folder, written = copy(run, tmp_path), []
+    metrics = folder / "metrics.jsonl"
+    lines = metrics.read_text().splitlines(keepends=True)
+    metrics.write_text(lines.pop(0))
+
+    def wait(_):
+        """Let the run go on while the page waits for it."""
+        content = Page(folder / "report.html")
+        written.append(
+            (content.data["grids"]["run"]["generations"][-1], "data-refresh" in content.attributes("html")[0])
+        )
+        if lines:
+            with metrics.open("a") as file:
+                file.write(lines.pop(0))
+        else:
+            training.close()
+
+    monkeypatch.setattr("es_core.reports.run_report.time.sleep", wait)
+    with contextlib.ExitStack() as training:
+        training.enter_context(lock(folder))
+        report(folder, follow=True)
+    assert written == [(0, True), (1, True), (2, True), (3, True), (4, True)]
+    assert "data-refresh" not in Page(folder / "report.html").attributes("html")[0]
+
+
+def test_the_worst_and_the_best_start_come_with_their_commands(run, page):
+    scores, seeds = run.history[-1].final_fitness, run.final_seeds
+    assert len(set(scores)) > 1
+    for score in (min(scores), max(scores)):
+        assert f"es-envs record '{run.directory}' --seeds {seeds[scores.index(score)]} " in Page(page).text
+
+
+def test_a_page_says_why_there_is_no_film(tmp_path):
+    with registered() as definition:
+        made = train(definition.id, run_dir=tmp_path / "run", **TINY)
+        with pytest.warns(RuntimeWarning, match="cannot render"):
+            path = made.report(film=True)
+    assert "takes no render_mode argument" in Page(path).text
+    assert "--generations 2" in Page(path).text, "it can go on, without a film"
+
+
 def test_a_line_without_numbers_is_left_out_of_the_curves(run, tmp_path):
     folder = copy(run, tmp_path)
     lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
@@ -231,9 +288,11 @@ def points(driver, chart, kind):
 @needs_chromium
 @pytest.mark.slow
 def test_a_browser_draws_every_chart_plays_the_film_and_asks_nobody(driver, run):
-    run.record(run.directory / "videos" / "film-1.mp4", width=96, height=64, workers=1)
-    page = run.report(run.directory / "with-film.html")
+    (run.directory / "videos" / "film-1.mp4").unlink()
+    page = run.report(run.directory / "with-film.html", film=True)
+    assert len([each for each in Page(page).attributes("img") if each["src"].startswith("data:image/jpeg")]) == 2
     visit(driver, page)
+    driver.find_element("css selector", ".fold summary").click()
     charts = [chart["name"] for chart in Page(page).data["charts"]]
     assert [figure.get_attribute("id") for figure in driver.find_elements("class name", "chart")] == [
         f"chart-{name}" for name in charts
@@ -245,17 +304,55 @@ def test_a_browser_draws_every_chart_plays_the_film_and_asks_nobody(driver, run)
         assert points(driver, "fitness", "band")[0] == 8
         assert driver.find_elements("css selector", "#chart-fitness .rule")
         assert all(any(points(driver, chart, "line")) for chart in charts)
-    svg = driver.find_element("css selector", "#chart-fitness svg")
-    head = driver.find_element("css selector", "#chart-fitness .legend li")
-    assert "4" in head.text
-    svg.send_keys("\ue012")  # the left arrow key
-    assert head.text == "at generation 3"
-
     assert driver.find_elements("css selector", "video[src^='data:video/mp4'][poster^='data:image/png']")
     assert driver.execute_async_script(PLAY) > 0.1
     # Only the file that lies beside the page, and is no film.
     assert [line for line in console(driver) if "long%20one" not in line] == []
     assert {url for url in asked(driver) if "long%20one" not in url} == {page.as_uri()}
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_mouse_and_keyboard_read_the_charts_and_a_reload_keeps_the_view(driver, page):
+    from selenium.webdriver import ActionChains, Keys
+
+    def press(*keys):
+        ActionChains(driver).send_keys(*keys).perform()
+
+    def shown():
+        return len(driver.find_elements("css selector", ".chart .cursor.shown"))
+
+    visit(driver, page)
+    svg, head = (driver.find_element("css selector", f"#chart-fitness {part}") for part in ("svg", ".legend li"))
+    values = driver.find_elements("css selector", "#chart-fitness .legend b")
+    at_the_end = [value.text for value in values]
+    assert (head.text, shown()) == ("at generation 4", 0)
+    ActionChains(driver).move_to_element(svg).perform()
+    assert head.text == "at generation 2"
+    assert shown() > 1, "all charts in sight show the same generation"
+    assert [value.text for value in values] != at_the_end
+    ActionChains(driver).move_to_element(driver.find_element("tag name", "h1")).perform()
+    assert (head.text, shown()) == ("at generation 4", 0)
+
+    driver.execute_script("document.querySelector('[data-axis=steps]').focus()")
+    press(Keys.SPACE)
+    assert head.text.endswith("environment steps")
+    driver.execute_script("document.querySelector('[data-axis=generations]').focus()")
+    press(Keys.ENTER, Keys.TAB, Keys.TAB, Keys.TAB)  # the other two axes, then the first chart
+    assert driver.switch_to.active_element == svg
+    press(Keys.ARROW_LEFT)
+    assert (head.text, shown() > 1) == ("at generation 3", True)
+    press(Keys.ARROW_RIGHT)
+    assert head.text == "at generation 4"
+
+    driver.find_element("css selector", "[data-axis=seconds]").click()
+    driver.find_element("css selector", ".fold summary").click()
+    driver.find_element("id", "theme").click()
+    driver.execute_script("scrollTo(0, 500)")
+    driver.refresh()
+    assert driver.find_element("css selector", "[aria-pressed=true]").text == "Time"
+    assert driver.find_element("css selector", "#chart-norm svg path.line").is_displayed()
+    assert driver.execute_script("return [document.documentElement.dataset.theme, scrollY]") == ["dark", 500]
 
 
 @needs_chromium

@@ -296,7 +296,8 @@ def test_a_run_that_ends_scores_its_best_centre_once_more(whole, tmp_path):
     assert [stats.final is not None for stats in whole.history] == [False] * 6 + [True]
     last = whole.history[-1]
     assert whole.best_score == (whole.best.generation, last.final)
-    assert last.final.episodes == whole.config.confirm_episodes
+    assert last.final.episodes == len(last.final_fitness) == whole.config.confirm_episodes
+    assert np.mean(last.final_fitness) == last.final.mean
     scores = (last.evaluation, last.confirmation, last.final)
     assert last.evaluation_steps == sum(score.steps for score in scores if score is not None)
     assert last.search_steps == last.total_steps - last.final.steps

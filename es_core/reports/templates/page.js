@@ -36,15 +36,16 @@ if (views.length) {
   byFigure.forEach((_, figure) => observer.observe(figure)); // one in a closed fold has no size
 }
 addEventListener("pagehide", keep);
-if (performance.getEntriesByType("navigation")[0]?.type === "reload") {
+if (kept.scroll) {
   history.scrollRestoration = "manual";
-  scrollTo(0, kept.scroll ?? 0);
+  scrollTo(0, kept.scroll);
 }
 const refresh = Number(document.documentElement.dataset.refresh ?? 0);
 if (refresh) setInterval(() => { if (!isInUse()) location.reload(); }, 1000 * refresh);
 
 /** What this page remembers from before it was loaded again. */
 function recall() {
+  if (performance.getEntriesByType("navigation")[0]?.type !== "reload") return {};
   try { return JSON.parse(sessionStorage.getItem(location.pathname)) ?? {}; } catch { return {}; }
 }
 
