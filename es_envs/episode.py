@@ -81,6 +81,8 @@ class StepFitness(Protocol):
 
 Observer = Callable[[Any, Any, float, Mapping[str, Any]], object]
 """Called after every step with observation, action, reward and info."""
+Steps = Generator[Callable[[], Episode], None, Episode]
+"""An episode that is being played: what it yields, once a step, returns the episode so far."""
 STEP = 0
 """Place of the present step in ``progress``."""
 
@@ -95,7 +97,7 @@ def play(
     options: dict[str, Any] | None = None,
     progress: MutableSequence[int] | None = None,
     pauses: bool = False,
-) -> Generator[Episode, None, Episode]:
+) -> Steps:
     """Play one episode: the loop through which each one passes, of training, films and the conformance kit alike.
 
     Args:
@@ -106,10 +108,10 @@ def play(
         observers: called after every step.
         options: for ``env.reset``, or None.
         progress: where the number of each step is written, for whoever watches.
-        pauses: yield the episode so far after every step; else the first ``next`` plays all of it.
+        pauses: yield after every step; else the first ``next`` plays all of it.
 
     Yields:
-        The episode up to this step, without fitness, whose arrays are the environment's own.
+        A function that returns the episode up to the present step, without fitness.
 
     Returns:
         The episode, without fitness, as the value of the generator.
@@ -125,6 +127,20 @@ def play(
     first_observation, start_info = _kept(observation), _kept(start_info)
     total_reward, length, terminated, truncated = 0.0, 0, False, False
     info: Mapping[str, Any] = start_info
+
+    def so_far() -> Episode:
+        return Episode(
+            seed=seed,
+            total_reward=total_reward,
+            length=length,
+            terminated=bool(terminated),
+            truncated=not terminated and (bool(truncated) or length == limit),
+            start_info=start_info,
+            final_info=_kept(info),
+            first_observation=first_observation,
+            last_observation=_kept(observation),
+        )
+
     for length in range(1, limit + 1):
         action = act(observation)
         returned = env_step(action)
@@ -141,32 +157,12 @@ def play(
         for observe in observers:
             observe(observation, action, reward, info)  # type: ignore[arg-type]
         if pauses:
-            yield Episode(
-                seed=seed,
-                total_reward=total_reward,
-                length=length,
-                terminated=bool(terminated),
-                truncated=bool(truncated),
-                start_info=start_info,
-                final_info=info,
-                first_observation=first_observation,
-                last_observation=observation,
-            )
+            yield so_far
         if terminated or truncated:
             break
 
     of_step(env, (observation, 0.0, terminated, truncated, info))  # the info is what fitness functions see
-    return Episode(
-        seed=seed,
-        total_reward=total_reward,
-        length=length,
-        terminated=bool(terminated),
-        truncated=not terminated,
-        start_info=start_info,
-        final_info=_kept(info),
-        first_observation=first_observation,
-        last_observation=_kept(observation),
-    )
+    return so_far()
 
 
 def _kept(value: Any) -> Any:

@@ -1,6 +1,6 @@
 """A rollout: one environment and one policy, which play episodes together."""
 
-from collections.abc import Callable, Generator, MutableSequence, Sequence
+from collections.abc import Callable, MutableSequence, Sequence
 from functools import partial
 from typing import Any
 
@@ -19,7 +19,7 @@ from es_core.rollout.fitness import begun, judged, load_fitnesses, observers_of,
 from es_core.rollout.ranges import stretched
 from es_core.seeding import Purpose, derive
 from es_envs import EnvDefinition, Episode
-from es_envs.episode import Observer, play
+from es_envs.episode import Observer, Steps, play
 from es_envs.scripts import RandomActions
 
 
@@ -106,7 +106,7 @@ class Rollout:
         return self._whole(self._play(seed, self.actor, observers, max_steps, range_share, pauses=False))
 
     @staticmethod
-    def _whole(played: Generator[Episode, None, Episode]) -> Episode:
+    def _whole(played: Steps) -> Episode:
         try:
             next(played)
         except StopIteration as end:
@@ -118,8 +118,8 @@ class Rollout:
         actions = RandomActions(self.env, derive(seed, Purpose.BASELINE))
         return self._whole(self._play(seed, actions, (), None, pauses=False))
 
-    def steps(self, seed: int, act: Callable[[Any], Any] | None = None) -> Generator[Episode, None, Episode]:
-        """Play one episode step by step: yield the episode so far after each step, and return the whole one.
+    def steps(self, seed: int, act: Callable[[Any], Any] | None = None) -> Steps:
+        """Play one episode step by step; what this yields after each returns the episode so far.
 
         Several of these may take turns, each in its own ``Rollout``.
 
@@ -133,7 +133,7 @@ class Rollout:
         return self._play(seed, act, (), None, pauses=True)
 
     def fitness_so_far(self, episode: Episode) -> float | None:
-        """Fitness of an episode that goes on, as ``steps`` yields it; None if it cannot be told before the end."""
+        """Fitness of an episode that goes on, after a step of ``steps``; None if it cannot be told before the end."""
         return so_far(episode, self._fitnesses)
 
     def _play(
@@ -145,7 +145,7 @@ class Rollout:
         range_share: float = 1.0,
         *,
         pauses: bool,
-    ) -> Generator[Episode, None, Episode]:
+    ) -> Steps:
         """Play an episode, and compute its fitness; a generator that yields after each step if asked to."""
         if not self._is_open:
             self.env, self._is_open = self._make_env(), True

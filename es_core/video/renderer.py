@@ -1,7 +1,7 @@
 """The renderer: plays policies in environments that draw, and returns the frames of a clip."""
 
 import math
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from es_core.video.layout import Frame, arranged, at_frame, even
 from es_envs import EnvDefinition, Episode
 from es_envs.bullet.camera import Camera, FreeCameraEnv
 from es_envs.definition import KeywordError
+from es_envs.episode import Steps
 
 _USUAL_RATE = 30.0  # steps per second of an environment that does not say
 
@@ -222,8 +223,8 @@ class _EpisodeInFilm:
     seed: int
     options: FilmOptions
     steps: int = 0
-    _played: Generator[Episode, None, Episode] | None = None
-    _so_far: Episode | None = None
+    _played: Steps | None = None
+    _so_far: Callable[[], Episode] | None = None
     _episode: Episode | None = None
     _drawn: tuple[int, Camera | None, Frame] | None = None
 
@@ -238,7 +239,7 @@ class _EpisodeInFilm:
         """The fitness so far; None if it cannot be told before the end."""
         if self._episode is not None:
             return self._episode.fitness
-        return None if self._so_far is None else self.rollout.fitness_so_far(self._so_far)
+        return None if self._so_far is None else self.rollout.fitness_so_far(self._so_far())
 
     def advance(self, steps: int) -> bool:
         """Play so many steps, up to the episode's end; return True if there were any."""

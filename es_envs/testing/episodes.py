@@ -34,7 +34,7 @@ class Trace:
 
 def playing(
     env: gymnasium.Env[Any, Any], seed: int, steps: int, observer: StepFitness | None = None, *, pauses: bool = True
-) -> Generator[Episode, None, Trace]:
+) -> Generator[Callable[[], Episode], None, Trace]:
     """Play an episode under random actions that depend on the seed; pause after every step."""
     env.action_space.seed(seed)
     moments: list[bytes] = []
