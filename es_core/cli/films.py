@@ -54,7 +54,7 @@ def chosen_film(options: argparse.Namespace) -> dict[str, Any]:
         generations = _every(options.source, options.every, trust=options.trust_names)
     return {
         **{name: getattr(options, name) for name in ("seeds", "population", "beside", "camera", "speed", "fps")},
-        **{name: getattr(options, name) for name in ("width", "height", "workers")},
+        **{name: getattr(options, name) for name in ("width", "height", "aspect", "workers")},
         "generations": generations,
         "layout": "grid" if options.grid else "ghosts" if options.ghosts else None,
     }

@@ -181,7 +181,8 @@ def _demo(options: argparse.Namespace) -> None:
     put(f"fitness {run.evaluate(workers=options.workers, progress=not options.quiet)}; the best possible is 500")
     path = run.directory / "videos" / f"{DEMO_ENV}.mp4"
     say("Filming the first of those episodes")
-    run.record(path, width=options.width, height=options.height, workers=options.workers, progress=not options.quiet)
+    size = {name: getattr(options, name) for name in ("width", "height", "aspect")}
+    run.record(path, **size, workers=options.workers, progress=not options.quiet)
     put(f"film: {path}")
     say(
         f"Next: {command_line('train', 'RaceCar-v0')} (a few minutes), {command_line('list')}, {command_line('--help')}"

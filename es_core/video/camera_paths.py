@@ -13,6 +13,7 @@ from es_envs.bullet.camera import Camera
 VIEWS = ("follow", "fixed", "orbit")
 
 _ORBIT = 55.0, 16.0  # degrees to either side, and seconds for the way there and back
+_USUAL = 4 / 3  # shape of a picture, its width by its height, for which environments choose their cameras
 _FRAMED = 0.81, 0.75  # of the picture's width and height, in which a fixed camera keeps its targets
 
 
@@ -77,6 +78,7 @@ def _withdrawn(own: Camera, targets: NDArray[np.float64], aspect: float) -> Came
     x, y, z = own.axes @ (targets - middle).T
     across, slope = (share * math.tan(math.radians(own.field_of_view) / 2) for share in _FRAMED)
     needed = np.maximum(np.abs(x) / (across * aspect), np.abs(y) / slope) - z
-    distance = max(own.distance, float(needed.max()) + own.distance / 6)  # bodies at a target have a size
+    room = own.distance / 6 * max(1.0, _USUAL / aspect)  # bodies at a target have a size
+    distance = max(own.distance, float(needed.max()) + room)
     middle = middle - 0.12 * slope * distance * own.axes[1]  # the caption is below
     return replace(own, target=tuple(middle.tolist()), distance=distance)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import cache, cached_property, lru_cache
 from itertools import pairwise
 from typing import Any
 
@@ -10,12 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from es_core.video.layout import Frame, at_frame
+from es_core.video.layout import Frame, at_frame, caption_height, letters
 
 Colour = tuple[int, int, int]
 
 _WHITE, _SOFT, _ACCENT = (255, 255, 255), (214, 220, 228), (255, 176, 46)
 _GOOD, _BAD = (96, 214, 122), (255, 107, 107)
+_SMALLEST = 8  # height of letters [pixels]
+_TITLE = 0.55  # of a caption's width, which a title may have although the score is long
 _DARKEST = 200  # of 255: opacity of a caption's background
 _DIMMED = 102  # of 256: what is left of the picture of a player whose episode has ended
 
@@ -42,14 +44,10 @@ class Legend:
     """What the colours of ghosts mean.
 
     Attributes:
-        colours: the ghosts' colours, in order.
-        first: name of the first one.
-        last: name of what is drawn in front, in its own colours.
+        rows: colours, and a name that stands beside them.
     """
 
-    colours: tuple[Colour, ...]
-    first: str
-    last: str
+    rows: tuple[tuple[tuple[Colour, ...], str], ...]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -85,6 +83,11 @@ class Caption:
     legend: Legend | None = None
     inset: Inset | None = None
 
+    @cached_property
+    def longest(self) -> tuple[str, str]:
+        """The longest title and score, for which there must be room."""
+        return max(self.titles, key=len), max(self.scores, key=len)
+
 
 class Captioner:
     """Writes captions and a progress bar on the frames of a film, one after the other.
@@ -105,20 +108,16 @@ class Captioner:
                 (x, y), (width, height) = label.corner, label.size
                 part = captioned[y : y + height, x : x + width]
                 part[:] = part.astype(np.uint16) * _DIMMED >> 8
-        if caption.labels:  # the lowest pictures have their own labels, which must stay readable
-            below = 3 * max(11, frame.shape[0] // 22) // 2 * 2
-            captioned = np.concatenate([captioned, np.zeros((below, *frame.shape[1:]), np.uint8)])
         height, width = captioned.shape[:2]
-        strip = _main(
-            width, height, at_frame(caption.titles, number), at_frame(caption.scores, number), caption.subject
-        )
+        title, score = at_frame(caption.titles, number), at_frame(caption.scores, number)
+        strip = _main((width, height), title, score, caption.subject, *caption.longest)
         _lay(captioned, strip, (0, height - strip[0].shape[0]))
         for label in caption.labels:
             mark = label.is_good if number + 1 >= len(label.texts) else None
             strip = _label(label.size, at_frame(label.texts, number), mark)
             _lay(captioned, strip, (label.corner[0], label.corner[1] + label.size[1] - strip[0].shape[0]))
         if caption.legend is not None:
-            _lay(captioned, _legend(caption.legend, height), (0, 0))
+            _lay(captioned, _legend(caption.legend, (width, height)), (0, 0))
         if caption.inset is not None:
             _draw_inset(captioned, caption.inset, number)
         self._progress(captioned, self._number)
@@ -137,60 +136,60 @@ class Captioner:
             frame[-thickness:, start : min(last, now)] = _ACCENT
 
 
-def _large(height: int) -> int:
-    return max(11, height // 20)
-
-
 Layer = tuple[NDArray[np.uint16], NDArray[np.uint16]]
 """The share of the frame that is kept, and the part that is added, in 256ths."""
 
 
 @lru_cache(maxsize=64)
-def _main(width: int, height: int, title: str, score: str, subject: str) -> Layer:
-    """Strip with the texts along the lower edge."""
-    large, small = _large(height), max(9, height // 28)
-    margin = large * 2 // 3
-    strip = _ground(width, min(3 * large, height))
-    pen, baseline = ImageDraw.Draw(strip), strip.height - margin
-    size, room = large, width - 3 * margin - _font(large).getlength(title)
-    while size > 8 and _font(size).getlength(score) > room:
-        size -= 1  # the title stays as it is from frame to frame
-    pen.text((margin, baseline), title, _WHITE, _font(large), anchor="ls")
-    pen.text((width - margin, baseline), score, _WHITE, _font(size), anchor="rs")
-    pen.text((margin, baseline - large * 1.15), subject, _SOFT, _font(small), anchor="ls")
+def _main(size: tuple[int, int], title: str, score: str, subject: str, long_title: str, long_score: str) -> Layer:
+    """Strip with the texts along the lower edge; letters are as large in all frames of a clip."""
+    large, strip = letters(size), _ground(size[0], caption_height(size))
+    margin, baseline = large * 2 // 3, strip.height - large * 2 // 3
+    room = size[0] - 3 * margin
+    pen = ImageDraw.Draw(strip)
+    left = max(room - _font(large).getlength(long_score), room * _TITLE)
+    font, text = _fitting(title, long_title, large, left)
+    pen.text((margin, baseline), text, _WHITE, font, anchor="ls")
+    font, text = _fitting(score, long_score, large, room - min(left, font.getlength(long_title)))
+    pen.text((size[0] - margin, baseline), text, _WHITE, font, anchor="rs")
+    font, text = _fitting(subject, subject, max(9, large * 5 // 7), size[0] - 2 * margin)
+    pen.text((margin, baseline - large * 1.15), text, _SOFT, font, anchor="ls")
     return _layer(strip)
 
 
 @lru_cache(maxsize=256)
 def _label(size: tuple[int, int], text: str, mark: bool | None) -> Layer:
     """Strip along the lower edge of a grid's picture; with a tick (True) or a cross (False) on its right."""
-    letters = max(8, size[1] // 11)
-    strip = _ground(size[0], min(2 * letters, size[1]))
-    pen, baseline = ImageDraw.Draw(strip), strip.height - letters // 2
-    pen.text((letters // 2, baseline), text, _WHITE, _font(letters), anchor="ls")
+    high = max(_SMALLEST, size[1] // 11)
+    strip = _ground(size[0], min(2 * high, size[1]))
+    pen, baseline = ImageDraw.Draw(strip), strip.height - high // 2
+    font, text = _fitting(text, text, high, size[0] - high * 5 // 2)
+    pen.text((high // 2, baseline), text, _WHITE, font, anchor="ls")
     if mark is not None:
-        right, top, side = size[0] - letters // 2, baseline - letters * 0.8, letters * 0.8
+        right, top, side = size[0] - high // 2, baseline - high * 0.8, high * 0.8
         tick = [(right - side, top + side * 0.55), (right - side * 0.62, baseline), (right, top)]
         cross = [(right - side, top), (right, baseline)], [(right - side, baseline), (right, top)]
         for line in [tick] if mark else cross:
-            pen.line(line, _GOOD if mark else _BAD, max(2, letters // 6), joint="curve")
+            pen.line(line, _GOOD if mark else _BAD, max(2, high // 6), joint="curve")
     return _layer(strip)
 
 
 @lru_cache(maxsize=8)
-def _legend(legend: Legend, height: int) -> Layer:
-    """A row of colours between two names."""
-    letters = max(9, height // 28)
-    font, margin, side = _font(letters), letters * 2 // 3, max(2, letters * 8 // len(legend.colours))
-    left, right = font.getlength(legend.first), font.getlength(legend.last)
-    bar = side * len(legend.colours)
-    plate = Image.new("RGBA", (round(4 * margin + left + bar + right), 2 * margin + letters), (0, 0, 0, 130))
-    pen, middle = ImageDraw.Draw(plate), margin + letters // 2
-    pen.text((margin, middle), legend.first, _WHITE, font, anchor="lm")
-    for k, colour in enumerate(legend.colours):
-        x = round(2 * margin + left) + k * side
-        pen.rectangle((x, margin, x + side - 1, margin + letters), colour)
-    pen.text((3 * margin + left + bar, middle), legend.last, _WHITE, font, anchor="lm")
+def _legend(legend: Legend, size: tuple[int, int]) -> Layer:
+    """Rows of colours, and what they mean."""
+    high = max(_SMALLEST, min(max(9, letters(size) * 5 // 7), size[1] // (3 * len(legend.rows))))
+    margin, most = high * 2 // 3, max(len(colours) for colours, _ in legend.rows)
+    side = max(2, high * (8 if most > 1 else 2) // most)
+    room = size[0] - 3 * margin - side * most
+    texts = [_fitting(text, text, high, room) for _, text in legend.rows]
+    width = 3 * margin + side * most + max(font.getlength(text) for font, text in texts)
+    plate = Image.new("RGBA", (round(width), margin + len(texts) * (margin + high)), (0, 0, 0, 130))
+    pen = ImageDraw.Draw(plate)
+    for row, ((colours, _), (font, text)) in enumerate(zip(legend.rows, texts, strict=True)):
+        top = margin + row * (margin + high)
+        for k, colour in enumerate(colours):
+            pen.rectangle((margin + k * side, top, margin + (k + 1) * side - 1, top + high), colour)
+        pen.text((2 * margin + side * most, top + high // 2), text, _WHITE, font, anchor="lm")
     return _layer(plate)
 
 
@@ -201,7 +200,7 @@ def _draw_inset(frame: Frame, inset: Inset, number: int) -> None:
     (x, y), radius = at_frame(inset.places, number), max(3, width // 40)
     pen = ImageDraw.Draw(picture)
     pen.ellipse((x - radius, y - radius, x + radius, y + radius), _ACCENT, (0, 0, 0))
-    margin = _large(frame.shape[0]) * 2 // 3
+    margin = letters(frame.shape[1::-1]) * 2 // 3
     top, left = margin, frame.shape[1] - margin - width
     frame[top - edge : top + height + edge, left - edge : left + width + edge] = _SOFT
     frame[top : top + height, left : left + width] = np.asarray(picture)
@@ -229,6 +228,16 @@ def _lay(frame: Frame, layer: Layer, corner: tuple[int, int]) -> None:
     part = frame[y : y + kept.shape[0], x : x + kept.shape[1]]
     rows, columns = part.shape[:2]
     part[:] = (part * kept[:rows, :columns] + added[:rows, :columns]) >> 8
+
+
+def _fitting(text: str, longest: str, high: int, room: float) -> tuple[Any, str]:
+    """The largest font, at most so ``high``, in which the longest text fits into the room; else the text is cut."""
+    while high > _SMALLEST and _font(high).getlength(longest) > room:
+        high -= 1
+    font, dots = _font(high), ""
+    while text and font.getlength(text + dots) > room:
+        text, dots = text[:-1], "…"
+    return font, text + dots if text else ""
 
 
 @cache

@@ -10,8 +10,9 @@ from PIL import Image
 from es_core.video.camera_paths import camera_above, camera_path
 from es_core.video.captions import Caption, Inset, Label, Legend
 from es_core.video.filmed_policies import FilmedPolicy
-from es_core.video.layout import corners
+from es_core.video.layout import Arrangement
 from es_core.video.renderer import Clip, FilmOptions, Renderer, ScoredEpisode
+from es_envs import Episode
 from es_envs.bullet.camera import Camera, View
 from es_envs.bullet.scenery import ghost_colours
 
@@ -69,14 +70,14 @@ def score_clips(
             scored = [
                 (policy, renderer.score(policy, seed, cameras=noted or mapped, poses=posed)) for policy in policies
             ]
-            if options.layout == "ghosts" and policies[0].candidate is not None:
+            if options.arrangement.layout == "ghosts" and policies[0].candidate is not None:
                 scored.sort(key=lambda each: each[1].episode.fitness)  # the best in front
             played.append((seed, scored))
     cameras: Iterator[tuple[Camera, ...]] = repeat(())
     if noted:
-        view = view or ("fixed" if options.layout == "ghosts" else "follow")
+        view = view or ("fixed" if options.arrangement.layout == "ghosts" else "follow")
         everything = [one for _, scored in played for _, one in scored]
-        cameras = iter(camera_path(view, everything, options.size, renderer.rate))
+        cameras = iter(camera_path(view, everything, options.arrangement.picture, renderer.rate))
     clips = []
     for number, (seed, scored) in enumerate(played):
         clip = Clip(
@@ -126,31 +127,40 @@ def _caption(
         titles, names = (f"generations {min(generations)} to {max(generations)}",), [f"{g}" for g in generations]
     else:
         titles, names = _population_titles(generations[0], scored), [f"{policy.candidate}" for policy in policies]
-    labels = tuple(
-        Label(
-            texts=tuple(f"{name}:  {text}" for text in texts),
-            is_good=episode.truncated if episode.is_success is None else episode.is_success,
-            corner=corner,
-            size=options.size,
-        )
-        for name, texts, episode, corner in zip(
-            names, counted, episodes, corners(len(scored), options.size, options.across), strict=True
-        )
-    )
     is_comparable = len({config.fitness for config in options.configs}) == 1
-    legend = None
-    if options.layout == "ghosts" and has_colours:
-        ends = names[0], names[-1]
-        if not is_beside:
-            ends = ("worst", "best") if first.candidate is not None else (f"generation {names[0]}", names[-1])
-        legend = Legend(colours=tuple(ghost_colours(len(scored) - 1)), first=ends[0], last=ends[1])
     return Caption(
         titles=titles,
         scores=_best_scores([one for _, one in scored], decimals) if is_comparable else ("",),
         subject=subject,
-        labels=labels if options.layout == "grid" else (),
-        legend=legend,
+        labels=_labels(names, counted, episodes, options.arrangement),
+        legend=_legend(names, policies) if has_colours and options.arrangement.layout == "ghosts" else None,
     )
+
+
+def _labels(
+    names: Sequence[str], counted: Sequence[tuple[str, ...]], episodes: Sequence[Episode], arrangement: Arrangement
+) -> tuple[Label, ...]:
+    if arrangement.layout != "grid":
+        return ()
+    return tuple(
+        Label(
+            texts=tuple(f"{name}:  {text}" for text in texts),
+            is_good=episode.truncated if episode.is_success is None else episode.is_success,
+            corner=corner,
+            size=arrangement.picture,
+        )
+        for name, texts, episode, corner in zip(names, counted, episodes, arrangement.corners, strict=True)
+    )
+
+
+def _legend(names: Sequence[str], policies: Sequence[FilmedPolicy]) -> Legend:
+    """Name each run, but of a run's generations or candidates only the first and the last one."""
+    colours = ghost_colours(len(names) - 1)
+    if policies[0].name is not None:
+        rows = [((colour,), name) for colour, name in zip(colours, names, strict=False)]
+        return Legend(rows=(*rows, ((), f"{names[-1]}, in its own colours")))
+    ends = ("worst", "best") if policies[0].candidate is not None else (f"generation {names[0]}", names[-1])
+    return Legend(rows=((tuple(colours), " to ".join(ends)),))
 
 
 def _decimals(values: Sequence[float | None]) -> int:
@@ -193,7 +203,7 @@ def _best_scores(scored: Sequence[ScoredEpisode], decimals: int) -> tuple[str, .
 
 def _inset(renderer: Renderer, scored: ScoredEpisode, seed: int, options: FilmOptions) -> Inset | None:
     """A map, if the camera goes along with the player and never sees where it has come from and goes to."""
-    env, size = renderer.free_camera, options.size
+    env, size = renderer.free_camera, options.arrangement.size
     if env is None or not scored.cameras:
         return None
     above = camera_above(scored.cameras, size)

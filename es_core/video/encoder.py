@@ -27,9 +27,9 @@ _LOSSLESS = {
     "pixelformat": "rgb24",
     "output_params": ["-threads", "2", "-preset", "ultrafast", "-crf", "0"],
 }
-_PALETTE = "palettegen=max_colors=128:stats_mode=diff"
+_PALETTE = "palettegen=stats_mode=full"  # 256 colours; also of what does not move, such as a legend
 # Ordered dither does not change from frame to frame, so that what does not move takes no room.
-_PAINTED = "paletteuse=dither=bayer:bayer_scale=4:diff_mode=rectangle"
+_PAINTED = "paletteuse=dither=bayer:bayer_scale=5:diff_mode=rectangle"
 
 
 @contextmanager

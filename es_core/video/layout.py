@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,11 @@ Frame = NDArray[np.uint8]
 
 LAYOUTS = ("grid", "ghosts")
 """Names of the layouts."""
+ASPECTS = ("16:9", "4:3", "1:1", "9:16")
+"""Shapes of a frame, its width by its height, that have a name."""
 
 _GAP = 2  # pixels between the pictures of a grid
-_USUAL_SHAPE = 4 / 3  # of a picture: its width by its height
+_SHAPES = 0.75, 2.1  # of a picture in which one sees well: its width by its height
 _DIM = 0.55  # weight of a ghost
 
 
@@ -29,47 +32,88 @@ def even(frame: Frame) -> Frame:
     return np.ascontiguousarray(frame[: height - height % 2, : width - width % 2])
 
 
-def columns(number: int, size: tuple[int, int]) -> int:
-    """Number of columns of a grid that fills ``size`` with so many pictures: few gaps, and pictures of usual shape."""
+def frame_size(width: int | None, height: int | None, aspect: str | None) -> tuple[int, int]:
+    """Width and height of a frame, cut to even ones, from at most two of these; by default 640 by 480.
 
-    def cost(across: int) -> float:
-        rows = math.ceil(number / across)
-        shape = (size[0] / across) / (size[1] / rows)
-        return (across * rows - number) / number + abs(math.log(shape / _USUAL_SHAPE))
-
-    return min(range(number, 0, -1), key=cost)
-
-
-def cell(size: tuple[int, int], number: int, across: int) -> tuple[int, int]:
-    """Width and height of each of ``number`` pictures in a grid of ``size`` with so many columns."""
-    counts = across, math.ceil(number / across)
-    width, height = (
-        (length - (count - 1) * _GAP) // count // 2 * 2 for length, count in zip(size, counts, strict=True)
-    )
-    return max(2, width), max(2, height)
+    Raises:
+        ValueError: all three are given.
+    """
+    if None not in (width, height, aspect):
+        raise ValueError(f"width, height and aspect: two of them are enough, got {width}, {height} and {aspect}")
+    across, down = map(int, (aspect or "4:3").split(":"))
+    if width is None:
+        width = 640 if height is None else round(height * across / down)
+    if height is None:
+        height = round(width * down / across)
+    return max(2, width // 2 * 2), max(2, height // 2 * 2)
 
 
-def corners(number: int, size: tuple[int, int], across: int) -> list[tuple[int, int]]:
-    """Upper left corners (x, y) of a grid's pictures, row by row; each picture has this ``size``."""
-    width, height = size
-    return [(k % across * (width + _GAP), k // across * (height + _GAP)) for k in range(number)]
+def letters(size: tuple[int, int]) -> int:
+    """Height of a caption's large letters [pixels] in a frame of this size."""
+    return max(11, min(size[1], size[0] * 3 // 4) // 20)
 
 
-def arranged(frames: Sequence[Frame], layout: str, size: tuple[int, int], across: int) -> Frame:
-    """Arrange frames in one picture: a "grid", each fitted into ``size``; or "ghosts", on top of each other."""
-    if layout == "grid":
-        return _grid(frames, size, across)
-    return _blended(frames) if layout == "ghosts" else frames[0]
+def caption_height(size: tuple[int, int]) -> int:
+    """Height of the caption along the lower edge of a frame of this size [pixels]."""
+    return min(3 * letters(size), size[1])
 
 
-def _grid(frames: Sequence[Frame], size: tuple[int, int], across: int) -> Frame:
-    (width, height), places = size, corners(len(frames), size, across)
-    picture = np.zeros((places[-1][1] + height, across * (width + _GAP) - _GAP, 3), np.uint8)
-    for frame, (x, y) in zip(frames, places, strict=True):
-        fitted = _fitted(frame, size)
-        top, left = y + (height - fitted.shape[0]) // 2, x + (width - fitted.shape[1]) // 2
-        picture[top : top + fitted.shape[0], left : left + fitted.shape[1]] = fitted
-    return picture
+@dataclass(frozen=True, kw_only=True)
+class Arrangement:
+    """Where the pictures of a clip are in a frame.
+
+    Attributes:
+        layout: "alone" or "grid"; "ghosts": on top of each other.
+        size: width and height of a frame [pixels], even numbers.
+        picture: width and height of each picture.
+        corners: the upper left corner (x, y) of each picture.
+        fits: fit a picture of another size into its place; else the frame is as large as the picture.
+    """
+
+    layout: str
+    size: tuple[int, int]
+    picture: tuple[int, int]
+    corners: tuple[tuple[int, int], ...] = ((0, 0),)
+    fits: bool = True
+
+    def frame(self, pictures: Sequence[Frame]) -> Frame:
+        """Put pictures into a frame, scaled but not distorted; what they leave empty is black."""
+        if self.layout == "ghosts" and len(pictures) > 1:
+            pictures = [_blended(pictures)]
+        if not self.fits or pictures[0].shape[1::-1] == self.size:
+            return pictures[0]
+        frame = np.zeros((*self.size[::-1], 3), np.uint8)
+        width, height = self.picture
+        for picture, (x, y) in zip(pictures, self.corners, strict=True):
+            fitted = _fitted(picture, self.picture)
+            top, left = y + (height - fitted.shape[0]) // 2, x + (width - fitted.shape[1]) // 2
+            frame[top : top + fitted.shape[0], left : left + fitted.shape[1]] = fitted
+        return frame
+
+
+def grid(number: int, size: tuple[int, int]) -> Arrangement:
+    """Arrange pictures side by side above the caption, with the least area empty, or in pictures of unusual shape."""
+    width, height = size[0], max(2, size[1] - caption_height(size))
+
+    def filled(across: int) -> float:
+        down = math.ceil(number / across)
+        shape = (width / across) / (height / down)
+        return number / (across * down) * min(1.0, shape / _SHAPES[0], _SHAPES[1] / shape)
+
+    across = max(range(number, 0, -1), key=filled)
+    picture = _share(width, across), _share(height, math.ceil(number / across))
+    corners: list[tuple[int, int]] = []
+    for first in range(0, number, across):
+        in_row = min(across, number - first)
+        left = max(0, width - in_row * (picture[0] + _GAP) + _GAP) // 2
+        top = first // across * (picture[1] + _GAP)
+        corners += [(left + k * (picture[0] + _GAP), top) for k in range(in_row)]
+    return Arrangement(layout="grid", size=size, picture=picture, corners=tuple(corners))
+
+
+def _share(length: int, count: int) -> int:
+    """Length of each of so many pictures, an even number."""
+    return max(2, (length - (count - 1) * _GAP) // count // 2 * 2)
 
 
 def _fitted(frame: Frame, size: tuple[int, int]) -> Frame:

@@ -27,7 +27,7 @@ from es_core.video.captions import Captioner
 from es_core.video.clips import ScoredClip, score_clips
 from es_core.video.encoder import ENDINGS, film
 from es_core.video.filmed_policies import filmed_policies
-from es_core.video.layout import LAYOUTS, Frame, cell, columns
+from es_core.video.layout import ASPECTS, LAYOUTS, Arrangement, Frame, frame_size, grid
 from es_core.video.parallel_rendering import DisagreementError, Measured, RenderingProcesses, difference
 from es_core.video.renderer import FilmOptions, Renderer
 from es_envs import Episode
@@ -35,7 +35,7 @@ from es_envs.choice import require_one_of
 
 _MOST_FRAMES = {".mp4": 30.0, ".gif": 12.5}  # per second: enough for films; simulations run at 50 to 500
 _WORTH_A_PROCESS = 16  # frames: about as many can be drawn while a process starts
-_PAUSE = 0.6  # seconds that the last frame of a clip stays before the next one
+_HOLD = 1.0  # seconds that the last frame of a clip stays, so that one can read how it ended
 _IN_A_GRID = 16  # candidates by default
 
 
@@ -55,8 +55,9 @@ def record(
     camera: Literal["follow", "fixed", "orbit"] | None = None,
     speed: float = 1.0,
     env_kwargs: Mapping[str, Any] | None = None,
-    width: int = 640,
-    height: int = 480,
+    width: int | None = None,
+    height: int | None = None,
+    aspect: Literal["16:9", "4:3", "1:1", "9:16"] | None = None,
     fps: float | None = None,
     workers: int | None = None,
     trust: bool = False,
@@ -88,8 +89,10 @@ def record(
             None: "fixed" for ghosts, "follow" otherwise.
         speed: how many times faster than in reality time passes.
         env_kwargs: see ``evaluate``.
-        width: width of a frame [pixels], if the environment allows a choice; its own size otherwise.
-        height: height of a frame, likewise.
+        width: width of a frame [pixels]. Pictures of an environment that has a size of its own are scaled to fit.
+        height: height of a frame. Two of ``width``, ``height`` and ``aspect`` are enough; one of them alone is at 4:3.
+            None of them: 640 by 480, or the environment's own size.
+        aspect: shape of a frame, width by height.
         fps: maximum frames per second; None: 30, for a GIF 12.5. Every k-th step is drawn, so that the film keeps time.
         workers: number of processes that draw; 1: only this one. None: the usable cores, or fewer for a short film.
         trust: allow the source to name modules outside the installed plugins.
@@ -106,11 +109,12 @@ def record(
     """
     path = Path(path)
     fps = _MOST_FRAMES.get(path.suffix.lower(), 0.0) if fps is None else fps
-    _refuse_nonsense(path, layout, camera, {"fps": fps, "speed": speed})
+    _refuse_nonsense(path, layout, camera, aspect, {"fps": fps, "speed": speed})
     counts = {"episodes": episodes, "width": width, "height": height, "workers": workers, "population": population}
     for name, count in counts.items():
         if count is not None:
             require_positive(name, count)
+    size = frame_size(width, height, aspect)
     if seeds is not None and (not seeds or any(whole(0)(each) for each in seeds)):
         raise ValueError(f"seeds must be one or more whole numbers of at least 0, got {list(seeds)}")
     if beside:
@@ -130,13 +134,13 @@ def record(
     )
     if not path.parent.is_dir():
         raise FileNotFoundError(f"there is no folder {path.parent} for the film")
-    across = columns(len(groups[0]), (width, height)) if layout == "grid" else 1
+    fits = (width, height, aspect) != (None, None, None)
     options = FilmOptions(
         definition=definition,
         configs=tuple(checkpoint.config for checkpoint in checkpoints),
-        size=cell((width, height), len(groups[0]), across) if layout == "grid" else (width, height),
-        across=across,
-        layout=layout or "alone",
+        arrangement=grid(len(groups[0]), size)
+        if layout == "grid"
+        else Arrangement(layout=layout or "alone", size=size, picture=size, fits=fits),
         speed=speed,
         fps=fps,
     )
@@ -167,10 +171,12 @@ def record(
         return filmed
 
 
-def _refuse_nonsense(path: Path, layout: str | None, camera: str | None, positive: Mapping[str, float]) -> None:
+def _refuse_nonsense(
+    path: Path, layout: str | None, camera: str | None, aspect: str | None, positive: Mapping[str, float]
+) -> None:
     if path.suffix.lower() not in ENDINGS:
         raise ValueError(f"a film's name must end in {' or '.join(ENDINGS)}, got {path.name!r}")
-    for name, choice, choices in (("layout", layout, LAYOUTS), ("camera", camera, VIEWS)):
+    for name, choice, choices in (("layout", layout, LAYOUTS), ("camera", camera, VIEWS), ("aspect", aspect, ASPECTS)):
         if choice is not None:
             require_one_of(name, choice, choices)
     for name, number in positive.items():
@@ -191,10 +197,9 @@ class _FilmWriter:
 
     def write(self, footage: Iterable[Iterable[Frame]]) -> None:
         """Write the film from each clip's frames, and a picture from the middle of its last clip."""
-        pause = round(_PAUSE * self.rate)
-        lengths = [clip.frames + pause for clip in self.clips[:-1]] + [self.clips[-1].frames]
+        lengths = [clip.frames + round(_HOLD * self.rate) for clip in self.clips]
         captioner, self.frames = Captioner(lengths), 0
-        poster = sum(lengths) - lengths[-1] // 2 - 1
+        poster = sum(lengths[:-1]) + (self.clips[-1].frames - 1) // 2
         with film(self.path, self.rate) as add, count_progress(shown=self.progress) as bar:
             task = bar.add_task("filming", total=sum(lengths))
             for clip, length, frames in zip(self.clips, lengths, footage, strict=True):
@@ -255,7 +260,7 @@ def _side_car(options: FilmOptions, writer: _FilmWriter, camera: str | None) -> 
         "environment": options.definition.id,
         "plugin": plugin and {"name": plugin, "version": plugins.get(plugin)},
         "env_kwargs": dict(options.configs[0].env_kwargs),
-        "layout": options.layout,
+        "layout": options.arrangement.layout,
         "camera": camera,
         "speed": options.speed,
         "rate": writer.rate,

@@ -11,7 +11,7 @@ from es_core.config.train_config import TrainConfig
 from es_core.rollout.errors import RolloutError
 from es_core.rollout.rollout import Rollout
 from es_core.video.filmed_policies import FilmedPolicy
-from es_core.video.layout import Frame, arranged, at_frame, even
+from es_core.video.layout import Arrangement, Frame, at_frame, even
 from es_envs import EnvDefinition, Episode
 from es_envs.bullet.camera import Camera, FreeCameraEnv
 from es_envs.definition import KeywordError
@@ -65,18 +65,14 @@ class FilmOptions:
     Attributes:
         definition: the environment's definition.
         configs: the config of each source.
-        size: width and height of a policy's picture [pixels], if the environment allows a choice.
-        across: number of columns of a grid.
-        layout: arrangement of several policies, "grid" or "ghosts"; "alone": there is one.
+        arrangement: where the policies' pictures are, which have its size of a picture if the environment allows it.
         speed: how many times faster than in reality time passes.
         fps: maximum frames per second.
     """
 
     definition: EnvDefinition
     configs: tuple[TrainConfig, ...]
-    size: tuple[int, int]
-    across: int
-    layout: str
+    arrangement: Arrangement
     speed: float
     fps: float
 
@@ -118,7 +114,7 @@ class Renderer:
         return self._rollouts[source, place]
 
     def _make_rollout(self, config: TrainConfig) -> Rollout:
-        definition, (width, height) = self._options.definition, self._options.size
+        definition, (width, height) = self._options.definition, self._options.arrangement.picture
         try:
             rollout = Rollout(definition, config, render_mode="rgb_array", width=width, height=height)
         except KeywordError:  # it takes no width or height: its frames have their own size
@@ -185,12 +181,12 @@ class Renderer:
             if number % stride == first:
                 cameras = [at_frame(of_policy, number) for of_policy in clip.cameras] or [None] * len(in_film)
                 frames = [each.frame(camera) for each, camera in zip(in_film, cameras, strict=True)]
-                yield arranged(frames, self._options.layout, self._options.size, self._options.across)
+                yield self._options.arrangement.frame(frames)
             number += 1
         return [in_film.episode for in_film in in_film]
 
     def _drawn_from_poses(self, clip: Clip, share: tuple[int, int]) -> Iterator[Frame]:
-        env, size = self.free_camera, self._options.size
+        env, arrangement = self.free_camera, self._options.arrangement
         if env is None:
             raise TypeError(f"{self._options.definition.label} cannot be drawn from poses")
         env.reset(seed=clip.seed)
@@ -199,14 +195,14 @@ class Renderer:
             poses = [at_frame(of_policy, number) for of_policy in clip.poses]
             cameras = [at_frame(of_policy, number) for of_policy in clip.cameras]
             seen = [(cameras[-1], poses)]
-            if self._options.layout != "ghosts":
+            if arrangement.layout != "ghosts":
                 seen = [(camera, [pose]) for camera, pose in zip(cameras, poses, strict=True)]
             try:
                 frames = [even(env.picture(*each)) for each in seen]
             except Exception as error:
                 where = f"{self._options.definition.label}, episode seed {clip.seed}, frame {number}"
                 raise FrameError(f"{where}: picture() failed: {type(error).__name__}: {error}") from error
-            yield frames[0] if len(frames) == 1 else arranged(frames, self._options.layout, size, self._options.across)
+            yield arrangement.frame(frames)
 
     def close(self) -> None:
         """Close the environments."""

@@ -3,7 +3,9 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from importlib.metadata import version
+from itertools import pairwise
 
 import imageio.v2 as imageio
 import numpy as np
@@ -15,14 +17,14 @@ import es_envs
 from es_core import Checkpoint, record, train
 from es_core.cli import main
 from es_core.seeding import Purpose, episode_seeds
-from es_core.video.captions import Captioner
-from es_core.video.layout import cell, columns, corners
+from es_core.video.captions import Caption, Captioner, Inset, Label, Legend
+from es_core.video.layout import caption_height, frame_size, grid
 
 # imageio's reader leaves its pipes to the garbage collector; es_envs reads no films, only this test does.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 SMALL = {"width": 96, "height": 64, "workers": 1}
-PAUSE = 12  # frames: 0.6 s at 20 Hz
+HOLD = 20  # frames: 1 s at 20 Hz
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +73,12 @@ def test_an_evolution_shows_captioned_generations_on_the_same_start(run, tmp_pat
         assert episode.fitness == run.evaluate(episodes=1, generation=generation).mean
     frames = frames_of(path)
     lengths = [episode.length for episode in episodes]
-    assert len(frames) == sum(lengths) + 2 * PAUSE
-    shots = np.split(frames, np.cumsum([lengths[0] + PAUSE, lengths[1] + PAUSE]))
+    assert len(frames) == sum(lengths) + 3 * HOLD
+    shots = np.split(frames, np.cumsum([lengths[0] + HOLD, lengths[1] + HOLD]))
     captions = [shot[0, -20:-4, :80] for shot in shots]
     assert np.abs(captions[0] - captions[1]).max() > 100
     assert np.abs(captions[1] - captions[2]).max() > 100
-    assert np.abs(shots[0][-1] - shots[0][-PAUSE])[:75].max() < 30  # it pauses
+    assert all(np.abs(shot[-1] - shot[-HOLD])[:100].max() < 30 for shot in shots), "its last frame is held"
 
 
 @pytest.mark.parametrize(
@@ -125,7 +127,10 @@ def test_a_populations_title_counts_those_that_finish(tmp_path, captions):
     counts = [int(title.removeprefix("generation 0: ").split()[0]) for title in captions[0].titles]
     assert (counts, counts[0], counts[-1]) == (sorted(counts), 0, finished)
     assert captions[0].titles[-1].endswith("of 6 finish")
-    assert (captions[0].legend.first, captions[0].legend.last, len(captions[0].legend.colours)) == ("worst", "best", 5)
+    scored = [run.evaluate(generation=0, candidate=k, episodes=1, workers=1) for k in range(6)]
+    assert finished == sum(score.success_rate for score in scored), "as many as evaluate finds"
+    [(colours, meaning)] = captions[0].legend.rows
+    assert (len(colours), meaning) == (5, "worst to best")
 
 
 def test_beside_a_film_stand_a_picture_and_all_that_tells_what_it_shows(run, tmp_path):
@@ -157,15 +162,13 @@ def test_beside_a_film_stand_a_picture_and_all_that_tells_what_it_shows(run, tmp
         "speed": 1.0,
         "rate": 20.0,
         "size": [96, 64],
-        "frames": episode.length,
-        "seconds": episode.length / 20,
+        "frames": episode.length + HOLD,
+        "seconds": episode.length / 20 + 1,
     }
     assert Image.open(path.with_suffix(".png")).size == (96, 64)
 
 
 def test_a_few_generations_are_chosen_that_show_progress(run, monkeypatch):
-    from dataclasses import replace
-
     from es_core.video.filmed_policies import representative_generations
 
     fitness = [1.0, 2.0, 1.5, 7.0, 7.5, 6.0, 11.0, 10.0]
@@ -210,7 +213,8 @@ def test_a_population_film_is_the_same_from_one_process_and_two(env_id, layout, 
         films.append(frames_of(path))
     np.testing.assert_array_equal(films[1], films[0])
     steps = {"CartPoleBullet-v0": 2, "CartPole-v1": 4}[env_id]  # from frame to frame, of 20 and 50 a second
-    assert len(films[0]) == np.ceil(max(episode.length for episode in episodes) / steps)
+    second = {"CartPoleBullet-v0": 20, "CartPole-v1": 25}[env_id]  # frames
+    assert len(films[0]) == np.ceil(max(episode.length for episode in episodes) / steps) + second
     document = side_car(path)
     assert document["layout"] == layout
     [shot] = document["shots"]
@@ -229,20 +233,73 @@ def test_a_film_may_be_smaller_than_its_captions(run, tmp_path):
 @pytest.mark.parametrize(
     ("number", "size", "shape"),
     [(2, (640, 240), (2, 1)), (3, (960, 360), (3, 1)), (3, (640, 480), (2, 2)), (16, (640, 480), (4, 4)),
-     (8, (640, 480), (3, 3)), (2, (480, 640), (1, 2)), (1, (640, 480), (1, 1))],
+     (8, (640, 480), (4, 2)), (2, (480, 640), (1, 2)), (16, (640, 360), (4, 4)), (16, (640, 1138), (3, 6))],
 )  # fmt: skip
-def test_a_grid_fills_its_frame_with_pictures_of_usual_shape(number, size, shape):
-    across = columns(number, size)
-    width, height = cell(size, number, across)
-    assert (across, -(-number // across)) == shape
-    places = corners(number, (width, height), across)
-    assert max(x for x, _ in places) + width in range(size[0] - 10, size[0] + 1)
-    assert max(y for _, y in places) + height in range(size[1] - 10, size[1] + 1)
-    assert len(set(places)) == number
+def test_a_grid_fills_its_frame_above_the_caption_in_rows(number, size, shape):
+    arrangement = grid(number, size)
+    (width, height), corners = arrangement.picture, arrangement.corners
+    rows = sorted({y for _, y in corners})
+    assert (sum(y == 0 for _, y in corners), len(rows)) == shape
+    assert all(0 <= x <= size[0] - width for x, _ in corners)
+    assert max(x for x, _ in corners) + width >= size[0] - 10
+    assert rows[-1] + height in range(size[1] - caption_height(size) - 20, size[1] - caption_height(size) + 1)
+    assert all(below - above > height for above, below in pairwise(rows))
+    for row in rows:
+        across = sorted(x for x, y in corners if y == row)
+        assert all(right - left > width for left, right in pairwise(across))
+        assert across[0] == pytest.approx(size[0] - width - across[-1], abs=2), "in the middle"
+
+
+@pytest.mark.parametrize("aspect", ["16:9", "1:1", "9:16"])
+def test_what_a_caption_writes_stays_inside_and_apart(aspect):
+    width, height = frame_size(320, None, aspect)
+    title, score = "generation 12: 18 of 32 finish", "best fitness 12345.67, lost the balance"
+    long = "a-run-with-a-name-that-is-longer-than-its-place-in-any-film-of-these"
+    bare = Caption(titles=("", title, title), scores=("", "", score), subject="")
+
+    def drawn(caption, number=0):
+        return Captioner([1]).caption(np.zeros((height, width, 3), np.uint8), caption, number)[:-3].astype(int)
+
+    def box(one, other):
+        rows, columns = np.nonzero(np.abs(one - other).max(axis=2) > 20)
+        return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
+
+    empty = drawn(bare)
+    legend = Legend(rows=((((90, 90, 250),), long), ((), long)))
+    inset = Inset(picture=np.full((height // 4, width // 4, 3), 99, np.uint8), places=((5.0, 5.0),))
+    label = Label(texts=(f"{long}:  12345.67",), is_good=True, corner=(100, 50), size=(80, 60))
+    texts = [
+        box(drawn(bare, 1), empty),
+        box(drawn(bare, 2), drawn(bare, 1)),
+        box(drawn(replace(bare, subject=f"RaceCar-v0, {long}")), empty),
+    ]
+    for above in (replace(bare, legend=legend), replace(bare, inset=inset)):
+        boxes = [*texts, box(drawn(above), empty)]
+        for number, (left, top, right, bottom) in enumerate(boxes):
+            assert 0 < left < right < width
+            assert 0 < top < bottom <= height - 3
+            for other in boxes[:number]:
+                assert left >= other[2] or right <= other[0] or top >= other[3] or bottom <= other[1]
+    left, top, right, bottom = box(drawn(replace(bare, labels=(label,))), empty)
+    assert (left > 100, top >= 50, right < 180, bottom <= 110) == (True,) * 4
+
+
+def test_a_frame_of_any_shape_holds_a_picture_that_is_not_distorted(runs, tmp_path, captions):
+    path = tmp_path / "film.mp4"
+    for how, size, shown in [({}, (600, 400), (600, 400)), ({"aspect": "9:16", "width": 90}, (90, 160), (90, 60)),
+                             ({"aspect": "16:9", "height": 72}, (128, 72), (108, 72))]:  # fmt: skip
+        record(runs["CartPole-v1"], path, speed=4, workers=1, **how)
+        frame = frames_of(path)[0].mean(axis=2)
+        bright = (frame > 128)[: size[1] * 2 // 3]
+        assert frame.shape == size[::-1]
+        assert (bright.any(axis=0).sum(), shown) == (pytest.approx(shown[0], abs=2), shown)
+        assert bright.any(axis=1).argmax() == pytest.approx((size[1] - shown[1]) / 2, abs=2)
+    with pytest.raises(ValueError, match="two of them are enough, got 90, 60 and 1:1"):
+        record(runs["CartPole-v1"], path, width=90, height=60, aspect="1:1")
 
 
 def test_the_pictures_of_a_grid_stand_side_by_side_and_differ(run, tmp_path, captions):
-    how = {"generations": [0, 0, 2, 1], "layout": "grid", "width": 200, "height": 160, "workers": 1}
+    how = {"generations": [0, 0, 2, 1], "layout": "grid", "width": 200, "height": 193, "workers": 1}
     episodes = record(run, tmp_path / "film.mp4", **how)
     frame = frames_of(tmp_path / "film.mp4")[0]
     cells = [frame[y : y + 60, x : x + 98] for y in (0, 80) for x in (0, 100)]  # without their labels
@@ -267,8 +324,24 @@ def test_policies_of_several_runs_play_the_same_start_side_by_side(env_id, worke
     assert [player["name"] for player in shot["players"]] == [env_id.replace(".", ""), "another", "policy 3"]
     scores = [policy.evaluate(episodes=1).mean for policy in (run, other)]
     assert [player["fitness"] for player in shot["players"]][:2] == scores
-    every = 2 if env_id == "CartPole-v1" else 1  # of 50 steps a second 25 are drawn
-    assert document["frames"] == np.ceil(max(player["steps"] for player in shot["players"]) / every)
+    every, second = (2, 25) if env_id == "CartPole-v1" else (1, HOLD)  # of 50 steps a second 25 are drawn
+    assert document["frames"] == np.ceil(max(player["steps"] for player in shot["players"]) / every) + second
+
+
+def test_a_legend_names_each_run_whose_ghosts_are_seen(run, tmp_path, captions):
+    beside = [shutil.copytree(run.directory, tmp_path / name) for name in ("second", "third")]
+    record(run, tmp_path / "film.mp4", beside=beside, layout="ghosts", speed=9, **SMALL)
+    names = [name for _, name in captions[0].legend.rows]
+    assert names == ["CartPoleBullet-v0", "second", "third, in its own colours"]
+
+
+def test_a_map_shows_where_a_car_is_that_the_camera_follows(tmp_path, captions):
+    record(Checkpoint.pretrained("RaceCar-v0"), tmp_path / "film.mp4", speed=40, **SMALL)
+    inset = captions[0].inset
+    height, width = inset.picture.shape[:2]
+    assert (width, height) == (24, 16)
+    assert all(0 <= x < width and 0 <= y < height for x, y in inset.places)
+    assert np.ptp(inset.places, axis=0).max() > width / 2
 
 
 def test_policies_of_different_worlds_are_not_filmed_beside_each_other(runs, tmp_path):
@@ -340,7 +413,7 @@ def test_a_gif_plays_in_real_time_again_and_again(run, tmp_path):
     with Image.open(path) as film:
         assert film.format == "GIF"
         assert film.info["loop"] == 0
-        assert film.n_frames == np.ceil(episode.length / 2)  # 10 of 20 steps a second
+        assert film.n_frames == np.ceil(episode.length / 2) + 10  # 10 of 20 steps a second
         durations = []
         for number in range(film.n_frames):
             film.seek(number)
@@ -353,7 +426,7 @@ def test_a_fixed_camera_stands_still_and_an_orbiting_one_moves(run, tmp_path):
     films = {}
     for camera in ("fixed", "orbit"):
         record(run, tmp_path / f"{camera}.mp4", camera=camera, width=160, height=120, workers=1)
-        films[camera] = frames_of(tmp_path / f"{camera}.mp4")[:, -40:, :30]  # a corner where nothing moves by itself
+        films[camera] = frames_of(tmp_path / f"{camera}.mp4")[:, -40:-4, :30]  # a corner where nothing moves by itself
     moved = {camera: np.abs(film[-1] - film[0]).mean() for camera, film in films.items()}
     assert moved["fixed"] < 1
     assert moved["orbit"] > moved["fixed"] + 0.5

@@ -69,8 +69,8 @@ def test_a_film_plays_everywhere_and_lasts_as_long_as_the_episode(env_id, runs, 
     rate = es_envs.make(env_id).metadata["render_fps"]
     assert rate / 2 < meta["fps"] * np.ceil(rate / 30) <= rate * 1.001
     frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(path))
-    assert frames == np.ceil(episode.length / np.ceil(rate / 30))
-    assert abs(seconds - episode.length / rate) <= 1 / meta["fps"] + 0.01
+    assert frames == np.ceil(episode.length / np.ceil(rate / 30)) + round(meta["fps"])
+    assert abs(seconds - episode.length / rate - 1) <= 1 / meta["fps"] + 0.05
     assert names_in(tmp_path) == ["film.json", "film.mp4", "film.png"]
 
 
@@ -95,12 +95,6 @@ def test_frames_differ_and_carry_a_caption(runs, tmp_path):
     assert np.abs(progress[-1]).max() > 50  # the line along the lower edge
 
 
-def test_frames_of_an_environments_own_size_are_filmed_at_that_size(runs, tmp_path):
-    pytest.importorskip("pygame")
-    record(runs["CartPole-v1"], tmp_path / "film.mp4", **SIZE)
-    assert meta_of(tmp_path / "film.mp4")["size"] == (600, 400)
-
-
 def test_odd_sizes_are_cut_to_even_ones(runs, tmp_path):
     record(runs["CartPoleBullet-v0"], tmp_path / "film.mp4", width=99, height=75)
     assert meta_of(tmp_path / "film.mp4")["size"] == (98, 74)
@@ -110,7 +104,7 @@ def test_fewer_frames_a_second_still_make_real_time(runs, tmp_path):
     [episode] = record(runs["BalancingPlate-v0"], tmp_path / "film.mp4", fps=10, **SIZE)
     meta = meta_of(tmp_path / "film.mp4")
     assert meta["fps"] == pytest.approx(10)
-    assert meta["duration"] == pytest.approx(episode.length / 100, abs=0.11)
+    assert meta["duration"] == pytest.approx(episode.length / 100 + 1, abs=0.11)
 
 
 def test_a_generation_can_be_chosen(runs, tmp_path):
@@ -208,8 +202,8 @@ def test_a_film_is_the_same_whatever_the_number_of_processes(runs, tmp_path):
         path = tmp_path / f"{workers}.mp4"
         episodes.append(record(runs["RaceCar-v0"], path, episodes=2, workers=workers, **SIZE))
         films.append(frames_of(path))
-    pause = 15  # frames, between the episodes
-    assert len(films[0]) == sum(np.ceil(episode.length / 4) for episode in episodes[0]) + pause > 20
+    hold = 25  # frames, at each episode's end
+    assert len(films[0]) == sum(np.ceil(episode.length / 4) + hold for episode in episodes[0]) > 60
     for film, played in zip(films[1:], episodes[1:], strict=True):
         np.testing.assert_array_equal(film, films[0])
         assert [e.fitnesses for e in played] == [e.fitnesses for e in episodes[0]]
@@ -234,7 +228,7 @@ def test_an_environment_that_differs_between_processes_is_filmed_by_one(fault, a
     record(run, alone, workers=1)
     with pytest.warns(RuntimeWarning, match=r"Artist-v0 .*is not deterministic: the episode with seed \d+ had fitness"):
         [episode] = record(run, together, workers=2)
-    assert episode.length == len(frames_of(alone)) == 40
+    assert episode.length == len(frames_of(alone)) - 30 == 40
     np.testing.assert_array_equal(frames_of(together), frames_of(alone))
     assert psutil.Process().children(recursive=True) == []
 
