@@ -9,8 +9,13 @@ from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parent))  # for the pages that are written when the site is built
 
-# Pages that lie at the top of the repository, where links to them lead, and their places on the site.
-TOP = {"../README.md": "index.md", "../BENCHMARKS.md": "benchmarks.md", "../CONTRIBUTING.md": "contributing.md"}
+# Where links lead in the repository, and the places of these pages on the site.
+PLACES = {
+    "../README.md": "index.md",
+    "../BENCHMARKS.md": "benchmarks.md",
+    "../CONTRIBUTING.md": "contributing.md",
+    "notebooks/train-to-film.ipynb": "generated/train-to-film.md",
+}
 
 project = "es-envs"
 author = "The es-envs authors"
@@ -18,14 +23,14 @@ copyright = author  # noqa: A001  (Sphinx's name)
 version = release = version_of(project)
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
-exclude_patterns = ["results/*/*", "_build"]
+exclude_patterns = ["results/*/*", "notebooks/*", "_build"]
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
 # PyBullet has no wheels for every Python: the reference is whole without it.
 autodoc_mock_imports = [module for module in ("pybullet", "pybullet_data") if find_spec(module) is None]
-autodoc_class_signature = "separated"
+autodoc_class_signature = "mixed"  # "separated" lists each class's __init__ on the page's own contents
 python_maximum_signature_line_length = 88
 napoleon_use_rtype = False
 napoleon_use_ivar = True
@@ -38,19 +43,27 @@ html_theme_options = {
     "dark_css_variables": {"color-brand-primary": "#8fbbf0", "color-brand-content": "#8fbbf0"},
 }
 html_copy_source = False
+html_static_path = ["site.css"]
+html_css_files = ["site.css"]
+
+# The pages of results unfold from their table, which is read in the repository, too, where no page lies below another.
+BELOW_RESULTS = "\n```{toctree}\n:hidden:\n:glob:\n\n*\n```\n"
 
 
 def setup(app: Sphinx) -> None:
     """Write the pages that come from definitions before any page is read; lead links to where pages are on the site."""
-    from definitions import write
-    from rooms import draw
+    import definitions
+    import notebook_pages
+    import rooms
 
-    app.connect("builder-inited", lambda app: write(Path(app.srcdir) / "generated"))
-    app.connect("builder-inited", lambda app: draw(Path(app.srcdir) / "generated"))
+    for write in (definitions.write, notebook_pages.write, rooms.draw):
+        app.connect("builder-inited", lambda app, write=write: write(Path(app.srcdir) / "generated"))
     app.connect("source-read", lead_links)
 
 
-def lead_links(_app: Sphinx, _page: str, source: list[str]) -> None:
-    """Let links to the top of the repository stay on the site."""
-    for file, page in TOP.items():
-        source[0] = source[0].replace(f"]({file}", f"]({page}")
+def lead_links(_app: Sphinx, page: str, source: list[str]) -> None:
+    """Let links stay on the site, and the pages of results lie below their table."""
+    if page == "results/README":
+        source[0] += BELOW_RESULTS
+    for file, place in PLACES.items():
+        source[0] = source[0].replace(f"]({file}", f"]({place}")

@@ -46,12 +46,16 @@ SEED = 1
 def write(folder: Path) -> None:
     """Write environments.md with its pictures, of our own plugins, settings.md and commands.md."""
     folder.mkdir(exist_ok=True)
-    definitions = [es_envs.definition(env_id) for env_id in es_envs.env_ids()]
-    ours = [definition for definition in definitions if str(definition.entry_point).startswith("es_")]
-    environments = [ENVIRONMENTS, *(section(definition, folder) for definition in ours)]
+    environments = [ENVIRONMENTS, *(section(definition, folder) for definition in ours())]
     (folder / "environments.md").write_text("\n".join(environments), encoding="utf-8")
     (folder / "settings.md").write_text(settings(), encoding="utf-8")
     (folder / "commands.md").write_text(commands(), encoding="utf-8")
+
+
+def ours() -> list[EnvDefinition]:
+    """The definitions of this repository's plugins."""
+    definitions = map(es_envs.definition, es_envs.env_ids())
+    return [definition for definition in definitions if str(definition.entry_point).startswith("es_")]
 
 
 def section(definition: EnvDefinition, folder: Path) -> str:

@@ -139,6 +139,14 @@ def train(
         ConnectionError: there is no Ray cluster at the address, it has another version, or none of its nodes plays.
         RolloutError: an episode failed twice, or a worker could not start; the last checkpoint is intact.
         FloatingPointError: the parameters are no longer finite; the last finite ones are kept.
+
+    Examples:
+        >>> from es_core import train
+        >>> run = train("CartPoleBullet-v0", seed=1)  # its plugin's settings, all cores, a new folder in runs/
+        >>> run.history[-1].solved
+        True
+        >>> poles = train("CartPole-v1", strategy="cma_es", sigma=0.2, generations=2, run_dir="poles")
+        >>> poles = poles.resume(generations=3)
     """
     require_pool(pool, ray_address)
     if changed_code and not resume:

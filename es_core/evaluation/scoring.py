@@ -55,6 +55,13 @@ def evaluate(
         FileNotFoundError: there is no such run, checkpoint or generation.
         CheckpointError: the checkpoint or the log is damaged.
         RolloutError: an episode failed.
+
+    Examples:
+        >>> from es_core import Checkpoint, evaluate
+        >>> evaluate(run).mean  # of the run that ``train`` returned, or of its folder
+        500.0
+        >>> print(evaluate(Checkpoint.pretrained("CartPoleBullet-v0"), episodes=20))
+        500.00 (all 20 alike) over 20 episodes
     """
     require_positive("episodes", episodes)
     checkpoint, definition = find_policy(

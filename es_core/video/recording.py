@@ -106,6 +106,13 @@ def record(
             render, or has its own camera.
         FileNotFoundError: there is no such run or checkpoint, or no such folder for the film.
         RolloutError: an episode failed.
+
+    Examples:
+        >>> from es_core import record
+        >>> (episode,) = record(run, "cartpole.mp4", width=320, height=240)
+        >>> episode.length, episode.fitness
+        (500, 500.0)
+        >>> episodes = record(run, "learning.gif", generations="auto", layout="grid", speed=2)
     """
     path = Path(path)
     fps = _MOST_FRAMES.get(path.suffix.lower(), 0.0) if fps is None else fps

@@ -1,7 +1,9 @@
 """What README and the pages in docs/ promise: their Python runs, their plugins work, their commands exist."""
 
 import dataclasses
+import doctest
 import importlib
+import inspect
 import re
 import shlex
 import tomllib
@@ -9,6 +11,7 @@ import tomllib
 import pytest
 from documents import DOCUMENTS, ROOT, TEXTS, block, run_python
 
+import es_core
 from es_core.cli import main
 from es_envs import EnvDefinition, hookspecs
 
@@ -29,6 +32,21 @@ def test_the_python_example_runs(tmp_path):
     assert " episodes" in printed
     assert (tmp_path / "cartpole.mp4").stat().st_size > 1000
     assert len(list((tmp_path / "runs" / "CartPoleBullet-v0").iterdir())) == 1
+
+
+@pytest.mark.slow
+def test_the_examples_of_the_reference_print_what_they_say(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    examples = [
+        example
+        for function in (es_core.train, es_core.evaluate, es_core.record)
+        for example in doctest.DocTestParser().get_examples(inspect.getdoc(function))
+    ]
+    assert len(examples) > 9
+    shown = []
+    runner = doctest.DocTestRunner()
+    runner.run(doctest.DocTest(examples, {}, "reference", None, None, None), out=shown.append)
+    assert runner.failures == 0, "".join(shown)
 
 
 @pytest.mark.slow

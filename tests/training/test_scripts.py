@@ -111,6 +111,19 @@ def test_a_notebook_trains(folder, monkeypatch):
     assert error["evalue"].endswith("or give it to train() as it is")
 
 
+@pytest.mark.slow
+def test_the_notebook_of_the_documents_ends_with_a_film(tmp_path):
+    notebook = nbformat.read(TESTS.parent / "docs" / "notebooks" / "train-to-film.ipynb", as_version=4)
+    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute(cwd=str(tmp_path))
+    shown = {cell.id: cell.outputs for cell in notebook.cells if cell.cell_type == "code"}
+    (chart,) = (output.data["text/html"] for output in shown["train"] if "data" in output)
+    assert "generation 19: mean fitness 0.3" in chart
+    score = "".join(output.text for output in shown["evaluate"] if output.get("name") == "stdout")
+    assert float(score.split()[0]) > 0.35
+    (film,) = (output.data["text/html"] for output in shown["record"] if "data" in output)
+    assert 'src="data:video/mp4;base64,' in film
+
+
 OWN = """
     import sys
     import small_envs
