@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from es_core.reports.run_report import report
     from es_core.rollout.environment import preprocessed
     from es_core.rollout.errors import RolloutError
-    from es_core.run import Run, train
+    from es_core.run import Run, finetune, train
     from es_core.runs.checkpoint import Checkpoint
     from es_core.runs.metrics import GenerationStats
     from es_core.runs.scores import Evaluation
@@ -68,6 +68,7 @@ _HOME = {
     "compare": "reports.comparison",
     "evaluate": "evaluation.scoring",
     "export": "deployment.exporting",
+    "finetune": "run",
     "from_stable_baselines3": "learners.stable_baselines3",
     "preprocessed": "rollout.environment",
     "rebuild": "training.rebuilding",
@@ -111,6 +112,7 @@ __all__ = [
     "compare",
     "evaluate",
     "export",
+    "finetune",
     "from_stable_baselines3",
     "preprocessed",
     "rebuild",

@@ -4,15 +4,19 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import gymnasium
 
-from es_core.config.checks import require_seconds
+from es_core.config.checks import require_positive, require_seconds
+from es_core.config.choices import LEARNER
 from es_core.config.objects import resolved
 from es_core.config.train_config import OBJECTS, TrainConfig, require_bits
 from es_core.config.trust import require_trusted
+from es_core.learners.algorithms import require_learner
+from es_core.learners.handing_over import handed_over
 from es_core.learners.stable_baselines3 import from_stable_baselines3
 from es_core.policies.defaults import following
 from es_core.policies.engines import require_device
@@ -67,6 +71,10 @@ class Run(RunFolder):
         from es_core.reports.run_report import report
 
         return report(self, path, **options)
+
+    def finetune(self, *, algorithm: str, steps: int, **options: Any) -> "Run":
+        """Go on with its best centre by gradients, in a run of its own; takes the options of ``es_core.finetune``."""
+        return finetune(self, algorithm=algorithm, steps=steps, **options)
 
     def resume(self, **options: Any) -> "Run":
         """Continue it from its latest checkpoint; takes the options of ``es_core.train``."""
@@ -179,12 +187,16 @@ def train(
         return run
     config = resolved(env, config_fields)
     require_device(config, pool)
-    require_strategy(config)
-    source = _initial(initial, config)
+    source, learns = _initial(initial, config), config.strategy.startswith(LEARNER)
     if source is not None:
+        source = handed_over(source) if learns else source
         config = following(
             config, source.config, given=config.to_json() if isinstance(env, TrainConfig) else config_fields
         )
+    if learns:
+        require_learner(config, takes_over=source is not None)
+    else:
+        require_strategy(config)
     run = Run.create(run_dir, config, source)
     try:
         with lock(run.directory):
@@ -194,6 +206,65 @@ def train(
             run.discard()  # nothing was learnt: leave no empty folder behind
         raise
     return run
+
+
+# What a fine-tuned run has in common with the run that its policy comes from: the task, and the way to score it.
+_TASK = (
+    "env_kwargs", "randomize", "preprocessing", "fitness", "fitness_aggregation", "seed", "max_episode_steps",
+    "action_bins", "eval_episodes", "eval_budget", "confirm_episodes",
+)  # fmt: skip
+
+
+def finetune(
+    source: RunFolder | Checkpoint | str | os.PathLike[str],
+    *,
+    algorithm: str,
+    steps: int,
+    trust: bool = False,
+    **options: Any,
+) -> Run:
+    """Go on with an evolved policy by gradients, in a run of its own.
+
+    The policy becomes the starting actor of the algorithm: the same network, normalisation of observations and way
+    from outputs to actions. It stays as it is for the first ``warmup_steps`` (of ``strategy_options``), while the
+    critic learns. Gradients follow the reward, whatever fitness the run has; its scores are of that fitness.
+
+    Args:
+        source: a Run or its folder (its best evaluated centre, or its latest checkpoint if none was evaluated), a
+            checkpoint file, or a Checkpoint.
+        algorithm: an algorithm of Stable-Baselines3 that fits the actions, such as "ppo", "sac", "td3" or "dqn".
+        steps: environment steps after which the run ends, those of its scores included.
+        trust: allow the source to name modules outside the installed plugins.
+        **options: options of ``train``: ``run_dir``, ``max_seconds``, ..., and fields of TrainConfig. The task, the
+            root seed and the way to score are the source's where none are given; it does not stop when solved, unless
+            ``solved_at`` is given.
+
+    Raises:
+        ValueError: the algorithm does not fit the actions, the policy cannot be handed over, an option is wrong, or a
+            name is not trusted.
+        ImportError: Stable-Baselines3 is not installed.
+        Exception: see ``train``.
+    """
+    require_positive("steps", steps)
+    if isinstance(source, str | os.PathLike) and not Path(source).is_file():
+        source = Run.open(source, trust=trust)
+    if isinstance(source, RunFolder):
+        checkpoint = find_best(source) or source.checkpoint
+        trust = trust or source.trusted
+        if checkpoint is None:
+            raise FileNotFoundError(f"{source.directory} has no checkpoint yet: there is no policy to go on with")
+    else:
+        checkpoint = source if isinstance(source, Checkpoint) else Checkpoint.load(source, trust=trust)
+        trust = trust or checkpoint.trusted
+    require_trusted(checkpoint.config, trust=trust, where=checkpoint.where)
+    taken = checkpoint.config.to_json()
+    settings = {"solved_at": None, "generations": max(1, steps), **{name: taken[name] for name in _TASK}}
+    name = algorithm.removeprefix(LEARNER)
+    return train(
+        checkpoint.config.env_id,
+        initial=replace(checkpoint, trusted=trust),
+        **{**settings, "strategy": LEARNER + name, "max_steps": steps, **options},
+    )
 
 
 def _initial(initial: str | os.PathLike[str] | Checkpoint | None, config: TrainConfig) -> Checkpoint | None:

@@ -30,6 +30,7 @@ class Purpose(IntEnum):
     FINAL = 15
     ELITE = 16
     BASELINE = 17
+    LEARNING = 19
 
 
 # Disjoint ranges, so that a score is never taken on a start that shaped the policy or chose the checkpoint.
@@ -58,10 +59,10 @@ def derive(seed: int, purpose: Purpose, generation: int = 0, index: int = 0) -> 
     return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
 
 
-def episode_seeds(seed: int, purpose: Purpose, count: int, generation: int = 0) -> tuple[int, ...]:
-    """Derive ``count`` seeds for ``env.reset``, from the range that belongs to ``purpose``."""
+def episode_seeds(seed: int, purpose: Purpose, count: int, generation: int = 0, *, first: int = 0) -> tuple[int, ...]:
+    """Derive ``count`` seeds for ``env.reset``, from the range that belongs to ``purpose``, starting at a number."""
     start, size = _RANGES[purpose]
-    return tuple(start + derive(seed, purpose, generation, index) % size for index in range(count))
+    return tuple(start + derive(seed, purpose, generation, index) % size for index in range(first, first + count))
 
 
 def generator(seed: int) -> np.random.Generator:

@@ -23,7 +23,7 @@ from es_core.cli.output import say, say_error
 
 GROUPS = {
     "begin": ("demo", "new", "list"),
-    "train": ("train", "resume", "tune", "bench"),
+    "train": ("train", "resume", "finetune", "tune", "bench"),
     "look": ("runs", "evaluate", "record", "watch", "replay", "report", "compare", "export", "collect"),
     "environments": ("show", "check", "plugins"),
     "machine": ("doctor",),

@@ -69,6 +69,22 @@ def add(commands: Any) -> None:
     add_training(sub)
     add_trust(sub)
 
+    sub = add_command(commands, "finetune", _finetune, "go on with an evolved policy by gradients, in a run of its own")
+    sub.add_argument("source", metavar="RUN", help="a run folder or a checkpoint file")
+    sub.add_argument(
+        "--algorithm",
+        required=True,
+        metavar="NAME",
+        help="an algorithm of Stable-Baselines3 that fits the actions: ppo, sac, td3, dqn, a2c, ddpg or tqc",
+    )
+    sub.add_argument(
+        "--steps", type=int, required=True, metavar="N", help="environment steps, those of its scores included"
+    )
+    add_run_dir(sub)
+    add_training(sub)
+    add_trust(sub)
+    add_config_options(sub, shown=("seed", "strategy_options", "steps_per_generation"))
+
     sub = add_command(commands, "demo", _demo, "evolve, score and film a policy for the cart-pole", as_json=False)
     sub.add_argument(
         "--seed", type=int, default=0, metavar="S", help="root seed of all randomness (default: %(default)s)"
@@ -161,6 +177,27 @@ def _resume(options: argparse.Namespace) -> None:
     )
     if len(run.history) == before and run.end is not None:
         say(f"nothing to do in {run.directory}")
+    _report_run(run, options)
+
+
+def _finetune(options: argparse.Namespace) -> None:
+    from es_core.run import finetune
+
+    run = finetune(
+        options.source,
+        algorithm=options.algorithm,
+        steps=options.steps,
+        trust=options.trust_names,
+        run_dir=options.run_dir,
+        workers=options.workers,
+        pool=options.pool,
+        ray_address=options.ray_address,
+        max_seconds=options.max_seconds,
+        progress=not options.quiet,
+        loggers=options.loggers,
+        **watching(options),
+        **config_fields(options),
+    )
     _report_run(run, options)
 
 

@@ -7,3 +7,5 @@ SCRIPTED = "scripted:"
 """Begins the name of a policy that is a script of the environment's definition."""
 
 SCHEDULES = ("linear", "cosine", "exponential")
+LEARNER = "sb3:"
+"""How the strategies begin that are algorithms of Stable-Baselines3: gradients instead of a population."""

@@ -29,7 +29,7 @@ from es_core.config.checks import (
     whole,
     wrappers,
 )
-from es_core.config.choices import SCHEDULES, SCRIPTED, SIGN_SHAPINGS
+from es_core.config.choices import LEARNER, SCHEDULES, SCRIPTED, SIGN_SHAPINGS
 from es_core.files import CheckpointError, read_whole
 from es_core.formatting import lists, shown
 from es_envs import EnvDefinition
@@ -101,6 +101,31 @@ STRATEGY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "cma_es": {"sigma": 0.1},
     "sep_cma_es": {"sigma": 0.1},
     "random_search": {"sigma": 0.5},
+    **{
+        f"{LEARNER}{name}": {
+            "steps_per_generation": 4096,
+            "population_size": 2,  # there is no population
+            "sigma": 1.0,
+            "policy": "mlp",
+            "observation_normalization": False,
+            "virtual_batch_normalization": False,
+            "sample_actions": False,
+            "action_noise": 0.0,
+            "survival_bonus": 0.0,
+            "episode_cap": None,
+            "curriculum": None,
+            **values,
+        }
+        for names, values in (
+            (("ppo", "a2c", "trpo"), {"hidden_sizes": (64, 64), "activation": "tanh", "action_squash": "clip"}),
+            (
+                ("sac", "td3", "ddpg", "tqc", "crossq"),
+                {"hidden_sizes": (256, 256), "activation": "relu", "action_squash": "tanh", "action_bins": None},
+            ),
+            (("dqn", "qrdqn"), {"hidden_sizes": (64, 64), "activation": "relu", "action_squash": "clip"}),
+        )
+        for name in names
+    },
 }
 # Settings that say which strategy or policy is meant, if none is named.
 _IMPLIED: Mapping[str, tuple[str, frozenset[str]]] = {

@@ -7,7 +7,7 @@ from importlib.metadata import packages_distributions
 from typing import Any
 
 import es_envs
-from es_core.config.train_config import OBJECTS, TrainConfig
+from es_core.config.train_config import OBJECTS, STRATEGY_DEFAULTS, TrainConfig
 from es_envs import EnvDefinition, import_path
 from es_envs.fitness import FITNESSES, fitness_names
 
@@ -41,6 +41,8 @@ def require_trusted(config: TrainConfig, *, trust: bool, where: object, vouched:
     accepted = {"env_id", *vouched}
     if fitness in known or fitness.startswith("final_info:"):
         accepted.add("fitness")
+    if config.strategy in STRATEGY_DEFAULTS:  # one of ours, though it may have a colon
+        accepted.add("strategy")
     if not trust:
         _require_of_plugins(config, [field.name for field in fields(config) if field.name not in accepted], where)
     return definition

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import es_envs
+from es_core.config.choices import LEARNER
 from es_core.config.commands import changed_settings, run_command, train_command, usual_settings
 from es_core.config.train_config import BITS, TrainConfig, option_fields
 from es_core.config.trust import require_trusted
@@ -160,7 +161,10 @@ def _costs(run: RunFolder) -> Iterator[dict[str, str]]:
         last, seconds = run.history[-1], sum(stats.seconds for stats in run.history)
         populations = [stats for stats in run.history if stats.population_size is not None]
         done = "" if run.finished else f"{run.share_done:.0%} of the run; "
-        yield _fact("Generations", figures(len(populations)), f"{done}{run.config.population_size} candidates each")
+        each = f"{run.config.population_size} candidates each"
+        if run.config.strategy.startswith(LEARNER):
+            each = f"{run.config.steps_per_generation} steps or more each"
+        yield _fact("Generations", figures(len(populations)), f"{done}{each}")
         yield _fact("Environment steps", figures(last.total_steps), f"{figures(last.total_episodes)} training episodes")
         rate = f"{figures(round(last.total_steps / seconds))} steps a second" if seconds > 0 else ""
         yield _fact("Time", duration(seconds), rate)

@@ -49,6 +49,8 @@ class Strategy(ABC):
     """True if the population may have another size in each generation."""
     adapts_sigma: ClassVar[bool] = False
     """True if the strategy learns sigma, which then cannot follow a schedule."""
+    rebuildable: ClassVar[bool] = True
+    """True if a generation follows from the one before and its fitness, so that a log of fitness is enough."""
     state: ClassVar[tuple[str, ...]] = ()
     """Names of further attributes, arrays and numbers, that determine the next generation."""
 

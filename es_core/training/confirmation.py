@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import gymnasium
@@ -139,6 +140,8 @@ def confirm(
         solved = bound >= config.solved_at
     if state.best is None or (solved, confirmation.mean) > state.best:
         state.best = (solved, confirmation.mean)
+        if not state.strategy.rebuildable:  # its state may be large, and nobody goes on from here
+            before = replace(before, strategy={})
         before.save(run.best_path)
     return confirmation, solved
 

@@ -3,7 +3,7 @@
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from typing import Any
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from es_core.config.budgets import step_limit
 from es_core.config.commands import run_command
 from es_core.config.train_config import TrainConfig
+from es_core.learners.learner import Learner
 from es_core.policies.by_name import make_policy
 from es_core.pools.by_name import make_pool
 from es_core.pools.forker import started_early
@@ -25,6 +26,8 @@ from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies.defaults import explained
+from es_core.strategies.population import Population
+from es_core.strategies.strategy import Strategy
 from es_core.training.confirmation import baselines, confirm, episodes_of_evaluation, final_score
 from es_core.training.lifecycle import Lifecycle
 from es_core.training.progress import RunProgress, prepare_policy
@@ -93,8 +96,7 @@ def _run_generations(
                 centre_results = pool.rollouts(centre, state.statistics, centre_seeds)
             else:
                 population = state.population()
-                training_seeds = _training_seeds(config, len(population), generation)
-                results = pool.evaluate(population, training_seeds, centre_seeds=centre_seeds)
+                results = _played(config, strategy, pool, population, centre_seeds)
                 centre_results = results.centre
             evaluation = Evaluation.from_episodes(centre_results) if centre_episodes else None
             without_learning, spread = baselines(run, state, pool, wanted=generation == 0 and not last)
@@ -141,7 +143,7 @@ def _run_generations(
             )
             if finished:  # before the line, which says that nothing is left to do
                 run.keep(before)
-            run.append(stats, log)
+            run.append(stats, log if strategy.rebuildable else None)
             stopped = (on_generation is not None and on_generation(stats) is False) or time.monotonic() >= deadline
             measured = None if results is None else results.fitness.copy()
             lifecycle.call("generation_finished", run=run, stats=stats, fitness=measured)
@@ -184,6 +186,17 @@ def _repeatable(run: RunFolder, state: TrainingState, pool: RolloutPool) -> Iter
         raise
 
 
+def _played(
+    config: TrainConfig, strategy: Strategy, pool: RolloutPool, population: Population, centre_seeds: Sequence[int]
+) -> Results:
+    """Play a generation: the centre's episodes, and those from which the strategy learns."""
+    if isinstance(strategy, Learner):  # it steps the environment itself
+        centre = pool.rollouts(strategy.mean, population.statistics, centre_seeds)
+        return strategy.practise(population.statistics, centre)
+    training_seeds = _training_seeds(config, len(population), population.generation)
+    return pool.evaluate(population, training_seeds, centre_seeds=centre_seeds)
+
+
 def _steps(*scores: Evaluation | None) -> int:
     return sum(score.steps for score in scores if score is not None)
 
@@ -208,10 +221,16 @@ def _failed(run: RunFolder, before: Checkpoint, results: Results | None) -> list
 
 
 def _population_stats(results: Results | None, paired_fitness: NDArray[np.float64] | None) -> dict[str, Any]:
-    if results is None:
+    if results is None or not results.valid.any():
         names = ("mean", "median", "max", "min", "std")
-        unknown = ("population_size", "episode_length", "tied_pairs", "capped_episodes")
-        return {f"fitness_{name}": None for name in names} | dict.fromkeys(unknown) | {"fitnesses": {}}
+        unknown = ("episode_length", "tied_pairs", "capped_episodes")
+        size = None if results is None else len(results.valid)
+        return {
+            **{f"fitness_{name}": None for name in names},
+            **dict.fromkeys(unknown),
+            "population_size": size,
+            "fitnesses": {},
+        }
     valid = results.valid
     fitness = results.fitness[valid]
     measures: dict[str, Callable[..., Any]] = {

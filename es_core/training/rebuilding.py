@@ -51,6 +51,11 @@ def rebuild(run: RunFolder | str | os.PathLike[str], generation: int, *, trust: 
         with LocalPool(definition, run.config, workers=1, most=1) as pool:
             state = TrainingState.first(run, pool)
             checkpoint = state.checkpoint(run, pool)
+    if not state.strategy.rebuildable:
+        raise CheckpointError(
+            f"{run.directory} has no checkpoint of generation {generation}, and what {run.config.strategy} learns from "
+            f"is in no log: there are only those of generations {', '.join(map(str, kept))}"
+        )
     for stats, log in zip(run.history[start:generation], run.logs(start, generation), strict=True):
         _require_hash(run, state, stats.generation, stats.parameter_hash)
         _replay(run, state, stats, log)

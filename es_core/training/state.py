@@ -17,9 +17,11 @@ from es_core.config.budgets import (
     step_limit,
 )
 from es_core.config.checks import maybe, number, whole
+from es_core.config.choices import LEARNER
 from es_core.config.train_config import TrainConfig, require_bits
 from es_core.files import CheckpointError
 from es_core.formatting import shown
+from es_core.learners.learner import Learner
 from es_core.policies.by_name import make_policy
 from es_core.policies.network import Policy
 from es_core.policies.normalization import ObservationStatistics, Statistics
@@ -76,20 +78,20 @@ class TrainingState:
         config = run.config
         policy = make_policy(config, pool.observation_space, pool.action_space)
         statistics = first_statistics(config, policy, pool)
-        mean = policy.initial(config.seed)
+        given: NDArray[np.float32] | None = None
         if run.initial_path.exists():
             source = Checkpoint.load(run.initial_path)
             inputs = input_size(source.observation_space)
-            if (source.mean.size, inputs) != (mean.size, policy.inputs):
+            if (source.mean.size, inputs) != (policy.size, policy.inputs):
                 raise ValueError(
                     f"initial has {source.mean.size} parameters for observations of {inputs} numbers, the policy "
-                    f"{mean.size} for {policy.inputs}: policy, hidden_sizes or spaces differ"
+                    f"{policy.size} for {policy.inputs}: policy, hidden_sizes or spaces differ"
                 )
-            mean = source.mean
+            given = source.mean
             if statistics is not None and type(source.statistics) is type(statistics):
                 statistics = source.statistics
         cap = first_cap(config, step_limit(pool.definition, config))
-        return cls(make_strategy(config, mean), statistics, cap, first_range_share(config))
+        return cls(_strategy(config, policy, given), statistics, cap, first_range_share(config))
 
     @classmethod
     def resume(cls, run: RunFolder, pool: RolloutPool) -> Self:
@@ -126,7 +128,7 @@ class TrainingState:
         """
         require_bits(checkpoint.config, where)
         try:
-            strategy = make_strategy(checkpoint.config, checkpoint.mean)
+            strategy = _strategy(checkpoint.config, checkpoint.policy(), checkpoint.mean)
             strategy.load_state_dict(checkpoint.strategy)
             _require_consistent(strategy, checkpoint)
             progress = _progress(checkpoint)
@@ -192,7 +194,7 @@ class TrainingState:
         statistics = self.statistics if isinstance(self.statistics, ObservationStatistics) else None
         return GenerationLog(
             fitness=fitness,
-            population_size=None if steps is None else next_population_size(config, steps, lengths),
+            population_size=next_population_size(config, steps, lengths) if steps and self.strategy.resizable else None,
             episode_cap=next_cap(config, step_limit, self.episode_cap, lengths),
             range_share=next_range_share(config, self.range_share, results.fitness[results.valid]),
             statistics=statistics and statistics.after(results.statistics or []),
@@ -205,6 +207,13 @@ class TrainingState:
         self.statistics = log.statistics or self.statistics
         if log.population_size is not None:
             self.strategy.population_size = log.population_size
+
+
+def _strategy(config: TrainConfig, policy: Policy, mean: NDArray[np.float32] | None) -> Strategy:
+    """The strategy that a config names, starting at ``mean``, or where it or the policy starts by itself."""
+    if config.strategy.startswith(LEARNER):
+        return Learner(config, policy, mean)
+    return make_strategy(config, policy.initial(config.seed) if mean is None else mean)
 
 
 def first_statistics(config: TrainConfig, policy: Policy, pool: RolloutPool) -> Statistics | None:

@@ -17,7 +17,7 @@ ROOMS = {
                 "scripts", "definition", "episode", "fitness", "hookspecs", "registry", "gym", "envpools", "bullet",
                 "testing", "scaffold"],
     "es_core": ["seeding", "statistics", "machine", "formatting", "files", "config", "policies", "strategies",
-                "rollout", "runs", "learners", "pools", "training", "evaluation", "video", "reports", "deployment",
+                "rollout", "runs", "pools", "learners", "training", "evaluation", "video", "reports", "deployment",
                 "run", "tuning", "cli", "__main__"],
 }  # fmt: skip
 

@@ -1,0 +1,152 @@
+"""Algorithms of Stable-Baselines3 as strategies, from their own start or an evolved policy's, with the real library."""
+
+import numpy as np
+import pytest
+from conftest import first_fast
+
+from es_core import CheckpointError, Run, evaluate, finetune, rebuild, train
+from es_core.cli import main
+from es_core.learners.algorithms import ALGORITHMS
+
+TINY = {
+    "eval_episodes": 2,
+    "confirm_episodes": 2,
+    "max_episode_steps": 30,
+    "solved_at": None,
+    "workers": 1,
+    "progress": False,
+}
+BLOCK = {**TINY, "steps_per_generation": 64}
+CRITICS = {"vf": [8], "qf": [8]}
+
+
+def options(name, **others):
+    """Hyperparameters of an algorithm that make it fast."""
+    algorithm = ALGORITHMS[name]
+    small = {"policy_kwargs": {"net_arch": {each: CRITICS[each] for each in algorithm.critic}}}
+    if name in {"ppo", "trpo"}:
+        small |= {"n_steps": 64, "batch_size": 32}
+    elif algorithm.acts != "sampled":
+        small |= {"batch_size": 16, "learning_starts": 20, "train_freq": 4}
+    return {**small, **others}
+
+
+def task(name):
+    return "Pendulum-v1" if ALGORITHMS[name].is_bounded else "CartPole-v1"
+
+
+def learn(folder, name="ppo", generations=2, **settings):
+    given = {**BLOCK, "hidden_sizes": (8,), "strategy_options": options(name), "generations": generations, **settings}
+    return train(task(name), strategy=f"sb3:{name}", run_dir=folder, **given)
+
+
+@pytest.fixture(scope="module")
+def evolved(tmp_path_factory):
+    """``evolved(env_id)``: a run of evolution, with normalised observations."""
+    runs = {}
+
+    def of(env_id, **settings):
+        key = env_id, *settings.items()
+        if key not in runs:
+            folder = tmp_path_factory.mktemp("evolved") / "run"
+            network = {} if settings.get("policy") == "linear" else {"hidden_sizes": (8,)}
+            given = {**TINY, **network, "observation_normalization": True, "sigma": 1.0, "generations": 1, **settings}
+            runs[key] = train(env_id, run_dir=folder, population_size=4, **given)
+        return runs[key]
+
+    return of
+
+
+@pytest.mark.parametrize("name", first_fast(sorted(ALGORITHMS, key="qrdqn ppo td3 sac".find, reverse=True), 4))
+def test_an_algorithm_leaves_a_run_like_evolutions(name, tmp_path):
+    run = learn(tmp_path / "run", name, generations=1)
+    first, last = run.history
+    assert first.steps >= 64
+    assert first.parameter_hash != last.parameter_hash
+    assert last.total_steps == first.steps + first.evaluation_steps + last.evaluation_steps
+    opened = Run.open(tmp_path / "run")
+    assert opened.best is not None
+    assert evaluate(opened, episodes=2) == run.evaluate(episodes=2)
+
+
+@pytest.mark.parametrize("name", ["ppo", "sac"])
+def test_an_interrupted_run_goes_on_to_the_same_bits(name, tmp_path):
+    whole = learn(tmp_path / "whole", name, generations=3)
+    learn(tmp_path / "parts", name, generations=3, on_generation=lambda stats: stats.generation < 1)
+    resumed = Run.open(tmp_path / "parts").resume(workers=1, progress=False)
+    assert [line.parameter_hash for line in resumed.history] == [line.parameter_hash for line in whole.history]
+    ours, theirs = resumed.checkpoint.strategy, whole.checkpoint.strategy
+    assert all(np.array_equal(ours[key], theirs[key]) for key in {*ours, *theirs})
+    with pytest.raises(CheckpointError, match="learns from is in no log"):
+        rebuild(resumed, 1)
+
+
+HAND_OVERS = {
+    "ppo, choices": ("CartPole-v1", {}),
+    "dqn, choices": ("CartPole-v1", {}),
+    "ppo, clip": ("Pendulum-v1", {"action_squash": "clip"}),
+    "sac, clip": ("Pendulum-v1", {"action_squash": "clip"}),
+    "sac, tanh": ("Pendulum-v1", {"action_squash": "tanh"}),
+    "td3, linear": ("Pendulum-v1", {"policy": "linear"}),
+}
+
+
+@pytest.mark.parametrize("case", HAND_OVERS)
+def test_a_policy_is_handed_over_as_it_is_and_kept_while_the_critic_learns(case, evolved, tmp_path):
+    name, (env_id, settings) = case.partition(",")[0], HAND_OVERS[case]
+    source = evolved(env_id, **settings)
+    given = {**BLOCK, "strategy_options": options(name, learning_starts=0, warmup_steps=128)}
+    if name == "ppo":
+        del given["strategy_options"]["learning_starts"]
+    run = finetune(source, algorithm=name, steps=10_000, generations=3, run_dir=tmp_path / "run", **given)
+    first = run.checkpoint_at(0)
+    assert evaluate(first, episodes=3) == evaluate(source.best, episodes=3)
+    hashes = [line.parameter_hash for line in run.history]
+    assert hashes[0] == hashes[1] == hashes[2] != hashes[3]
+    np.testing.assert_array_equal(first.statistics.total, run.checkpoint.statistics.total)
+
+
+REFUSED = {
+    "sb3:sac": (
+        "CartPole-v1",
+        {},
+        "for Box actions without action_bins, and those of CartPole-v1 are Discrete.* these fit: sb3:a2c",
+    ),
+    "sb3:dqn": ("Pendulum-v1", {}, "for Discrete actions, and those of Pendulum-v1 are Box"),
+    "sb3:td3": ("Pendulum-v1", {"action_bins": 3}, "for Box actions without action_bins"),
+    "sb3:pppo": ("CartPole-v1", {}, "did you mean 'sb3:ppo'"),
+    "sb3:recurrentppo": ("CartPole-v1", {}, "it remembers, and its network is none of the policies here"),
+    "sb3:trpo": ("CartPole-v1", {"policy": "gru", "hidden_sizes": (4,)}, "cannot be learnt .* since it remembers"),
+    "sb3:a2c": ("CartPole-v1", {"learning_rate": 0.1}, "does not use learning_rate=0.1.* are strategy_options"),
+    "sb3:ppo": ("CartPole-v1", {"strategy_options": {"n_step": 64}}, "has no option 'n_step'; did you mean 'n_steps'"),
+}
+
+
+@pytest.mark.parametrize("strategy", REFUSED)
+def test_what_an_algorithm_cannot_learn_is_refused_with_the_reason(strategy, tmp_path):
+    env_id, settings, reason = REFUSED[strategy]
+    with pytest.raises(ValueError, match=reason):
+        train(env_id, strategy=strategy, run_dir=tmp_path / "run", **TINY, **settings)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_policy_that_cannot_be_handed_over_is_refused_with_the_reason(evolved, tmp_path):
+    lstm = evolved("CartPole-v1", policy="lstm", hidden_sizes=(4,))
+    with pytest.raises(ValueError, match=r"policy 'lstm' cannot be learnt .* since it remembers"):
+        finetune(lstm, algorithm="ppo", steps=100, run_dir=tmp_path / "run")
+    with pytest.raises(ValueError, match="'sb3:trpo' cannot start from a policy; these can: a2c"):
+        finetune(evolved("CartPole-v1"), algorithm="trpo", steps=100, run_dir=tmp_path / "run")
+    (tmp_path / "model.zip").write_bytes(b"PK")
+    with pytest.raises(CheckpointError, match="cannot be read as a checkpoint"):
+        finetune(tmp_path / "model.zip", algorithm="ppo", steps=100)
+
+
+def test_the_command_goes_on_by_gradients_and_compares_them_with_evolution(evolved, tmp_path, capsys):
+    source, folder = evolved("CartPole-v1"), tmp_path / "tuned"
+    given = ["--steps", "64", "--strategy-options", '{"n_steps": 64, "batch_size": 32}', "--steps-per-generation", "64"]
+    main(["finetune", str(source.directory), "--algorithm", "ppo", *given, "--run-dir", str(folder), "--quiet"])
+    assert Run.open(folder).config.hidden_sizes == source.config.hidden_sizes
+    main(["compare", str(source.directory), str(folder), "--output", str(tmp_path / "page.html")])
+    main(["report", str(folder), "--output", str(tmp_path / "report.html")])
+    assert "sb3:ppo" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "64 steps or more each" in (tmp_path / "report.html").read_text(encoding="utf-8")
