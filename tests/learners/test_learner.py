@@ -1,5 +1,7 @@
 """Algorithms of Stable-Baselines3 as strategies, from their own start or an evolved policy's, with the real library."""
 
+from itertools import count
+
 import numpy as np
 import pytest
 from conftest import first_fast
@@ -7,6 +9,7 @@ from conftest import first_fast
 from es_core import CheckpointError, Run, evaluate, finetune, rebuild, train
 from es_core.cli import main
 from es_core.learners.algorithms import ALGORITHMS
+from es_core.learners.environment import LearnerEnv
 
 TINY = {
     "eval_episodes": 2,
@@ -70,15 +73,24 @@ def test_an_algorithm_leaves_a_run_like_evolutions(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["ppo", "sac"])
-def test_an_interrupted_run_goes_on_to_the_same_bits(name, tmp_path):
-    whole = learn(tmp_path / "whole", name, generations=3)
-    learn(tmp_path / "parts", name, generations=3, on_generation=lambda stats: stats.generation < 1)
+def test_a_run_that_ends_within_a_block_goes_on_to_the_same_bits(name, tmp_path, monkeypatch):
+    whole, steps, step = learn(tmp_path / "whole", name, generations=3), count(), LearnerEnv.step
+
+    def interrupted(env, action):
+        if next(steps) == 100:
+            raise KeyboardInterrupt
+        return step(env, action)
+
+    monkeypatch.setattr(LearnerEnv, "step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        learn(tmp_path / "parts", name, generations=3)
+    assert Run.open(tmp_path / "parts").next_generation == 1
     resumed = Run.open(tmp_path / "parts").resume(workers=1, progress=False)
     assert [line.parameter_hash for line in resumed.history] == [line.parameter_hash for line in whole.history]
     ours, theirs = resumed.checkpoint.strategy, whole.checkpoint.strategy
     assert all(np.array_equal(ours[key], theirs[key]) for key in {*ours, *theirs})
     with pytest.raises(CheckpointError, match="learns from is in no log"):
-        rebuild(resumed, 1)
+        rebuild(resumed, 2)
 
 
 HAND_OVERS = {

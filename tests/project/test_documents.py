@@ -27,6 +27,8 @@ SHORT += ["--confirm-episodes=2", "--solved-at=none"]
 
 # Which lines are run, by what they begin with: as they stand, or with these words besides where there is no time.
 RUN = {
+    "train .*--strategy sb3": ["--generations=1", "--eval-episodes=2", "--confirm-episodes=2", "--solved-at=none"],
+    "finetune": ["--steps=64", "--steps-per-generation=64", "--eval-episodes=2", "--confirm-episodes=2"],
     "--version|list|show|plugins|doctor|check|bench|new|evaluate|record|export|report|compare|resume|replay|runs": [],
     "train|tune": SHORT,
     "collect": ["--episodes=2"],
@@ -131,6 +133,7 @@ def test_a_line_has_arguments_and_settings_that_there_are(page, words, readers, 
         ("watch", "display"),
         ("export", "[export]"),
         ("collect", "[minari]"),
+        ("finetune", "[rl]"),
         ("tune", "[tune]"),
         ("train .*--pool ray", "[ray]"),
     ],
@@ -145,7 +148,7 @@ def test_a_command_of_readme_that_needs_more_says_what(command, need):
 SITECUSTOMIZE = """
 from importlib.machinery import PathFinder
 BLOCKED = {"pybullet", "pybullet_data", "torch", "ray", "optuna", "tensorboard", "wandb", "onnxruntime", "cv2"}
-BLOCKED.add("minari")
+BLOCKED |= {"minari", "stable_baselines3", "sb3_contrib"}
 find = PathFinder.find_spec
 PathFinder.find_spec = classmethod(
     lambda _, name, *rest: None if name.partition(".")[0] in BLOCKED else find(name, *rest)

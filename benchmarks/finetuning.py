@@ -1,0 +1,189 @@
+"""From evolution to gradients: what fine-tuning an evolved policy gains. The page docs/results/finetuning.md.
+
+Usage: python benchmarks/finetuning.py [--only NAME ...] [--seeds N ...] [--workers N]
+       python benchmarks/finetuning.py --page       only write the page, from what is there
+
+A policy evolves for so many steps. Then gradients go on with it, and so does evolution from the same checkpoint, with
+the same number of further steps, those of evaluation included. Each policy is scored on 100 unseen starts; on
+RaceTrack-v0 they are on tracks of the test split, which no training draws. Each seed of a row writes
+docs/results/finetuning/NAME-sSEED.json; those that are there are left out.
+"""
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from report import Report, commit, in_words, table
+
+from es_core import Checkpoint, Run, finetune, train
+from es_core.evaluation.scoring import find_policy
+from es_core.formatting import figures
+from es_core.pools.local import LocalPool
+from es_core.seeding import Purpose, episode_seeds
+
+PAGES, RUNS = Path("docs/results"), Path("runs/finetuning")
+EPISODES = 100
+SCORES = {"eval_episodes": 10, "confirm_episodes": 20, "solved_at": None}
+
+ROWS: Mapping[str, Mapping[str, Any]] = {
+    "RaceTrack-v0, ppo": {
+        "env_id": "RaceTrack-v0",
+        "evolved": 90_000,
+        "more": 40_000,
+        "algorithm": "ppo",
+        "test": {"split": "test"},
+    },
+    "BalancingPlate-v0, ppo": {
+        "env_id": "BalancingPlate-v0",
+        "settings": {"policy": "mlp", "hidden_sizes": (8,)},
+        "evolved": 150_000,
+        "more": 50_000,
+        "algorithm": "ppo",
+    },
+    "RaceTrack-v0, sac": {
+        "env_id": "RaceTrack-v0",
+        "evolved": 90_000,
+        "more": 40_000,
+        "algorithm": "sac",
+        "options": {"train_freq": 8},  # a gradient step for eight of the environment, or it takes eight times as long
+        "test": {"split": "test"},
+    },
+}
+POLICIES = ("evolved", "gradients: best", "gradients: last", "evolution: best")
+
+
+def main() -> None:
+    """Run what is missing, then write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "--only", nargs="+", choices=[*ROWS], metavar="NAME", default=[*ROWS], help="of the rows only these"
+    )
+    parser.add_argument("--seeds", nargs="+", type=int, metavar="N", default=[0, 1, 2])
+    parser.add_argument("--workers", type=int, metavar="N", help="processes of a run (default: the usable cores)")
+    parser.add_argument("--page", action="store_true", help="run nothing")
+    options = parser.parse_args()
+    if not options.page:
+        report = Report("finetuning", packages=("stable-baselines3", "torch"))
+        for seed in options.seeds:
+            for name in options.only:
+                _run(name, seed, options.workers, report)
+    _write_page()
+
+
+def _file_name(name: str, seed: int) -> str:
+    return f"{name.replace(', ', '-')}-s{seed}"
+
+
+def _run(name: str, seed: int, workers: int | None, report: Report) -> None:
+    file = PAGES / "finetuning" / f"{_file_name(name, seed)}.json"
+    if file.exists():
+        return
+    row, folder = ROWS[name], RUNS / _file_name(name, seed)
+    how: dict[str, Any] = {"workers": workers, "progress": False}
+    bound, settings = row["evolved"] + row["more"], {**SCORES, **row.get("settings", {})}
+    evolution = train(
+        row["env_id"],
+        run_dir=folder / "evolution",
+        seed=seed,
+        max_steps=bound,
+        on_generation=lambda stats: stats.total_steps < row["evolved"],
+        **settings,
+        **how,
+    )
+    steps, seconds = {"evolved": evolution.history[-1].total_steps}, {"evolved": _seconds(evolution)}
+    policies = {"evolved": evolution.best}
+    gradients = finetune(
+        evolution,
+        algorithm=row["algorithm"],
+        steps=row["more"],
+        run_dir=folder / "gradients",
+        strategy_options=row.get("options", {}),
+        **SCORES,
+        **how,
+    )
+    policies |= {"gradients: best": gradients.best, "gradients: last": gradients.checkpoint}
+    steps["gradients"], seconds["gradients"] = gradients.history[-1].total_steps, _seconds(gradients)
+    evolution = evolution.resume(**how)
+    policies["evolution: best"] = evolution.best
+    steps["evolution"] = evolution.history[-1].total_steps - steps["evolved"]
+    seconds["evolution"] = _seconds(evolution) - seconds["evolved"]
+    found = {
+        "name": name,
+        "seed": seed,
+        "machine": report.machine,
+        "commit": commit(),
+        "steps": steps,
+        "seconds": seconds,
+        "config": gradients.config.to_json(),
+        "scores": {
+            policy: _scored(checkpoint, workers, row.get("test", {}))
+            for policy, checkpoint in policies.items()
+            if checkpoint is not None
+        },
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"{json.dumps(found)}\n", encoding="utf-8")
+    report.say(f"{name}, seed {seed}: {found['scores']}")
+
+
+def _seconds(run: Run) -> float:
+    return sum(stats.seconds for stats in run.history)
+
+
+def _scored(policy: Checkpoint, workers: int | None, env_kwargs: Mapping[str, Any]) -> dict[str, float | None]:
+    """Mean fitness, share of success and mean lap time [s], on the same starts for all policies."""
+    checkpoint, definition = find_policy(policy, generation=None, env_kwargs=env_kwargs, trust=True)
+    with LocalPool(definition, checkpoint.config, workers=workers, most=EPISODES) as pool:
+        played = pool.rollouts(checkpoint.mean, checkpoint.statistics, episode_seeds(0, Purpose.TEST, EPISODES))
+    done = [episode for episode in played if episode.is_success]
+    laps = [float(episode.final_info["time"]) for episode in done if "time" in episode.final_info]
+    return {
+        "fitness": float(np.mean([episode.fitness for episode in played])),
+        "success": None if played[0].is_success is None else len(done) / len(played),
+        "lap_time": float(np.mean(laps)) if laps else None,
+    }
+
+
+def _write_page() -> None:
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in sorted((PAGES / "finetuning").glob("*.json"))]
+    if not found:
+        return
+    rows = [
+        [
+            *([each["name"], str(each["seed"])] if policy == POLICIES[0] else ["", ""]),
+            policy,
+            figures(score["fitness"]),
+            "" if score["success"] is None else f"{score['success']:.0%}",
+            "" if score["lap_time"] is None else f"{score['lap_time']:.2f}",
+            f"{each['steps'][kind]:,}",
+            f"{each['seconds'][kind]:.0f}",
+        ]
+        for each in sorted(found, key=lambda each: ([*ROWS].index(each["name"]), each["seed"]))
+        for policy in POLICIES
+        if (kind := policy.partition(":")[0]) and (score := each["scores"].get(policy))
+    ]
+    columns = ["row", "seed", "policy", "fitness", "success", "lap [s]", "further steps", "seconds"]
+    machines = sorted({in_words(each["machine"]) for each in found})
+    commits = sorted({each["commit"] or "unknown" for each in found})
+    page = f"""# Fine-tuning by gradients
+
+Does it pay to go on with an evolved policy by gradients? A policy evolves for so many steps (*evolved*: its best
+centre). Then gradients go on with it, and so does evolution from the same checkpoint, for as many further steps, those
+of evaluation included. Each policy plays the same {EPISODES} unseen starts, on RaceTrack-v0 on tracks of the test
+split, which no training draws. *Best* is the policy that the run itself found to be best, on other starts; for
+gradients that may be the one that was handed over. *Last* is the final actor. Lap times are means over finished laps,
+so one that finishes more tracks also has the harder ones among them.
+
+Command: `python benchmarks/finetuning.py`; machine: {"; ".join(machines)}, shared with other work, so that seconds only
+tell an order of magnitude; commits {", ".join(commits)}.
+
+{table(columns, rows)}
+"""
+    (PAGES / "finetuning.md").write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
