@@ -160,7 +160,7 @@ def _main(size: tuple[int, int], title: str, score: str, subject: str, long_titl
 @lru_cache(maxsize=256)
 def _label(size: tuple[int, int], text: str, mark: bool | None) -> Layer:
     """Strip along the lower edge of a grid's picture; with a tick (True) or a cross (False) on its right."""
-    high = max(_SMALLEST, size[1] // 11)
+    high = max(_SMALLEST, min(size[1], size[0] * 3 // 4) // 11)
     strip = _ground(size[0], min(2 * high, size[1]))
     pen, baseline = ImageDraw.Draw(strip), strip.height - high // 2
     font, text = _fitting(text, text, high, size[0] - high * 5 // 2)

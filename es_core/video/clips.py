@@ -90,7 +90,8 @@ def score_clips(
             scored, options, number // len(groups) if len(seeds) > 1 else None, has_colours=bool(clip.poses)
         )
         if mapped:
-            caption = replace(caption, inset=_inset(renderer, scored[0][1], seed, options))
+            everywhere = [camera for other, [(_, one)] in played if other == seed for camera in one.cameras]
+            caption = replace(caption, inset=_inset(renderer, scored[0][1], everywhere, seed, options))
         clips.append(
             ScoredClip(
                 clip=clip,
@@ -201,12 +202,14 @@ def _best_scores(scored: Sequence[ScoredEpisode], decimals: int) -> tuple[str, .
     return tuple(texts)
 
 
-def _inset(renderer: Renderer, scored: ScoredEpisode, seed: int, options: FilmOptions) -> Inset | None:
-    """A map, if the camera goes along with the player and never sees where it has come from and goes to."""
+def _inset(
+    renderer: Renderer, scored: ScoredEpisode, everywhere: Sequence[Camera], seed: int, options: FilmOptions
+) -> Inset | None:
+    """A map, if the camera goes along with the player and never sees where it, or another from its start, goes to."""
     env, size = renderer.free_camera, options.arrangement.size
     if env is None or not scored.cameras:
         return None
-    above = camera_above(scored.cameras, size)
+    above = camera_above(everywhere, size)
     if above is None:
         return None
     env.reset(seed=seed)

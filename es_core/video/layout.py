@@ -91,9 +91,15 @@ class Arrangement:
         return frame
 
 
-def grid(number: int, size: tuple[int, int]) -> Arrangement:
-    """Arrange pictures side by side above the caption, with the least area empty, or in pictures of unusual shape."""
-    width, height = size[0], max(2, size[1] - caption_height(size))
+def grid(number: int, size: tuple[int, int], *, below: int = 0) -> Arrangement:
+    """Arrange pictures side by side, with the least area empty or in pictures of unusual shape.
+
+    Args:
+        number: number of pictures.
+        size: width and height of the frame.
+        below: height that is left for a caption.
+    """
+    width, height = size[0], max(2, size[1] - below)
 
     def filled(across: int) -> float:
         down = math.ceil(number / across)

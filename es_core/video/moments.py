@@ -8,12 +8,13 @@ from PIL import Image
 
 from es_core.evaluation.scoring import Source, find_policy, require_same_spaces
 from es_core.video.filmed_policies import policy_of
-from es_core.video.layout import arranged
+from es_core.video.layout import Arrangement, grid
 from es_core.video.renderer import Clip, FilmOptions, Renderer
 from es_envs import Episode
 
-_MOMENTS, _ACROSS = 4, 2
+_MOMENTS = 4
 _SIZE = 320, 240  # pixels of a frame
+_WIDTH = 640  # of the picture
 _FPS = 30.0
 
 
@@ -35,9 +36,7 @@ def moments(source: Source, seeds: Sequence[int], *, trust: bool = False) -> Ite
     options = FilmOptions(
         definition=definition,
         configs=(checkpoint.config,),
-        size=_SIZE,
-        across=1,
-        layout="alone",
+        arrangement=Arrangement(layout="alone", size=_SIZE, picture=_SIZE, fits=False),
         speed=1.0,
         fps=_FPS,
     )
@@ -49,7 +48,7 @@ def moments(source: Source, seeds: Sequence[int], *, trust: bool = False) -> Ite
             stride = max(1, last // (_MOMENTS - 1))
             frames = list(renderer.frames(Clip(policies=(policy,), seed=seed), (last % stride, stride)))
             height, width = frames[-1].shape[:2]
-            cell = _SIZE[0], round(_SIZE[0] * height / width)
-            file = BytesIO()
-            Image.fromarray(arranged(frames[-_MOMENTS:], "grid", cell, _ACROSS)).save(file, "JPEG", quality=88)
+            shown, file = frames[-_MOMENTS:], BytesIO()
+            size = _WIDTH, round(_WIDTH * height / width)
+            Image.fromarray(grid(len(shown), size).frame(shown)).save(file, "JPEG", quality=88)
             yield scored.episode, file.getvalue()

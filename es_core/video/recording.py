@@ -27,7 +27,7 @@ from es_core.video.captions import Captioner
 from es_core.video.clips import ScoredClip, score_clips
 from es_core.video.encoder import ENDINGS, film
 from es_core.video.filmed_policies import filmed_policies
-from es_core.video.layout import ASPECTS, LAYOUTS, Arrangement, Frame, frame_size, grid
+from es_core.video.layout import ASPECTS, LAYOUTS, Arrangement, Frame, caption_height, frame_size, grid
 from es_core.video.parallel_rendering import DisagreementError, Measured, RenderingProcesses, difference
 from es_core.video.renderer import FilmOptions, Renderer
 from es_envs import Episode
@@ -145,7 +145,7 @@ def record(
     options = FilmOptions(
         definition=definition,
         configs=tuple(checkpoint.config for checkpoint in checkpoints),
-        arrangement=grid(len(groups[0]), size)
+        arrangement=grid(len(groups[0]), size, below=caption_height(size))
         if layout == "grid"
         else Arrangement(layout=layout or "alone", size=size, picture=size, fits=fits),
         speed=speed,

@@ -236,7 +236,7 @@ def test_a_film_may_be_smaller_than_its_captions(run, tmp_path):
      (8, (640, 480), (4, 2)), (2, (480, 640), (1, 2)), (16, (640, 360), (4, 4)), (16, (640, 1138), (3, 6))],
 )  # fmt: skip
 def test_a_grid_fills_its_frame_above_the_caption_in_rows(number, size, shape):
-    arrangement = grid(number, size)
+    arrangement = grid(number, size, below=caption_height(size))
     (width, height), corners = arrangement.picture, arrangement.corners
     rows = sorted({y for _, y in corners})
     assert (sum(y == 0 for _, y in corners), len(rows)) == shape
