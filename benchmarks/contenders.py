@@ -44,9 +44,14 @@ class Budget:
         """Begin to count."""
         self._began = self._used()
 
+    @property
+    def spent(self) -> float:
+        """What was used so far."""
+        return self._used() - self._began
+
     def is_spent(self) -> bool:
         """Tell whether it is used up."""
-        return self._used() - self._began >= self._seconds
+        return self.spent >= self._seconds
 
     @staticmethod
     def _used() -> float:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from es_core.strategies.ars import ARS
     from es_core.strategies.by_name import STRATEGIES
     from es_core.strategies.cma_es import CMAES
+    from es_core.strategies.erl import ERL
     from es_core.strategies.ga import GA
     from es_core.strategies.openai_es import OpenAIES
     from es_core.strategies.pgpe import PGPE
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 _HOME = {
     "ARS": "strategies.ars",
     "CMAES": "strategies.cma_es",
+    "ERL": "strategies.erl",
     "GA": "strategies.ga",
     "PGPE": "strategies.pgpe",
     "SNES": "strategies.snes",
@@ -85,6 +87,7 @@ _HOME = {
 __all__ = [
     "ARS",
     "CMAES",
+    "ERL",
     "GA",
     "PGPE",
     "SNES",

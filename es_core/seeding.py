@@ -30,6 +30,7 @@ class Purpose(IntEnum):
     FINAL = 15
     ELITE = 16
     BASELINE = 17
+    ACTOR = 18
     LEARNING = 19
 
 

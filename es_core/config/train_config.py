@@ -101,6 +101,16 @@ STRATEGY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     "cma_es": {"sigma": 0.1},
     "sep_cma_es": {"sigma": 0.1},
     "random_search": {"sigma": 0.5},
+    "erl": {
+        "sigma": 0.1,
+        "population_size": 11,
+        "policy": "mlp",
+        "hidden_sizes": (64, 64),
+        "activation": "relu",
+        "output_scale": 1.0,
+        "observation_normalization": False,
+        "action_noise": 0.1,
+    },
     **{
         f"{LEARNER}{name}": {
             "steps_per_generation": 4096,
@@ -202,7 +212,9 @@ class TrainConfig:
         "scores have risen",
     )
 
-    strategy: str = _option(AUTO, text, "search strategy; auto: by the number of parameters", "search")
+    strategy: str = _option(
+        AUTO, text, "search strategy; auto: by the number of parameters; erl: evolution beside a learner", "search"
+    )
     strategy_options: Mapping[str, Any] = _option({}, json_object, "additional arguments of the strategy, as JSON")
     population_size: int = _option(
         AUTO,

@@ -1,7 +1,7 @@
 """Models of Stable-Baselines3 that learn a run's policy in blocks of steps. Imports torch."""
 
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.vec_env import DummyVecEnv
+from torch import nn
 
 import es_envs
 from es_core.config.train_config import TrainConfig
@@ -28,7 +29,6 @@ from es_envs import Episode
 
 _LOOKED_AT = 500  # observations by which the outputs of a policy that is handed over are scaled to logits
 _ODDS = 9.0  # of the best choice against the second one, at half of them: it explores, and mostly does what it did
-_ACTIVATIONS = {"tanh": torch.nn.Tanh, "relu": torch.nn.ReLU}
 
 
 class Model:
@@ -49,7 +49,7 @@ class Model:
             LearnerEnv(definition, config, policy, bounded=self._algorithm.is_bounded, number=number, count=count)
             for number in range(count)
         ]
-        with _alone():
+        with alone():
             self._sb3 = self._made()
 
     @contextmanager
@@ -57,7 +57,7 @@ class Model:
         """Learn and read within the block of a generation, in which observations are normalised by ``statistics``."""
         for env in self._envs:
             env.begin(generation, self._policy.normalization(statistics))
-        with _alone():
+        with alone():
             self._sb3.set_random_seed(derive(self._config.seed, Purpose.LEARNING, generation) % 2**31)
             yield
         for env in self._envs:
@@ -140,10 +140,7 @@ class Model:
         if isinstance(noise := options.get("action_noise"), int | float):
             options["action_noise"] = NormalActionNoise(np.zeros(policy.outputs), np.full(policy.outputs, noise))
         inner = dict(options.pop("policy_kwargs", {}))
-        hidden = list(config.hidden_sizes)
-        critic = {name: list(sizes) for name, sizes in {**algorithm.critic, **inner.get("net_arch", {})}.items()}
-        inner["net_arch"] = {"pi": hidden, **critic} if critic else hidden
-        inner["activation_fn"] = _ACTIVATIONS[config.activation]
+        inner |= network(config, {**algorithm.critic, **inner.get("net_arch", {})})
         model = algorithm.load()(
             actors.TakenOverDQN if self._handed_over and algorithm.acts == "greedy" else "MlpPolicy",
             DummyVecEnv([lambda env=env: env for env in self._envs]),  # type: ignore[misc]
@@ -203,8 +200,17 @@ def _choices(space: Any) -> list[int]:
             return [1] * int(space.n)
 
 
+def network(config: TrainConfig, critic: Mapping[str, Sequence[int]]) -> dict[str, Any]:
+    """Arguments of a policy of Stable-Baselines3 that make an actor of the config's layers, and a critic of these."""
+    hidden, sizes = list(config.hidden_sizes), {name: list(layers) for name, layers in critic.items()}
+    return {
+        "net_arch": {"pi": hidden, **sizes} if sizes else hidden,
+        "activation_fn": {"tanh": nn.Tanh, "relu": nn.ReLU}[config.activation],
+    }
+
+
 @contextmanager
-def _alone() -> Iterator[None]:
+def alone() -> Iterator[None]:
     """Compute in one thread, and give the process its random states back.
 
     In one thread a block that is learnt again leads to the same bits, and small networks gain.

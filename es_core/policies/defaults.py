@@ -43,12 +43,14 @@ def with_policy(config: TrainConfig, observation_space: Space, action_space: Spa
     hidden: tuple[int, ...] = _USUAL_HIDDEN
     if config.policy == AUTO and not has_images:
         hidden = _FEW_HIDDEN if input_size(observation_space) <= _FEW_INPUTS else ()
+    has_learner = config.strategy == "erl" and isinstance(action_space, spaces.Box) and action_space.is_bounded()
+    stretches = config.action_bins is None and (has_learner or not _are_usual(action_space))
     return decided(
         config,
         policy="cnn_nature" if has_images else "mlp",
         hidden_sizes=hidden,
         observation_normalization=not (has_images or config.virtual_batch_normalization),
-        action_squash="clip" if config.action_bins is not None or _are_usual(action_space) else "tanh",
+        action_squash="tanh" if stretches else "clip",
     )
 
 

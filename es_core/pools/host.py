@@ -98,6 +98,7 @@ def merged(replies: Sequence[Reply]) -> Reply:
         seconds=sum(reply.seconds for reply in replies),
         retried=sum(reply.retried for reply in replies),
         scores=_merged_scores(scores) if scores else None,
+        transitions={number: episodes for reply in replies for number, episodes in reply.transitions.items()},
         centre={number: episode for reply in replies for number, episode in reply.centre.items()},
         reference=reference[0] if reference else None,
         failures=[failure for reply in replies for failure in reply.failures],

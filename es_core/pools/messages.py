@@ -11,6 +11,7 @@ from es_core.config.train_config import TrainConfig
 from es_core.policies.normalization import ReferenceBatch
 from es_core.pools.probe import Probe
 from es_core.strategies.population import Population
+from es_core.strategies.transitions import Transitions
 from es_envs import EnvDefinition, Episode
 
 
@@ -198,6 +199,7 @@ class Reply:
         seconds: total time that they took.
         retried: number of tasks that failed at first; nothing else in here is from a first attempt.
         scores: scores of the candidates among them.
+        transitions: those of the candidates' episodes, by candidate, if the population records them.
         centre: episodes of the centre, or of random actions, by number.
         reference: the reference batch, if that was the task.
         failures: tasks that failed again when repeated.
@@ -208,6 +210,7 @@ class Reply:
     seconds: float = 0.0
     retried: int = 0
     scores: Scores | None = None
+    transitions: Mapping[int, Sequence[Transitions]] = field(default_factory=dict)
     centre: Mapping[int, Episode] = field(default_factory=dict)
     reference: ReferenceBatch | None = None
     failures: Sequence[Failed] = ()

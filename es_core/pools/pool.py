@@ -3,9 +3,9 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import attrgetter
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import gymnasium
 import numpy as np
@@ -30,6 +30,7 @@ from es_core.rollout.errors import Failure, RolloutError
 from es_core.rollout.fitness import aggregated
 from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies.population import Population
+from es_core.strategies.transitions import Transitions
 from es_envs import EnvDefinition, Episode, PluginError
 
 STEP_TIMEOUT = 300.0  # seconds
@@ -55,6 +56,7 @@ class Results:
         lengths: ``(N, k)`` steps; 0 where not valid.
         capped: ``(N, k)``, True where a step limit ended the episode; False where not valid.
         statistics: statistics of each valid candidate's observations, in order; None if they are not collected.
+        transitions: transitions of the valid candidates' episodes, in order; empty if the population records none.
         centre: the centre's episodes, in the order of their seeds.
         failures: failures of the candidates that are not valid, in their order.
     """
@@ -65,6 +67,7 @@ class Results:
     lengths: NDArray[np.int64]
     capped: NDArray[np.bool_]
     statistics: list[ObservationStatistics] | None
+    transitions: list[Transitions] = field(default_factory=list)
     centre: list[Episode]
     failures: list[Failure]
 
@@ -89,6 +92,7 @@ class RolloutPool(ABC):
         workers: number of workers that play now.
         workers_replaced: number of workers replaced since the pool was made.
         retried: number of tasks whose episodes failed at first, since then.
+        can_record: True if it returns transitions of the episodes where a population records them.
     """
 
     definition: EnvDefinition
@@ -99,6 +103,7 @@ class RolloutPool(ABC):
     workers: int
     workers_replaced: int = 0
     retried: int = 0
+    can_record: ClassVar[bool] = True
 
     @abstractmethod
     def play(self, work: Work) -> Iterator[Reply]:
@@ -137,6 +142,7 @@ class RolloutPool(ABC):
         names: tuple[str, ...] = ()
         values = np.zeros((*shape, 0))
         observed: dict[int, ObservationStatistics] = {}
+        transitions: dict[int, Sequence[Transitions]] = {}
         centre: dict[int, Episode] = {}
         failed: list[Failed] = []
         for reply in self.play(work):
@@ -144,6 +150,7 @@ class RolloutPool(ABC):
                 failed.append(failure)
                 self._raise_if_fatal(work, failure, len(failed))
             centre |= reply.centre
+            transitions |= reply.transitions
             if (scores := reply.scores) is None:
                 continue
             if not names:
@@ -165,6 +172,7 @@ class RolloutPool(ABC):
             lengths=values[:, :, -2].astype(np.int64),
             capped=values[:, :, -1].astype(np.bool_),
             statistics=[observed[each] for each in sorted(observed)] if self.config.observation_normalization else None,
+            transitions=[episode for candidate in sorted(transitions) for episode in transitions[candidate]],
             centre=[centre[number] for number in sorted(centre)],
             failures=[_failure(work, each) for each in sorted(failed, key=attrgetter("number"))],
         )

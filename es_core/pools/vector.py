@@ -51,6 +51,8 @@ class VectorPool(RolloutPool):
         PluginError: the environment cannot be made.
     """
 
+    can_record = False
+
     def __init__(
         self,
         definition: EnvDefinition,

@@ -37,7 +37,9 @@ from es_core.pools.reference import play_reference
 from es_core.pools.watchdog import Watchdog
 from es_core.rollout.bounds import BoundsCounter
 from es_core.rollout.rollout import Rollout
+from es_core.rollout.transition_recorder import TransitionRecorder
 from es_core.strategies.population import Drawn, Population
+from es_core.strategies.transitions import Transitions
 from es_envs import Episode, import_path
 
 _REPLY_EVERY = 0.05  # seconds: many short episodes make one message, a long one is reported at once
@@ -67,11 +69,12 @@ def serve(connection: Any) -> None:
 
 @dataclass(frozen=True)
 class Played:
-    """A task's episodes, and statistics of their observations; ``found``: a reference batch."""
+    """A task's episodes, with statistics of their observations and, if recorded, transitions; or a reference batch."""
 
     episodes: Sequence[Episode] = ()
     observed: ObservationStatistics | None = None
     found: ReferenceBatch | None = None
+    transitions: Sequence[Transitions] = ()
 
 
 class Worker:
@@ -155,6 +158,7 @@ class Worker:
         rollout, seed = self._rollout, None
         episodes: list[Episode] = []
         observed: list[ObservationStatistics] = []
+        transitions: list[Transitions] = []
         try:
             if isinstance(task, ReferenceTask):
                 return Played(found=play_reference(rollout, task.seeds))
@@ -172,14 +176,24 @@ class Worker:
             for place, seed in enumerate(task.seeds):
                 self._record[process.SEED] = seed
                 noise = action_noise_seed(rollout.policy, population, task.candidate, seed)
-                limit, share = population.max_episode_steps, population.range_share
-                episodes.append(rollout.episode(seed, noise_seed=noise, max_steps=limit, range_share=share))
+                recorder = TransitionRecorder(rollout.policy) if population.records else None
+                episode = rollout.episode(
+                    seed,
+                    observers=recorder.observers if recorder else (),
+                    noise_seed=noise,
+                    max_steps=population.max_episode_steps,
+                    range_share=population.range_share,
+                )
+                episodes.append(episode)
+                if recorder:
+                    transitions.append(recorder.transitions(episode))
                 if enters_statistics(self._config, population, task.candidate * len(task.seeds) + place):
-                    observed.append(rollout.actor.statistics(episodes[-1].length))
+                    observed.append(rollout.actor.statistics(episode.length))
         except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
             return Failed(number, seed, *described(error))
         empty = ObservationStatistics.empty(rollout.policy.inputs)
-        return Played(episodes, empty.merged(observed) if self._config.observation_normalization else None)
+        statistics = empty.merged(observed) if self._config.observation_normalization else None
+        return Played(episodes, statistics, transitions=transitions)
 
 
 class Answer:
@@ -220,6 +234,11 @@ class Answer:
             seconds=seconds,
             retried=self._retried,
             scores=self._scores() if self._candidates else None,
+            transitions={
+                candidate: played.transitions
+                for candidate, played in zip(self._candidates, self._played, strict=True)
+                if played.transitions
+            },
             centre=self._centre,
             reference=self._reference,
             failures=self._failures,
@@ -260,7 +279,8 @@ def action_noise_seed(policy: Policy, population: Population, candidate: int | N
         candidate: index of the candidate that plays it; None: the centre.
         seed: the episode's seed.
     """
-    if policy.actions.exploration is None:
+    explored = candidate is None or population.explores is None or bool(population.explores[candidate])
+    if policy.actions.exploration is None or not explored:
         return None
     who = 0 if candidate is None else candidate + 1
     return seeding.derive(seed, seeding.Purpose.ACTION_NOISE, population.generation, who)

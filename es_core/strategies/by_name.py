@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from es_core.config.choices import SIGN_SHAPINGS
 from es_core.config.train_config import TrainConfig
+from es_core.policies.network import Policy
 from es_core.strategies.ars import ARS
 from es_core.strategies.cma_es import CMAES
 from es_core.strategies.defaults import with_strategy
+from es_core.strategies.erl import ERL
 from es_core.strategies.ga import GA
 from es_core.strategies.openai_es import OpenAIES
 from es_core.strategies.pgpe import PGPE
@@ -28,6 +30,7 @@ from es_envs import PluginError, import_path, registry
 __all__ = [
     "ARS",
     "CMAES",
+    "ERL",
     "GA",
     "PGPE",
     "SNES",
@@ -50,19 +53,20 @@ STRATEGIES: Mapping[str, type[Strategy]] = {
     "sep_cma_es": SepCMAES,
     "ga": GA,
     "random_search": RandomSearch,
+    "erl": ERL,
 }
 
 # Settings that a strategy gets if its constructor has an argument of that name.
 _SETTINGS = ("learning_rate", "optimizer", "optimizer_options", "weight_decay", "shaping", "top_directions")
 
 
-def make_strategy(config: TrainConfig, mean: NDArray[np.float32]) -> Strategy:
+def make_strategy(config: TrainConfig, mean: NDArray[np.float32], policy: Policy | None = None) -> Strategy:
     """The strategy that ``config`` names, built in or registered by a plugin, starting at ``mean`` ``(d,)``.
 
     Its class is called with ``mean``, ``population_size``, ``sigma`` and ``seed``; with those of ``learning_rate``,
     ``optimizer``, ``optimizer_options``, ``weight_decay``, ``shaping`` and ``top_directions`` that its constructor has;
     and with ``strategy_options``. With ``sigma_final`` or ``learning_rate_final``, that number is a function of the
-    generation.
+    generation. A constructor with an argument ``policy`` gets the run's policy, or None where there is none yet.
 
     Raises:
         ValueError: no such strategy is registered, it refuses its arguments, or it does not use a setting.
@@ -74,6 +78,8 @@ def make_strategy(config: TrainConfig, mean: NDArray[np.float32]) -> Strategy:
     takes_all = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
     arguments: dict[str, Any] = {name: getattr(config, name) for name in ("population_size", "sigma", "seed")}
     default = {field.name: field.default for field in fields(TrainConfig)}
+    if "policy" in parameters:
+        arguments["policy"] = policy
     rate = parameters.get("learning_rate")
     if config.learning_rate is None and rate and (rate.default is not None or config.learning_rate_final is not None):
         raise ValueError(f"strategy {config.strategy!r} needs a learning_rate here: it has no rule that chooses one")

@@ -2,6 +2,8 @@
 Competitive Alternative for Training Deep Neural Networks for Reinforcement Learning", arXiv 1712.06567, algorithm 1).
 """  # noqa: D205
 
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -33,7 +35,7 @@ class GA(Strategy):
         ValueError: a number is out of range.
     """
 
-    state = ("survivors",)
+    state: ClassVar[tuple[str, ...]] = ("survivors",)
 
     def __init__(
         self,
@@ -76,7 +78,7 @@ class GA(Strategy):
         """Keep the best candidates; ties go to the earlier, so that nothing moves if all are equal."""
         candidates = np.flatnonzero(valid)
         order = candidates[np.argsort(-fitness[candidates], kind="stable")][: len(self.survivors)]
-        best = np.array([population.candidate(index) for index in order])
+        best = np.array([population.candidate(index) for index in order]).reshape(-1, self.mean.size)
         self.survivors = np.concatenate([best, self.survivors[: len(self.survivors) - len(best)]])
         self.mean = self.survivors[0].copy()
         return None

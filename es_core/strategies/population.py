@@ -27,6 +27,9 @@ class Population:
         statistics: statistics that normalise observations or hidden layers in this generation, or None.
         max_episode_steps: step limit of the candidates' episodes, below the run's own; None: only the run's.
         range_share: share of the ranges of ``randomize`` in which the candidates play.
+        explores: ``(N,)``, False for a candidate that training does not explore by ``action_noise`` or
+            ``sample_actions``; None: all are explored.
+        records: True if the strategy wants the transitions of the candidates' episodes: ``Strategy.observe``.
     """
 
     generation: int
@@ -38,6 +41,8 @@ class Population:
     statistics: Statistics | None = None
     max_episode_steps: int | None = None
     range_share: float = 1.0
+    explores: NDArray[np.bool_] | None = None
+    records: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.scale, np.ndarray):

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from inspect import signature
 from typing import Any, ClassVar
 
@@ -14,6 +14,7 @@ from es_core.config.checks import alike
 from es_core.strategies.optimizers import cosine, norm
 from es_core.strategies.population import Population
 from es_core.strategies.schedules import Schedule, as_schedule
+from es_core.strategies.transitions import Transitions
 
 Diagnostics = Mapping[str, float | None]
 
@@ -118,6 +119,13 @@ class Strategy(ABC):
             fitness: ``(N,)``, from this generation's episodes; NaN for a candidate that is left out.
         """
         return []
+
+    def observe(self, episodes: Sequence[Transitions]) -> None:  # noqa: B027  (most strategies ask for none)
+        """Take a generation's transitions, before ``tell``, if its population ``records`` them.
+
+        Args:
+            episodes: all episodes of all valid candidates, in the order of candidates, whoever played them.
+        """
 
     @_quiet
     def ask(self) -> Population:

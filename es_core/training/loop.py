@@ -109,7 +109,7 @@ def _run_generations(
             if results is not None and fitness is not None and not solved:
                 matches = choose_elite(config, state, pool, population, fitness)
                 log = state.log(config, fitness, results, limit)
-                state.move_on(log)
+                state.move_on(log, results.transitions)
                 diagnostics = {name: _finite(strategy.diagnostics.get(name)) for name in DIAGNOSTICS}
             finished = last or solved
             final, final_fitness = final_score(run, pool) if finished else (None, [])

@@ -1,5 +1,6 @@
 """The training state, which a run carries from generation to generation, and how it begins or is resumed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -22,6 +23,7 @@ from es_core.config.train_config import TrainConfig, require_bits
 from es_core.files import CheckpointError
 from es_core.formatting import shown
 from es_core.learners.learner import Learner
+from es_core.learners.off_policy import OffPolicyLearner
 from es_core.policies.by_name import make_policy
 from es_core.policies.network import Policy
 from es_core.policies.normalization import ObservationStatistics, Statistics
@@ -32,8 +34,10 @@ from es_core.runs.generation_log import GenerationLog
 from es_core.runs.metrics import is_plateau
 from es_core.runs.run_folder import RunFolder
 from es_core.strategies.by_name import make_strategy
+from es_core.strategies.erl import ERL
 from es_core.strategies.population import Population
 from es_core.strategies.strategy import Strategy
+from es_core.strategies.transitions import Transitions
 
 
 @dataclass
@@ -91,7 +95,9 @@ class TrainingState:
             if statistics is not None and type(source.statistics) is type(statistics):
                 statistics = source.statistics
         cap = first_cap(config, step_limit(pool.definition, config))
-        return cls(_strategy(config, policy, given), statistics, cap, first_range_share(config))
+        strategy = _strategy(config, policy, given)
+        _require_recording(strategy, pool)
+        return cls(strategy, statistics, cap, first_range_share(config))
 
     @classmethod
     def resume(cls, run: RunFolder, pool: RolloutPool) -> Self:
@@ -112,6 +118,7 @@ class TrainingState:
             raise ValueError(f"{run.config.env_id} has other spaces now than when the run in {run.directory} was made")
         checkpoint.policy()  # raises if a user's module has changed
         state = cls.at(checkpoint, run.checkpoint_path(generation))
+        _require_recording(state.strategy, pool)
         run.cut_history(generation)
         return state
 
@@ -200,8 +207,9 @@ class TrainingState:
             statistics=statistics and statistics.after(results.statistics or []),
         )
 
-    def move_on(self, log: GenerationLog) -> None:
-        """Go on to the next generation."""
+    def move_on(self, log: GenerationLog, transitions: Sequence[Transitions] = ()) -> None:
+        """Go on to the next generation; ``transitions``: those of its episodes, if its population records them."""
+        self.strategy.observe(transitions)
         self.strategy.tell(log.fitness, log.valid)
         self.episode_cap, self.range_share = log.episode_cap, log.range_share
         self.statistics = log.statistics or self.statistics
@@ -213,7 +221,12 @@ def _strategy(config: TrainConfig, policy: Policy, mean: NDArray[np.float32] | N
     """The strategy that a config names, starting at ``mean``, or where it or the policy starts by itself."""
     if config.strategy.startswith(LEARNER):
         return Learner(config, policy, mean)
-    return make_strategy(config, policy.initial(config.seed) if mean is None else mean)
+    strategy = make_strategy(config, policy.initial(config.seed) if mean is None else mean, policy)
+    if isinstance(strategy, ERL):
+        strategy.learner = OffPolicyLearner(
+            policy, strategy.mean, algorithm=strategy.algorithm, options=strategy.learner_options, seed=config.seed
+        )
+    return strategy
 
 
 def first_statistics(config: TrainConfig, policy: Policy, pool: RolloutPool) -> Statistics | None:
@@ -221,6 +234,14 @@ def first_statistics(config: TrainConfig, policy: Policy, pool: RolloutPool) -> 
     if config.observation_normalization:
         return ObservationStatistics.empty(policy.inputs)
     return pool.reference_batch() if config.virtual_batch_normalization else None
+
+
+def _require_recording(strategy: Strategy, pool: RolloutPool) -> None:
+    if strategy.ask().records and not pool.can_record:
+        raise ValueError(
+            f"strategy {pool.config.strategy!r} learns from every step of its episodes, and this pool returns none: "
+            "use pool='local' (on the command line: --pool local)"
+        )
 
 
 def _require_consistent(strategy: Strategy, checkpoint: Checkpoint) -> None:

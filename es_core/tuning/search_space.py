@@ -37,6 +37,7 @@ _USUAL_FOR: Mapping[str, Mapping[str, Any]] = {
     "sep_cma_es": {"sigma": (0.02, 2.0), "population_size": (8, 128)},
     "ga": {"sigma": (0.003, 0.3)},
     "random_search": {"sigma": (0.05, 3.0)},
+    "erl": {"sigma": (0.02, 0.5), "population_size": (6, 32)},
 }
 
 
@@ -86,7 +87,7 @@ class Choice:
 def usual_search(base: TrainConfig, given: Mapping[str, Any]) -> dict[str, Any]:
     """Default domains for the strategy of ``base``, without those settings that are ``given``."""
     usual = {**_USUAL, **_USUAL_FOR.get(base.strategy, {})}
-    if base.policy.startswith("cnn") or base.virtual_batch_normalization:
+    if base.policy.startswith("cnn") or base.virtual_batch_normalization or base.strategy == "erl":
         del usual["observation_normalization"]
     if base.steps_per_generation is not None:
         del usual["population_size"]  # it follows from that
@@ -130,7 +131,8 @@ def domain(base: TrainConfig, name: str, wanted: Any) -> Range | Choice:
         raise ValueError(f"a range is (low, high), two numbers, the lower one first; for {name} got {wanted!r}")
     for end in wanted:
         replace(base, **{name: end})
-    step = (2 if name == "population_size" else 1) if kinds == {int} else None  # most strategies need pairs
+    needs_pairs = name == "population_size" and base.population_size % 2 == 0  # as most strategies do
+    step = (2 if needs_pairs else 1) if kinds == {int} else None
     if step == 2 and math.ceil(wanted[0] / 2) > wanted[1] // 2:
         raise ValueError(f"{name} must be even, and there is no even number in {wanted!r}")
     return Range(*wanted, step)

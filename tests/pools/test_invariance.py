@@ -24,6 +24,8 @@ SETTINGS = {
     "checkpoint_every": 1,
     "engine": "compiled",
 }
+LEARNS = {"learning_starts": 100, "gradient_steps": 0.1, "learner_options": {"batch_size": 8}}
+OF_STRATEGY = {"erl": {"observation_normalization": False, "strategy_options": LEARNS}}
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +35,7 @@ def played(tmp_path_factory):
     @functools.cache
     def play(strategy, workers, pool="local", engine="compiled", **fields):
         folder = tmp_path_factory.mktemp("runs") / "run"
-        settings = {**SETTINGS, "engine": engine, **fields}
+        settings = {**SETTINGS, "engine": engine, **OF_STRATEGY.get(strategy, {}), **fields}
         how = {"run_dir": folder, "workers": workers, "pool": pool, "progress": False}
         return train("CartPole-v1", strategy=strategy, **how, **settings)
 
@@ -49,7 +51,7 @@ def test_three_workers_come_to_what_one_comes_to(strategy, played):
     require_equal(played(strategy, 3), one)
 
 
-@pytest.mark.parametrize(("strategy", "workers", "pool"), [(name, 1, "local") for name in STRATEGIES])
+@pytest.mark.parametrize(("strategy", "workers", "pool"), [(name, 1, "local") for name in STRATEGIES if name != "erl"])
 def test_every_checkpoint_can_be_rebuilt_from_the_first_and_the_log(strategy, workers, pool, played, tmp_path):
     run = played(strategy, workers, pool)
     kept = shutil.ignore_patterns("000001*", "000002*", "000003*", "best*")

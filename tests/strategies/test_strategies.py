@@ -37,6 +37,7 @@ USUAL = {
     "cma_es": {"sigma": 0.3},
     "sep_cma_es": {"sigma": 0.3},
     "ga": {"sigma": 0.1},
+    "erl": {"sigma": 0.3},
     "random_search": {"sigma": 1.0},
 }
 

@@ -1,0 +1,163 @@
+"""ERL beside its two halves, evolution alone and the learner alone: docs/results/erl.md.
+
+Usage: python benchmarks/erl.py [--tasks ID ...] [--contenders NAME ...] [--seeds N ...]
+       python benchmarks/erl.py --page       only write the page, from what is there
+
+Every run has the same number of environment steps, and its final policy plays 100 unseen starts. Each writes
+docs/results/erl/TASK-CONTENDER-sSEED.json; those that are there are left out, so that the suite can be taken up again
+where it stopped. Runs follow each other, each on one core; their times are processor time, all processes together.
+
+It needs what requirements-test.txt does not bring: pip install "gymnasium[mujoco]"
+"""
+
+import argparse
+import json
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from contenders import EPISODES, Budget, score
+from gymnasium.spaces import Discrete
+from report import Report, commit, in_words, table
+
+import es_envs
+from es_core import evaluate, train
+from es_core.formatting import figures
+from es_core.statistics import mean
+
+PAGES = Path("docs/results")
+TASKS = {
+    "CartPole-v1": (50_000, 5),
+    "Pendulum-v1": (50_000, 5),
+    "HalfCheetah-v5": (150_000, 3),
+    "RaceTrack-v0": (150_000, 3),
+}
+"""Steps of a run, and number of seeds."""
+
+
+ALONE = {"gradient_steps": 0, "inject_every": 10**6}
+
+
+def ours(task: str, seed: int, steps: int, **settings: Any) -> dict[str, Any]:
+    """``train(task)``; the last centre."""
+    budget = Budget(0.0)
+    budget.begin()
+    whole = {"max_steps": steps, "generations": 10**6, "solved_at": None, "eval_every": 0, "checkpoint_every": 10**6}
+    with tempfile.TemporaryDirectory() as folder:
+        run = train(task, seed=seed, workers=1, run_dir=Path(folder) / "run", progress=False, **{**whole, **settings})
+        seconds, checkpoint = budget.spent, run.checkpoint
+        assert checkpoint is not None
+        return {
+            "config": run.config.to_json(),
+            "steps": sum(stats.steps for stats in run.history),
+            "seconds": seconds,
+            "score": evaluate(checkpoint, episodes=EPISODES, seed=seed, workers=1).to_json(),
+        }
+
+
+def learner(task: str, seed: int, steps: int) -> dict[str, Any]:
+    """ERL's learner with the same settings, which explores by itself, as Stable-Baselines3 has it."""
+    from stable_baselines3 import DQN, SAC
+
+    env, same = es_envs.make(task), {"seed": seed, "device": "cpu", "buffer_size": 100_000, "learning_starts": 1000}
+    same |= {"train_freq": 1, "gradient_steps": 1}
+    if isinstance(env.action_space, Discrete):
+        network: Any = {"net_arch": [64, 64]}
+        model: Any = DQN(
+            "MlpPolicy", env, policy_kwargs=network, learning_rate=0.001, tau=0.005, target_update_interval=1, **same
+        )
+    else:
+        network = {"net_arch": {"pi": [64, 64], "qf": [256, 256]}}
+        model = SAC("MlpPolicy", env, policy_kwargs=network, **same)
+    budget = Budget(0.0)
+    budget.begin()
+    model.learn(steps)
+    seconds = budget.spent
+
+    def begin() -> Callable[[Any], Any]:
+        return lambda observation: model.predict(observation, deterministic=True)[0]
+
+    return {"steps": model.num_timesteps, "seconds": seconds, "score": score(task, seed, begin)}
+
+
+CONTENDERS: Mapping[str, Callable[[str, int, int], dict[str, Any]]] = {
+    "ERL": lambda *run: ours(*run, strategy="erl"),
+    "its population alone": lambda *run: ours(*run, strategy="erl", strategy_options=ALONE),
+    "the default strategy": ours,
+    "its learner alone": learner,
+}
+
+
+def main() -> None:
+    """Run what is missing, then write the page."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tasks", nargs="+", choices=TASKS, metavar="ID", default=[*TASKS], help="only these")
+    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, metavar="NAME", default=[*CONTENDERS])
+    parser.add_argument("--seeds", nargs="+", type=int, metavar="N", help="of the seeds only these")
+    parser.add_argument("--out", type=Path, default=PAGES / "erl", help="folder (default: %(default)s)")
+    parser.add_argument("--page", action="store_true", help="run nothing")
+    options = parser.parse_args()
+    if not options.page:
+        _run_all(options, Report("erl", packages=("torch", "stable-baselines3", "mujoco")))
+    _write_page([json.loads(path.read_text(encoding="utf-8")) for path in sorted(options.out.glob("*.json"))])
+
+
+def _run_all(options: argparse.Namespace, report: Report) -> None:
+    torch.set_num_threads(1)
+    for task in options.tasks:
+        steps, seeds = TASKS[task]
+        for seed in range(seeds) if options.seeds is None else options.seeds:
+            for name in options.contenders:
+                file = options.out / f"{task}-{name.replace(' ', '-')}-s{seed}.json"
+                if file.exists():
+                    continue
+                head = {"contender": name, "task": task, "seed": seed, "commit": commit(), "machine": report.machine}
+                found = {**head, **CONTENDERS[name](task, seed, steps)}
+                file.parent.mkdir(parents=True, exist_ok=True)
+                partial = file.with_suffix(".partial")
+                partial.write_text(f"{json.dumps(found, indent=1, allow_nan=False)}\n", encoding="utf-8")
+                partial.replace(file)
+                report.say(f"{task}, {name}, seed {seed}: {found['score']['mean']:.1f} in {found['seconds']:.0f} s")
+
+
+def _write_page(results: Sequence[dict[str, Any]]) -> None:
+    if not results:
+        return
+    machines = sorted({in_words({**each["machine"], "cores": 1}) for each in results})
+    commits = sorted({each["commit"] or "unknown" for each in results})
+    parts = [_section(task, [each for each in results if each["task"] == task]) for task in TASKS]
+    page = f"""# ERL beside its two halves
+
+Evolution beside a learner ([ERL](../algorithms.md#evolution-beside-a-learner)), evolution alone and the learner alone,
+all with the same number of environment steps. "Its population alone" is ERL without gradient steps, "the default
+strategy" is `train(ID)`, and "its learner alone" is the same algorithm of Stable-Baselines3 with the same settings,
+which explores by itself. A score is the mean over seeds of the final policy's score on {EPISODES} starts that no run
+has seen, with a 95 % interval over seeds; each seed has starts of its own. Time is processor time of a whole run, all
+processes together: on one core, a run takes so long.
+
+Command: `python benchmarks/erl.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
+
+{chr(10).join(parts)}
+{READING}"""
+    (PAGES / "erl.md").write_text(page, encoding="utf-8")
+
+
+def _section(task: str, results: Sequence[dict[str, Any]]) -> str:
+    steps, seeds = TASKS[task]
+    rows = []
+    for name in CONTENDERS:
+        runs = [each for each in results if each["contender"] == name]
+        scores, times = ([each[key] for each in runs] for key in ("score", "seconds"))
+        estimate = mean([each["mean"] for each in scores]) if runs else None
+        cells = [figures(estimate.value, estimate.interval), f"{mean(times).value:,.0f}"] if estimate else ["", ""]
+        rows.append([name, *cells, f"{len(runs)} of {seeds}"])
+    return f"## {task}, {steps:,} steps\n\n{table(['', 'score', 'time [s]', 'seeds measured'], rows)}\n"
+
+
+READING = ""
+
+
+if __name__ == "__main__":
+    main()
