@@ -79,6 +79,8 @@ def report(
                 time.sleep(_GLANCE)
             run = RunFolder.open(run.directory, trust=trust or run.trusted)
         if film:
+            if follow:  # the end of the run is not kept back until there are films of it
+                write_whole(path, _page(run, path, definition, sheet, is_followed=True))
             fault = make_films(run, trust=trust, progress=progress)
     finally:  # also if somebody is tired of following: the last page waits for no other
         write_whole(path, _page(run, path, definition, sheet, fault=fault))

@@ -326,6 +326,8 @@ def test_mouse_and_keyboard_read_the_charts_and_a_reload_keeps_the_view(driver, 
     svg, head = (driver.find_element("css selector", f"#chart-fitness {part}") for part in ("svg", ".legend li"))
     values = driver.find_elements("css selector", "#chart-fitness .legend b")
     at_the_end = [value.text for value in values]
+    names = [name.text.split()[0] for name in driver.find_elements("css selector", "#chart-fitness text.name")]
+    assert names == ["doing", "random"], "baselines have their names in the chart"
     assert (head.text, shown()) == ("at generation 4", 0)
     ActionChains(driver).move_to_element(svg).perform()
     assert head.text == "at generation 2"

@@ -169,8 +169,8 @@ function draw(view) {
   view.drawn.forEach((mark) => plot.append(...shapes(mark, x, y, view.inner)));
   const distant = view.drawn.filter((mark) => mark.distant);
   view.cursor = plot.appendChild(element("line", { class: "cursor", y1: 0, y2: inner }));
+  distant.reduce((right, mark) => nameInChart(mark, right, view, inner), width - 14); // the curves go over the names
   svg.append(plot);
-  distant.reduce((right, mark) => nameInChart(mark, right, view, inner), width - 14);
   read(view);
 }
 
