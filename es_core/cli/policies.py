@@ -76,7 +76,9 @@ def add(commands: Any) -> None:
     sub = add_command(commands, "watch", _watch, "show a policy in a window, in real time, until you close it")
     add_policy(sub, episodes=None)
     sub.add_argument(
-        "--follow", action="store_true", help="show the latest checkpoint of a run in progress, at each new episode"
+        "--live",
+        action="store_true",
+        help="follow a run that is training: each episode takes the best policy so far; waits for the first",
     )
 
     sub = add_command(
@@ -231,7 +233,9 @@ def _watch(options: argparse.Namespace) -> None:
             line = f"generation {generation}: fitness {episode.fitness:.2f} in {episode.length} steps"
             put(line)
 
-    episodes = watch(_policy(options), follow=options.follow, on_episode=show, **chosen_episodes(options))
+    episodes = watch(
+        _policy(options), live=options.live, on_episode=show, progress=not options.quiet, **chosen_episodes(options)
+    )
     if options.json:
         print_json([{"seed": e.seed, "fitness": e.fitness, "length": e.length} for e in episodes])
 

@@ -69,7 +69,7 @@ def _listed(folder: Path) -> ListedRun:
     ended = "interrupted" if run.end is None else "solved" if run.end == "solved" else "finished"
     state = "running" if is_training else ended
     verb = {"running": "watch", "interrupted": "resume"}.get(state, "report")
-    options = {"follow": True} if verb == "watch" else {}
+    options = {"live": True} if verb == "watch" else {}
     return ListedRun(
         directory=folder,
         state=state,

@@ -138,6 +138,10 @@ class RunFolder:
         provide(config, env=env, fitness=fitness, policy=policy, changed_code=changed_code)
         return cls(path, config, trust, list(_read_metrics(path / "metrics.jsonl")))
 
+    def refresh(self) -> None:
+        """Read the history again, which another process may have continued."""
+        self.history[:] = _read_metrics(self.directory / "metrics.jsonl")
+
     @cached_property
     def definition(self) -> EnvDefinition:
         """The definition of the run's environment, looked up once.

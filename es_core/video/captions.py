@@ -89,6 +89,35 @@ class Caption:
         return max(self.titles, key=len), max(self.scores, key=len)
 
 
+def score_text(fitness: float | None, decimals: int, ending: str = "") -> str:
+    """The fitness so far, and at the end how it ended; empty where it cannot be told yet."""
+    text = "" if fitness is None else f"fitness {fitness:.{decimals}f}"
+    return f"{text}, {ending}" if ending else text
+
+
+def captioned(frame: Frame, caption: Caption, number: int) -> Frame:
+    """Return a frame with a caption; it has this ``number`` in its clip."""
+    written = frame.copy()
+    for label in caption.labels:
+        if number + 1 >= len(label.texts):
+            (x, y), (width, height) = label.corner, label.size
+            part = written[y : y + height, x : x + width]
+            part[:] = part.astype(np.uint16) * _DIMMED >> 8
+    height, width = written.shape[:2]
+    title, score = at_frame(caption.titles, number), at_frame(caption.scores, number)
+    strip = _main((width, height), title, score, caption.subject, *caption.longest)
+    _lay(written, strip, (0, height - strip[0].shape[0]))
+    for label in caption.labels:
+        mark = label.is_good if number + 1 >= len(label.texts) else None
+        strip = _label(label.size, at_frame(label.texts, number), mark)
+        _lay(written, strip, (label.corner[0], label.corner[1] + label.size[1] - strip[0].shape[0]))
+    if caption.legend is not None:
+        _lay(written, _legend(caption.legend, (width, height)), (0, 0))
+    if caption.inset is not None:
+        _draw_inset(written, caption.inset, number)
+    return written
+
+
 class Captioner:
     """Writes captions and a progress bar on the frames of a film, one after the other.
 
@@ -102,27 +131,10 @@ class Captioner:
 
     def caption(self, frame: Frame, caption: Caption, number: int) -> Frame:
         """Write a caption on the film's next frame, which has this ``number`` in its clip."""
-        captioned = frame.copy()
-        for label in caption.labels:
-            if number + 1 >= len(label.texts):
-                (x, y), (width, height) = label.corner, label.size
-                part = captioned[y : y + height, x : x + width]
-                part[:] = part.astype(np.uint16) * _DIMMED >> 8
-        height, width = captioned.shape[:2]
-        title, score = at_frame(caption.titles, number), at_frame(caption.scores, number)
-        strip = _main((width, height), title, score, caption.subject, *caption.longest)
-        _lay(captioned, strip, (0, height - strip[0].shape[0]))
-        for label in caption.labels:
-            mark = label.is_good if number + 1 >= len(label.texts) else None
-            strip = _label(label.size, at_frame(label.texts, number), mark)
-            _lay(captioned, strip, (label.corner[0], label.corner[1] + label.size[1] - strip[0].shape[0]))
-        if caption.legend is not None:
-            _lay(captioned, _legend(caption.legend, (width, height)), (0, 0))
-        if caption.inset is not None:
-            _draw_inset(captioned, caption.inset, number)
-        self._progress(captioned, self._number)
+        written = captioned(frame, caption, number)
+        self._progress(written, self._number)
         self._number += 1
-        return captioned
+        return written
 
     def _progress(self, frame: Frame, number: int) -> None:
         """Draw a line along the lower edge, with a section for each clip."""

@@ -8,7 +8,7 @@ import numpy as np
 from PIL import Image
 
 from es_core.video.camera_paths import camera_above, camera_path
-from es_core.video.captions import Caption, Inset, Label, Legend
+from es_core.video.captions import Caption, Inset, Label, Legend, score_text
 from es_core.video.filmed_policies import FilmedPolicy
 from es_core.video.layout import Arrangement
 from es_core.video.renderer import Clip, FilmOptions, Renderer, ScoredEpisode
@@ -91,7 +91,8 @@ def score_clips(
         )
         if mapped:
             everywhere = [camera for other, [(_, one)] in played if other == seed for camera in one.cameras]
-            caption = replace(caption, inset=_inset(renderer, scored[0][1], everywhere, seed, options))
+            own = scored[0][1].cameras
+            caption = replace(caption, inset=inset(renderer, own, everywhere, seed, options.arrangement.size))
         clips.append(
             ScoredClip(
                 clip=clip,
@@ -113,13 +114,12 @@ def _caption(
         subject += f", start {start}"
     if options.speed != 1:
         subject += f", {options.speed:g}x speed"
-    decimals = _decimals([value for _, one in scored for value in (*one.fitness_so_far, one.episode.fitness)])
-    counted = [_counted(one, decimals) for _, one in scored]
+    shown = decimals([value for _, one in scored for value in (*one.fitness_so_far, one.episode.fitness)])
     if len(scored) == 1:
-        scores = tuple(f"fitness {text}" if text else "" for text in counted[0])
-        return Caption(
-            titles=(first.title,), scores=(*scores[:-1], f"{scores[-1]}, {episodes[0].ending}"), subject=subject
-        )
+        running = (score_text(value, shown) for value in scored[0][1].fitness_so_far[:-1])
+        last = score_text(episodes[0].fitness, shown, episodes[0].ending)
+        return Caption(titles=(first.title,), scores=(*running, last), subject=subject)
+    counted = [_counted(one, shown) for _, one in scored]
     generations = [policy.generation for policy in policies]
     titles: tuple[str, ...]
     if is_beside:
@@ -131,7 +131,7 @@ def _caption(
     is_comparable = len({config.fitness for config in options.configs}) == 1
     return Caption(
         titles=titles,
-        scores=_best_scores([one for _, one in scored], decimals) if is_comparable else ("",),
+        scores=_best_scores([one for _, one in scored], shown) if is_comparable else ("",),
         subject=subject,
         labels=_labels(names, counted, episodes, options.arrangement),
         legend=_legend(names, policies) if has_colours and options.arrangement.layout == "ghosts" else None,
@@ -164,7 +164,7 @@ def _legend(names: Sequence[str], policies: Sequence[FilmedPolicy]) -> Legend:
     return Legend(rows=((tuple(colours), " to ".join(ends)),))
 
 
-def _decimals(values: Sequence[float | None]) -> int:
+def decimals(values: Sequence[float | None]) -> int:
     """Decimals with which numbers that count up are shown, the same for all of them."""
     known = [value for value in values if value is not None]
     return 0 if all(value == round(value) for value in known) else 2
@@ -202,12 +202,20 @@ def _best_scores(scored: Sequence[ScoredEpisode], decimals: int) -> tuple[str, .
     return tuple(texts)
 
 
-def _inset(
-    renderer: Renderer, scored: ScoredEpisode, everywhere: Sequence[Camera], seed: int, options: FilmOptions
+def inset(
+    renderer: Renderer, cameras: Sequence[Camera], everywhere: Sequence[Camera], seed: int, size: tuple[int, int]
 ) -> Inset | None:
-    """A map, if the camera goes along with the player and never sees where it, or another from its start, goes to."""
-    env, size = renderer.free_camera, options.arrangement.size
-    if env is None or not scored.cameras:
+    """A map, if the camera goes along with the player and never sees where it, or another from its start, goes to.
+
+    Args:
+        renderer: the renderer, whose environment is reset for the map.
+        cameras: the environment's own camera at each frame of an episode.
+        everywhere: all cameras whose pictures the map contains.
+        seed: the episode's seed.
+        size: width and height of the film's pictures [pixels].
+    """
+    env = renderer.free_camera
+    if env is None or not cameras:
         return None
     above = camera_above(everywhere, size)
     if above is None:
@@ -216,6 +224,6 @@ def _inset(
     width = size[0] // _MAP
     height = round(width * size[1] / size[0])
     picture = np.asarray(Image.fromarray(env.picture(above)).resize((width, height), Image.Resampling.BOX))
-    targets = np.array([(*camera.target, 1.0) for camera in scored.cameras])
+    targets = np.array([(*camera.target, 1.0) for camera in cameras])
     x, y, w = View.of(above, (width, height)).to_pixels @ targets.T
     return Inset(picture=picture, places=tuple(zip((x / w).tolist(), (y / w).tolist(), strict=True)))

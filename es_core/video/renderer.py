@@ -3,7 +3,9 @@
 import math
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
+from typing import Any
 
+import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
@@ -94,7 +96,7 @@ class Renderer:
     def __init__(self, options: FilmOptions) -> None:
         self._options = options
         self._rollouts: dict[tuple[int, int], Rollout] = {}  # by source, and by place among a clip's players
-        steps_a_second = float(self._rollout(0, 0).env.metadata.get("render_fps") or _USUAL_RATE)
+        steps_a_second = float(self.env.metadata.get("render_fps") or _USUAL_RATE)
         steps_a_second *= options.speed / options.configs[0].preprocessing.get("skip", 1)
         self.every = max(1, math.ceil(steps_a_second / options.fps - 1e-9))
         self.rate = steps_a_second / self.every
@@ -102,6 +104,11 @@ class Renderer:
     def rollout_of(self, policy: FilmedPolicy) -> Rollout:
         """The first environment of a policy's source, in which the policy can play."""
         return self._rollout(policy.source, 0)
+
+    @property
+    def env(self) -> gymnasium.Env[Any, Any]:
+        """The first environment."""
+        return self._rollout(0, 0).env
 
     @property
     def free_camera(self) -> FreeCameraEnv | None:
@@ -140,8 +147,7 @@ class Renderer:
         counted: list[float | None] = []
         stood: list[Camera] = []
         moved: list[NDArray[np.float64]] = []
-        rollout = self.rollout_of(policy)
-        env, in_film = _free(rollout), _EpisodeInFilm(rollout, policy, seed, self._options)
+        env, in_film = _free(self.rollout_of(policy)), self.play(policy, seed)
         while in_film.advance(self.every):
             counted.append(in_film.fitness)
             if env is not None and cameras:
@@ -154,6 +160,10 @@ class Renderer:
             cameras=tuple(stood),
             poses=np.array(moved) if moved else None,
         )
+
+    def play(self, policy: FilmedPolicy, seed: int) -> "EpisodeInFilm":
+        """Begin an episode of a policy, which goes on when it is advanced."""
+        return EpisodeInFilm(self.rollout_of(policy), policy, seed, self._options)
 
     def frames(self, clip: Clip, share: tuple[int, int] = (0, 1)) -> Generator[Frame, None, list[Episode]]:
         """Yield the frames of a clip, in order; return the episodes, unless the frames are drawn from poses.
@@ -173,7 +183,7 @@ class Renderer:
 
     def _played(self, clip: Clip, share: tuple[int, int]) -> Generator[Frame, None, list[Episode]]:
         in_film = [
-            _EpisodeInFilm(self._rollout(policy.source, place), policy, clip.seed, self._options)
+            EpisodeInFilm(self._rollout(policy.source, place), policy, clip.seed, self._options)
             for place, policy in enumerate(clip.policies)
         ]
         number, (first, stride) = 0, share
@@ -211,7 +221,7 @@ class Renderer:
 
 
 @dataclass
-class _EpisodeInFilm:
+class EpisodeInFilm:
     """One policy's episode, played a few steps at a time."""
 
     rollout: Rollout
@@ -226,6 +236,11 @@ class _EpisodeInFilm:
 
     @property
     def episode(self) -> Episode:
+        """The whole episode.
+
+        Raises:
+            RuntimeError: it has not ended.
+        """
         if self._episode is None:
             raise RuntimeError("the episode has not ended")
         return self._episode

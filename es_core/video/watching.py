@@ -1,35 +1,33 @@
 """Watch: an evolved policy in a window, in real time, playing the same episodes that ``evaluate`` scores.
 
-The window belongs to a child process: if the window manager closes it, libX11 ends the process that owns it.
+The window belongs to a child process: if the window manager kills it, libX11 ends the process that owns it.
 """
 
-import os
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
-from itertools import count
+from contextlib import contextmanager
+from functools import partial
+from itertools import count, repeat
+from pathlib import Path
 from typing import Any
 
-import gymnasium
+from rich.console import Console
 
 from es_core.config.checks import require_positive
 from es_core.config.objects import packed
-from es_core.evaluation.scoring import Source, find_policy, require_same_spaces
-from es_core.files import CheckpointError
-from es_core.pools import process
+from es_core.evaluation.scoring import Source, find_policy
 from es_core.pools.process import Child, ChildDiedError, end
 from es_core.rollout.errors import RolloutError
-from es_core.rollout.rollout import Rollout
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.run_folder import RunFolder
 from es_core.seeding import Purpose, episode_seeds
-from es_envs import EnvDefinition, Episode, PluginError, import_path
+from es_core.training.progress import prepare_policy, print_line
+from es_core.video.filmed_policies import policy_of
+from es_core.video.live import FILM, Start
+from es_envs import EnvDefinition, Episode
 from es_envs.display import has_display
 
-_FILM = "film the policy instead (`es-envs record`)"
-_PAUSE = 0.7  # seconds that the end of an episode stays visible
-_LATEST = 0.25  # seconds: longer delays are not made up for
+_LOOK_EVERY = 0.5  # seconds between two looks for a run's first checkpoint
 
 
 def watch(
@@ -40,11 +38,12 @@ def watch(
     generation: int | None = None,
     candidate: int | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
-    follow: bool = False,
+    live: bool = False,
     trust: bool = False,
+    progress: bool = False,
     on_episode: Callable[[Episode, int], object] | None = None,
 ) -> list[Episode]:
-    """Show a policy in its environment's own window (render mode "human"), until that is closed.
+    """Show a policy in a window, in real time, as ``record`` films it, until the window is closed.
 
     Args:
         source: see ``evaluate``.
@@ -53,67 +52,111 @@ def watch(
         generation: show a Run's centre of this generation instead.
         candidate: show this candidate of the population around that centre instead.
         env_kwargs: see ``evaluate``.
-        follow: show a Run's latest checkpoint at each new episode; the run may still be training.
+        live: take a Run's newest best policy (or latest checkpoint, if none was evaluated) at each new episode; the run
+            may still be training, and without a checkpoint is waited for.
         trust: allow the source to name modules outside the installed plugins.
+        progress: say on stderr what is being opened or waited for.
         on_episode: called after each episode, with it and the generation of its policy.
 
     Returns:
         The episodes that were shown to their end.
 
     Raises:
-        ValueError: the environment has no window, a number is impossible, or a name is not trusted.
+        ValueError: the environment draws no pictures, no window can be opened, a number is impossible, or a name is
+            not trusted.
         FileNotFoundError: there is no such run or checkpoint.
         RuntimeError: there is no display.
         RolloutError: an episode failed.
     """
+    say = partial(print_line, Console(stderr=True, quiet=not progress))
     if episodes is not None:
         require_positive("episodes", episodes)
-    run = _followed(source, trust=trust) if follow else None
-    if follow and (generation, candidate) != (None, None):
-        raise ValueError("follow shows the centre of the latest generation: leave generation and candidate out")
+    if live and (generation, candidate) != (None, None):
+        raise ValueError("live shows the best policy of a run so far: leave generation and candidate out")
+    run = _run_in(source, trust=trust) if live else None
+    if run is not None and has_display():
+        source = _first(run, say) or run
     checkpoint, definition = find_policy(
         source, generation=generation, candidate=candidate, env_kwargs=env_kwargs, trust=trust
     )
+    prepare_policy(checkpoint.config, shown=progress)
     watched: list[Episode] = []
-    with _window(definition, checkpoint) as window:
-        for number in count() if episodes is None else range(episodes):
-            if run is not None:
-                checkpoint = run.checkpoint or checkpoint
-            episode_seed = episode_seeds(seed, Purpose.TEST, number + 1)[-1]
+    numbers = count() if episodes is None else range(episodes)
+    policies = repeat(checkpoint) if run is None else _newest_each_time(run, checkpoint, say)
+    with _window(definition, checkpoint, say) as window:
+        for number, checkpoint in zip(numbers, policies, strict=False):
+            start = Start(
+                policy=policy_of(checkpoint, candidate),
+                seed=episode_seeds(seed, Purpose.TEST, number + 1)[-1],
+                number=number,
+            )
             try:
-                window.send((checkpoint.mean, checkpoint.statistics, episode_seed))
+                window.send(start)
                 episode = _answer(window)
             except ChildDiedError as error:
                 if window.process.wait() in {0, 1}:  # closed normally, or by libX11
                     break
                 raise RolloutError(f"{definition.label}: the window: {error}") from error
+            if episode is None:  # the user has gone on to the next start
+                continue
             watched.append(episode)
             if on_episode is not None:
                 on_episode(episode, checkpoint.generation)
     return watched
 
 
-def _followed(source: Source, *, trust: bool) -> RunFolder:
+def _run_in(source: Source, *, trust: bool) -> RunFolder:
     if isinstance(source, RunFolder):
         return source
-    if isinstance(source, Checkpoint):
-        raise ValueError("a run can be followed, a single checkpoint cannot: leave follow out")
+    if isinstance(source, Checkpoint) or Path(source).is_file():
+        raise ValueError("a run gets better policies, a single checkpoint does not: leave live out")
     return RunFolder.open(source, trust=trust)
 
 
+def _first(run: RunFolder, say: Callable[[str], None]) -> Checkpoint | None:
+    """Wait for a run's first checkpoint; None: it has lost them all, and nobody is training in it."""
+    is_told = False
+    while (checkpoint := _newest(run)) is None and (run.is_training or not run.history):
+        if not is_told:
+            say(f"{run.directory} has no checkpoint yet: waiting for the first one (Ctrl-C: stop)")
+            is_told = True
+        time.sleep(_LOOK_EVERY)
+    return checkpoint
+
+
+def _newest_each_time(run: RunFolder, checkpoint: Checkpoint, say: Callable[[str], None]) -> Iterator[Checkpoint]:
+    is_over = False
+    while True:
+        checkpoint = _newest(run) or checkpoint
+        if not is_over and run.end is not None and not run.is_training:
+            is_over = True
+            say(f"the run has ended ({run.end}): generation {checkpoint.generation} goes on")
+        yield checkpoint
+
+
+def _newest(run: RunFolder) -> Checkpoint | None:
+    """The best policy so far of a run that may be going on, or its latest checkpoint; None: there is none now."""
+    run.refresh()
+    try:
+        return run.stored_best or run.checkpoint
+    except FileNotFoundError:  # the run has just removed it
+        return None
+
+
 @contextmanager
-def _window(definition: EnvDefinition, checkpoint: Checkpoint) -> Iterator[Child]:
-    """Start a process with a window; it receives parameters, statistics and seed, and answers with the episode."""
+def _window(definition: EnvDefinition, checkpoint: Checkpoint, say: Callable[[str], None]) -> Iterator[Child]:
+    """Start a process with a window; see ``show_in_window``."""
     if not has_display():
-        raise RuntimeError(f"there is no display to open a window on (DISPLAY is not set): {_FILM}")
-    child = Child(f"{__name__}:play_in_window")
+        raise RuntimeError(f"there is no display to open a window on (DISPLAY is not set): {FILM}")
+    say(f"opening a window for {definition.id} ... (space: next start; Esc, or close it: end)")
+    child = Child("es_core.video.live:show_in_window")
     try:
         try:
             child.send((definition, checkpoint, packed(definition, checkpoint.config)))
             _answer(child)
         except ChildDiedError as error:
             said = " ".join(error.report.split("\n")[-3:]).strip()
-            raise RuntimeError(f"{definition.label}: no window can be opened ({said}): {_FILM}") from error
+            raise RuntimeError(f"{definition.label}: no window can be opened ({said}): {FILM}") from error
         yield child
     finally:
         end([child])
@@ -124,86 +167,3 @@ def _answer(child: Child) -> Any:
     if isinstance(message, Exception):
         raise message
     return message
-
-
-def play_in_window(connection: Any) -> None:
-    """Run the child until the user closes the window, or the main process the connection."""
-    for descriptor in (1, 2):  # simulators' messages about their graphics only matter if there is no window
-        os.dup2(process.report, descriptor)
-    definition, checkpoint, objects = connection.recv()
-    import_path.receive(objects)
-    try:
-        rollout = _rollout(definition, checkpoint)
-    except (ValueError, PluginError, CheckpointError) as error:
-        connection.send(error)
-        return
-    except Exception as error:  # noqa: BLE001  (the main process raises it)
-        connection.send(RolloutError(f"{definition.label}: no window: {type(error).__name__}: {error}"))
-        return
-    with closing(rollout):
-        rate = rollout.env.metadata.get("render_fps")
-        pace = _Pace(connection, rollout.env, checkpoint.config.preprocessing.get("skip", 1) / rate if rate else 0.0)
-        connection.send("open")
-        while True:
-            parameters, statistics, seed = connection.recv()
-            try:
-                rollout.use(parameters, statistics)
-                episode = rollout.episode(seed, observers=[pace])
-                pace.wait(_PAUSE)
-            except Exception as error:  # noqa: BLE001  (likewise)
-                if not _is_closed(rollout.env):
-                    said = f"the episode with seed {seed} failed: {type(error).__name__}: {error}"
-                    connection.send(RolloutError(f"{definition.label}: {said}"))
-                return
-            connection.send(episode)
-
-
-def _rollout(definition: EnvDefinition, checkpoint: Checkpoint) -> Rollout:
-    rollout = Rollout(definition, checkpoint.config, render_mode="human")
-    try:
-        modes = rollout.env.metadata.get("render_modes", [])
-        if "human" not in modes:
-            raise ValueError(
-                f"{definition.label} has no window: 'human' is not among its render modes {modes}: {_FILM}"
-            )
-        require_same_spaces(checkpoint, rollout.env)
-    except BaseException:
-        rollout.close()
-        raise
-    return rollout
-
-
-class _Pace:
-    """An observer that waits until the wall clock has reached the simulated time, and notices when the window closes.
-
-    Args:
-        connection: connection to the main process.
-        env: the environment in the window.
-        period: duration of a step [s].
-    """
-
-    def __init__(self, connection: Any, env: gymnasium.Env[Any, Any], period: float) -> None:
-        self._connection, self._env, self._period = connection, env, period
-        self._due = 0.0
-
-    def __call__(self, *_: object) -> None:
-        now = time.monotonic()
-        self._due = max(self._due + self._period, now - _LATEST)
-        self.wait(self._due - now)
-
-    def wait(self, seconds: float) -> None:
-        """Wait, unless the window or the connection is closed.
-
-        Raises:
-            EOFError: one of them is closed.
-        """
-        # Nothing is sent during an episode: the connection is readable only if it is closed.
-        if _is_closed(self._env) or self._connection.poll(max(0.0, seconds)):
-            raise EOFError
-
-
-def _is_closed(env: gymnasium.Env[Any, Any]) -> bool:
-    """Return True if the user has closed the window; environments that draw with pygame do not check this."""
-    pygame = sys.modules.get("pygame")
-    asked = pygame is not None and pygame.display.get_init() and pygame.event.peek(pygame.QUIT)
-    return bool(asked or getattr(env.unwrapped, "window_closed", False))

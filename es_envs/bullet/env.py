@@ -474,11 +474,6 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         colours = np.asarray(drawn[2], np.uint8).reshape(height, width, 4)
         return colours, np.asarray(drawn[4], np.int32).reshape(height, width)
 
-    @property
-    def window_closed(self) -> bool:
-        """True if the user has closed the window, and the world with it."""
-        return self.render_mode == "human" and not pybullet.isConnected(self.client)
-
     def close(self) -> None:
         """Disconnect from the world. May be called again; garbage collection closes an environment, too."""
         self._disconnect()  # a finalizer runs once only
@@ -567,7 +562,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             size: size along x, y, z [m]; one that is 0 makes a rectangle. Boxes may touch, but should not overlap.
             position: position of its middle [m].
             colour: red, green, blue, opacity, each from 0 to 1.
-            stripes: alternating colours of its top; none: ``colour``. A window shows no stripes.
+            stripes: alternating colours of its top; none: ``colour``. Bullet's own window shows no stripes.
         """
         half = np.array(size) / 2
         shape = pybullet.createVisualShape(

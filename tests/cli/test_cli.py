@@ -396,7 +396,7 @@ def test_runs_tells_where_each_run_stands_and_how_to_go_on(folder, capsys, tmp_p
     assert {name: run["state"] for name, run in told.items()} == {
         "done": "finished", "stopped": "running", "broken": "damaged"
     }  # fmt: skip
-    assert told["stopped"]["next"] == "es-envs watch runs/stopped --follow"
+    assert told["stopped"]["next"] == "es-envs watch runs/stopped --live"
     assert main(["runs"]) == 0
     out = capsys.readouterr().out
     assert "es-envs resume runs/stopped" in out

@@ -4,6 +4,9 @@ import os
 import shutil
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -102,11 +105,11 @@ def test_without_a_display_watch_names_record(run, monkeypatch, capsys):
     )
 
 
-def test_only_a_run_can_be_followed_and_only_in_its_latest_generation(run):
-    with pytest.raises(ValueError, match="a single checkpoint cannot"):
-        watch(run.best, follow=True)
+def test_only_a_run_is_shown_live_and_only_its_best_policy(run):
+    with pytest.raises(ValueError, match="a single checkpoint does not"):
+        watch(run.best, live=True)
     with pytest.raises(ValueError, match="leave generation and candidate out"):
-        watch(run, follow=True, generation=0)
+        watch(run, live=True, generation=0)
     with pytest.raises(ValueError, match="episodes must be"):
         watch(run, episodes=0)
 
@@ -123,39 +126,65 @@ def test_what_is_watched_are_the_episodes_that_evaluate_scores(run, display):
 
 @DISPLAY
 @pytest.mark.slow
-def test_a_run_that_goes_on_is_followed(run, display, tmp_path):
-    folder = shutil.copytree(run.directory, tmp_path / "run")
-    generations = []
+def test_live_waits_for_a_run_and_then_takes_its_newer_best(display, tmp_path, monkeypatch, capfd):
+    begun, folder, generations = tmp_path / "begun", tmp_path / "run", []
+    train("CartPole-v1", run_dir=begun, seed=1, **{**TINY, "population_size": 16})
+    (folder / "checkpoints").mkdir(parents=True)
+    shutil.copy(begun / "config.json", folder)
+
+    def begin(_):  # while the first checkpoint is waited for
+        monkeypatch.undo()
+        shutil.copytree(begun, folder, dirs_exist_ok=True)
 
     def go_on(episode, generation):
         generations.append(generation)
-        es_core.Run.open(folder).resume(generations=3, workers=1, progress=False)
+        es_core.Run.open(folder).resume(generations=2, workers=1, progress=False)
 
-    watch(folder, episodes=2, follow=True, on_episode=go_on)
-    assert generations == [2, 3]
+    monkeypatch.setattr(time, "sleep", begin)
+    watch(folder, episodes=2, live=True, on_episode=go_on, progress=True)
+    assert generations == [0, es_core.Run.open(folder).best.generation] == [0, 2]
+    said = capfd.readouterr().err
+    assert "has no checkpoint yet: waiting" in said
+    assert "opening a window for CartPole-v1 ... (space: next start" in said
+    assert "the run has ended (generations)" in said
 
 
-def close_window(having):
-    """As a window manager closes the window of a program that does not ask to be told."""
-    (window,) = subprocess.check_output(["xdotool", "search", "--onlyvisible", having, "."], text=True).split()
-    subprocess.run(["xdotool", "windowkill", window], check=True)
+def in_window(*words):
+    """Do something to the one window that is open."""
+    found = ["xdotool", "search", "--onlyvisible", "--class", "."]
+    (window,) = subprocess.check_output(found, text=True).split()
+    command, *more = words
+    place = ["--window", window] if command == "key" else [window]
+    subprocess.run(["xdotool", command, *place, *more], check=True)
 
 
 @DISPLAY
 @XDOTOOL
 @pytest.mark.slow
-def test_closing_the_window_ends_the_command_in_order(run, display):
-    (episode,) = watch(run, on_episode=lambda *_: close_window("--class"))
+@pytest.mark.parametrize("words", [["windowkill"], ["key", "Escape"]])
+def test_closing_the_window_ends_the_command_in_order(run, display, words):
+    (episode,) = watch(run, on_episode=lambda *_: in_window(*words))
     assert episode.fitness > 0
 
 
 @DISPLAY
 @XDOTOOL
 @pytest.mark.slow
-def test_bullets_window_shows_the_same_episodes_and_can_be_closed(display, tmp_path):
-    run = train("CartPoleBullet-v0", run_dir=tmp_path / "run", max_episode_steps=8, **TINY)
-    watched = watch(run, on_episode=lambda *told: close_window("--name"))
-    assert [e.fitness for e in watched] == [evaluate(run, episodes=1, workers=1).mean]
+def test_the_space_bar_goes_on_to_the_next_start(display):
+    checkpoint = Checkpoint.pretrained("CartPoleBullet-v0")  # which balances for ten seconds
+    with ThreadPoolExecutor() as threads:
+        watched = threads.submit(watch, checkpoint, episodes=2)
+        while not watched.done():
+            with suppress(subprocess.CalledProcessError, ValueError):  # while there is no window
+                in_window("key", "space")
+    assert watched.result() == []
+
+
+@DISPLAY
+@pytest.mark.slow
+def test_an_episode_in_the_window_is_that_of_the_score(display, tmp_path):
+    run = train("RaceTrack-v0", run_dir=tmp_path / "run", max_episode_steps=8, **{**TINY, "population_size": 4})
+    assert [e.fitness for e in watch(run, episodes=1)] == [evaluate(run, episodes=1, workers=1).mean]
 
 
 @DISPLAY
@@ -169,7 +198,5 @@ def test_an_environment_that_cannot_be_shown_says_so(register, tmp_path):
 @DISPLAY
 def test_a_display_that_does_not_answer_is_no_crash(monkeypatch):
     monkeypatch.setenv("DISPLAY", ":4242")
-    with pytest.raises(
-        RuntimeError, match=r"^CartPoleBullet-v0 .*: no window can be opened \(.*X server.*\): film the"
-    ):
+    with pytest.raises(ValueError, match=r"^CartPoleBullet-v0 .*: no window can be opened \(.*\): film the"):
         watch(Checkpoint.pretrained("CartPoleBullet-v0"))
