@@ -29,7 +29,7 @@ _RATE = 30.0  # pictures per second at most
 _PAUSE = 1.5  # seconds that the end of an episode stays visible
 _LATEST = 0.25  # seconds: longer delays are not made up for
 _SELDOM = 0.3  # seconds between two pictures at most, however late they are
-_LOOK_AHEAD = 1.0  # seconds that playing an episode beforehand may take, for its map
+_LOOK_AHEAD = 2.0  # seconds that playing an episode beforehand may take, for its map
 _IDLE = 0.03  # seconds between two looks at the window and the connection
 
 

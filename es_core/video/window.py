@@ -36,7 +36,8 @@ class Window:
     """
 
     def __init__(self, title: str) -> None:
-        os.environ.setdefault("PYGAME_FORCE_SCALE", "photo")  # smooth, if the user enlarges it
+        # SDL would use OpenGL: where a simulator draws with it, too, the window would not change any more.
+        os.environ.setdefault("SDL_FRAMEBUFFER_ACCELERATION", "0")
         try:
             pygame.display.init()
         except pygame.error as error:
@@ -45,17 +46,31 @@ class Window:
         if driver in _UNSEEN and os.environ.get("SDL_VIDEODRIVER") != driver:
             raise OSError("the display does not answer")
         pygame.display.set_caption(title)
-        self._screen: pygame.Surface | None = None
+        self._size = (0, 0)
         self._turned = self._lifted = 0.0
         self._distance = 1.0
 
     def show(self, frame: Frame) -> None:
         """Show a picture, ``(height, width, 3)``."""
         size = frame.shape[1], frame.shape[0]
-        if self._screen is None or self._screen.get_size() != size:
-            self._screen = pygame.display.set_mode(size, pygame.SCALED | pygame.RESIZABLE)
-        self._screen.blit(pygame.image.frombuffer(frame.tobytes(), size, "RGB"), (0, 0))
+        screen, picture = self._screen(size), pygame.image.frombuffer(frame.tobytes(), size, "RGB")
+        width, height = screen.get_size()
+        scale = min(width / size[0], height / size[1])  # the user may enlarge the window
+        if scale != 1:
+            picture = pygame.transform.smoothscale_by(picture, scale)
+        screen.fill(0)
+        screen.blit(picture, ((width - picture.get_width()) // 2, (height - picture.get_height()) // 2))
         pygame.display.flip()
+
+    def _screen(self, size: tuple[int, int]) -> pygame.Surface:
+        screen = pygame.display.get_surface()
+        if screen is None or size != self._size:
+            self._size, room = size, pygame.display.get_desktop_sizes()[0]
+            width, height = min(size[0], room[0]), min(size[1], room[1])
+            screen = pygame.display.set_mode((width, height), pygame.RESIZABLE)
+            # Else one that has grown may leave the screen.
+            pygame.display.set_window_position(((room[0] - width) // 2, (room[1] - height) // 2))
+        return screen
 
     def wait(self, seconds: float) -> bool:
         """Wait, and return True as soon as the user asks for the next start.
