@@ -109,7 +109,7 @@ def captioned(frame: Frame, caption: Caption, number: int) -> Frame:
     _lay(written, strip, (0, height - strip[0].shape[0]))
     for label in caption.labels:
         mark = label.is_good if number + 1 >= len(label.texts) else None
-        strip = _label(label.size, at_frame(label.texts, number), mark)
+        strip = _label(label.size, letters((width, height)), at_frame(label.texts, number), mark)
         _lay(written, strip, (label.corner[0], label.corner[1] + label.size[1] - strip[0].shape[0]))
     if caption.legend is not None:
         _lay(written, _legend(caption.legend, (width, height)), (0, 0))
@@ -170,9 +170,9 @@ def _main(size: tuple[int, int], title: str, score: str, subject: str, long_titl
 
 
 @lru_cache(maxsize=256)
-def _label(size: tuple[int, int], text: str, mark: bool | None) -> Layer:
+def _label(size: tuple[int, int], most: int, text: str, mark: bool | None) -> Layer:
     """Strip along the lower edge of a grid's picture; with a tick (True) or a cross (False) on its right."""
-    high = max(_SMALLEST, min(size[1], size[0] * 3 // 4) // 11)
+    high = max(_SMALLEST, min(most, size[1] // 11, size[0] // 15))
     strip = _ground(size[0], min(2 * high, size[1]))
     pen, baseline = ImageDraw.Draw(strip), strip.height - high // 2
     font, text = _fitting(text, text, high, size[0] - high * 5 // 2)
@@ -221,7 +221,7 @@ def _draw_inset(frame: Frame, inset: Inset, number: int) -> None:
 def _ground(width: int, height: int) -> Image.Image:
     """Black background, transparent above and dark below."""
     shade = Image.fromarray(
-        (_DARKEST * np.linspace(0, 2.2, height).clip(max=1)).astype(np.uint8)[:, None].repeat(width, axis=1)
+        (_DARKEST * np.linspace(0, 4, height).clip(max=1)).astype(np.uint8)[:, None].repeat(width, axis=1)
     )
     black = Image.new("RGBA", (width, height))
     black.putalpha(shade)

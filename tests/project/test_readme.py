@@ -10,6 +10,7 @@ import tomllib
 
 import pytest
 from documents import DOCUMENTS, ROOT, TEXTS, block, run_python
+from PIL import Image
 
 import es_core
 from es_core.cli import main
@@ -23,6 +24,19 @@ def install(folder, name, entry_points):
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 0.1.0\n", encoding="utf-8")
     lines = [f"{plugin} = {module}\n" for plugin, module in entry_points.items()]
     (info / "entry_points.txt").write_text("".join(["[es_envs]\n", *lines]), encoding="utf-8")
+
+
+def test_the_first_picture_is_a_short_wide_film_that_loads_fast():
+    path = ROOT / "docs" / "images" / "hero.gif"
+    assert "](docs/images/hero.gif)" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert path.stat().st_size < 2e6
+    with Image.open(path) as film:
+        assert film.size == (960, 540)
+        durations = []
+        for number in range(film.n_frames):
+            film.seek(number)
+            durations.append(film.info["duration"])
+    assert 7000 <= sum(durations) <= 9000
 
 
 @pytest.mark.slow
