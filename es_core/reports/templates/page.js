@@ -174,11 +174,12 @@ function draw(view) {
   read(view);
 }
 
-/** Writes the name of a distant rule above its line, or at the edge beyond which it lies; returns where it begins. */
+/** Writes the name of a distant rule beside its line, or at the edge beyond which it lies; returns where it begins. */
 function nameInChart(mark, right, view, height) {
   const at = view.y(mark.rule);
   const beyond = at > height ? "↓" : at < 0 ? "↑" : null;
-  const name = text(mark.label, right, 10 + Math.max(13, Math.min(height, at) - 5), "end");
+  const line = Math.max(0, Math.min(height, at));
+  const name = text(mark.label, right, 10 + (line < 18 ? line + 15 : line - 5), "end"); // under it, if it is at the top
   if (beyond) name.textContent += ` ${number.format(mark.rule)} ${beyond}`;
   name.setAttribute("class", "name");
   view.svg.append(name);
