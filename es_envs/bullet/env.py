@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from es_envs.bullet.camera import Camera, View, from_light
 from es_envs.bullet.client import disconnect, load_egl, pybullet, pybullet_data, redirected
 from es_envs.bullet.randomization import VARIATIONS, Randomization, Ranges, Variation, ranges
-from es_envs.bullet.scenery import Colour, Rectangle, Scenery, Silhouette, ghost_colours, laid_over
+from es_envs.bullet.scenery import Colour, Rectangle, Scenery, Silhouette, ghost_colours, laid_over, striped
 from es_envs.choice import ArgumentError, require_one_of
 from es_envs.display import has_display
 
@@ -33,6 +33,7 @@ RENDER_MODES = ("rgb_array", "human")
 RENDERERS = ("tiny", "egl")
 _CAMERA_EVERY = 1 / 30  # seconds between two camera updates of a window
 _CATCH_UP = 0.25  # maximum delay of steps in a window that faster ones make up for [s]
+_PAINT = 0.001  # [m]: thickness of paint in a window
 _COARSE = 96  # pixels: height of the picture in which bodies are located
 _SMOOTHED = 0.5  # of a picture's pixels: bodies are drawn at twice the size if that is less
 _SILHOUETTE = (96, 96)  # pixels
@@ -562,17 +563,33 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             size: size along x, y, z [m]; one that is 0 makes a rectangle. Boxes may touch, but should not overlap.
             position: position of its middle [m].
             colour: red, green, blue, opacity, each from 0 to 1.
-            stripes: alternating colours of its top; none: ``colour``. Bullet's own window shows no stripes.
+            stripes: alternating colours of its top; none: ``colour``.
         """
         half = np.array(size) / 2
+        box = np.array([position - half, position + half])
+        self._add_visual(box, colour)
+        self._scenery.put(box, colour, stripes)
+        if self.render_mode == "human":  # a window shows only bodies
+            for part, stripe in striped(box, stripes):
+                part[:, 2] = box[1, 2] + (0.0, _PAINT)
+                self._add_visual(part, stripe)
+
+    def _add_visual(self, box: NDArray[np.float64], colour: Colour) -> None:
+        """Add a body between opposite corners ``(2, 3)`` that takes no part in the physics."""
+        low, high = box
         shape = pybullet.createVisualShape(
-            pybullet.GEOM_BOX, halfExtents=half.tolist(), rgbaColor=colour, physicsClientId=self.client
+            pybullet.GEOM_BOX,
+            halfExtents=((high - low) / 2).tolist(),
+            rgbaColor=colour,
+            physicsClientId=self.client,
         )
         body = pybullet.createMultiBody(
-            baseMass=0.0, baseVisualShapeIndex=shape, basePosition=position, physicsClientId=self.client
+            baseMass=0.0,
+            baseVisualShapeIndex=shape,
+            basePosition=((low + high) / 2).tolist(),
+            physicsClientId=self.client,
         )
         self._in_scenery.add(body)
-        self._scenery.put(np.array([position - half, position + half]), colour, stripes)
 
     def mark_ground(self, rectangles: Sequence[Rectangle], colour: Colour) -> None:
         """Paint rectangles onto the ground, over earlier ones, for use in ``decorate``."""
@@ -580,8 +597,8 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             self._scenery.mark((x0, y0, x1, y1), colour)
             if self.render_mode == "human":
                 self._marks += 1
-                height = self.ground_height + 0.001 * self._marks  # else they would flicker
-                self.visual_box((x1 - x0, y1 - y0, 0.001), ((x0 + x1) / 2, (y0 + y1) / 2, height), colour)
+                height = self.ground_height + _PAINT * self._marks  # else they would flicker
+                self.visual_box((x1 - x0, y1 - y0, _PAINT), ((x0 + x1) / 2, (y0 + y1) / 2, height), colour)
 
     def _show(self) -> None:
         """Point the window's camera and wait for the wall clock to reach the simulated time."""

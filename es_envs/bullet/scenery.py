@@ -77,12 +77,7 @@ class Scenery:
             for side in (-1, 1):
                 bright = min(1.0, 0.62 + 0.5 * max(0.0, side * self._light[axis]))
                 faces.append(_Face(axis, side, _face(low, high, axis, side), _rgb(colour, bright)))
-        along = int(np.argmax((high - low)[:2]))
-        number = max(1, round((high - low)[along] / _STRIPE)) if stripes else 0
-        for k in range(number):
-            ends = low.copy(), high.copy()
-            ends[0][along], ends[1][along] = low[along] + np.array([k, k + 1]) / number * (high - low)[along]
-            faces.append(_Face(2, 1, _face(*ends, 2, 1), _rgb(stripes[k % len(stripes)])))
+        faces += [_Face(2, 1, _face(part[0], part[1], 2, 1), _rgb(stripe)) for part, stripe in striped(box, stripes)]
         self._boxes.append((box, faces))
         sides = [face.corners for face in faces[:6] if face.axis < 2 or face.side > 0]
         fall = np.append(self._light / self._light[2], 0.0)
@@ -153,6 +148,19 @@ class Scenery:
         numbers = (from_part / from_part[2, 2]).reshape(-1)[:8].tolist()
         size, kind = (right - left, lower - upper), Image.Transform.PERSPECTIVE
         shade.paste(mask.transform(size, kind, numbers, Image.Resampling.BILINEAR), (left, upper))
+
+
+def striped(box: NDArray[np.float64], stripes: Sequence[Colour]) -> list[tuple[NDArray[np.float64], Colour]]:
+    """Cut a box ``(2, 3)`` along its longer side into parts with alternating colours; without colours into none."""
+    low, high = box
+    along = int(np.argmax((high - low)[:2]))
+    number = max(1, round((high - low)[along] / _STRIPE)) if stripes else 0
+    parts = []
+    for k in range(number):
+        part = box.copy()
+        part[:, along] = low[along] + np.array([k, k + 1]) / number * (high - low)[along]
+        parts.append((part, stripes[k % len(stripes)]))
+    return parts
 
 
 def laid_over(

@@ -6,9 +6,10 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from conftest import TINY, registered
 
@@ -17,6 +18,7 @@ import es_envs
 from es_core import Checkpoint, evaluate, train, watch
 from es_core.cli import main
 from es_envs import EnvDefinition, PluginError
+from es_envs.bullet import pybullet
 
 DISPLAY = pytest.mark.skipif(shutil.which("Xvfb") is None, reason="needs Xvfb (Debian: apt-get install xvfb)")
 
@@ -185,6 +187,17 @@ def test_the_space_bar_goes_on_to_the_next_start(display):
 def test_an_episode_in_the_window_is_that_of_the_score(display, tmp_path):
     run = train("RaceTrack-v0", run_dir=tmp_path / "run", max_episode_steps=8, **{**TINY, "population_size": 4})
     assert [e.fitness for e in watch(run, episodes=1)] == [evaluate(run, episodes=1, workers=1).mean]
+
+
+@DISPLAY
+@pytest.mark.slow
+def test_bullets_own_window_shows_kerbs_and_the_same_episode(display):
+    shown, bare = (es_envs.make("RaceCar-v0", render_mode=mode) for mode in ("human", None))
+    with closing(shown), closing(bare):
+        bodies = [pybullet.getNumBodies(physicsClientId=env.unwrapped.client) for env in (shown, bare)]
+        assert bodies[0] > bodies[1] + 100
+        steps = [[env.reset(seed=3)[0], *(env.step([0.5])[0] for _ in range(8))] for env in (shown, bare)]
+        np.testing.assert_array_equal(*steps)
 
 
 @DISPLAY
