@@ -213,7 +213,11 @@ class TrainConfig:
     )
 
     strategy: str = _option(
-        AUTO, text, "search strategy; auto: by the number of parameters; erl: evolution beside a learner", "search"
+        AUTO,
+        text,
+        "search strategy; auto: by the number of parameters; erl: evolution beside a learner; sb3:ppo and others: "
+        "algorithms of Stable-Baselines3",
+        "search",
     )
     strategy_options: Mapping[str, Any] = _option({}, json_object, "additional arguments of the strategy, as JSON")
     population_size: int = _option(

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from es_core.config.choices import LEARNER
 from es_core.files import write_whole
 from es_core.formatting import text_of
 from es_core.reports.pages import Chart, Mark, render, require_page
@@ -41,7 +42,7 @@ class Group:
     """Runs that differ only in the seed.
 
     Attributes:
-        name: the settings in which it differs from the other groups.
+        name: the settings in which it differs from the other groups; of one beside gradients, its strategy.
         runs: the runs, in the order of their seeds.
         scores: for each run, the fitness of the best centre on starts that no decision has seen (see
             ``Run.best_score``).
@@ -170,8 +171,15 @@ def compare(sources: Sequence[RunFolder | str | os.PathLike[str]]) -> Comparison
         for name in configs[0]
         if name != "seed" and any(config[name] != configs[0][name] for config in configs)
     }
+    strategies = [config["strategy"] for config in configs]
+    with_gradients = any(strategy.startswith(LEARNER) for strategy in strategies)
+    # Gradients have hardly a search setting in common with evolution: the page's table shows these.
+    named = {"strategy"} if with_gradients and len({*strategies}) == len(strategies) else {*settings}
     groups = tuple(
-        _group(", ".join(f"{name}={values[number]}" for name, values in settings.items()) or "all runs", group)
+        _group(
+            ", ".join(f"{name}={values[number]}" for name, values in settings.items() if name in named) or "all runs",
+            group,
+        )
         for number, group in enumerate(members)
     )
     contrasts = [contrast for group in groups[1:] for contrast in _contrasts(groups[0], group)]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config.choices import SIGN_SHAPINGS
+from es_core.config.choices import LEARNER, SIGN_SHAPINGS
 from es_core.config.train_config import TrainConfig
 from es_core.policies.network import Policy
 from es_core.strategies.ars import ARS
@@ -124,6 +124,10 @@ def require_strategy(config: TrainConfig) -> None:
 def _find(name: str) -> type[Strategy]:
     if name in STRATEGIES:
         return STRATEGIES[name]
+    if name.startswith(LEARNER):
+        raise ValueError(
+            f"strategy {name!r} learns by gradients, and has no population: it is for `es-envs train` and finetune"
+        )
     registered = registry.strategies()
     if name not in registered:
         choices = [*STRATEGIES, *registered]

@@ -18,6 +18,7 @@ from rich.progress import Progress
 import es_envs
 from es_core.config.budgets import share_done
 from es_core.config.checks import require_positive, require_seconds
+from es_core.config.choices import LEARNER
 from es_core.config.train_config import TrainConfig
 from es_core.files import file_name, hold, remove, require_plain
 from es_core.formatting import figures, lists, text_of
@@ -242,6 +243,8 @@ class _Plan:
         cls, env_id: str, given: Mapping[str, Any], search: Mapping[str, Any] | None, seeds: int, pool: str
     ) -> Self:
         base = TrainConfig.for_env(env_id, **given)
+        if base.strategy.startswith(LEARNER):
+            raise ValueError(f"strategy {base.strategy!r} learns by gradients: tune searches for settings of evolution")
         with closing(make_env(es_envs.definition(env_id), base)) as env:
             spaces = env.observation_space, env.action_space
         base = settled(make_policy(base, *spaces))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from conftest import first_fast
 
-from es_core import CheckpointError, Run, evaluate, finetune, rebuild, train
+from es_core import CheckpointError, Run, evaluate, finetune, rebuild, train, tune
 from es_core.cli import main
 from es_core.learners.algorithms import ALGORITHMS
 from es_core.learners.environment import LearnerEnv
@@ -148,6 +148,8 @@ def test_a_policy_that_cannot_be_handed_over_is_refused_with_the_reason(evolved,
         finetune(lstm, algorithm="ppo", steps=100, run_dir=tmp_path / "run")
     with pytest.raises(ValueError, match="'sb3:trpo' cannot start from a policy; these can: a2c"):
         finetune(evolved("CartPole-v1"), algorithm="trpo", steps=100, run_dir=tmp_path / "run")
+    with pytest.raises(ValueError, match="learns by gradients: tune searches for settings of evolution"):
+        tune("CartPole-v1", strategy="sb3:ppo", trials=1)
     (tmp_path / "model.zip").write_bytes(b"PK")
     with pytest.raises(CheckpointError, match="cannot be read as a checkpoint"):
         finetune(tmp_path / "model.zip", algorithm="ppo", steps=100)
