@@ -73,7 +73,7 @@ def add(commands: Any) -> None:
     add_json(sub, "--env-kwargs", "keyword arguments of the environment that are others than in training")
     add_trust(sub)
 
-    sub = add_command(commands, "watch", _watch, "show a policy in a window, in real time, until you close it")
+    sub = add_command(commands, "watch", _watch, "show a policy live in a window; space: next start, Esc: end")
     add_policy(sub, episodes=None)
     sub.add_argument(
         "--live",
