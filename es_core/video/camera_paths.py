@@ -13,14 +13,19 @@ from es_envs.bullet.camera import Camera
 VIEWS = ("follow", "fixed", "orbit")
 
 _ORBIT = 55.0, 16.0  # degrees to either side, and seconds for the way there and back
-_USUAL = 4 / 3  # shape of a picture, its width by its height, for which environments choose their cameras
 _FRAMED = 0.81, 0.75  # of the picture's width and height, in which a fixed camera keeps its targets
+_USUAL_SHAPE = 4 / 3  # of a picture, its width by its height, for which environments choose their cameras
+
+
+def is_narrow(size: tuple[int, int]) -> bool:
+    """Tell whether a picture is too narrow for an environment's own camera, which would cut both sides."""
+    return size[0] < math.floor(_USUAL_SHAPE * size[1])
 
 
 def camera_path(
     view: str, scored: Sequence[ScoredEpisode], size: tuple[int, int], rate: float
 ) -> list[tuple[Camera, ...]]:
-    """Cameras at each frame of each episode.
+    """Cameras at each frame of each episode, moved back where the picture is narrow.
 
     Args:
         view: "follow": the environment's own camera; "fixed": one camera that sees all targets of the others; "orbit":
@@ -29,19 +34,21 @@ def camera_path(
         size: width and height of a picture.
         rate: frames per second.
     """
+    back = max(1.0, _USUAL_SHAPE * size[1] / size[0])
+    paths = [tuple(replace(camera, distance=back * camera.distance) for camera in one.cameras) for one in scored]
     if view == "fixed":
-        still = _still([camera for one in scored for camera in one.cameras], size[0] / size[1])
-        return [(still,) * len(one.cameras) for one in scored]
+        still = _still([camera for path in paths for camera in path], size[0] / size[1])
+        return [(still,) * len(path) for path in paths]
     if view == "orbit":
         turn, seconds = _ORBIT
         return [
             tuple(
                 replace(camera, yaw=camera.yaw + turn * math.sin(2 * math.pi * number / rate / seconds))
-                for number, camera in enumerate(one.cameras)
+                for number, camera in enumerate(path)
             )
-            for one in scored
+            for path in paths
         ]
-    return [one.cameras for one in scored]
+    return paths
 
 
 def camera_above(cameras: Sequence[Camera], size: tuple[int, int]) -> Camera | None:
@@ -51,7 +58,8 @@ def camera_above(cameras: Sequence[Camera], size: tuple[int, int]) -> Camera | N
     extent = np.ptp(targets[:, :2], axis=0)
     if extent.max() < seen:
         return None
-    own = replace(cameras[0], yaw=0.0 if extent[0] >= extent[1] else 90.0, pitch=-89.0)
+    is_along = (extent[0] >= extent[1]) == (aspect >= 1)
+    own = replace(cameras[0], yaw=0.0 if is_along else 90.0, pitch=-89.0)
     return _withdrawn(own, targets, aspect)
 
 
@@ -78,7 +86,7 @@ def _withdrawn(own: Camera, targets: NDArray[np.float64], aspect: float) -> Came
     x, y, z = own.axes @ (targets - middle).T
     across, slope = (share * math.tan(math.radians(own.field_of_view) / 2) for share in _FRAMED)
     needed = np.maximum(np.abs(x) / (across * aspect), np.abs(y) / slope) - z
-    room = own.distance / 6 * max(1.0, _USUAL / aspect)  # bodies at a target have a size
+    room = own.distance / 6 * max(1.0, _USUAL_SHAPE / aspect)  # bodies at a target have a size
     distance = max(own.distance, float(needed.max()) + room)
     middle = middle - 0.12 * slope * distance * own.axes[1]  # the caption is below
     return replace(own, target=tuple(middle.tolist()), distance=distance)

@@ -7,7 +7,7 @@ from itertools import repeat
 import numpy as np
 from PIL import Image
 
-from es_core.video.camera_paths import camera_above, camera_path
+from es_core.video.camera_paths import camera_above, camera_path, is_narrow
 from es_core.video.captions import Caption, Inset, Label, Legend, score_text
 from es_core.video.filmed_policies import FilmedPolicy
 from es_core.video.layout import Arrangement
@@ -62,7 +62,8 @@ def score_clips(
             "from anywhere, such as each es_envs.bullet.BulletEnv; leave it out"
         )
     posed = len(groups[0]) > 1 and renderer.free_camera is not None
-    noted = posed or view in ("fixed", "orbit")
+    narrow = renderer.free_camera is not None and is_narrow(options.arrangement.picture)
+    noted = posed or narrow or view in ("fixed", "orbit")
     mapped = renderer.free_camera is not None and view in (None, "follow") and len(groups[0]) == 1
     played = []
     for seed in seeds:
