@@ -23,7 +23,7 @@ copyright = author  # noqa: A001  (Sphinx's name)
 version = release = version_of(project)
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton"]
-exclude_patterns = ["results/*/*", "notebooks/*", "_build"]
+exclude_patterns = ["results/*/*", "notebooks/*", "generated/gallery.md", "_build"]
 myst_enable_extensions = ["deflist"]
 myst_heading_anchors = 3
 autodoc_member_order = "bysource"
@@ -43,7 +43,7 @@ html_theme_options = {
     "dark_css_variables": {"color-brand-primary": "#8fbbf0", "color-brand-content": "#8fbbf0"},
 }
 html_copy_source = False
-html_static_path = ["site.css"]
+html_static_path = ["gallery", "site.css"]
 html_css_files = ["site.css"]
 
 # The pages of results unfold from their table, which is read in the repository, too, where no page lies below another.
@@ -53,10 +53,11 @@ BELOW_RESULTS = "\n```{toctree}\n:hidden:\n:glob:\n\n*\n```\n"
 def setup(app: Sphinx) -> None:
     """Write the pages that come from definitions before any page is read; lead links to where pages are on the site."""
     import definitions
+    import gallery_page
     import notebook_pages
     import rooms
 
-    for write in (definitions.write, notebook_pages.write, rooms.draw):
+    for write in (definitions.write, gallery_page.write, notebook_pages.write, rooms.draw):
         app.connect("builder-inited", lambda app, write=write: write(Path(app.srcdir) / "generated"))
     app.connect("source-read", lead_links)
 

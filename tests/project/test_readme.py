@@ -13,6 +13,7 @@ from documents import DOCUMENTS, ROOT, TEXTS, block, run_python
 from PIL import Image
 
 import es_core
+import es_envs
 from es_core.cli import main
 from es_envs import EnvDefinition, hookspecs
 
@@ -190,6 +191,14 @@ def test_a_set_up_command_is_one_line_that_names_files_of_the_repository(label):
     for word in shlex.split(command):
         if word.startswith("requirements"):
             assert (ROOT / word).is_file()
+
+
+def test_the_gallery_has_a_small_film_of_every_environment():
+    definitions = map(es_envs.definition, es_envs.env_ids())
+    ours = {definition.id for definition in definitions if definition.entry_point.startswith("es_")}
+    films = list((ROOT / "docs" / "gallery").glob("*.mp4"))
+    assert {film.stem for film in films} == ours, "`python docs/gallery.py` makes the films that are missing"
+    assert all(film.with_suffix(".json").is_file() and film.stat().st_size <= 300_000 for film in films)
 
 
 def test_files_and_pictures_that_the_documents_link_exist():

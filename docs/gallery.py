@@ -1,0 +1,94 @@
+"""The films of the gallery: ``python docs/gallery.py [ID ...]``.
+
+An environment is shown by the policy that comes with it, or else by a run with its recommended settings, seed 0 and a
+few generations, as many as one core plays in a few minutes. A run that was interrupted goes on, and a finished one is
+not repeated. Without an ID, the films that are missing are made. Beside a film, in docs/gallery, lies a JSON file with
+what the page says about it (gallery_page.py).
+"""
+
+import argparse
+import json
+import math
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from definitions import ours
+
+from es_core import Checkpoint, evaluate, record, train
+from es_envs import EnvDefinition
+
+FILMS = Path(__file__).parent / "gallery"
+GENERATIONS = {
+    "A1Bullet-v0": 5,
+    "AntBullet-v0": 8,
+    "BallMaze-v0": 25,
+    "CartPoleSwingUp-v0": 650,
+    "DoublePole-v0": 1000,  # it is solved, and stops, long before
+    "HalfCheetahBullet-v0": 50,
+    "HopperBullet-v0": 100,
+    "HumanoidBullet-v0": 100,
+    "PlateFigureEight-v0": 40,
+    "RaceTrack-v0": 19,
+    "Walker2DBullet-v0": 60,
+}
+SHORTEST, LONGEST, MOST_EPISODES = 4.0, 6.0, 3  # seconds of a film, and the starts that it may show to be long enough
+
+
+def shown(definition: EnvDefinition, runs: Path) -> tuple[Checkpoint, dict[str, Any]]:
+    """The policy of the environment's film, and what its training took."""
+    if definition.pretrained:
+        policy = Checkpoint.pretrained(definition.id)
+        return policy, {"steps": policy.progress["total_steps"]}
+    generations, folder = GENERATIONS[definition.id], runs / definition.id
+    run = train(definition.id, generations=generations, run_dir=folder, resume=folder.exists(), workers=1)
+    assert run.best is not None  # settings evaluate centres
+    return run.best, {
+        "generations": generations,
+        "steps": run.history[-1].total_steps,
+        "solved": run.history[-1].solved,
+    }
+
+
+def make_film(definition: EnvDefinition, runs: Path) -> None:
+    """Film the environment's policy from its first unseen starts, and write down what the film shows."""
+    policy, training = shown(definition, runs)
+    with closing(definition.build()) as env:
+        rate = env.metadata["render_fps"]
+
+    def seconds(episodes: int) -> float:
+        return evaluate(policy, episodes=episodes, workers=1).steps / rate
+
+    episodes = min(math.ceil(SHORTEST / seconds(1)), MOST_EPISODES)
+    film = FILMS / f"{definition.id}.mp4"
+    speed = math.ceil(seconds(episodes) / LONGEST)
+    record(policy, film, episodes=episodes, speed=speed, width=360, height=270, fps=20, workers=1)
+    film.with_suffix(".png").unlink()
+    told = json.loads(film.with_suffix(".json").read_text(encoding="utf-8"))
+    idle = replace(policy, mean=np.zeros_like(policy.mean))
+    told |= {
+        "training": training,
+        "score": evaluate(policy, workers=1).to_json(),
+        "doing nothing": evaluate(idle, episodes=20, workers=1).to_json(),
+        "random actions": evaluate(Checkpoint.scripted(definition.id), episodes=20, workers=1).to_json(),
+    }
+    film.with_suffix(".json").write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    """Make the films that are asked for."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("ids", nargs="*", metavar="ID", help="environments to film again (default: those not filmed)")
+    parser.add_argument("--runs", type=Path, default=Path("runs/gallery"), help="folder of the runs (%(default)s)")
+    options = parser.parse_args(words)
+    FILMS.mkdir(exist_ok=True)
+    for definition in ours():
+        if definition.id in options.ids or not (options.ids or (FILMS / f"{definition.id}.json").exists()):
+            make_film(definition, options.runs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""The text of the gallery, from definitions and from the JSON file beside each film (``python docs/gallery.py``)."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from definitions import ours
+
+from es_core.formatting import figures
+from es_core.runs.scores import Evaluation
+from es_envs import EnvDefinition
+
+FILMS = Path(__file__).parent / "gallery"
+ENTRY = """## {id}
+
+`````{{container}} exhibit
+```{{raw}} html
+<video autoplay loop muted playsinline controls width="360" height="270" src="_static/{id}.mp4"
+aria-label="{id}: {summary}"></video>
+```
+````{{container}} facts
+[{summary}](generated/environments.md#{anchor}).
+
+{facts}
+````
+`````
+
+```sh
+{commands}
+```
+"""
+
+
+def write(folder: Path) -> None:
+    """Write gallery.md: a part for each film."""
+    folder.mkdir(exist_ok=True)
+    by_plugin = sorted(ours(), key=lambda definition: str(definition.plugin))
+    films = [(definition, FILMS / f"{definition.id}.json") for definition in by_plugin]
+    entries = [
+        entry(definition, json.loads(path.read_text(encoding="utf-8"))) for definition, path in films if path.exists()
+    ]
+    (folder / "gallery.md").write_text("\n".join(entries), encoding="utf-8")
+
+
+def entry(definition: EnvDefinition, told: Mapping[str, Any]) -> str:
+    """An environment's part of the page."""
+    score, idle, random = (Evaluation.from_json(told[name]) for name in ("score", "doing nothing", "random actions"))
+    training, generation = told["training"], told["shots"][0]["players"][0]["generation"]
+    solved = "" if definition.solved_at is None else f" (solved at {figures(definition.solved_at)})"
+    if definition.pretrained:
+        taken = "comes with the plugin"
+    elif training["solved"]:
+        taken = f"generation {generation}, which solved the task"
+    else:
+        taken = f"generation {generation}, the best of {training['generations']}"
+    settings = [f"`{name}={value}`" for name, value in definition.recommended.items()]
+    facts = {
+        f"score{solved}": score,
+        "doing nothing": figures(idle.mean, idle.interval),
+        "random actions": figures(random.mean, random.interval),
+        "policy": f"{taken}; {figures(training['steps'])} steps of training",
+        "recommended settings": ", ".join(settings) or "the defaults",
+    }
+    return ENTRY.format(
+        id=definition.id,
+        anchor=definition.id.lower(),
+        summary=definition.summary,
+        facts="\n".join(f"{name}\n: {text}\n" for name, text in facts.items()),
+        commands=commands(definition, told),
+    )
+
+
+def commands(definition: EnvDefinition, told: Mapping[str, Any]) -> str:
+    """The commands that evolve a policy and make the film."""
+    name, speed, episodes = definition.id, told["speed"], len(told["shots"])
+    film = f"{name}.mp4{f' --speed {speed:g}' * (speed != 1)}{f' --episodes {episodes}' * (episodes != 1)}"
+    if definition.pretrained:
+        return f"es-envs train {name}\nes-envs watch {name} --pretrained\nes-envs record {name} --pretrained {film}"
+    bound = "" if told["training"]["solved"] else f" --generations {told['training']['generations']}"
+    return f"es-envs train {name}{bound} --run-dir {name}\nes-envs record {name} {film}"
