@@ -26,19 +26,23 @@ from es_core.seeding import Purpose, episode_seeds
 
 PAGES, RUNS = Path("docs/results"), Path("runs/finetuning")
 EPISODES = 100
-PPO = {"n_envs": 8, "n_steps": 256, "batch_size": 256}  # half as many seconds as with the defaults
 SCORES = {"eval_episodes": 10, "confirm_episodes": 20, "solved_at": None}
 
 ROWS: Mapping[str, Mapping[str, Any]] = {
     "RaceTrack-v0": {
         "evolved": 90_000,
         "more": 80_000,
+        "ppo": {"strategy_options": {"n_envs": 8, "n_steps": 256, "batch_size": 256}},
         "test": {"split": "test"},
     },
     "BalancingPlate-v0": {
         "settings": {"policy": "mlp", "hidden_sizes": (8,)},
         "evolved": 150_000,
         "more": 80_000,
+        "ppo": {  # whose episodes are long
+            "steps_per_generation": 8192,
+            "strategy_options": {"n_envs": 2, "n_steps": 1024, "batch_size": 256},
+        },
     },
 }
 POLICIES = ("evolved", "gradients: last", "gradients: best", "evolution: last")
@@ -95,7 +99,7 @@ def _run(name: str, seed: int, workers: int | None, report: Report) -> None:
         algorithm="ppo",
         steps=row["more"],
         run_dir=folder / "gradients",
-        strategy_options=PPO,
+        **row["ppo"],
         **SCORES,
         **how,
     )

@@ -1,8 +1,8 @@
 """Learners: algorithms of Stable-Baselines3 in the place of a strategy, a block of steps in that of a population."""
 
 from collections.abc import Mapping
-from functools import partial
-from typing import Any, ClassVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,9 @@ from es_core.pools.pool import Results
 from es_core.strategies.population import Population
 from es_core.strategies.strategy import Diagnostics, Strategy
 from es_envs import Episode
+
+if TYPE_CHECKING:
+    from es_core.learners.models import Model
 
 
 class Learner(Strategy):
@@ -34,15 +37,19 @@ class Learner(Strategy):
     state: ClassVar[tuple[str, ...]] = ("gain", "handed_over")
 
     def __init__(self, config: TrainConfig, policy: Policy, mean: Vector | None) -> None:
-        from es_core.learners.models import Model
-
         self.handed_over = mean is not None
         self.gain = np.ones(policy.outputs)
-        self._begun = partial(Model, config, policy)
-        self._model = self._begun(handed_over=self.handed_over)
+        self._config, self._policy = config, policy
         first = self._model.read(self.gain) if mean is None else mean
         super().__init__(first, population_size=2, sigma=1.0, seed=config.seed)
         self._learnt = self.mean
+
+    @cached_property
+    def _model(self) -> "Model":
+        """The model, made when it is needed, since it is another one if it takes over a policy."""
+        from es_core.learners.models import Model
+
+        return Model(self._config, self._policy, handed_over=self.handed_over)
 
     def draw(self) -> Population:
         """A population without candidates."""
@@ -100,7 +107,8 @@ class Learner(Strategy):
             KeyError: an entry is missing.
             ValueError: the shape or type of an entry is not this learner's.
         """
-        self._model = self._begun(handed_over=bool(state["handed_over"]))
+        self.handed_over = bool(state["handed_over"])
+        self.__dict__.pop("_model", None)
         self._model.load({name.removeprefix("model/"): value for name, value in state.items() if "/" in name})
         super().load_state_dict(state)
         self._learnt = self.mean

@@ -145,7 +145,7 @@ def _run_generations(
                 run.keep(before)
             run.append(stats, log if strategy.rebuildable else None)
             stopped = (on_generation is not None and on_generation(stats) is False) or time.monotonic() >= deadline
-            measured = None if results is None else results.fitness.copy()
+            measured = results.fitness.copy() if results is not None and results.valid.any() else None
             lifecycle.call("generation_finished", run=run, stats=stats, fitness=measured)
             if progress is not None:
                 progress.show(stats)

@@ -1,15 +1,18 @@
 """Algorithms of Stable-Baselines3 as strategies, from their own start or an evolved policy's, with the real library."""
 
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
 import pytest
+import torch
 from conftest import first_fast
 
 from es_core import CheckpointError, Run, evaluate, finetune, rebuild, train, tune
 from es_core.cli import main
 from es_core.learners.algorithms import ALGORITHMS
 from es_core.learners.environment import LearnerEnv
+from es_core.training.state import TrainingState
 
 TINY = {
     "eval_episodes": 2,
@@ -67,9 +70,19 @@ def test_an_algorithm_leaves_a_run_like_evolutions(name, tmp_path):
     assert first.steps >= 64
     assert first.parameter_hash != last.parameter_hash
     assert last.total_steps == first.steps + first.evaluation_steps + last.evaluation_steps
-    opened = Run.open(tmp_path / "run")
-    assert opened.best is not None
-    assert evaluate(opened, episodes=2) == run.evaluate(episodes=2)
+    assert Run.open(tmp_path / "run").evaluate(episodes=2) == evaluate(run, episodes=2)
+    assert_acts_like(TrainingState.at(run.checkpoint, "the checkpoint").strategy._model, run.checkpoint)
+
+
+def assert_acts_like(model, checkpoint):
+    """Weights of any size, read from a model of Stable-Baselines3, act like what its ``predict`` does."""
+    with torch.no_grad():
+        for parameter in model._sb3.policy.parameters():
+            parameter.uniform_(0.1, 0.8)
+    act = replace(checkpoint, mean=model.read(np.ones(checkpoint.policy().outputs))).actor()
+    for observation in np.random.default_rng(0).normal(size=(20, checkpoint.policy().inputs)).astype(np.float32):
+        theirs, _ = model._sb3.predict(observation, deterministic=True)
+        np.testing.assert_allclose(act(observation), model._envs[0]._decode(theirs), atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["ppo", "sac"])
