@@ -34,6 +34,7 @@ autodoc_class_signature = "mixed"  # "separated" lists each class's __init__ on 
 python_maximum_signature_line_length = 88
 napoleon_use_rtype = False
 napoleon_use_ivar = True
+copybutton_prompt_text = ">>> "
 copybutton_selector = "div:not(.no-copybutton) > div.highlight > pre"
 
 html_theme = "furo"

@@ -150,10 +150,10 @@ def train(
 
     Examples:
         >>> from es_core import train
-        >>> run = train("CartPoleBullet-v0", seed=1)  # its plugin's settings, all cores, a new folder in runs/
+        >>> run = train("CartPoleBullet-v0", seed=1)  # all cores, a new folder in runs/
         >>> run.history[-1].solved
         True
-        >>> poles = train("CartPole-v1", strategy="cma_es", sigma=0.2, generations=2, run_dir="poles")
+        >>> poles = train("CartPole-v1", strategy="cma_es", generations=2, run_dir="poles")
         >>> poles = poles.resume(generations=3)
     """
     require_pool(pool, ray_address)
