@@ -76,6 +76,6 @@ def commands(definition: EnvDefinition, told: Mapping[str, Any]) -> str:
     name, speed, episodes = definition.id, told["speed"], len(told["shots"])
     film = f"{name}.mp4{f' --speed {speed:g}' * (speed != 1)}{f' --episodes {episodes}' * (episodes != 1)}"
     if definition.pretrained:
-        return f"es-envs train {name}\nes-envs watch {name} --pretrained\nes-envs record {name} --pretrained {film}"
+        return f"es-envs train {name}\nes-envs watch {name} --pretrained\nes-envs record {name} {film} --pretrained"
     bound = "" if told["training"]["solved"] else f" --generations {told['training']['generations']}"
     return f"es-envs train {name}{bound} --run-dir {name}\nes-envs record {name} {film}"

@@ -14,7 +14,7 @@ from PIL import Image
 
 import es_core
 import es_envs
-from es_core.cli import main
+from es_core.cli import main, make_parser
 from es_envs import EnvDefinition, hookspecs
 
 
@@ -199,6 +199,15 @@ def test_the_gallery_has_a_small_film_of_every_environment():
     films = list((ROOT / "docs" / "gallery").glob("*.mp4"))
     assert {film.stem for film in films} == ours, "`python docs/gallery.py` makes the films that are missing"
     assert all(film.with_suffix(".json").is_file() and film.stat().st_size <= 300_000 for film in films)
+
+
+def test_the_gallerys_commands_exist(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "docs")
+    importlib.import_module("gallery_page").write(tmp_path)
+    lines = re.findall(r"^es-envs (.*)", (tmp_path / "gallery.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert len(lines) > 20
+    for line in lines:
+        assert not make_parser().parse_known_args(line.split())[1], line
 
 
 def test_files_and_pictures_that_the_documents_link_exist():
