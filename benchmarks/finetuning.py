@@ -163,8 +163,9 @@ def _write_page() -> None:
         for each in sorted(found, key=lambda each: ([*ROWS].index(each["name"]), each["seed"]))
         for policy in POLICIES
         if (kind := policy.partition(":")[0]) and (score := each["scores"].get(policy))
+        if policy != "gradients: best" or score != each["scores"]["gradients: last"]
     ]
-    columns = ["row", "seed", "policy", "fitness", "success", "lap [s]", "further steps", "seconds"]
+    columns = ["row", "seed", "policy", "fitness", "success", "lap [s]", "steps", "seconds"]
     machines = sorted({in_words(each["machine"]) for each in found})
     commits = sorted({each["commit"] or "unknown" for each in found})
     page = f"""# Fine-tuning by gradients
@@ -172,12 +173,13 @@ def _write_page() -> None:
 Does it pay to go on with an evolved policy by gradients? A policy evolves for so many steps (*evolved*: its last
 centre). Then PPO goes on with it, and so does evolution, for as many further steps, those of evaluation included. Each
 policy plays the same {EPISODES} unseen starts, on RaceTrack-v0 on tracks of the test split, which no training draws.
-*Best* is the policy that the run itself found to be best, on other starts, which may be the one that was handed over.
-*Last* is the final actor, or centre. Lap times are means over finished laps, so one that finishes more tracks also has
-the harder ones among them.
+*Last* is the final actor, or centre; *best*, where it is another one, the policy that the run itself found to be best,
+on other starts. Steps and seconds are those of the row's own training. Lap times are means over finished laps, so one
+that finishes more tracks also has the harder ones among them.
 
-Command: `python benchmarks/finetuning.py`; machine: {"; ".join(machines)}, shared with other work, so that seconds only
-tell an order of magnitude; commits {", ".join(commits)}.
+Command: `python benchmarks/finetuning.py`; machine: {"; ".join(machines)};
+commits {", ".join(commits)}. The machine did much other work meanwhile: seconds are to be compared within a seed, and
+only roughly.
 
 {table(columns, rows)}
 """

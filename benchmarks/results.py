@@ -523,6 +523,9 @@ Reached is the mean of the scores of the seeds' last centres on {EPISODES} unsee
 {table(["task", "to reach", "runs done", "reached"], rows)}
 
 [Every strategy by hand on two functions](functions.md), beside the package `cmaes`: `python benchmarks/functions.py`.
+
+[Fine-tuning an evolved policy by gradients](finetuning.md): `python benchmarks/finetuning.py`.
+
 [ERL beside evolution alone and its learner alone](erl.md): `python benchmarks/erl.py`.
 """
     (PAGES / "README.md").write_text(page, encoding="utf-8")

@@ -27,7 +27,7 @@ SHORT += ["--confirm-episodes=2", "--solved-at=none"]
 
 # Which lines are run, by what they begin with: as they stand, or with these words besides where there is no time.
 RUN = {
-    "train .*--strategy sb3": ["--generations=1", "--eval-episodes=2", "--confirm-episodes=2", "--solved-at=none"],
+    "train .*--strategy sb3": ["--generations=1", "--steps-per-generation=64", *SHORT[2:]],
     "finetune": ["--steps=64", "--steps-per-generation=64", "--eval-episodes=2", "--confirm-episodes=2"],
     "--version|list|show|plugins|doctor|check|bench|new|evaluate|record|export|report|compare|resume|replay|runs": [],
     "train|tune": SHORT,
