@@ -175,7 +175,9 @@ centre). Then PPO goes on with it, and so does evolution, for as many further st
 policy plays the same {EPISODES} unseen starts, on RaceTrack-v0 on tracks of the test split, which no training draws.
 *Last* is the final actor, or centre; *best*, where it is another one, the policy that the run itself found to be best,
 on other starts. Steps and seconds are those of the row's own training. Lap times are means over finished laps, so one
-that finishes more tracks also has the harder ones among them.
+that finishes more tracks also has the harder ones among them. Evolution maximises the fitness: progress on
+RaceTrack-v0, and steps on the plate. PPO maximises the discounted reward, which on RaceTrack-v0 also pays the time that
+is left when a lap is finished, so that lap times of the two are no contest.
 
 Command: `python benchmarks/finetuning.py`; machine: {"; ".join(machines)};
 commits {", ".join(commits)}. The machine did much other work meanwhile: seconds are to be compared within a seed, and
