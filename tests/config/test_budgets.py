@@ -307,7 +307,7 @@ def test_a_run_ends_at_a_plateau_if_asked_to(register, tmp_path, capsys):
     said = capsys.readouterr().err
     assert f"stopped after generation {last}, at a plateau: nothing was gained in 100 generations" in said
     assert lines(Run.open(tmp_path / "stopped")) == lines(run)
-    assert "a plateau: nothing was gained in 100 generations" in run.report().read_text(encoding="utf-8")
+    assert "nothing was gained in 100 generations, a plateau" in run.report().read_text(encoding="utf-8")
 
 
 def test_a_run_that_still_gains_is_at_no_plateau(register, tmp_path):
