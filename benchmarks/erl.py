@@ -152,13 +152,30 @@ def _section(task: str, results: Sequence[dict[str, Any]]) -> str:
     for name in CONTENDERS:
         runs = [each for each in results if each["contender"] == name]
         scores, times = ([each[key] for each in runs] for key in ("score", "seconds"))
-        estimate = mean([each["mean"] for each in scores]) if runs else None
-        cells = [figures(estimate.value, estimate.interval), f"{mean(times).value:,.0f}"] if estimate else ["", ""]
+        cells = [_score([each["mean"] for each in scores]), f"{mean(times).value:,.0f}"] if runs else ["", ""]
         rows.append([name, *cells, f"{len(runs)} of {seeds}"])
     return f"## {task}, {steps:,} steps\n\n{table(['', 'score', 'time [s]', 'seeds measured'], rows)}\n"
 
 
-READING = ""
+def _score(scores: Sequence[float]) -> str:
+    found = mean(scores)
+    text = figures(found.value, found.interval)
+    if found.interval is None:
+        return text
+    return f"{text} ({' to '.join(figures(end, found.interval) for end in found.interval)})"
+
+
+READING = """## How to read this
+
+- Rows with fewer seeds than planned, and empty ones, are not finished: the command goes on with them. The interval
+  of two seeds says nothing yet.
+- The last centre is scored, not the best one: evaluation, which would choose that, is off, so that all steps are
+  training. ERL's centre is the champion of a generation, the actor that scored highest in one episode. On CartPole-v1
+  several reach 500 from one start, so the champion is often lucky. More `episodes_per_candidate`, or `run.best` with
+  evaluation on, choose better.
+- CartPole-v1 is where ERL loses: a small policy is found in a second by evolution, and a gradient step takes as
+  long as some 70 steps of the environment with a small policy.
+"""
 
 
 if __name__ == "__main__":
