@@ -1,4 +1,4 @@
-"""BallMaze-v0: roll a ball through a maze by tilting it."""
+"""BallMaze-v0: roll a ball through a maze, past its holes, by tilting it."""
 
 import math
 from itertools import pairwise
@@ -18,6 +18,9 @@ MOTOR_TORQUE = 1.0  # [N·m]
 REST_HEIGHT = BASE_HEIGHT + 0.05 + 0.01 + BALL_RADIUS  # [m], of the ball's centre on the level plate
 WAY = ((-0.14, 0.12), (0.14, 0.12), (0.14, 0.0), (-0.14, 0.0), (-0.14, -0.12), (0.14, -0.12))
 """Corners of the way from the start to the goal [m]: along three lanes, round the ends of two walls."""
+HOLES = ((0.0, 0.155), (0.0, -0.155))
+"""Centres of the holes [m]: at the outer walls of the first and the last lane, along which a ball would lean."""
+HOLE_RADIUS = 0.022  # [m]
 GOAL_RADIUS = 0.04  # [m]
 STEP_LIMIT = 1000
 BOUND = 10.0
@@ -47,8 +50,10 @@ class BallMazeEnv(BulletEnv):
     The ball at rest at the beginning of the first lane, aside by up to ±``start_noise`` along each axis.
 
     ## End
-    Terminated at the goal (``info["is_success"]``), within 0.04 m of the end of the last lane, or if the ball has
-    jumped off. The definition truncates after 1000 steps. ``info`` also holds ``progress`` and ``time`` [s].
+    Terminated at the goal (``info["is_success"]``), within 0.04 m of the end of the last lane; if the ball's centre is
+    within 0.022 m of that of a hole, of which there are two, halfway at the outer walls of the first and the last lane;
+    or if the ball has jumped off. The definition truncates after 1000 steps. ``info`` also holds ``progress`` and
+    ``time`` [s].
 
     Args:
         start_noise: bound of the start's offset [m].
@@ -126,14 +131,15 @@ class BallMazeEnv(BulletEnv):
         return bounded([x / 0.18, y / 0.18, vx * 2, vy * 2, pitch[0] / MAX_TILT, roll[0] / MAX_TILT], BOUND)
 
     def outcome(self) -> tuple[float, bool]:
-        """Return the gain in progress, and True at the goal or beside the plate."""
+        """Return the gain in progress, and True at the goal, in a hole or beside the plate."""
         x, y, height = self.position
         self._steps += 1
         self._is_at_goal = math.dist((x, y), WAY[-1]) < GOAL_RADIUS
         before, self._along = self._along, 1.0 if self._is_at_goal else _along((x, y))
         self._gain = self._along - before
         self._bonus = 1 - self._steps / STEP_LIMIT if self._is_at_goal else 0.0
-        return self._gain + self._bonus, self._is_at_goal or height < FALLEN_HEIGHT
+        has_fallen = height < FALLEN_HEIGHT or any(math.dist((x, y), hole) < HOLE_RADIUS for hole in HOLES)
+        return self._gain + self._bonus, self._is_at_goal or has_fallen
 
     def info(self) -> dict[str, Any]:
         """Return how far and how fast the ball has come."""

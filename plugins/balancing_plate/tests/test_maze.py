@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from es_balancing_plate.maze import GOAL_RADIUS, REST_HEIGHT, STEP_LIMIT, WAY, BallMazeEnv
+from es_balancing_plate.maze import GOAL_RADIUS, HOLE_RADIUS, HOLES, REST_HEIGHT, STEP_LIMIT, WAY, BallMazeEnv
 
 import es_envs
 from es_envs.bullet import pybullet
@@ -111,6 +111,16 @@ def test_the_goal_ends_the_episode_with_the_share_of_time_that_is_left(env):
         assert terminated is reached
     assert env.info()["reward_time"] == pytest.approx(1 - 2 / STEP_LIMIT)
     assert reward == pytest.approx(env.info()["reward_progress"] + env.info()["reward_time"])
+
+
+@pytest.mark.parametrize(("x", "y"), HOLES)
+def test_a_ball_over_a_hole_has_fallen_and_one_at_its_rim_has_not(x, y, env):
+    env.reset(seed=0)
+    for aside, fell in ((HOLE_RADIUS + 0.002, False), (HOLE_RADIUS - 0.002, True)):
+        put(env, x - aside, y)
+        env.observe()
+        assert env.outcome()[1] is fell
+    assert not env.info()["is_success"]
 
 
 def test_a_ball_beside_the_plate_ends_the_episode(env):
