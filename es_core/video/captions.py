@@ -28,13 +28,13 @@ class Label:
 
     Attributes:
         texts: the words at each frame of the episode; the last ones, at its end, stay.
-        is_good: mark it with a tick at the end, or with a cross.
+        is_good: mark it with a tick at the end, or with a cross; None: with neither.
         corner: upper left corner of the picture (x, y).
         size: its width and height.
     """
 
     texts: tuple[str, ...]
-    is_good: bool
+    is_good: bool | None
     corner: tuple[int, int]
     size: tuple[int, int]
 

@@ -129,29 +129,40 @@ def _caption(
         titles, names = (f"generations {min(generations)} to {max(generations)}",), [f"{g}" for g in generations]
     else:
         titles, names = _population_titles(generations[0], scored), [f"{policy.candidate}" for policy in policies]
+    goals = [options.configs[policy.source].solved_at for policy in policies]
+    marks = [_is_good(episode, goal) for episode, goal in zip(episodes, goals, strict=True)]
     is_comparable = len({config.fitness for config in options.configs}) == 1
     return Caption(
         titles=titles,
         scores=_best_scores([one for _, one in scored], shown) if is_comparable else ("",),
         subject=subject,
-        labels=_labels(names, counted, episodes, options.arrangement),
+        labels=_labels(names, counted, marks, options.arrangement),
         legend=_legend(names, policies) if has_colours and options.arrangement.layout == "ghosts" else None,
     )
 
 
+def _is_good(episode: Episode, goal: float | None) -> bool | None:
+    """Success or failure, as the environment says, or else the goal; None: nobody knows."""
+    if episode.is_success is not None:
+        return episode.is_success
+    if goal is not None:
+        return episode.fitness >= goal
+    return False if "ending" in episode.final_info else None  # only failures have names
+
+
 def _labels(
-    names: Sequence[str], counted: Sequence[tuple[str, ...]], episodes: Sequence[Episode], arrangement: Arrangement
+    names: Sequence[str], counted: Sequence[tuple[str, ...]], marks: Sequence[bool | None], arrangement: Arrangement
 ) -> tuple[Label, ...]:
     if arrangement.layout != "grid":
         return ()
     return tuple(
         Label(
             texts=tuple(f"{name}:  {text}" for text in texts),
-            is_good=episode.truncated if episode.is_success is None else episode.is_success,
+            is_good=is_good,
             corner=corner,
             size=arrangement.picture,
         )
-        for name, texts, episode, corner in zip(names, counted, episodes, arrangement.corners, strict=True)
+        for name, texts, is_good, corner in zip(names, counted, marks, arrangement.corners, strict=True)
     )
 
 

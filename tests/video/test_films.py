@@ -24,6 +24,7 @@ from es_core.video.layout import caption_height, frame_size, grid
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 
 SMALL = {"width": 96, "height": 64, "workers": 1}
+GOALS = {"CartPoleBullet-v0": 30.0, "CartPole-v1": None}
 HOLD = 20  # frames: 1 s at 20 Hz
 
 
@@ -34,8 +35,8 @@ def runs(tmp_path_factory):
     options = {"generations": 2, "population_size": 4, "checkpoint_every": 1, "eval_episodes": 2, "progress": False}
     options["max_episode_steps"] = 40
     return {
-        env_id: train(env_id, run_dir=folder / env_id, workers=1, confirm_episodes=2, **options)
-        for env_id in ("CartPoleBullet-v0", "CartPole-v1")
+        env_id: train(env_id, run_dir=folder / env_id, workers=1, confirm_episodes=2, solved_at=goal, **options)
+        for env_id, goal in GOALS.items()
     }
 
 
@@ -107,13 +108,18 @@ def test_a_caption_counts_the_fitness_up_and_says_how_it_ended(run, tmp_path, ca
 
 
 def test_a_player_of_a_grid_that_has_ended_is_dimmed_and_marked(run, tmp_path, captions):
-    episodes = record(run, tmp_path / "film.mp4", layout="grid", population=2, width=192, height=64, workers=1)
+    episodes = record(run, tmp_path / "film.mp4", layout="grid", population=4, width=384, height=64, workers=1)
     frames = frames_of(tmp_path / "film.mp4")
     for episode, label in zip(episodes, captions[0].labels, strict=True):
         (x, y), (width, height) = label.corner, label.size
         sky = frames[:, y : y + height // 4, x : x + width].mean(axis=(1, 2, 3))
-        assert (len(label.texts), label.is_good) == (episode.length, episode.truncated)
+        assert (len(label.texts), label.is_good) == (episode.length, episode.fitness >= run.config.solved_at)
         assert sky[episode.length - 1 :].max() < 0.6 * sky[: episode.length - 1].min(), "dimmed from its last frame on"
+
+
+def test_a_player_has_no_mark_where_nobody_knows_what_is_good(runs, tmp_path, captions):
+    record(runs["CartPole-v1"], tmp_path / "film.mp4", layout="grid", population=2, **SMALL)
+    assert [label.is_good for label in captions[0].labels] == [None, None]
 
 
 @pytest.mark.slow

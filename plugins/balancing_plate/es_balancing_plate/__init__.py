@@ -46,7 +46,12 @@ def register_envs() -> list[EnvDefinition]:
             max_episode_steps=1000,
             solved_at=1.5,
             summary="Roll a ball through a maze",
-            # Linear policies learn it, too, but some runs stay behind the second wall.
-            recommended={"policy": "mlp", "hidden_sizes": (8,), "population_size": 24},
+            recommended={
+                "strategy": "cma_es",
+                "policy": "mlp",
+                "hidden_sizes": (8,),
+                "sigma": 0.5,  # with smaller ones some runs stay before the second hole
+                "population_size": 24,
+            },
         ),
     ]
