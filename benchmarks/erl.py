@@ -171,8 +171,8 @@ READING = """## How to read this
   of two seeds says nothing yet.
 - The last centre is scored, not the best one: evaluation, which would choose that, is off, so that all steps are
   training. ERL's centre is the champion of a generation, the actor that scored highest in one episode. On CartPole-v1
-  several reach 500 from one start, so the champion is often lucky. More `episodes_per_candidate`, or `run.best` with
-  evaluation on, choose better.
+  several reach 500 from one start, and on Pendulum-v1 most swing up from an easy one, so the champion is often lucky.
+  More `episodes_per_candidate`, or `run.best` with evaluation on, choose better.
 - CartPole-v1 is where ERL loses: a small policy is found in a second by evolution, and a gradient step takes as
   long as some 70 steps of the environment with a small policy.
 """
