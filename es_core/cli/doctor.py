@@ -25,10 +25,8 @@ def _doctor(options: argparse.Namespace) -> int:
     if options.json:
         print_json([asdict(finding) for finding in findings])
     else:
-        rows: list[tuple[str, str, str]] = []
-        for finding in findings:
-            rows.append((finding.status, finding.name, finding.found))
-            if finding.advice:
-                rows.append(("", "", f"-> {finding.advice}"))
-        print_table(rows, names=1)
+        rows = [(finding.status, finding.name, finding.found) for finding in findings]
+        # Below, and not in the last column: a command that is broken into lines could not be copied.
+        below = [f"-> {finding.advice}" if finding.advice else "" for finding in findings]
+        print_table(rows, names=1, below=below)
     return 1 if any(finding.status == "broken" for finding in findings) else 0

@@ -32,6 +32,7 @@ from es_envs.requirements import missing
 _PATIENCE = 60  # seconds for a trial
 _MARK = "es-envs found:"  # marks our line among the output of libraries
 _GIGABYTE = 2**30
+_DEVELOPMENT = {"docs", "test"}  # extras for those who work on es-envs itself
 
 _TORCH = """
 import torch
@@ -192,6 +193,7 @@ def _graphics() -> Iterator[Finding]:
 
 def _extras() -> Iterator[Finding]:
     base, extras = set(missing("es-envs")), distribution("es-envs").metadata.get_all("Provides-Extra") or []
+    extras = [extra for extra in extras if extra not in _DEVELOPMENT]
     lacking = {
         extra: [text for text in dict.fromkeys(missing("es-envs", extra)) if text not in base] for extra in extras
     }

@@ -7,7 +7,9 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
@@ -30,6 +32,7 @@ _COLOURS = {
     "error": 31,
 }
 """ANSI codes of words for a status."""
+_NARROWEST = 24  # characters of a column whose texts are wrapped
 
 
 def say(text: str) -> None:
@@ -60,14 +63,21 @@ def print_json(value: Any) -> None:
 def print_table(rows: Sequence[Sequence[str]], *, names: int | None = None, below: Sequence[str] = ()) -> None:
     """Print rows of texts in aligned columns, each with its text of ``below`` in a line of its own.
 
-    In a terminal, unless NO_COLOR is set, words for a status are in colour, and column ``names`` is bold.
+    In a terminal, a long last column is wrapped to its width, between words; and unless NO_COLOR is set, words for a
+    status are in colour, and column ``names`` is bold.
     """
     rows = [[printable(text).replace("\n", "\\n") for text in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    in_colour = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    is_terminal = sys.stdout.isatty()
+    in_colour = is_terminal and not os.environ.get("NO_COLOR")
+    indent = sum(widths[:-1]) + 2 * len(widths[:-1])
+    room = shutil.get_terminal_size().columns - indent
     for row, beneath in zip_longest(rows, below, fillvalue=""):
         cells = [text.ljust(width) for text, width in zip(row, widths, strict=True)]
         cells[-1] = cells[-1].rstrip()
+        if is_terminal and room >= _NARROWEST:
+            lines = textwrap.wrap(cells[-1], room, break_long_words=False, break_on_hyphens=False)
+            cells[-1] = f"\n{' ' * indent}".join(lines)
         for column, text in enumerate(row):
             code = _COLOURS.get(text, _BOLD if column == names else 0)
             if in_colour and code:

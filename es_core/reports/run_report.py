@@ -82,6 +82,7 @@ def report(
             if follow:  # the end of the run is not kept back until there are films of it
                 write_whole(path, _page(run, path, definition, sheet, is_followed=True))
             fault = make_films(run, trust=trust, progress=progress)
+            run = RunFolder.open(run.directory, trust=trust or run.trusted)  # it may have trained on, or ended
     finally:  # also if somebody is tired of following: the last page waits for no other
         write_whole(path, _page(run, path, definition, sheet, fault=fault))
     return path

@@ -179,7 +179,10 @@ function nameInChart(mark, right, view, height) {
   const at = view.y(mark.rule);
   const beyond = at > height ? "↓" : at < 0 ? "↑" : null;
   const line = Math.max(0, Math.min(height, at));
-  const name = text(mark.label, right, 10 + (line < 18 ? line + 15 : line - 5), "end"); // under it, if it is at the top
+  const gaps = view.drawn.filter((other) => other.kind === "rule").map((other) => line - view.y(other.rule));
+  const isCrossed = gaps.some((gap) => gap > 0 && gap < 16);
+  const isBelow = line < 18 || (isCrossed && height - line >= 18); // at the top, or where another rule would cross it
+  const name = text(mark.label, right, 10 + (isBelow ? line + 15 : line - 5), "end");
   if (beyond) name.textContent += ` ${number.format(mark.rule)} ${beyond}`;
   name.setAttribute("class", "name");
   view.svg.append(name);
