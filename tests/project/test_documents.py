@@ -95,7 +95,7 @@ def told(page, words):
     return f"{page}: {line} [{how}]"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def readers():
     with contextlib.ExitStack() as stack:
         for env_id, fields in ENVIRONMENTS.items():
