@@ -101,7 +101,8 @@ def confirm(
     """Score a centre that looks solved, or better than the best so far, on a second set of starts.
 
     The first score selected it, so it is too good on average; the second is, too, as soon as it selects among several
-    (see ``_look_number``, ``final_score``).
+    (see ``_look_number``, ``final_score``). The first centre, and the first one that looks better, are confirmed at any
+    price: else a run that is stopped early would leave the untrained policy as its best.
 
     Args:
         run: the run.
@@ -128,7 +129,8 @@ def confirm(
             training = state.total_steps - state.evaluation_steps + results.steps
             spent, length = state.evaluation_steps + evaluation.steps, evaluation.length
             fitting = fitting_episodes(config, count, training_steps=training, evaluation_steps=spent, length=length)
-            count = fitting if state.best is not None else max(fitting, min(count, FEWEST_EPISODES))
+            confirmed = sum(stats.confirmation is not None for stats in run.history)
+            count = max(fitting, min(count, FEWEST_EPISODES)) if confirmed < 2 else fitting
         if count == 0:
             return None, False
     seeds = episode_seeds(config.seed, Purpose.CONFIRMATION, count, before.generation)

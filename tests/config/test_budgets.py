@@ -226,6 +226,14 @@ def test_the_first_centre_stays_the_best_though_the_budget_confirms_no_other(reg
     assert (run.best_score[0], run.history[0].confirmation.mean, run.history[-1].final.mean) == (0, 200, 200)
 
 
+def test_the_first_better_centre_is_confirmed_whatever_the_budget(tmp_path):
+    fields = {"eval_budget": 0.2, "population_size": 16, "generations": 8, "solved_at": None}
+    run = train("CartPole-v1", strategy="openai_es", run_dir=tmp_path / "run", workers=1, progress=False, **fields)
+    scored = [stats for stats in run.history if stats.evaluation is not None]
+    assert scored[1].evaluation.mean > scored[0].evaluation.mean
+    assert scored[1].confirmation is not None
+
+
 def test_a_config_from_before_there_was_a_budget_has_none(wander):
     values = TrainConfig.for_env(wander).to_json()
     assert values.pop("eval_budget") == 0.2
