@@ -50,7 +50,7 @@ def register_envs() -> list[EnvDefinition]:
                 "strategy": "cma_es",
                 "policy": "mlp",
                 "hidden_sizes": (8,),
-                "sigma": 0.5,  # with smaller ones some runs stay before the second hole
+                "sigma": 0.5,  # with smaller ones many a run stays before a hole
                 "population_size": 24,
             },
         ),

@@ -18,8 +18,8 @@ MOTOR_TORQUE = 1.0  # [N·m]
 REST_HEIGHT = BASE_HEIGHT + 0.05 + 0.01 + BALL_RADIUS  # [m], of the ball's centre on the level plate
 WAY = ((-0.14, 0.12), (0.14, 0.12), (0.14, 0.0), (-0.14, 0.0), (-0.14, -0.12), (0.14, -0.12))
 """Corners of the way from the start to the goal [m]: along three lanes, round the ends of two walls."""
-HOLES = ((0.0, 0.155), (0.0, -0.155))
-"""Centres of the holes [m]: at the outer walls of the first and the last lane, along which a ball would lean."""
+HOLES = ((0.0, 0.155), (0.07, 0.085))
+"""Centres of the holes [m]: at the two walls of the first lane, one after the other."""
 HOLE_RADIUS = 0.022  # [m]
 GOAL_RADIUS = 0.04  # [m]
 STEP_LIMIT = 1000
@@ -51,8 +51,7 @@ class BallMazeEnv(BulletEnv):
 
     ## End
     Terminated at the goal (``info["is_success"]``), within 0.04 m of the end of the last lane; if the ball's centre is
-    within 0.022 m of that of a hole, of which there are two, halfway at the outer walls of the first and the last lane;
-    or if the ball has jumped off. The definition truncates after 1000 steps. ``info`` also holds ``progress`` and
+    within 0.022 m of that of a hole, of which the first lane has one at each wall; or if the ball has jumped off. The definition truncates after 1000 steps. ``info`` also holds ``progress`` and
     ``time`` [s].
 
     Args:
