@@ -51,8 +51,8 @@ class BallMazeEnv(BulletEnv):
 
     ## End
     Terminated at the goal (``info["is_success"]``), within 0.04 m of the end of the last lane; if the ball's centre is
-    within 0.022 m of that of a hole, of which the first lane has one at each wall; or if the ball has jumped off. The definition truncates after 1000 steps. ``info`` also holds ``progress`` and
-    ``time`` [s].
+    within 0.022 m of that of a hole, of which the first lane has one at each wall; or if the ball has jumped off. The
+    definition truncates after 1000 steps. ``info`` also holds ``progress`` and ``time`` [s].
 
     Args:
         start_noise: bound of the start's offset [m].
