@@ -25,9 +25,9 @@ FILMS = Path(__file__).parent / "gallery"
 GENERATIONS = {
     "A1Bullet-v0": 5,
     "AntBullet-v0": 8,
-    "BallMaze-v0": 1000,  # as soon as it is solved, it stops
+    "BallMaze-v0": 1000,
     "CartPoleSwingUp-v0": 650,
-    "DoublePole-v0": 1000,  # likewise
+    "DoublePole-v0": 1000,  # it is solved, and stops, long before
     "HalfCheetahBullet-v0": 50,
     "HopperBullet-v0": 100,
     "HumanoidBullet-v0": 100,
