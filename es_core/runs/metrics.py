@@ -60,8 +60,8 @@ class GenerationStats:
         final: in the line that ends a run, the best centre's score on starts that no decision has seen.
         final_fitness: the fitness from each of those starts, in the order of ``RunFolder.final_seeds``; else empty.
         baselines: in the first line, scores of doing nothing (all outputs are 0) and of random actions.
-        observation_spread: in the first line, if observations are not normalised, smallest and largest standard
-            deviation among their entries in the baselines' episodes, except entries that never change.
+        observation_spread: in the first line, if observations are not normalised, but might be, smallest and largest
+            standard deviation among their entries in the baselines' episodes, except entries that never change.
         solved: True if the confirmed centre reaches ``solved_at`` beyond chance.
         parameter_hash: hash of the centre.
         next_hash: hash of the next generation's centre; None in the last line.

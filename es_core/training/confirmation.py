@@ -61,8 +61,8 @@ def baselines(
     A baseline is left out if the environment does not bear it.
 
     Returns:
-        The scores; and, if observations are not normalised, the smallest and the largest standard deviation among their
-        entries at the beginnings and ends of those episodes, except entries that never change.
+        The scores; and, if observations are not normalised, but might be, the smallest and the largest standard
+        deviation among their entries at the beginnings and ends of those episodes, except entries that never change.
     """
     played: dict[str, list[Episode]] = {}
     if wanted and run.config.eval_every:
@@ -74,7 +74,12 @@ def baselines(
             played["random actions"] = pool.random_rollouts(seeds)
     scores = {name: Evaluation.from_episodes(episodes) for name, episodes in played.items()}
     space = pool.observation_space
-    if run.config.observation_normalization or not played or any(is_image(part) for _, _, part in leaves(space)):
+    is_decided = (  # by the run, by whoever wrote the environment, or by the policy from which the run starts
+        run.config.observation_normalization
+        or run.definition.recommended.get("observation_normalization") is False
+        or run.initial_path.exists()
+    )
+    if is_decided or not played or any(is_image(part) for _, _, part in leaves(space)):
         return scores, None
     return scores, _spread(space, [episode for episodes in played.values() for episode in episodes])
 

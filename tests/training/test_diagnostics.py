@@ -171,6 +171,14 @@ def test_nothing_is_advised_where_all_is_well(name, fields, run_of):
     assert advice(run_of(name, **fields).history) == ""
 
 
+def test_nobody_is_advised_against_what_the_environment_recommends(register, tmp_path):
+    fields = {"recommended": {"observation_normalization": False}, "max_episode_steps": 1000}
+    seconds = register("Seconds-v0", "small_envs:Seconds", fitness="episode_return", **fields)
+    run = train(seconds, run_dir=tmp_path / "run", **{**SETTINGS, "eval_every": 1, "generations": 1})
+    assert not run.config.observation_normalization
+    assert advice(run.history) == ""
+
+
 def test_advice_is_given_once_while_it_stays_true(run_of, capfd):
     run = run_of("Walk", fitness="small_envs:constant", generations=25, progress=True)
     assert capfd.readouterr().err.count("advice: all candidates of the last 10 generations") == 1
