@@ -157,11 +157,12 @@ def test_a_worker_that_dies_in_the_middle_of_a_generation_leaves_no_trace(fault,
     assert {path.name for path in once.iterdir()} == set(faults)
     assert content(run) == undisturbed
     said = [match[1] for each in caught if (match := re.match(replaced, str(each.message)))]
-    # On a busy machine Ray may give the actor a single CPU; then a single worker is replaced.
+    # On a busy machine Ray may give the actor a single CPU; then a single worker is replaced, and others have the rest.
     expected = 3 if "actor" in fault and said == ["3 workers are"] else 1
     assert len(said) == 1
     assert [stats.workers_replaced for stats in run.history] == [expected, 0, 0, 0]
-    assert len(where) == (2 if "actor" in fault else 1), "another actor took the place of one that is gone"
+    others = {1} if "actor" not in fault else {2} if expected == 3 else {2, 3}
+    assert len(where) in others, "another actor took the place of one that is gone"
 
 
 def test_a_node_that_dies_in_the_middle_of_a_generation_leaves_no_trace(nodes, env, undisturbed, tmp_path):
