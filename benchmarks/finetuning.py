@@ -180,8 +180,7 @@ RaceTrack-v0, and steps on the plate. PPO maximises the discounted reward, which
 is left when a lap is finished, so that lap times of the two are no contest.
 
 Command: `python benchmarks/finetuning.py`; machine: {"; ".join(machines)};
-commits {", ".join(commits)}. The machine did much other work meanwhile: seconds are to be compared within a seed, and
-only roughly.
+commits {", ".join(commits)}. Two rows ran side by side, each in one process (`--workers 1`).
 
 {table(columns, rows)}
 """
