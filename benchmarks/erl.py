@@ -20,11 +20,10 @@ from typing import Any
 import torch
 from contenders import EPISODES, Budget, score
 from gymnasium.spaces import Discrete
-from report import Report, commit, in_words, table
+from report import Report, commit, estimated, in_words, table
 
 import es_envs
 from es_core import evaluate, train
-from es_core.formatting import figures
 from es_core.statistics import mean
 
 PAGES = Path("docs/results")
@@ -152,17 +151,9 @@ def _section(task: str, results: Sequence[dict[str, Any]]) -> str:
     for name in CONTENDERS:
         runs = [each for each in results if each["contender"] == name]
         scores, times = ([each[key] for each in runs] for key in ("score", "seconds"))
-        cells = [_score([each["mean"] for each in scores]), f"{mean(times).value:,.0f}"] if runs else ["", ""]
+        cells = [estimated([each["mean"] for each in scores]), f"{mean(times).value:,.0f}"] if runs else ["", ""]
         rows.append([name, *cells, f"{len(runs)} of {seeds}"])
     return f"## {task}, {steps:,} steps\n\n{table(['', 'score', 'time [s]', 'seeds measured'], rows)}\n"
-
-
-def _score(scores: Sequence[float]) -> str:
-    found = mean(scores)
-    text = figures(found.value, found.interval)
-    if found.interval is None:
-        return text
-    return f"{text} ({' to '.join(figures(end, found.interval) for end in found.interval)})"
 
 
 READING = """## How to read this

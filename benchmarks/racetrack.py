@@ -18,11 +18,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from report import Report, commit, in_words, table
+from report import Report, commit, estimated, in_words, table
 
 from es_core import Checkpoint, Run, train
 from es_core.evaluation.scoring import find_policy
-from es_core.formatting import figures
 from es_core.pools.local import LocalPool
 from es_core.seeding import Purpose, episode_seeds
 from es_core.statistics import interquartile_mean, mean, share_interval
@@ -167,12 +166,12 @@ def _row(name: str, runs: Sequence[dict[str, Any]], script: Sequence[dict[str, A
     known = [split for split in ("train", "test", "hard") if split in runs[0]]
     cells += [_finished([run[split] for run in runs]) if split in known else "" for split in ("train", "test", "hard")]
     gaps = [100 * (_share(run["train"]) - _share(run["test"])) for run in runs if "train" in run]
-    cells.append(_estimated(gaps) if gaps else "")
+    cells.append(estimated(gaps) if gaps else "")
     middles = {split: [interquartile_mean(run[split]).value for run in runs] for split in ("test", "hard")}
-    cells += [_estimated(middles[split]) for split in ("test", "hard")]
+    cells += [estimated(middles[split]) for split in ("test", "hard")]
     for split in ("test", "hard"):
         theirs = interquartile_mean(script[0][split]).value if script else None
-        cells.append(_estimated([middle / theirs for middle in middles[split]]) if theirs else "")
+        cells.append(estimated([middle / theirs for middle in middles[split]]) if theirs else "")
     return cells
 
 
@@ -190,15 +189,6 @@ def _finished(runs: Sequence[Sequence[float]]) -> str:
     count = len(runs[0])
     low, high = share_interval(round(shares[0] * count), count)
     return f"{shares[0]:.1%} ({low:.1%} to {high:.1%})"
-
-
-def _estimated(values: Sequence[float]) -> str:
-    estimate = mean(values)
-    text = figures(estimate.value, estimate.interval)
-    if estimate.interval is None:
-        return text
-    low, high = (figures(end, estimate.interval) for end in estimate.interval)
-    return f"{text} ({low} to {high})"
 
 
 if __name__ == "__main__":

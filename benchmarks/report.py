@@ -12,6 +12,9 @@ from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
+from es_core.formatting import figures
+from es_core.statistics import mean
+
 PACKAGES = ("es-envs", "numpy", "pybullet", "gymnasium")
 OUT = Path("runs/benchmarks")
 
@@ -122,6 +125,15 @@ def table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> str:
 
 def _line(cells: Iterable[str], space: str = " ") -> str:
     return f"|{space}{f'{space}|{space}'.join(cells)}{space}|"
+
+
+def estimated(values: Sequence[float]) -> str:
+    """The mean, with its 95 % interval if there are several values."""
+    found = mean(values)
+    text = figures(found.value, found.interval)
+    if found.interval is None:
+        return text
+    return f"{text} ({' to '.join(figures(end, found.interval) for end in found.interval)})"
 
 
 def in_words(machine: Mapping[str, Any]) -> str:

@@ -136,9 +136,11 @@ def config_fields(options: argparse.Namespace) -> dict[str, Any]:
     return {field.name: getattr(options, field.name) for field in option_fields() if hasattr(options, field.name)}
 
 
-def watching(options: argparse.Namespace) -> dict[str, Any]:
-    """Return how workers are watched, as far as it was given."""
-    return {name: getattr(options, name) for name in ("step_timeout", "recycle_after") if hasattr(options, name)}
+def execution(options: argparse.Namespace) -> dict[str, Any]:
+    """Return how a run is executed and told of; how workers are watched, as far as it was given."""
+    names = ("workers", "pool", "ray_address", "max_seconds", "loggers")
+    watched = (name for name in ("step_timeout", "recycle_after") if hasattr(options, name))
+    return {**{name: getattr(options, name) for name in (*names, *watched)}, "progress": not options.quiet}
 
 
 def chosen_episodes(options: argparse.Namespace) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from es_core.cli.arguments import (
     add_trust,
     add_workers,
     config_fields,
-    watching,
+    execution,
 )
 from es_core.cli.output import command_line, print_json, put, say
 from es_core.cli.reports import print_comparison
@@ -110,14 +110,8 @@ def _train(options: argparse.Namespace) -> None:
     env, settings = _settings(options)
     how = {
         "run_dir": options.run_dir,
-        "workers": options.workers,
-        "pool": options.pool,
-        "ray_address": options.ray_address,
         "initial": options.initial,
-        "max_seconds": options.max_seconds,
-        "progress": not options.quiet,
-        "loggers": options.loggers,
-        **watching(options),
+        **execution(options),
         **settings,
     }
     if options.seeds is not None:
@@ -166,13 +160,7 @@ def _resume(options: argparse.Namespace) -> None:
     run = Run.open(options.run, trust=options.trust_names)
     before = len(run.history)
     run = run.resume(
-        workers=options.workers,
-        pool=options.pool,
-        ray_address=options.ray_address,
-        max_seconds=options.max_seconds,
-        progress=not options.quiet,
-        loggers=options.loggers,
-        **watching(options),
+        **execution(options),
         **config_fields(options),
     )
     if len(run.history) == before and run.end is not None:
@@ -189,13 +177,7 @@ def _finetune(options: argparse.Namespace) -> None:
         steps=options.steps,
         trust=options.trust_names,
         run_dir=options.run_dir,
-        workers=options.workers,
-        pool=options.pool,
-        ray_address=options.ray_address,
-        max_seconds=options.max_seconds,
-        progress=not options.quiet,
-        loggers=options.loggers,
-        **watching(options),
+        **execution(options),
         **config_fields(options),
     )
     _report_run(run, options)

@@ -16,7 +16,6 @@ from es_core.runs.checkpoint import Checkpoint
 from es_core.video.captions import Caption, Inset, captioned, score_text
 from es_core.video.clips import decimals, inset
 from es_core.video.filmed_policies import FilmedPolicy
-from es_core.video.layout import Arrangement
 from es_core.video.renderer import EpisodeInFilm, FilmOptions, Renderer
 from es_core.video.window import Window, WindowClosedError
 from es_envs import EnvDefinition, Episode, PluginError, import_path
@@ -76,13 +75,7 @@ def _show(connection: Any, definition: EnvDefinition, checkpoint: Checkpoint, ob
     window.show(captioned(dark, Caption(titles=("loading ...",), scores=("",), subject=definition.id), 0))
     window.wait(0.0)
     import_path.receive(objects)
-    options = FilmOptions(
-        definition=definition,
-        configs=(checkpoint.config,),
-        arrangement=Arrangement(layout="alone", size=_SIZE, picture=_SIZE, fits=False),
-        speed=1.0,
-        fps=_RATE,
-    )
+    options = FilmOptions.alone(definition, checkpoint.config, size=_SIZE, fps=_RATE)
     with closing(Renderer(options)) as renderer:
         require_same_spaces(checkpoint, renderer.env)
         player = _Player(window, renderer, definition.id, connection)

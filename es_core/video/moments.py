@@ -8,7 +8,7 @@ from PIL import Image
 
 from es_core.evaluation.scoring import Source, find_policy, require_same_spaces
 from es_core.video.filmed_policies import policy_of
-from es_core.video.layout import Arrangement, grid
+from es_core.video.layout import grid
 from es_core.video.renderer import Clip, FilmOptions, Renderer
 from es_envs import Episode
 
@@ -33,13 +33,7 @@ def moments(source: Source, seeds: Sequence[int], *, trust: bool = False) -> Ite
     """
     checkpoint, definition = find_policy(source, generation=None, trust=trust)
     policy = policy_of(checkpoint)
-    options = FilmOptions(
-        definition=definition,
-        configs=(checkpoint.config,),
-        arrangement=Arrangement(layout="alone", size=_SIZE, picture=_SIZE, fits=False),
-        speed=1.0,
-        fps=_FPS,
-    )
+    options = FilmOptions.alone(definition, checkpoint.config, size=_SIZE, fps=_FPS)
     with closing(Renderer(options)) as renderer:
         require_same_spaces(checkpoint, renderer.rollout_of(policy).env)
         for seed in seeds:

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import gymnasium
 import numpy as np
@@ -77,6 +77,12 @@ class FilmOptions:
     arrangement: Arrangement
     speed: float
     fps: float
+
+    @classmethod
+    def alone(cls, definition: EnvDefinition, config: TrainConfig, *, size: tuple[int, int], fps: float) -> Self:
+        """Options for pictures of one policy, in real time; their ``size`` is width and height [pixels]."""
+        arrangement = Arrangement(layout="alone", size=size, picture=size, fits=False)
+        return cls(definition=definition, configs=(config,), arrangement=arrangement, speed=1.0, fps=fps)
 
 
 class Renderer:
