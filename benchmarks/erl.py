@@ -71,7 +71,7 @@ def learner(task: str, seed: int, steps: int) -> dict[str, Any]:
         )
     else:
         network = {"net_arch": {"pi": [64, 64], "qf": [256, 256]}}
-        model = SAC("MlpPolicy", env, policy_kwargs=network, **same)
+        model = SAC("MlpPolicy", env, policy_kwargs=network, batch_size=128, **same)
     budget = Budget(0.0)
     budget.begin()
     model.learn(steps)

@@ -21,10 +21,10 @@ _OPTIONS = (
     "target_update_interval", "policy_delay", "target_policy_noise", "target_noise_clip",
     "top_quantiles_to_drop_per_net", "max_grad_norm", "device",
 )  # fmt: skip
-# Those of DQN are for millions of images: here it learns faster, and moves its target network a little in each step.
-_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "dqn": {"learning_rate": 0.001, "tau": 0.005, "target_update_interval": 1}
-}
+# DQN's own are for millions of images: here it learns faster, and moves its target network a little in each step. The
+# others take the paper's batches, half of their own: the critics' arithmetic is most of a gradient step.
+_DQN: Mapping[str, Any] = {"learning_rate": 0.001, "tau": 0.005, "target_update_interval": 1}
+_OTHERS: Mapping[str, Any] = {"batch_size": 128}
 _BUFFER_SIZE = 100_000
 
 
@@ -193,4 +193,5 @@ def _arguments(name: str, algorithm: Algorithm, options: Mapping[str, Any]) -> d
     unknown = [option for option in options if option not in known]
     if unknown:
         raise ValueError(f"learner_options: {name} has no option {unknown[0]!r} here; it has {', '.join(known)}")
-    return {"buffer_size": _BUFFER_SIZE, "device": "cpu", **_DEFAULTS.get(name, {}), **options}
+    defaults = _DQN if name == "dqn" else _OTHERS
+    return {"buffer_size": _BUFFER_SIZE, "device": "cpu", **defaults, **options}
