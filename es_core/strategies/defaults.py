@@ -3,8 +3,9 @@
 docs/results/defaults.md tells on which tasks it was chosen, and what it reaches on others.
 """
 
-import math
 from collections.abc import Iterator
+
+import numpy as np
 
 from es_core.config.train_config import STRATEGY_DEFAULTS, TrainConfig
 from es_core.policies.defaults import decided, open_settings
@@ -17,9 +18,10 @@ _REASONS = {
 }
 
 LARGEST = 64
-"""Largest population that the rule chooses."""
+"""Largest population that the rule chooses, and that of strategies without a covariance."""
 
-_SIGMA, _POPULATION = 0.05, 64  # of strategies that have no others
+_SMALLEST = 16  # population that it chooses
+_SIGMA = 0.05  # of strategies that have no other
 _COVARIANCE = 200  # parameters up to which a full covariance matrix is learnt: its decomposition takes d^3 operations
 _DIAGONAL = 20_000  # parameters up to which a variance is learnt for each
 _FEWEST = 4  # candidates from which a covariance can be learnt
@@ -31,7 +33,7 @@ def with_strategy(config: TrainConfig, size: int) -> TrainConfig:
     has_covariance = config.strategy in {"cma_es", "sep_cma_es"}
     return decided(
         config,
-        population_size=_candidates(size) if has_covariance else _POPULATION,
+        population_size=_candidates(size) if has_covariance else LARGEST,
         sigma=STRATEGY_DEFAULTS.get(config.strategy, {}).get("sigma", _SIGMA),
     )
 
@@ -44,8 +46,8 @@ def _strategy(config: TrainConfig, size: int) -> str:
 
 
 def _candidates(size: int) -> int:
-    """4 + 3 ln d, as usual for CMA-ES (Hansen 2016, equation 48), but at least 16: fitness is noisy."""
-    return min(LARGEST, 2 * math.ceil(max(16, 4 + 3 * math.log(max(1, size))) / 2))
+    """Two for each parameter: fitness is noisy, and the steps of fewer wander off. But more than 64 learn slowly."""
+    return int(np.clip(2 * size, _SMALLEST, LARGEST))
 
 
 def settled(policy: Policy) -> TrainConfig:

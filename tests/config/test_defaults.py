@@ -14,6 +14,7 @@ from es_core.strategies.defaults import explained, settled
 VECTOR = spaces.Box(-np.inf, np.inf, (4,), np.float32)
 IMAGE = spaces.Box(0, 255, (84, 84, 3), np.uint8)
 UNIT = spaces.Box(-1.0, 1.0, (2,), np.float32)
+ONE = spaces.Box(-1.0, 1.0, (1,), np.float32)
 SHORT = {"generations": 3, "eval_episodes": 2, "confirm_episodes": 2, "workers": 1, "progress": False}
 
 
@@ -33,11 +34,9 @@ def test_the_strategy_follows_from_the_number_of_parameters(size, strategy):
     assert settled_for(observations).strategy == strategy
 
 
-def test_the_population_grows_with_the_logarithm_of_the_parameters():
-    sizes = [settled_for(spaces.Box(-1, 1, (size,), np.float32)).population_size for size in (6, 90, 9000)]
-    assert sizes == sorted({*sizes})
-    assert sizes[0] == 16
-    assert all(size % 2 == 0 for size in sizes)
+def test_the_population_has_two_candidates_for_each_parameter_between_16_and_64():
+    sizes = [settled_for(spaces.Box(-1, 1, (size,), np.float32), ONE).population_size for size in (6, 12, 90, 9000)]
+    assert sizes == [16, 26, 64, 64]
     assert settled_for(strategy="openai_es").population_size == 64
 
 
