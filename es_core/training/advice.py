@@ -75,9 +75,10 @@ def _no_difference(recent: History) -> str:
     last = recent[-_WINDOW:]
     if len(last) < _WINDOW or any(stats.fitness_std != 0 or stats.tied_pairs not in {None, 1} for stats in last):
         return ""
+    sigma = f", or sigma, {last[-1].sigma:.2g}, is too small to change them" if last[-1].sigma else ""
     return (
-        f"all candidates of the last {_WINDOW} generations have the same fitness, {recent[-1].fitness_mean:g}: either "
-        "it is the best possible one, or the fitness does not depend on the policy's actions"
+        f"all candidates of the last {_WINDOW} generations have the same fitness, {last[-1].fitness_mean:g}: either "
+        f"it is the best possible one, or it does not depend on the policy's actions{sigma}"
     )
 
 
@@ -208,7 +209,8 @@ def _plateau(recent: History) -> str:
     if starts > _NOISY * candidates:
         return (
             f"nothing was gained in {PLATEAU} generations, and one policy's scores differ more between starts "
-            f"({starts:.3g}) than candidates on one start ({candidates:.3g}): use more episodes_per_candidate"
+            f"({starts:.3g}) than candidates on one start ({candidates:.3g}): start again with a larger "
+            "population_size, or more episodes_per_candidate"
         )
     return (
         f"nothing was gained in {PLATEAU} generations, at about {recent[-1].fitness_mean:.4g}: if better is possible, "

@@ -70,6 +70,7 @@ def test_ties_are_those_of_what_the_strategy_is_told(run_of):
     ("name", "fields", "sentence"),
     [
         ("Walk", {"fitness": "small_envs:constant"}, "have the same fitness, 3: either it is the best possible one"),
+        ("Walk", {"fitness": "small_envs:constant"}, "or sigma, 0.05, is too small to change them"),
         (
             "Walk",
             {"fitness": "small_envs:coarse", "sigma": 0.02, "seed": 1},
