@@ -31,6 +31,7 @@ from numpy.typing import NDArray
 from report import Report, Spread, options
 
 from es_core import train
+from es_core.formatting import percent
 from es_core.pools.by_name import make_pool
 from es_core.pools.scheduler import Scheduler
 from es_core.training.state import TrainingState
@@ -235,7 +236,7 @@ def main() -> None:
                 "free driver": measured(replace(usual, call=0.0, candidate=0.0, noise=0.0, put=0.0)),
                 "long episodes": measured(replace(usual, step=10 * usual.step)),
             }
-            cells = [f"{100 * column.median:.0f} %" for column in columns.values()]
+            cells = [percent(column.median) for column in columns.values()]
             report.row(f"{workers:,}", f"{case.candidates:,}", f"{case.parameters:,}", *cells)
             results["cases"].append({**vars(case), "efficiency": columns})
     report.save(results)

@@ -20,7 +20,7 @@ from report import Report, commit, in_words, table
 
 from es_core import Checkpoint, Run, finetune, train
 from es_core.evaluation.scoring import find_policy
-from es_core.formatting import figures
+from es_core.formatting import figures, percent
 from es_core.pools.local import LocalPool
 from es_core.seeding import Purpose, episode_seeds
 
@@ -155,7 +155,7 @@ def _write_page() -> None:
             *([each["name"], str(each["seed"])] if policy == POLICIES[0] else ["", ""]),
             policy,
             figures(score["fitness"]),
-            "" if score["success"] is None else f"{score['success']:.0%}",
+            "" if score["success"] is None else percent(score["success"]),
             "" if score["lap_time"] is None else f"{score['lap_time']:.2f}",
             f"{each['steps'][kind]:,}",
             f"{each['seconds'][kind]:.0f}",

@@ -18,7 +18,7 @@ from es_racecar.pursuit import PurePursuit, Tuning
 from es_racecar.track_env import RaceTrackEnv
 from report import Report, table
 
-from es_core.formatting import figures
+from es_core.formatting import figures, percent
 from es_core.machine import usable_cores
 from es_core.statistics import mean, share_interval
 
@@ -44,7 +44,7 @@ def main() -> None:
             low, high = share_interval(len(done), len(laps))
             middle = np.sort(np.where(np.array(laps) < TIME_LIMIT, laps, 2 * TIME_LIMIT))
             quarter = len(middle) // 4
-            rows.append([split, f"{len(done) / len(laps):.1%} ({low:.1%} to {high:.1%})",
+            rows.append([split, f"{percent(len(done) / len(laps), 1)} ({percent(low, 1)} to {percent(high, 1)})",
                          figures(float(middle[quarter : len(middle) - quarter].mean()))])  # fmt: skip
         report.say(table(["split", "laps finished", "interquartile mean of the time [s]"], rows))
 
@@ -86,7 +86,7 @@ def _search(pool: Any, report: Report) -> Tuning:
 
 def _ranking(tunings: Sequence[Tuning], times: Any) -> str:
     rows = [
-        [str(tuning), figures(mean(each).value, mean(each).interval), f"{(each < TIME_LIMIT).mean():.0%}"]
+        [str(tuning), figures(mean(each).value, mean(each).interval), percent((each < TIME_LIMIT).mean())]
         for tuning, each in zip(tunings, times, strict=True)
     ]
     return table(["driver", f"mean time on {times.shape[1]} training tracks [s]", "laps finished"], rows)

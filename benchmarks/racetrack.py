@@ -22,6 +22,7 @@ from report import Report, commit, estimated, in_words, table
 
 from es_core import Checkpoint, Run, train
 from es_core.evaluation.scoring import find_policy
+from es_core.formatting import percent
 from es_core.pools.local import LocalPool
 from es_core.seeding import Purpose, episode_seeds
 from es_core.statistics import interquartile_mean, mean, share_interval
@@ -99,7 +100,7 @@ def _run(name: str, seed: int, workers: int | None, report: Report) -> None:
     }
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"{json.dumps(found)}\n", encoding="utf-8")
-    laps = {split: f"{np.mean(np.array(found[split]) < TWICE_THE_LIMIT):.1%}" for split in ("test", "hard")}
+    laps = {split: percent(float(np.mean(np.array(found[split]) < TWICE_THE_LIMIT)), 1) for split in ("test", "hard")}
     report.say(f"{name}, seed {seed}: finished {laps}")
 
 
@@ -185,10 +186,10 @@ def _finished(runs: Sequence[Sequence[float]]) -> str:
     if len(runs) > 1:
         estimate = mean(shares)
         low, high = estimate.interval or (estimate.value, estimate.value)
-        return f"{estimate.value:.1%} ({low:.1%} to {high:.1%})"
+        return f"{percent(estimate.value, 1)} ({percent(low, 1)} to {percent(high, 1)})"
     count = len(runs[0])
     low, high = share_interval(round(shares[0] * count), count)
-    return f"{shares[0]:.1%} ({low:.1%} to {high:.1%})"
+    return f"{percent(shares[0], 1)} ({percent(low, 1)} to {percent(high, 1)})"
 
 
 if __name__ == "__main__":

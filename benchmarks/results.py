@@ -24,7 +24,7 @@ import numpy as np
 from report import Report, commit, in_words, table
 
 from es_core import STRATEGIES, Checkpoint, Run, evaluate, train
-from es_core.formatting import figures
+from es_core.formatting import figures, percent
 from es_core.statistics import mean
 
 PAGES = Path("docs/results")
@@ -578,7 +578,7 @@ def _summary(run: str, own: Sequence[dict[str, Any]], row: Row) -> dict[str, str
         "worst": f"{scores.min():.1f}",
         "best": f"{scores.max():.1f}",
         **{name: _mean_of(values) for name, values in told.items()},
-        "success": f"{np.mean(rates):.1%}" if rates else "",
+        "success": percent(float(np.mean(rates)), 1) if rates else "",
         "solved": f"{sum(result['solved'] for result in own)} of {len(own)}" if has_goal else "",
         "training steps": f"{np.median([result['training_steps'] for result in own]):,.0f}",
         "with evaluation": f"{np.median([result['total_steps'] for result in own]):,.0f}" if row.best else "",
@@ -596,7 +596,7 @@ def _detail(result: Mapping[str, Any], row: Row) -> dict[str, str]:
         "run": result["name"],
         "seed": str(result["seed"]),
         "score (95 % interval over its episodes)": _score_cell(result["last_score"]),
-        "success": "" if rate is None else f"{rate:.0%}",
+        "success": "" if rate is None else percent(rate),
         "best centre": _score_cell(result["score"]) if row.best else "",
         f"training steps until {threshold}": reached,
         "solved": "" if goal is None else "yes" if result["solved"] else "no",

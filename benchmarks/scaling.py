@@ -39,6 +39,7 @@ from loops import CART_POLE, HUMANOID, RACE_CAR, Training, trained
 from report import Report, Spread, options
 
 import es_envs
+from es_core.formatting import percent
 
 WORKLOADS = {  # hidden sizes, seconds of a step (None: measured)
     CART_POLE: ((64, 64), None),
@@ -195,7 +196,7 @@ def main() -> None:
                 f"{line['candidates']:,}",
                 f"{line['seconds']:.3g}",
                 f"{line['steps_per_second']:,.0f}",
-                f"{line['efficiency']:.0%}",
+                percent(line["efficiency"]),
             )
     report.say("Published beside it: 82 % with 1440 cores, relative to 18, on Humanoid (Salimans et al. 2017).")
     report.save(results)

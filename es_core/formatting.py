@@ -42,6 +42,11 @@ def duration(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
+def percent(share: float, decimals: int = 0) -> str:
+    """A share as text: 0.95 as "95 %"."""
+    return f"{100 * share:.{decimals}f} %"
+
+
 def _exponent(value: float) -> int:
     return math.floor(math.log10(abs(value))) if 0 < abs(value) < math.inf else 0
 

@@ -55,7 +55,12 @@ def derive(seed: int, purpose: Purpose, generation: int = 0, index: int = 0) -> 
         purpose: the seed's purpose.
         generation: the generation, from 0.
         index: number among the generation's seeds of this purpose.
+
+    Raises:
+        ValueError: the root seed is negative.
     """
+    if seed < 0:
+        raise ValueError(f"seed must be a whole number of at least 0, got {seed}")
     sequence = np.random.SeedSequence((seed, int(purpose), generation, index))
     return int(sequence.generate_state(1, np.uint64)[0] >> np.uint64(1))
 

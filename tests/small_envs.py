@@ -14,6 +14,7 @@ import gymnasium
 import numpy as np
 import psutil
 from gymnasium import spaces
+from gymnasium.error import DependencyNotInstalled
 
 
 class Walk(gymnasium.Env):
@@ -32,6 +33,8 @@ class Walk(gymnasium.Env):
         self.fault, self.where = fault, where
         if fault == "constructor":
             raise ValueError("no simulator at this address")
+        if fault == "package":
+            raise DependencyNotInstalled("Box2D is not installed, run `pip install gymnasium[box2d]`")
         if fault == "spaces":
             sizes = 2, 3
             try:

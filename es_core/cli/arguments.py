@@ -332,8 +332,10 @@ def _parse(kind: Any, *, automatic: bool = False) -> tuple[Callable[[str], Any],
 def _json(text: str) -> Any:
     try:
         return json.loads(text)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
+    except (ValueError, RecursionError) as error:
+        why = "nested too deeply" if isinstance(error, RecursionError) else error
+        expected = """expected JSON, such as '{"name": 0.5}', with double quotes inside single ones"""
+        raise argparse.ArgumentTypeError(f"{expected}; got {text!r} ({why})") from None
 
 
 def searched(text: str) -> tuple[str, Any]:
@@ -353,7 +355,7 @@ def searched(text: str) -> tuple[str, Any]:
         if dots and "|" not in values:
             return name, (_number(low), _number(high))
         return name, [parse(value.strip()) for value in values.split("|")]
-    except ValueError as error:
+    except (ValueError, argparse.ArgumentTypeError) as error:
         raise ValueError(
             f"--search {text}: expected {name}=LOW..HIGH with two numbers, {name}=A|B|C where each is a {kind}, or "
             f"{name}=[...] with a list in JSON ({error})"

@@ -181,7 +181,7 @@ def _collect(options: argparse.Namespace) -> None:
         print_json({**asdict(dataset), "path": str(dataset.path)})
         return
     say(f"{dataset.episodes} episodes, {dataset.steps} steps, mean fitness {dataset.mean_fitness:.4g}; to read them:")
-    load = f"import minari; minari.load_dataset({dataset.dataset_id!r})"
+    load = f'import minari; minari.load_dataset("{dataset.dataset_id}")'
     say(f"MINARI_DATASETS_PATH={shlex.quote(str(Path(options.folder).resolve()))} {shlex.join(['python', '-c', load])}")
     put(dataset.path)
 

@@ -45,7 +45,7 @@ def add(commands: Any) -> None:
 
 
 def _runs(options: argparse.Namespace) -> None:
-    from es_core.formatting import duration, figures
+    from es_core.formatting import duration, figures, percent
     from es_core.runs.listing import list_runs
 
     runs = list_runs(options.folder)
@@ -59,7 +59,7 @@ def _runs(options: argparse.Namespace) -> None:
     for run in runs:
         score, generation = run.score, "-" if run.generation is None else f"{run.generation}/{run.generations}"
         fitness = "-" if score is None else figures(score.mean, score.interval)
-        success = "-" if score is None or score.success_rate is None else f"{score.success_rate:.0%}"
+        success = "-" if score is None or score.success_rate is None else percent(score.success_rate)
         name = "-" if run.env_id is None else _shortened(run.env_id)
         rows.append((name, run.state, fitness, success, generation, figures(run.steps), duration(run.age)))
     print_table(rows, names=0, below=["", *(run.next for run in runs)])

@@ -52,7 +52,7 @@ def add(commands: Any) -> None:
 
 
 def _bench(options: argparse.Namespace) -> None:
-    from es_core.formatting import figures
+    from es_core.formatting import figures, percent
     from es_core.tuning.throughput import bench
 
     if not options.quiet:
@@ -76,11 +76,11 @@ def _bench(options: argparse.Namespace) -> None:
             (
                 "training",
                 f"{figures(round(result.training))} steps/s",
-                f"{result.share:.0%} of that ({low:.0%} to {high:.0%})",
+                f"{percent(result.share)} of that ({percent(low)} to {percent(high)})",
             ),
             ("", "", ""),
             ("a step takes a worker", f"{total:.2f} µs", ""),
-            *((f"  {name}", f"{value:.2f} µs", f"{value / total:.0%}") for name, value in parts),
+            *((f"  {name}", f"{value:.2f} µs", percent(value / total)) for name, value in parts),
         ]
     )
     if result.candidates < result.population_size or result.episode_cap is not None:

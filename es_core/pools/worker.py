@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from gymnasium.error import DependencyNotInstalled
 
 from es_core import seeding
 from es_core.config.train_config import TrainConfig
@@ -292,8 +293,9 @@ def _row(episode: Episode, names: Sequence[str]) -> list[float]:
 
 
 def described(error: BaseException) -> tuple[str, str, str]:
-    """Kind, message and traceback of an error."""
-    return type(error).__name__, str(error), "".join(traceback.format_exception(error))
+    """Kind, message and traceback of an error; a missing package has none, since Gymnasium says what to install."""
+    where = "" if isinstance(error, DependencyNotInstalled) else "".join(traceback.format_exception(error))
+    return type(error).__name__, str(error), where
 
 
 def _portable(episode: Episode) -> Episode:

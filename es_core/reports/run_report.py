@@ -18,7 +18,7 @@ from es_core.config.commands import changed_settings, run_command, train_command
 from es_core.config.train_config import BITS, TrainConfig, option_fields
 from es_core.config.trust import require_trusted
 from es_core.files import CheckpointError, read_whole, write_whole
-from es_core.formatting import duration, figures, text_of
+from es_core.formatting import duration, figures, percent, text_of
 from es_core.reports.data_sheet import data_sheet, space_text
 from es_core.reports.next_step import next_step
 from es_core.reports.pages import render, require_page
@@ -153,8 +153,8 @@ def _verdict(run: RunFolder, *, training: bool) -> Iterator[dict[str, str]]:
         detail = f"{score.spread}; {score.episodes} {seen}; generation {generation}"
         yield _fact("Fitness of the best centre", figures(score.mean, score.interval), detail)
         if score.success_rate is not None and score.success_interval is not None:
-            low, high = (f"{edge:.0%}" for edge in score.success_interval)
-            yield _fact("Successful", f"{score.success_rate:.0%}", f"95 % interval {low} to {high}")
+            low, high = map(percent, score.success_interval)
+            yield _fact("Successful", percent(score.success_rate), f"95 % interval {low} to {high}")
     yield _fact("State", *_state(run, training=training))
 
 
@@ -163,7 +163,7 @@ def _costs(run: RunFolder) -> Iterator[dict[str, str]]:
     if run.history:
         last, seconds = run.history[-1], sum(stats.seconds for stats in run.history)
         populations = [stats for stats in run.history if stats.population_size is not None]
-        done = "" if run.finished else f"{run.share_done:.0%} of the run; "
+        done = "" if run.finished else f"{percent(run.share_done)} of the run; "
         each = f"{run.config.population_size} candidates each"
         if run.config.strategy.startswith(LEARNER):
             each = f"{run.config.steps_per_generation} steps or more each"

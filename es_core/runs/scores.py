@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 
 from es_core.config.checks import require_fields
-from es_core.formatting import figures
+from es_core.formatting import figures, percent
 from es_core.statistics import mean, share_interval
 from es_envs import Episode
 
@@ -99,7 +99,7 @@ class Evaluation:
         text = f"{figures(self.mean, self.interval)} ({self.spread}) over {self.episodes} episodes"
         if self.success_rate is not None and self.success_interval is not None:
             low, high = self.success_interval
-            text += f", {self.success_rate:.0%} successful ({low:.0%} to {high:.0%})"
+            text += f", {percent(self.success_rate)} successful ({percent(low)} to {percent(high)})"
         return text + (", all of them the same" if self.distinct == 1 < self.episodes else "")
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from statistics import fmean
 
+from es_core.formatting import percent
 from es_core.runs.metrics import PLATEAU, GenerationStats, is_plateau
 
 _WINDOW = 10  # generations: single ones are noisy, and advice that comes later is of less use
@@ -65,7 +66,7 @@ def _at_bounds(recent: History) -> str:
     if fmean(score.mean for score in scores[half:]) > fmean(score.mean for score in scores[:half]):
         return ""
     return (
-        f"{100 * fmean(shares):.0f} % of the centres' actions are at a bound, and nothing is gained: if better is "
+        f"{percent(fmean(shares))} of the centres' actions are at a bound, and nothing is gained: if better is "
         "possible, stretch actions to their bounds (action_squash='tanh') or choose a smaller sigma"
     )
 
@@ -92,7 +93,7 @@ def _ties(recent: History) -> str:
         cause = f"most candidates reach the same fitness, {last.fitness_max:g}; if none is better, the task is solved"
     else:
         cause = "sigma is too small or the episodes too short"
-    return f"{100 * ties:.0f} % of the pairs tie: {cause}"
+    return f"{percent(ties)} of the pairs tie: {cause}"
 
 
 def _capped(recent: History) -> str:

@@ -24,7 +24,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from es_core.config.train_config import TrainConfig
-from es_core.formatting import duration, figures
+from es_core.formatting import duration, figures, percent
 from es_core.policies.compilation import prepare
 from es_core.runs.metrics import GenerationStats
 from es_core.runs.run_folder import RunFolder
@@ -111,7 +111,7 @@ class RunProgress:
         if not self._is_live and (self._run.end is not None or time.monotonic() - self._shown >= _LINE_EVERY):
             self._shown = time.monotonic()
             told = "; ".join(f"{name} {numbers}" for name, _, numbers in self._rows() if numbers)
-            line = f"generation {self._counted()}: {told}; {self._left()}"
+            line = f"{self._counted()}: {told}; {self._left()}"
             print_line(self._console, line)
         text = self._adviser.hear(self._run.history)
         if text:
@@ -141,7 +141,7 @@ class RunProgress:
             yield "population", self._population, now
         if self._score is not None:
             rate = self._score.success_rate
-            successful = f", {rate:.0%} successful" if rate is not None else ""
+            successful = f", {percent(rate)} successful" if rate is not None else ""
             yield "centre", self._centre, f"{figures(self._score.mean)}{successful}"
         if self._best is not None:
             yield "best", self._bests, f"{figures(self._best[1])} in generation {self._best[2]}"
@@ -155,7 +155,7 @@ class RunProgress:
         width = self._console.width - 4  # a terminal writes ^C behind it
         top = Table.grid(Column(), Column(ratio=1), Column(no_wrap=True), padding=(0, 2))
         top.width = width
-        top.add_row(f"generation {self._counted()}", ProgressBar(1.0, done), f"{clock}, {self._left()}")
+        top.add_row(self._counted(), ProgressBar(1.0, done), f"{clock}, {self._left()}")
 
         columns = max(1, min(_CURVE_WIDTH, width - len("population") - _TEXT_WIDTH - 4))
         levels = _ASCII_LEVELS if self._console.options.ascii_only else _LEVELS
@@ -166,8 +166,13 @@ class RunProgress:
         return Group(top, below)
 
     def _counted(self) -> str:
-        done = self._run.history[-1].generation if self._run.history else 0
-        return f"{done}/{self._run.config.generations}"
+        """How far the run is: in steps, too, where their bound will be reached first, as in every fine-tuning."""
+        config, last = self._run.config, self._run.history[-1] if self._run.history else None
+        done, steps = (last.generation, last.total_steps) if last is not None else (0, 0)
+        if config.max_steps is not None and steps * config.generations >= done * config.max_steps:
+            counted = f", step {figures(steps)}/{figures(config.max_steps)}"
+            return f"generation {done}{counted if self._run.end is None else ''}"  # the final score is beyond the bound
+        return f"generation {done}/{config.generations}"
 
     def _left(self) -> str:
         end = self._run.end

@@ -124,7 +124,7 @@ def _configs(env: str | TrainConfig, seeds: list[int], fields: dict[str, Any]) -
     if "seed" in fields:
         raise ValueError(f"both seeds={seeds} and seed={fields['seed']!r}: leave out one of the two")
     if len(seeds) < 2 or len(set(seeds)) < len(seeds):
-        raise ValueError(f"seeds must be at least two, all different, got {seeds}")
+        raise ValueError(f"seeds must be at least two, all different, such as 0..4; got {seeds}")
     config = resolved(env, fields)
     configs = [replace(config, seed=seed) for seed in seeds]
     if only_in_script(config):

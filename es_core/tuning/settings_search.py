@@ -21,7 +21,7 @@ from es_core.config.checks import require_positive, require_seconds
 from es_core.config.choices import LEARNER
 from es_core.config.train_config import TrainConfig
 from es_core.files import file_name, hold, remove, require_plain
-from es_core.formatting import figures, lists, text_of
+from es_core.formatting import figures, lists, percent, text_of
 from es_core.policies.by_name import make_policy
 from es_core.policies.defaults import Space
 from es_core.pools.by_name import require_pool
@@ -404,7 +404,7 @@ def _next_trial(study: "optuna.Study", plan: _Plan, done: Sequence[Trial], play:
         if not play(asked, settings):
             return None
         if play.pruned:
-            state, reason = "pruned", f"below the median after {play.share:.0%} of its runs"
+            state, reason = "pruned", f"below the median after {percent(play.share)} of its runs"
     except (ValueError, TypeError, RolloutError) as error:
         if isinstance(error, RolloutError) and _best(done) is None:
             raise

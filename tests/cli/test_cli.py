@@ -325,7 +325,7 @@ def test_errors_go_to_stderr_with_the_documented_exit_code(arguments, code, mess
         (["banana"], "there is no command 'banana'; `es-envs --help`"),
         (["train"], "an ID is required: an environment's, or --config FILE of a run; `es-envs train --help` lists"),
         (["train", "X-v0", "--sigma", "big"], "argument --sigma: invalid number value: 'big'"),
-        (["train", "X-v0", "--env-kwargs", "{"], "invalid JSON value"),
+        (["train", "X-v0", "--env-kwargs", "{"], "expected JSON, such as"),
         (["train", "X-v0", "--genertions", "3"], "unrecognized: --genertions 3 (did you mean --generations?)"),
         (["record", "run", "--seed", "3", "film.mp4"], "film.mp4 (one name too many, or behind an option"),
     ],

@@ -250,6 +250,10 @@ def test_an_environment_whose_constructor_raises_is_named(refused):
         env_kwargs={"fault": "constructor"},
     )
     assert 'small_envs.py", line ' in str(error)
+    error = refused(
+        RolloutError, rf"^{LABEL}: .*could not start: Box2D is .*, run .*\Z", env_kwargs={"fault": "package"}
+    )
+    assert "Traceback" not in str(error)
 
 
 def test_an_unknown_keyword_of_an_environment_is_named_with_the_known(register, refused):
@@ -612,12 +616,13 @@ MISTAKES = [
         "train Walk-v0 --hidden-sizes 3,x",
         "argument --hidden-sizes: invalid list of whole numbers (such as 32,32) value: '3,x'",
     ),
-    (2, "train Walk-v0 --env-kwargs rain", "argument --env-kwargs: invalid JSON value: 'rain'"),
+    (2, "train Walk-v0 --env-kwargs rain", "argument --env-kwargs: expected JSON, such as '{\"name\": 0.5}'"),
     (2, "train Walk-v0 --sigma -1", "sigma must be a finite number above 0, or 'auto', got -1.0"),
     (2, "train Walk-v0 --workers 0", "workers must be a whole number of at least 1"),
     (2, "train Walk-v0 --fitness best", "no fitness 'best'"),
     (2, "train Endless-v0", "--max-episode-steps 1000"),
     (2, "evaluate {finished} --episodes 0", "episodes must be a whole number of at least 1, got 0"),
+    (2, "evaluate {finished} --seed -1", "seed must be a whole number of at least 0, got -1"),
     (2, "evaluate {finished} --generation x", "argument --generation: invalid int value: 'x'"),
     (2, "record {finished} {tmp}/film.avi", "must end in .mp4 or .gif"),
     (2, "record {finished} {tmp}/film.mp4", "cannot render"),

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import re
 import shutil
 
 import numpy as np
@@ -276,8 +277,10 @@ def test_a_run_that_stops_in_front_of_its_last_centre_is_shown_to_its_end(wander
 def test_the_command_line_says_why_a_run_ended(tmp_path, capsys):
     folder = str(tmp_path / "r")
     tiny = ["--generations", "3", "--population-size", "4", "--max-episode-steps", "20", "--workers", "1"]
-    assert main(["train", "CartPoleBullet-v0", "--run-dir", folder, *tiny, "--max-seconds", "1e-6"]) == 0
+    first = ["train", "CartPoleBullet-v0", "--run-dir", folder, "--max-seconds", "1e-6", "--max-steps", "9"]
+    assert main([*first, *tiny]) == 0
     err = capsys.readouterr().err
+    assert re.search(r"^generation 0, step [\d\u202f]+/9: ", err, re.MULTILINE)
     assert f"stopped after generation 0, es-envs resume {folder} continues" in err
     assert main(["resume", folder, "--max-seconds", "1e-6", "--max-steps", "none"]) == 0
     assert main(["resume", folder]) == 0

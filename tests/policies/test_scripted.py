@@ -91,7 +91,7 @@ def test_other_arguments_of_the_environment_are_for_its_score_alone(tmp_path, ca
         ('{"map": "8x8"}', "takes no keyword argument 'map'"),
         ('{"map_name": "8x8"}', "has another observation_space now"),
         ("[1]", "env_kwargs must be"),
-        ("{8x8}", "invalid JSON value"),
+        ("{8x8}", "expected JSON"),
     ],
 )
 def test_arguments_that_do_not_fit_are_refused(tmp_path, capsys, arguments, message):

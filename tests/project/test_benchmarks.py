@@ -155,8 +155,8 @@ def test_the_page_of_the_race_track_has_a_row_for_each_policy_and_world(tmp_path
     files = sorted(path.name for path in (tmp_path / "docs/results/racetrack").iterdir())
     assert files == ["8-tracks-s0.json", "8-tracks-s1.json", "pure-pursuit-s0.json"]
     page = (tmp_path / "docs/results/racetrack.md").read_text(encoding="utf-8")
-    assert "| pure pursuit | 1 |  | 100.0%" in page
-    assert "| 8 tracks | 2 | 0.0%" in page
+    assert "| pure pursuit | 1 |  | 100.0 %" in page
+    assert "| 8 tracks | 2 | 0.0 %" in page
     for world in racetrack.PHYSICS:
         assert f"| {world} | " in page
     laps = json.loads((tmp_path / "docs/results/racetrack/8-tracks-s0.json").read_text())["test"]

@@ -70,8 +70,8 @@ def test_a_folder_of_other_settings_is_refused(seeds):
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({"seeds": [1]}, r"seeds must be at least two, all different, got \[1\]"),
-        ({"seeds": [1, 1]}, r"seeds must be at least two, all different, got \[1, 1\]"),
+        ({"seeds": [1]}, r"seeds must be at least two, all different, such as 0..4; got \[1\]"),
+        ({"seeds": [1, 1]}, r"seeds must be at least two, all different, such as 0..4; got \[1, 1\]"),
         ({"seeds": [1, 2], "seed": 3}, "both seeds=.* and seed=3: leave out one of the two"),
         ({"seeds": [1, 2], "eval_every": 0}, "eval_every must be at least 1"),
         ({"seeds": [1, 2], "sigma": -1.0}, "sigma"),
