@@ -175,8 +175,8 @@ policy's score on 100 starts that no run has seen, with a 95 % interval over see
 cell has not been measured yet.
 
 The rule of our defaults was chosen on the first six tasks. The others were opened with that rule. Then its population
-became up to four times as large, since LunarLander-v3 got stuck with 16 candidates. This, too, was chosen by trials on
-the six alone, and all tasks ran again.
+became up to four times as large, in four groups with the same starts, since LunarLander-v3 got stuck with 16.
+This, too, was chosen by trials on the six alone, and all tasks ran again.
 
 Command: `python benchmarks/defaults.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
 
@@ -242,11 +242,14 @@ def _trials(folder: Path) -> str:
 
 Scores of the last centre, one number for each seed: so few seeds do not distinguish neighbours. Each was
 `python benchmarks/defaults.py --contenders es-envs --seeds ... --seconds ... --settings ... --out
-docs/results/defaults/trials/NAME`; the files have seeds, commits and complete settings. The last ones, of population
-and episodes, began with seeds that had failed with 16 to 20 candidates: LunarLander-v3 had reached 105, 190 and -117
-with seeds 2, 3 and 4, Hopper-v5 1183 with seed 1, InvertedDoublePendulum-v5 9267 and 8896 with seeds 1 and 4, and
-HalfCheetah-v5 4577 with seed 0. In all others each step counted alike in the normalisation of observations, not each
-generation as now."""
+docs/results/defaults/trials/NAME`; the files have seeds, commits and complete settings.
+
+The trials of population, episodes and groups began with seeds that had failed with 16 to 20 candidates and one start
+for all of them: LunarLander-v3 had reached 105, 190 and -117 with seeds 2, 3 and 4, Hopper-v5 1183 with seed 1,
+InvertedDoublePendulum-v5 9267 and 8896 with seeds 1 and 4, and HalfCheetah-v5 4577 with seed 0. Groups of candidates
+with the same start (groups-4: four of them, groups-8: eight candidates in each, but for seed 2 eight groups) were tried
+with two candidates for each parameter, just before they were committed. In all other trials each step counted alike in
+the normalisation of observations, not each generation as now."""
     return "\n\n".join([intro, table(["trial", "seconds", *CHOSEN_ON], rows), "\n".join(settings)]) + "\n"
 
 

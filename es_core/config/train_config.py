@@ -79,6 +79,7 @@ _BEFORE: Mapping[str, Any] = {
     "observation_normalization": False,
     "observation_std_floor": 0.1,
     "action_squash": "clip",
+    "episode_seeds": "common",
     "eval_budget": None,
 }
 
@@ -324,9 +325,10 @@ class TrainConfig:
         "gets the worst fitness of the others)",
     )
     episode_seeds: str = _option(
-        "common",
-        one_of("common", "independent"),
-        "start states of a generation's candidates: common (the same for all) or independent",
+        AUTO,
+        one_of(AUTO, "common", "grouped", "independent"),
+        "start states of a generation's candidates: common (the same for all), grouped (the same within each of four "
+        "groups, in which candidates are ranked) or independent; auto: grouped where a covariance is learnt",
     )
     survival_bonus: float = _option(
         0.0,

@@ -31,7 +31,7 @@ from es_core.strategies.strategy import Strategy
 from es_core.training.confirmation import baselines, confirm, episodes_of_evaluation, final_score
 from es_core.training.lifecycle import Lifecycle
 from es_core.training.progress import RunProgress, prepare_policy
-from es_core.training.selection import choose_elite, learning_fitness
+from es_core.training.selection import choose_elite, groups, learning_fitness, training_seeds
 from es_core.training.state import TrainingState
 
 
@@ -120,7 +120,7 @@ def _run_generations(
             state.total_episodes += len(matches) + (results.lengths[results.valid].size if results is not None else 0)
             stats = GenerationStats(
                 generation=generation,
-                **_population_stats(results, fitness if strategy.mirrored else None),
+                **_population_stats(config, results, fitness if strategy.mirrored else None),
                 **diagnostics,
                 steps=steps,
                 **limits,
@@ -193,8 +193,8 @@ def _played(
     if isinstance(strategy, Learner):  # it steps the environment itself
         centre = pool.rollouts(strategy.mean, population.statistics, centre_seeds)
         return strategy.practise(population.statistics, centre)
-    training_seeds = _training_seeds(config, len(population), population.generation)
-    return pool.evaluate(population, training_seeds, centre_seeds=centre_seeds)
+    seeds = training_seeds(config, len(population), population.generation)
+    return pool.evaluate(population, seeds, centre_seeds=centre_seeds)
 
 
 def _steps(*scores: Evaluation | None) -> int:
@@ -220,7 +220,9 @@ def _failed(run: RunFolder, before: Checkpoint, results: Results | None) -> list
     return failed
 
 
-def _population_stats(results: Results | None, paired_fitness: NDArray[np.float64] | None) -> dict[str, Any]:
+def _population_stats(
+    config: TrainConfig, results: Results | None, paired_fitness: NDArray[np.float64] | None
+) -> dict[str, Any]:
     if results is None or not results.valid.any():
         names = ("mean", "median", "max", "min", "std")
         unknown = ("episode_length", "tied_pairs", "capped_episodes")
@@ -238,10 +240,12 @@ def _population_stats(results: Results | None, paired_fitness: NDArray[np.float6
         "median": np.median,
         "max": np.max,
         "min": np.min,
-        "std": np.std,
     }
+    group = groups(config, len(valid))[valid]
+    parts = [fitness[group == each] for each in np.unique(group)]
     named = {name: float(values[valid].mean()) for name, values in results.fitnesses.items()}
     return {f"fitness_{name}": float(measure(fitness)) for name, measure in measures.items()} | {
+        "fitness_std": math.sqrt(sum(part.size * part.var() for part in parts) / fitness.size),
         "fitnesses": {name: None if math.isnan(value) else value for name, value in named.items()},
         "population_size": len(valid),
         "episode_length": float(results.lengths[valid].mean()),
@@ -268,15 +272,6 @@ def _command(verb: str, run: RunFolder, **options: int) -> str:
 def _replay_command(run: RunFolder, generation: int, failure: Failure) -> str:
     candidate = {} if failure.candidate is None else {"candidate": failure.candidate}
     return _command("replay", run, generation=generation, **candidate, seed=failure.seed)
-
-
-def _training_seeds(config: TrainConfig, candidates: int, generation: int) -> NDArray[np.int64]:
-    """Seeds of the candidates' episodes: ``(k,)`` if they share them, else ``(N, k)``."""
-    shape: tuple[int, ...] = (config.episodes_per_candidate,)
-    if config.episode_seeds == "independent":
-        shape = (candidates, *shape)
-    seeds = episode_seeds(config.seed, Purpose.TRAINING, math.prod(shape), generation)
-    return np.reshape(seeds, shape)
 
 
 def _write_choices(run: RunFolder, pool: RolloutPool) -> str:

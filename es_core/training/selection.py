@@ -1,4 +1,4 @@
-"""Selection: from a population's measured fitness to the fitness that its strategy learns from."""
+"""Selection: from the starts of a population's episodes to the fitness that its strategy learns from."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,8 +9,31 @@ from es_core.pools.pool import Results, RolloutPool
 from es_core.rollout.fitness import aggregated
 from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies.population import Population
+from es_core.strategies.shaping import centered_ranks
 from es_core.training.state import TrainingState
 from es_envs import Episode
+
+_GROUPS = 4
+_SMALLEST_GROUP = 4  # candidates
+
+
+def training_seeds(config: TrainConfig, candidates: int, generation: int) -> NDArray[np.int64]:
+    """Seeds ``(N, k)`` of the candidates' episodes."""
+    starts = np.arange(candidates) if config.episode_seeds == "independent" else groups(config, candidates)
+    shape = (int(starts[-1]) + 1, config.episodes_per_candidate)
+    seeds = np.reshape(episode_seeds(config.seed, Purpose.TRAINING, shape[0] * shape[1], generation), shape)
+    return seeds[starts]
+
+
+def groups(config: TrainConfig, candidates: int) -> NDArray[np.int64]:
+    """Group ``(N,)`` of each candidate, in which its fitness is compared; mirrored pairs stay together.
+
+    A generation with one start for all candidates learns what suits that start. With a start for each, luck decides. So
+    ``episode_seeds="grouped"`` compares on a few starts, and only candidates that had the same one.
+    """
+    count = min(_GROUPS, candidates // _SMALLEST_GROUP) if config.episode_seeds == "grouped" else 1
+    pairs = np.arange(candidates) // 2
+    return np.asarray(pairs * max(1, count) // (pairs[-1] + 1))
 
 
 def learning_fitness(config: TrainConfig, results: Results) -> NDArray[np.float64]:
@@ -20,7 +43,8 @@ def learning_fitness(config: TrainConfig, results: Results) -> NDArray[np.float6
     then see a tie.
 
     Instead of the fitness it may be the return without the survival bonus of each step (Mania et al. 2018, section
-    4.2), or the sum of the rewards' signs (``return_proc_mode`` of the released code of Salimans et al. 2017).
+    4.2), or the sum of the rewards' signs (``return_proc_mode`` of the released code of Salimans et al. 2017). In
+    groups, it is the rank among those of the group.
     """
     fitness, valid = results.fitness.copy(), results.valid
     values: NDArray[np.float64] | None = None
@@ -32,6 +56,10 @@ def learning_fitness(config: TrainConfig, results: Results) -> NDArray[np.float6
         fitness[valid] = aggregated(values[valid], config.fitness_aggregation)
     if config.on_candidate_error == "worst":
         fitness[~valid] = fitness[valid].min()
+    if config.episode_seeds == "grouped":
+        group, measured = groups(config, len(fitness)), ~np.isnan(fitness)
+        for members in (measured & (group == number) for number in np.unique(group[measured])):
+            fitness[members] = centered_ranks(fitness[members])
     return fitness
 
 

@@ -21,10 +21,10 @@ from es_core.pools.process import Child, ChildDiedError, end
 from es_core.pools.worker import action_noise_seed
 from es_core.rollout.errors import RolloutError
 from es_core.rollout.rollout import Rollout
-from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies.by_name import make_strategy
 from es_core.strategies.population import Population
 from es_core.training.progress import prepare_policy, search_progress
+from es_core.training.selection import training_seeds
 from es_core.training.state import first_statistics
 from es_envs import EnvDefinition, import_path, registry
 
@@ -202,11 +202,7 @@ class _Training:
         policy = make_policy(config, pool.observation_space, pool.action_space)
         self._strategy = make_strategy(config, policy.initial(config.seed))
         self._whole = replace(self._strategy.ask(), statistics=first_statistics(config, policy, pool))
-        shape: tuple[int, ...] = (config.episodes_per_candidate,)
-        if config.episode_seeds == "independent":
-            shape = (len(self._whole), *shape)
-        seeds = np.reshape(episode_seeds(config.seed, Purpose.TRAINING, int(np.prod(shape))), shape)
-        self.seeds = np.broadcast_to(seeds, (len(self._whole), config.episodes_per_candidate))
+        self.seeds = training_seeds(config, len(self._whole), 0)
         self.population = self._whole
 
     def grow(self, definition: EnvDefinition, most: float, left: Callable[[], float]) -> None:

@@ -68,13 +68,36 @@ def test_workers_and_a_resume_do_not_change_a_bit(fields, wander, tmp_path):
     require_equal(stopped.resume(workers=2, progress=False), whole)
 
 
-def test_candidates_start_alike_or_each_on_its_own(wander, tmp_path):
-    fields = {"fitness": "small_envs:depends_on_seed", "generations": 1}
-    common = run_of(wander, tmp_path / "common", **fields)
-    own = run_of(wander, tmp_path / "own", episode_seeds="independent", **fields)
-    assert common.history[0].fitness_std == 0
-    assert own.history[0].fitness_std > 0
-    assert own.history[0].evaluation == common.history[0].evaluation
+def test_candidates_start_alike_or_in_groups_or_each_on_its_own(wander, tmp_path):
+    fields = {"fitness": "small_envs:depends_on_seed", "generations": 1, "population_size": 20}
+    runs = {
+        name: run_of(wander, tmp_path / name, episode_seeds=name, **fields)
+        for name in ("common", "grouped", "independent")
+    }
+    first = {name: run.history[0] for name, run in runs.items()}
+    assert first["common"].fitness_min == first["common"].fitness_max
+    assert all(first[name].fitness_min < first[name].fitness_max for name in ("grouped", "independent"))
+    assert first["common"].fitness_std == first["grouped"].fitness_std == 0 < first["independent"].fitness_std
+    assert first["common"].evaluation == first["grouped"].evaluation == first["independent"].evaluation
+
+
+@pytest.mark.parametrize("strategy", ["openai_es", "cma_es", "ga"])
+def test_what_is_better_only_by_its_start_does_not_move_the_mean_in_groups(strategy, wander, tmp_path):
+    fields = {"fitness": "small_envs:depends_on_seed", "generations": 1, "population_size": 20, "strategy": strategy}
+    grouped = run_of(wander, tmp_path / "grouped", episode_seeds="grouped", **fields)
+    alone = run_of(wander, tmp_path / "alone", episode_seeds="independent", **fields)
+    assert grouped.history[0].next_hash == grouped.history[0].parameter_hash
+    assert alone.history[0].next_hash != alone.history[0].parameter_hash
+
+
+def test_the_scale_of_starts_does_not_count_in_groups(wander, tmp_path):
+    """A candidate is better than those of its group, whether its start pays little or much."""
+    fields = {"generations": 1, "population_size": 16, "episode_seeds": "grouped", "episodes_per_candidate": 1}
+    plain = run_of(wander, tmp_path / "plain", **fields)
+    shifted = run_of(wander, tmp_path / "shifted", fitness="small_envs:shifted_by_seed", **fields)
+    assert plain.history[0].fitness_mean != shifted.history[0].fitness_mean
+    assert plain.history[0].parameter_hash != plain.history[0].next_hash
+    assert plain.checkpoint.mean.tobytes() == shifted.checkpoint.mean.tobytes()
 
 
 def test_without_the_survival_bonus_a_run_learns_all_the_same(register, tmp_path):

@@ -36,7 +36,7 @@ def test_the_strategy_follows_from_the_number_of_parameters(size, strategy):
 
 def test_the_population_has_two_candidates_for_each_parameter_between_16_and_64():
     sizes = [settled_for(spaces.Box(-1, 1, (size,), np.float32), ONE).population_size for size in (6, 12, 90, 9000)]
-    assert sizes == [16, 26, 64, 64]
+    assert sizes == [16, 32, 64, 64]
     assert settled_for(strategy="openai_es").population_size == 64
 
 
@@ -68,7 +68,7 @@ def test_outputs_are_stretched_to_bounds_that_are_far_from_1(actions, squash):
 def test_what_is_given_wins_and_is_not_recorded_as_decided():
     config = settled_for(strategy="snes", population_size=12, sigma=0.3, observation_normalization=False)
     assert (config.strategy, config.population_size, config.sigma) == ("snes", 12, 0.3)
-    assert set(config.decided) == {"policy", "hidden_sizes", "action_squash"}
+    assert set(config.decided) == {"policy", "hidden_sizes", "action_squash", "episode_seeds"}
 
 
 def test_few_inputs_go_through_a_hidden_layer_and_many_are_linear_with_a_bias():
@@ -106,6 +106,7 @@ def test_a_config_without_these_fields_means_what_it_meant_before():
     old = {
         "strategy": "openai_es", "policy": "mlp", "hidden_sizes": (32, 32), "population_size": 64, "sigma": 0.05,
         "observation_normalization": False, "action_squash": "clip", "generations": 300, "observation_std_floor": 0.1,
+        "episode_seeds": "common",
     }  # fmt: skip
     assert {name: getattr(config, name) for name in old} == old
 
