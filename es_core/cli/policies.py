@@ -98,6 +98,9 @@ def add(commands: Any) -> None:
 
 def _policy(options: argparse.Namespace) -> Any:
     """The run, checkpoint or environment that ``add_source`` lets you name."""
+    flag = "--pretrained" if options.pretrained else "--script" if getattr(options, "script", None) else None
+    if flag is not None and (Path(options.source) / "config.json").is_file():
+        raise ValueError(f"{options.source} is a run, but {flag} plays a policy of an environment: give its ID")
     if options.pretrained:
         from es_core.runs.checkpoint import Checkpoint
 

@@ -623,6 +623,7 @@ MISTAKES = [
     (2, "train Endless-v0", "--max-episode-steps 1000"),
     (2, "evaluate {finished} --episodes 0", "episodes must be a whole number of at least 1, got 0"),
     (2, "evaluate {finished} --seed -1", "seed must be a whole number of at least 0, got -1"),
+    (2, "evaluate {finished} --script random", "--script plays a policy of an environment: give its ID"),
     (2, "evaluate {finished} --generation x", "argument --generation: invalid int value: 'x'"),
     (2, "record {finished} {tmp}/film.avi", "must end in .mp4 or .gif"),
     (2, "record {finished} {tmp}/film.mp4", "cannot render"),
