@@ -176,7 +176,8 @@ cell has not been measured yet.
 
 The rule of our defaults was chosen on the first six tasks. The others were opened with that rule. Then its population
 became up to four times as large, in four groups with the same starts, since LunarLander-v3 got stuck with 16.
-This, too, was chosen by trials on the six alone, and all tasks ran again.
+This, too, was chosen by trials on the six alone, and all tasks begin anew: a number of es-envs is
+that of one seed so far.
 
 Command: `python benchmarks/defaults.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
 
