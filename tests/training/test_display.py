@@ -59,7 +59,7 @@ def test_a_terminal_of_any_width_shows_fitness_the_best_and_the_speed(columns, t
                 ["evaluate", "CartPoleBullet-v0", "--pretrained", "--episodes", "21", "--workers", "1"],
                 "episodes .* 21/21",
             ),
-            (["bench", "CartPole-v1", "--seconds", "0.01", "--workers", "1"], "CartPole-v1 .* 100 %"),
+            (["bench", "CartPole-v1", "--seconds", "0.01", "--workers", "1"], "CartPole-v1 .* 100%"),
         ]
     ),
 )

@@ -74,7 +74,7 @@ def test_a_slow_environment_is_measured_in_the_time_that_was_given(register, cap
     said = capsys.readouterr()
     assert "bare environment" in said.out
     assert "a step takes a worker" in said.out
-    assert "There was time for only 4 of 18 candidates, and of their episodes the first" in said.err
+    assert "There was time for only 4 of 64 candidates, and of their episodes the first" in said.err
     assert "Workers were separate processes, not forked: ES_ENVS_START=spawn asks for it." in said.err
 
 
