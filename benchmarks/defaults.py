@@ -161,7 +161,7 @@ def _write_page(results: Sequence[dict[str, Any]]) -> None:
     parts = []
     for title, tasks in (("chosen on", CHOSEN_ON), ("held out", HELD_OUT), ("our own", OWN)):
         rows = [_row(results, task) for task in tasks]
-        columns = ["task", "es-envs", *RIVALS, "random actions", "steps of es-envs", "reached"]
+        columns = ["task", "es-envs", "seeds", *RIVALS, "random actions", "steps of es-envs", "reached"]
         parts.append(f"## Tasks: {title}\n\n{table(columns, rows)}\n")
     # Each run was bound to one core, whatever the machine has.
     machines = sorted({in_words({**each["machine"], "cores": 1}) for each in results if "machine" in each})
@@ -175,9 +175,8 @@ policy's score on 100 starts that no run has seen, with a 95 % interval over see
 cell has not been measured yet.
 
 The rule of our defaults was chosen on the first six tasks. The others were opened with that rule. Then its population
-became up to four times as large, in four groups with the same starts, since LunarLander-v3 got stuck with 16.
-This, too, was chosen by trials on the six alone, and all tasks begin anew: a number of es-envs is
-that of one seed so far.
+became up to four times as large, in four groups with the same starts, since LunarLander-v3 got stuck with 16. This,
+too, was chosen by trials on the six alone, and all tasks begin anew: "seeds" tells how many runs of ours are done.
 
 Command: `python benchmarks/defaults.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
 
@@ -249,8 +248,8 @@ The trials of population, episodes and groups began with seeds that had failed w
 for all of them: LunarLander-v3 had reached 105, 190 and -117 with seeds 2, 3 and 4, Hopper-v5 1183 with seed 1,
 InvertedDoublePendulum-v5 9267 and 8896 with seeds 1 and 4, and HalfCheetah-v5 4577 with seed 0. Groups of candidates
 with the same start (groups-4: four of them, groups-8: eight candidates in each, but for seed 2 eight groups) were tried
-with two candidates for each parameter, just before they were committed. In all other trials each step counted alike in
-the normalisation of observations, not each generation as now."""
+with two candidates for each parameter, just before they were committed: the files of groups-4 still say "common". In
+all other trials each step counted alike in the normalisation of observations, not each generation as now."""
     return "\n\n".join([intro, table(["trial", "seconds", *CHOSEN_ON], rows), "\n".join(settings)]) + "\n"
 
 
@@ -261,9 +260,17 @@ _TRIED = (
 
 
 def _row(results: Sequence[dict[str, Any]], task: str) -> list[str]:
-    cells = [_cell(_scores(results, task, name)) for name in ("es-envs", *RIVALS, "random actions")]
+    ours, *others = (_cell(_scores(results, task, name)) for name in ("es-envs", *RIVALS, "random actions"))
     steps = [each["steps"] for each in results if (each["task"], each["contender"]) == (task, "es-envs")]
-    return [task, *cells, figures(round(sum(steps) / len(steps))) if steps else "", _verdict(results, task)]
+    seeds = f"{len(steps)} of {SEEDS['es-envs']}"
+    return [
+        task,
+        ours,
+        seeds,
+        *others,
+        figures(round(sum(steps) / len(steps))) if steps else "",
+        _verdict(results, task),
+    ]
 
 
 def _cell(scores: Sequence[float]) -> str:

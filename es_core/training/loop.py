@@ -31,7 +31,7 @@ from es_core.strategies.strategy import Strategy
 from es_core.training.confirmation import baselines, confirm, episodes_of_evaluation, final_score
 from es_core.training.lifecycle import Lifecycle
 from es_core.training.progress import RunProgress, prepare_policy
-from es_core.training.selection import choose_elite, groups, learning_fitness, training_seeds
+from es_core.training.selection import choose_elite, compared, learning_fitness, training_seeds
 from es_core.training.state import TrainingState
 
 
@@ -241,8 +241,7 @@ def _population_stats(
         "max": np.max,
         "min": np.min,
     }
-    group = groups(config, len(valid))[valid]
-    parts = [fitness[group == each] for each in np.unique(group)]
+    parts = [results.fitness[members] for members in compared(config, valid)]
     named = {name: float(values[valid].mean()) for name, values in results.fitnesses.items()}
     return {f"fitness_{name}": float(measure(fitness)) for name, measure in measures.items()} | {
         "fitness_std": math.sqrt(sum(part.size * part.var() for part in parts) / fitness.size),

@@ -166,7 +166,7 @@ class RunProgress:
         return Group(top, below)
 
     def _counted(self) -> str:
-        """How far the run is: in steps, too, where their bound will be reached first, as in every fine-tuning."""
+        """The run's generation, and its steps where their bound will be reached first, as in every fine-tuning."""
         config, last = self._run.config, self._run.history[-1] if self._run.history else None
         done, steps = (last.generation, last.total_steps) if last is not None else (0, 0)
         if config.max_steps is not None and steps * config.generations >= done * config.max_steps:

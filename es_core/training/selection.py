@@ -19,21 +19,27 @@ _SMALLEST_GROUP = 4  # candidates
 
 def training_seeds(config: TrainConfig, candidates: int, generation: int) -> NDArray[np.int64]:
     """Seeds ``(N, k)`` of the candidates' episodes."""
-    starts = np.arange(candidates) if config.episode_seeds == "independent" else groups(config, candidates)
+    starts = np.arange(candidates) if config.episode_seeds == "independent" else _groups(config, candidates)
     shape = (int(starts[-1]) + 1, config.episodes_per_candidate)
     seeds = np.reshape(episode_seeds(config.seed, Purpose.TRAINING, shape[0] * shape[1], generation), shape)
     return seeds[starts]
 
 
-def groups(config: TrainConfig, candidates: int) -> NDArray[np.int64]:
-    """Group ``(N,)`` of each candidate, in which its fitness is compared; mirrored pairs stay together.
+def compared(config: TrainConfig, valid: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
+    """Indices of the ``valid`` candidates ``(N,)`` whose fitness is compared with each other, group by group.
 
     A generation with one start for all candidates learns what suits that start. With a start for each, luck decides. So
     ``episode_seeds="grouped"`` compares on a few starts, and only candidates that had the same one.
     """
-    count = min(_GROUPS, candidates // _SMALLEST_GROUP) if config.episode_seeds == "grouped" else 1
+    group = _groups(config, len(valid))
+    return [np.flatnonzero(valid & (group == number)) for number in np.unique(group[valid])]
+
+
+def _groups(config: TrainConfig, candidates: int) -> NDArray[np.int64]:
+    """Number ``(N,)`` of each candidate's group; mirrored pairs stay together."""
+    count = max(1, min(_GROUPS, candidates // _SMALLEST_GROUP)) if config.episode_seeds == "grouped" else 1
     pairs = np.arange(candidates) // 2
-    return np.asarray(pairs * max(1, count) // (pairs[-1] + 1))
+    return np.asarray(pairs * count // (pairs[-1] + 1))
 
 
 def learning_fitness(config: TrainConfig, results: Results) -> NDArray[np.float64]:
@@ -57,8 +63,7 @@ def learning_fitness(config: TrainConfig, results: Results) -> NDArray[np.float6
     if config.on_candidate_error == "worst":
         fitness[~valid] = fitness[valid].min()
     if config.episode_seeds == "grouped":
-        group, measured = groups(config, len(fitness)), ~np.isnan(fitness)
-        for members in (measured & (group == number) for number in np.unique(group[measured])):
+        for members in compared(config, ~np.isnan(fitness)):
             fitness[members] = centered_ranks(fitness[members])
     return fitness
 

@@ -30,7 +30,7 @@ def test_a_start_without_a_number_ends_the_run_in_words(paid, tmp_path, capsys):
     words = ["train", paid(nan=0.4), "--generations", "12", "--workers", "1", "--run-dir", str(folder)]
     assert main(words) == 1
     told = capsys.readouterr().err
-    assert re.search(r"\(episode seed \d+, run seed 0\) failed: ValueError: the rewards of", told)
+    assert re.search(r"generation \d+ \(episode seed \d+, run seed 0\) failed: ValueError: the rewards of", told)
     assert "add up to nan, expected a finite number" in told
     assert "Nothing is lost: `es-envs resume" in told
     replay = re.search(r"To see that episode fail: es-envs (replay .*)", told)
