@@ -5,6 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+import es_envs
 from es_core.config.train_config import TrainConfig
 from es_envs import EnvDefinition
 
@@ -24,6 +25,16 @@ def step_limit(definition: EnvDefinition, config: TrainConfig) -> int:
     if of_definition is not None:  # steps of the environment itself, of which one of ours may skip some
         of_definition = max(1, of_definition // config.preprocessing.get("skip", 1))
     return min(limit for limit in (of_definition, config.max_episode_steps) if limit is not None)
+
+
+def whole_episodes(config: TrainConfig) -> float:
+    """Number of episodes of the longest kind that fit into the run's ``max_steps`` and ``max_episodes``."""
+    bounds = [math.inf]
+    if config.max_steps is not None:
+        bounds.append(config.max_steps / step_limit(es_envs.definition(config.env_id), config))
+    if config.max_episodes is not None:
+        bounds.append(config.max_episodes)
+    return min(bounds)
 
 
 def first_cap(config: TrainConfig, limit: int) -> int | None:

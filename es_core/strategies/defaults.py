@@ -1,4 +1,4 @@
-"""The rule for the strategy and its settings that a config leaves at "auto": a function of the policy's size alone.
+"""The rule for the strategy and its settings that a config leaves at "auto": of the policy's size, and of the bounds.
 
 docs/results/defaults.md tells on which tasks it was chosen, and what it reaches on others.
 """
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from es_core.config.budgets import whole_episodes
 from es_core.config.train_config import STRATEGY_DEFAULTS, TrainConfig
 from es_core.policies.defaults import decided, open_settings
 from es_core.policies.network import Policy
@@ -25,6 +26,7 @@ _SMALLEST = 16  # population that it chooses
 _SIGMA = 0.05  # of strategies that have no other
 _COVARIANCE = 200  # parameters up to which a full covariance matrix is learnt: its decomposition takes d^3 operations
 _DIAGONAL = 20_000  # parameters up to which a variance is learnt for each
+_GENERATIONS = 10  # that a run's bounds must have room for, if all episodes are whole, before it gets more candidates
 _FEWEST = 4  # candidates from which a covariance can be learnt
 
 
@@ -34,7 +36,7 @@ def with_strategy(config: TrainConfig, size: int) -> TrainConfig:
     has_covariance = config.strategy in {"cma_es", "sep_cma_es"}
     return decided(
         config,
-        population_size=_candidates(size) if has_covariance else LARGEST,
+        population_size=_candidates(config, size) if has_covariance else LARGEST,
         episode_seeds="grouped" if has_covariance else "common",
         sigma=STRATEGY_DEFAULTS.get(config.strategy, {}).get("sigma", _SIGMA),
     )
@@ -47,12 +49,14 @@ def _strategy(config: TrainConfig, size: int) -> str:
     return "cma_es" if size <= _COVARIANCE else "sep_cma_es"
 
 
-def _candidates(size: int) -> int:
+def _candidates(config: TrainConfig, size: int) -> int:
     """Two for each parameter: fitness is noisy, and the steps of fewer wander off. But more than 64 learn slowly.
 
-    It is a multiple of 8, so that the four groups with the same starts are alike.
+    A run that has few episodes is better off with more generations. The result is a multiple of 8, so that the four
+    groups with the same starts are alike.
     """
-    return int(np.clip(8 * math.ceil(size / 4), _SMALLEST, LARGEST))
+    affordable = whole_episodes(config) / config.episodes_per_candidate / _GENERATIONS
+    return int(np.clip(8 * math.ceil(min(2 * size, affordable, LARGEST) / 8), _SMALLEST, LARGEST))
 
 
 def settled(policy: Policy) -> TrainConfig:

@@ -40,6 +40,21 @@ def test_the_population_has_two_candidates_for_each_parameter_between_16_and_64(
     assert settled_for(strategy="openai_es").population_size == 64
 
 
+@pytest.mark.parametrize(
+    ("bounds", "candidates"),
+    [
+        ({"max_steps": 20_000}, 16),
+        ({"max_steps": 200_000}, 40),
+        ({"max_steps": 200_000, "episodes_per_candidate": 2}, 24),
+        ({"max_episodes": 320, "max_steps": 10**9}, 32),
+        ({"max_steps": 10**9}, 64),
+    ],
+)
+def test_a_run_of_few_episodes_has_fewer_candidates_and_so_ten_generations(bounds, candidates):
+    config = TrainConfig(env_id="CartPole-v1", policy="mlp", hidden_sizes=(16,), **bounds)
+    assert settled(make_policy(config, box([-1] * 4, [1] * 4), spaces.Discrete(2))).population_size == candidates
+
+
 def test_images_are_seen_by_convolutions_and_not_normalised():
     config = settled_for(IMAGE)
     assert (config.policy, config.observation_normalization, config.strategy) == ("cnn_nature", False, "openai_es")
