@@ -133,8 +133,9 @@ def _unrecognized(words: Sequence[str], options: Sequence[str]) -> str:
     said = f"unrecognized: {' '.join(words)}"
     if not words[0].startswith("-"):
         return f"{said} (one name too many, or behind an option: names come first)"
-    close = difflib.get_close_matches(words[0].partition("=")[0], options, n=1)
-    return f"{said} (did you mean {close[0]}?)" if close else said
+    bare = {option.lstrip("-"): option for option in options}  # all begin alike
+    close = difflib.get_close_matches(words[0].partition("=")[0].lstrip("-"), bare, n=1)
+    return f"{said} (did you mean {bare[close[0]]}?)" if close else said
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

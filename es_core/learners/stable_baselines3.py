@@ -150,15 +150,12 @@ def _read(path: Path) -> tuple[dict[str, NDArray[np.float32]], Mapping[str, Any]
             warnings.simplefilter("ignore")  # about pickles, which are refused
             loaded: dict[str, torch.Tensor] = torch.load(stored, map_location="cpu", weights_only=True)
         weights = {name: np.asarray(value.numpy(), np.float32) for name, value in loaded.items()}
-    except (
-        zipfile.BadZipFile,
-        KeyError,
-        ValueError,
-        RuntimeError,
-        AttributeError,
-        EOFError,
-        pickle.PickleError,
-    ) as error:
+    except pickle.PickleError as error:  # torch's own words advise to unpickle it
+        raise CheckpointError(
+            f"{path} is refused: its policy.pth is damaged, or has pickled classes beside its weights, which are never "
+            "read, since they could run code. Save the model again with `model.save(...)` of Stable-Baselines3"
+        ) from error
+    except (zipfile.BadZipFile, KeyError, ValueError, RuntimeError, AttributeError, EOFError) as error:
         raise CheckpointError(
             f"{path} cannot be read as a model of Stable-Baselines3: {type(error).__name__}: {str(error)[:300]}"
         ) from error

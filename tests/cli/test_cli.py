@@ -327,6 +327,7 @@ def test_errors_go_to_stderr_with_the_documented_exit_code(arguments, code, mess
         (["train", "X-v0", "--sigma", "big"], "argument --sigma: invalid number value: 'big'"),
         (["train", "X-v0", "--env-kwargs", "{"], "expected JSON, such as"),
         (["train", "X-v0", "--genertions", "3"], "unrecognized: --genertions 3 (did you mean --generations?)"),
+        (["record", "run", "--out", "film.mp4"], "unrecognized: --out film.mp4; `es-envs record --help`"),
         (["record", "run", "--seed", "3", "film.mp4"], "film.mp4 (one name too many, or behind an option"),
     ],
 )
