@@ -14,6 +14,7 @@ import argparse
 import json
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from gymnasium.spaces import Discrete
 from report import Report, commit, estimated, in_words, table
 
 import es_envs
-from es_core import evaluate, train
+from es_core import Run, evaluate, train
 from es_core.statistics import mean
 
 PAGES = Path("docs/results")
@@ -36,6 +37,10 @@ TASKS = {
 """Steps of a run, and number of seeds."""
 
 
+CURVE = ("HalfCheetah-v5", 0)
+"""Task and seed of the run of ERL that goes on to twice the steps."""
+
+EPISODE = 1000  # steps of an episode of that task, always
 ALONE = {"gradient_steps": 0, "inject_every": 10**6}
 
 
@@ -47,15 +52,32 @@ def ours(task: str, seed: int, steps: int, **settings: Any) -> dict[str, Any]:
         train(task, run_dir=Path(folder) / "first", generations=1, **how)  # compiles the policy
         budget.begin()
         bounds = {"max_steps": steps, "generations": 10**6, "checkpoint_every": 10**6}
-        run = train(task, run_dir=Path(folder) / "run", **bounds, **how)
+        run = train(task, run_dir=Path(folder) / "run", **{**bounds, **how})
         seconds, checkpoint = budget.spent, run.checkpoint
         assert checkpoint is not None
-        return {
+        found = {
             "config": run.config.to_json(),
             "steps": sum(stats.steps for stats in run.history),
             "seconds": seconds,
             "score": evaluate(checkpoint, episodes=EPISODES, seed=seed, workers=1).to_json(),
         }
+        return found if how["eval_every"] == 0 else {**found, "curve": _continued(run)}
+
+
+def erl(task: str, seed: int, steps: int) -> dict[str, Any]:
+    """Evolution beside a learner. One run goes on for its curve, to twice the steps."""
+    if (task, seed) != CURVE:
+        return ours(task, seed, steps, strategy="erl")
+    watched = {"eval_every": 1, "eval_episodes": 5, "eval_budget": None}  # as in the paper, and not among its steps
+    return ours(task, seed, steps, strategy="erl", max_steps=None, max_episodes=steps // EPISODE, **watched)
+
+
+def _continued(run: Run) -> list[tuple[int, float]]:
+    """Environment steps before each generation, and the centre's score there."""
+    assert run.config.max_episodes is not None
+    longer = run.resume(progress=False, max_episodes=2 * run.config.max_episodes).history
+    trained = accumulate((stats.steps for stats in longer), initial=0)
+    return [(steps, each.evaluation.mean) for steps, each in zip(trained, longer, strict=False) if each.evaluation]
 
 
 def learner(task: str, seed: int, steps: int) -> dict[str, Any]:
@@ -84,7 +106,7 @@ def learner(task: str, seed: int, steps: int) -> dict[str, Any]:
 
 
 CONTENDERS: Mapping[str, Callable[[str, int, int], dict[str, Any]]] = {
-    "ERL": lambda *run: ours(*run, strategy="erl"),
+    "ERL": erl,
     "its population alone": lambda *run: ours(*run, strategy="erl", strategy_options=ALONE),
     "the default strategy": ours,
     "its learner alone": learner,
