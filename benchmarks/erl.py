@@ -7,7 +7,7 @@ Every run has the same number of environment steps, and its final policy plays 1
 docs/results/erl/TASK-CONTENDER-sSEED.json; those that are there are left out, so that the suite can be taken up again
 where it stopped. Runs follow each other, each on one core; their times are processor time, all processes together.
 
-It needs what requirements-test.txt does not bring: pip install "gymnasium[mujoco]"
+It needs what requirements-test.txt does not bring: pip install matplotlib "gymnasium[mujoco]"
 """
 
 import argparse
@@ -25,7 +25,7 @@ from report import Report, commit, estimated, in_words, table
 
 import es_envs
 from es_core import Run, evaluate, train
-from es_core.statistics import mean
+from es_core.statistics import compare_unpaired, mean
 
 PAGES = Path("docs/results")
 TASKS = {
@@ -41,6 +41,7 @@ CURVE = ("HalfCheetah-v5", 0)
 """Task and seed of the run of ERL that goes on to twice the steps."""
 
 EPISODE = 1000  # steps of an episode of that task, always
+PARTS = ("its population alone", "its learner alone")
 ALONE = {"gradient_steps": 0, "inject_every": 10**6}
 
 
@@ -163,6 +164,7 @@ processes together: on one core, a run takes so long.
 Command: `python benchmarks/erl.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
 
 {chr(10).join(parts)}
+{_plot(results)}
 {READING}"""
     (PAGES / "erl.md").write_text(page, encoding="utf-8")
 
@@ -175,7 +177,56 @@ def _section(task: str, results: Sequence[dict[str, Any]]) -> str:
         scores, times = ([each[key] for each in runs] for key in ("score", "seconds"))
         cells = [estimated([each["mean"] for each in scores]), f"{mean(times).value:,.0f}"] if runs else ["", ""]
         rows.append([name, *cells, f"{len(runs)} of {seeds}"])
-    return f"## {task}, {steps:,} steps\n\n{table(['', 'score', 'time [s]', 'seeds measured'], rows)}\n"
+    columns = ["", "score", "time [s]", "seeds measured"]
+    return f"## {task}, {steps:,} steps\n\n{table(columns, rows)}\n\n{_verdict(results)}"
+
+
+def _verdict(results: Sequence[dict[str, Any]]) -> str:
+    """Compare ERL with the better of its two parts."""
+    scores = {name: [r["score"]["mean"] for r in results if r["contender"] == name] for name in CONTENDERS}
+    if not all(scores[name] for name in ("ERL", *PARTS)):
+        return ""
+    better = max(PARTS, key=lambda name: mean(scores[name]).value)
+    found = compare_unpaired(scores[better], scores["ERL"])
+    sign = "minus" if found.value < 0 else "plus"
+    chance = "" if found.p is None else f" ({found.method}: p = {found.p:.2g})"
+    return f"The better part is {better}. ERL: {sign} {abs(found.value):.3g}{chance}.\n"
+
+
+def _plot(results: Sequence[dict[str, Any]]) -> str:
+    """Draw the longer run's curve, with the others' scores; return it as Markdown."""
+    task, seed = CURVE
+    long = [each["curve"] for each in results if "curve" in each]
+    if not long:
+        return ""
+    import matplotlib as mpl
+
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = "erl"  # equal results give equal files
+    from matplotlib import pyplot as plt
+    from matplotlib.ticker import EngFormatter
+
+    figure, axis = plt.subplots(figsize=(7, 4), layout="constrained")
+    axis.plot(*zip(*long[0], strict=True), label=f"ERL, seed {seed}")
+    for number, name in enumerate(CONTENDERS):
+        runs = [each for each in results if each["contender"] == name and each["task"] == task]
+        points = [(each["steps"], each["score"]["mean"]) for each in runs]
+        axis.plot(*zip(*points, strict=True), "o", color=f"C{number}", label=f"{name}, each seed")
+    axis.set(title=task, xlabel="environment steps of training", ylabel="fitness")
+    axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axis.grid(alpha=0.3)
+    axis.legend(frameon=False)
+    figure.savefig(PAGES / "erl.svg", metadata={"Date": None})
+    plt.close(figure)
+    steps, score = long[0][-1]
+    return f"""## {task}, {steps:,} steps
+
+The run of ERL with seed {seed} goes on. Its champion plays five starts after each generation, as in the paper, and they
+are not among its steps. It ends at {score:.0f}. The paper shows its curves as a picture, of an older version of the
+environment, and neither the paper nor the authors' program prints the numbers of HalfCheetah.
+
+![ERL's score by environment steps, and the scores of all others after 150,000](erl.svg)
+"""
 
 
 READING = """## How to read this
