@@ -263,3 +263,7 @@ def _replay(options: argparse.Namespace) -> None:
         print_json({"reproduced": False, "fitness": episode.fitness, "length": episode.length})
     else:
         put(f"not reproduced: the episode ended after {episode.length} steps with fitness {episode.fitness:.2f}")
+        say(
+            "either it never failed (failed_candidates in metrics.jsonl names the seeds of those that did), or its "
+            "failure depends on more than the seed: earlier episodes in the same process, a file, the time"
+        )

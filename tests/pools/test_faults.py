@@ -396,7 +396,9 @@ def test_a_failed_candidate_is_replayed_as_training_played_it(failing, tmp_path,
     assert failed["message"] in said
 
     assert main([*words[:-1], seed_of(4, 2)]) == 0
-    assert capsys.readouterr().out.startswith("not reproduced: the episode ended after")
+    said = capsys.readouterr()
+    assert said.out.startswith("not reproduced: the episode ended after")
+    assert "failed_candidates in metrics.jsonl names the seeds" in said.err
     assert main([*words[:-3], "20", *words[-2:]]) == 2
     assert "candidate must be from 0 to 19" in capsys.readouterr().err
 
