@@ -97,17 +97,12 @@ def examine() -> list[Finding]:
 
 def _python() -> Iterator[Finding]:
     yield Finding("Python", "ok", f"{platform.python_version()} at {sys.executable}, {sysconfig.get_platform()}")
-    yield from _installed("es-envs")
-
-
-def _installed(name: str) -> Iterator[Finding]:
-    """Examine one of our distributions and its requirements."""
-    lacking = list(missing(name))
-    found = f"{version(name)} at {distribution(name).locate_file('')}"
+    lacking = list(missing("es-envs"))
+    found = f"{version('es-envs')} at {Path(es_envs.__file__).parents[1]}"
     if lacking:
-        yield Finding(name, "broken", f"{found}, without {', '.join(lacking)}", _install(*lacking))
+        yield Finding("es-envs", "broken", f"{found}, without {', '.join(lacking)}", _install(*lacking))
     else:
-        yield Finding(name, "ok", found)
+        yield Finding("es-envs", "ok", found)
 
 
 def _machine() -> Iterator[Finding]:
