@@ -40,7 +40,9 @@ def add(commands: Any) -> None:
     sub = add_command(
         commands, "compare", _compare, "compare runs: curves and tests over groups that differ only in the seed"
     )
-    sub.add_argument("runs", nargs="+", metavar="RUN", help="run folders of one environment and fitness, at least two")
+    sub.add_argument(
+        "runs", nargs="+", metavar="RUN", help="run folders, or folders of several, of one environment and fitness"
+    )
     sub.add_argument("-o", "--output", default="compare.html", metavar="PAGE.html", help="default: %(default)s")
 
 

@@ -145,7 +145,7 @@ def compare(sources: Sequence[RunFolder | str | os.PathLike[str]]) -> Comparison
     centre's score on starts that no decision has seen, or, if it has not ended, the score that confirmed that centre.
 
     Args:
-        sources: Runs or their folders, at least two.
+        sources: Runs or their folders, or folders of runs, such as a group's of ``train_seeds``; at least two runs.
 
     Raises:
         FileNotFoundError: there is no such run.
@@ -153,7 +153,7 @@ def compare(sources: Sequence[RunFolder | str | os.PathLike[str]]) -> Comparison
         ValueError: there are fewer than two runs, one is given twice, environments or fitness functions differ, or a
             run's centre was never evaluated.
     """
-    runs = [source if isinstance(source, RunFolder) else RunFolder.open(source) for source in sources]
+    runs = [run for source in sources for run in _opened(source)]
     _require_comparable(runs)
     alike: dict[str, list[RunFolder]] = {}
     for run in runs:
@@ -190,6 +190,15 @@ def compare(sources: Sequence[RunFolder | str | os.PathLike[str]]) -> Comparison
         settings=settings,
         contrasts=tuple(contrasts),
     )
+
+
+def _opened(source: RunFolder | str | os.PathLike[str]) -> list[RunFolder]:
+    """A run, or all runs of a folder."""
+    if isinstance(source, RunFolder):
+        return [source]
+    within = sorted(file.parent for file in Path(source).glob("*/config.json"))
+    is_run = (Path(source) / "config.json").exists() or not within
+    return [RunFolder.open(folder) for folder in ([source] if is_run else within)]
 
 
 def _require_comparable(runs: Sequence[RunFolder]) -> None:
