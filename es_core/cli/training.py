@@ -151,7 +151,7 @@ def _report_seeds(comparison: "Comparison", options: argparse.Namespace) -> None
         print_json(comparison.to_json())
         return
     print_comparison(comparison)
-    say(f"Next: {command_line('compare', *(run.directory for run in runs))}; {_command('record', runs[0])}")
+    say(f"Next: {command_line('compare', runs[0].directory.parent)}; {_command('record', runs[0])}")
 
 
 def _resume(options: argparse.Namespace) -> None:
