@@ -33,8 +33,8 @@ RUN = {
     "train|tune": SHORT,
     "collect": ["--episodes=2"],
 }
-# Which of them only the long round runs, since each makes several runs.
-SEVERAL = "train .*--seeds|tune"
+# Which of them only the long round runs, since each makes several runs, or needs those of a line before.
+SEVERAL = "train .*--seeds|tune|compare sigma"
 # Which are not, and why. Their arguments and settings are checked nevertheless.
 NOT_RUN = {
     "demo": "CI runs README's command for it, which installs everything, too",
