@@ -57,7 +57,6 @@ _LAYOUTS = (
     _Layout("TD3 or DDPG", "actor.mu", None, "relu", "tanh"),
     _Layout("DQN", "q_net.q_net", None, "relu", "clip"),
 )
-_UNREADABLE = zipfile.BadZipFile, KeyError, ValueError, RuntimeError, AttributeError, EOFError, pickle.PickleError
 _ACTIVATIONS = {"Tanh": "tanh", "ReLU": "relu"}
 
 
