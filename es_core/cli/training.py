@@ -220,7 +220,7 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
             "generation": last.generation if last else None,
             "solved": bool(last and last.solved),
             "end": run.end,
-            "advice": advice(run.history),
+            "advice": advice(run.history, restarts=run.config.restarts),
             "total_steps": last.total_steps if last else 0,
             "best": {"generation": best[0], **best[1].to_json()} if best else None,
         }
@@ -229,7 +229,7 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
     put(run.directory)
     if last is not None:
         say(f"{_ending(run)}; {figures(last.total_steps)} environment steps")
-    if sentence := advice(run.history):
+    if sentence := advice(run.history, restarts=run.config.restarts):
         say(f"advice: {sentence}")
     if best is not None:
         unseen = " from starts that no decision has seen" if last is not None and last.final else ""

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core.config.choices import LEARNER, SIGN_SHAPINGS
-from es_core.config.train_config import TrainConfig
+from es_core.config.train_config import MOST, TrainConfig
 from es_core.policies.network import Policy
 from es_core.strategies.ars import ARS
 from es_core.strategies.cma_es import CMAES
@@ -94,11 +94,7 @@ def make_strategy(config: TrainConfig, mean: NDArray[np.float32], policy: Policy
             f"shaping={config.shaping!r} compares signs of rewards within mirrored pairs, and strategy "
             f"{config.strategy!r} has none: choose another shaping"
         )
-    if config.steps_per_generation is not None and not strategy.resizable:
-        raise ValueError(
-            f"strategy {config.strategy!r} keeps its population_size, and steps_per_generation would change it in each "
-            "generation: leave it out, or choose another strategy"
-        )
+    _require_sizes(config, strategy)
     for name in ("sigma", "learning_rate"):
         final = getattr(config, f"{name}_final")
         if final is None:
@@ -114,6 +110,29 @@ def make_strategy(config: TrainConfig, mean: NDArray[np.float32], policy: Policy
             has = f"its options are {', '.join(own)}" if own else "it has no options"
             raise ValueError(f"strategy_options: strategy {config.strategy!r} has no option {name!r}; {has}")
     return strategy(mean, **arguments, **config.strategy_options)
+
+
+def _require_sizes(config: TrainConfig, strategy: type[Strategy]) -> None:
+    """Refuse other populations in later generations where the strategy cannot have them."""
+    if config.steps_per_generation is not None and not strategy.resizable:
+        raise ValueError(
+            f"strategy {config.strategy!r} keeps its population_size, and steps_per_generation would change it in each "
+            "generation: leave it out, or choose another strategy"
+        )
+    if not config.restarts:
+        return
+    why = ""
+    if config.steps_per_generation is not None:
+        why = "steps_per_generation sets its population"
+    elif not strategy.rebuildable:
+        why = "what it has learnt is not only its population"
+    elif config.population_size * 2**config.restarts > MOST:
+        why = f"the last population would have more than {MOST}"
+    if why:
+        raise ValueError(
+            f"restarts={config.restarts}: strategy {config.strategy!r} cannot begin again with twice the "
+            f"{config.population_size} candidates, since {why}: leave restarts out"
+        )
 
 
 def require_strategy(config: TrainConfig) -> None:
