@@ -15,6 +15,7 @@ It needs what requirements-test.txt does not bring: pip install matplotlib "gymn
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +28,7 @@ from es_core import STRATEGIES, Checkpoint, Run, evaluate, train
 from es_core.formatting import figures, percent
 from es_core.statistics import mean
 
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 PAGES = Path("docs/results")
 RUNS = Path("runs/results")
 EPISODES = 100  # unseen starts
@@ -88,6 +90,8 @@ PLATE = {
     "generations": 200,
     "solved_at": None,
 }
+
+TRAP = {"sigma": 0.1, "learning_rate": 0.05, "weight_decay": 0.01}
 
 # Steps that a run may take, and the hidden units of the other kind of policy.
 CLASSICS: Mapping[str, tuple[int, Sequence[int]]] = {
@@ -353,6 +357,41 @@ ROWS: Mapping[str, Row] = {
         line="the share of laps finished, which tells what each fitness teaches",
         measures=("distance", "progress", "time"),
     ),
+    "novelty": Row(
+        title="A deceptive task: novelty beside fitness alone",
+        about="Trap-v0 (`examples/trap.py`): a point under an upside-down U is to get up to a finish line. Its fitness "
+        "is the height it comes to, so all that leads out of the trap costs fitness, and 0.45 is the best below the "
+        "wall. All strategies have the same policy (16 hidden units), 64 candidates and 400 generations, a sigma of "
+        "0.1, and *openai_es* the learning rate and weight decay of the two that seek novelty: *nsra_es*, whose weight "
+        "of fitness falls from 1 as long as nothing gets better, and *nsr_es*, where it stays at 1/2. Learning rate, "
+        "weight decay and patience were chosen on a copy of the task, with seeds 0 to 15.",
+        runs={
+            name: (
+                "trap:Trap-v0",
+                {
+                    "strategy": strategy,
+                    "policy": "mlp",
+                    "hidden_sizes": (16,),
+                    "population_size": 64,
+                    "generations": 400,
+                    "eval_every": 5,
+                    **fields,
+                },
+            )
+            for name, strategy, fields in (
+                ("nsra_es", "nsra_es", {**TRAP, "strategy_options": {"patience": 5}}),
+                ("nsr_es", "nsra_es", {**TRAP, "strategy_options": {"weight": 0.5, "weight_step": 0.0}}),
+                ("openai_es", "openai_es", TRAP),
+                ("cma_es", "cma_es", {"sigma": 0.1, "episode_seeds": "common"}),
+                ("ga", "ga", {"sigma": 0.1}),
+                ("random_search", "random_search", {}),
+            )
+        },
+        seeds=range(20, 25),
+        line="every seed of nsra_es solved, and none of those that climb fitness alone",
+        best=True,
+        packages=(),
+    ),
     "locomotion": Row(
         title="Robots that run: two million steps",
         about="`es-envs train ID --max-steps 2000000 --eval-every 0`: what the spaces decide, which is a linear policy "
@@ -395,6 +434,7 @@ def main() -> None:
 
 def _train(options: argparse.Namespace) -> None:
     row = ROWS[options.row]
+    sys.path.append(str(EXAMPLES))  # of the row about novelty
     report = Report(options.row, RUNS, row.packages)
     for seed in row.seeds:  # all runs of one seed first: what is there can be compared at any time
         for name, (env_id, fields) in row.runs.items():

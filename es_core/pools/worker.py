@@ -36,6 +36,7 @@ from es_core.pools.messages import (
 from es_core.pools.probe import take_probe
 from es_core.pools.reference import play_reference
 from es_core.pools.watchdog import Watchdog
+from es_core.rollout.behaviour import BehaviourDescriber
 from es_core.rollout.bounds import BoundsCounter
 from es_core.rollout.rollout import Rollout
 from es_core.rollout.transition_recorder import TransitionRecorder
@@ -93,6 +94,7 @@ class Worker:
     def __init__(self, connection: Any, start: Start) -> None:
         self._connection, self._record = connection, process.open_record()
         self._rollout = Rollout(start.definition, start.config, progress=self._record)
+        self._behaviours = BehaviourDescriber(start.definition)
         self._config = self._rollout.policy.config
         if self._config.observation_normalization:
             self._rollout.actor.collect()
@@ -185,7 +187,7 @@ class Worker:
                     max_steps=population.max_episode_steps,
                     range_share=population.range_share,
                 )
-                episodes.append(episode)
+                episodes.append(self._behaviours.noted(episode) if population.describes else episode)
                 if recorder:
                     transitions.append(recorder.transitions(episode))
                 if enters_statistics(self._config, population, task.candidate * len(task.seeds) + place):
@@ -289,7 +291,8 @@ def action_noise_seed(policy: Policy, population: Population, candidate: int | N
 
 def _row(episode: Episode, names: Sequence[str]) -> list[float]:
     values = (episode.fitnesses[name] for name in names)
-    return [*(math.nan if value is None else value for value in values), episode.length, episode.truncated]
+    numbers = (math.nan if value is None else value for value in values)
+    return [*numbers, episode.length, episode.truncated, *episode.behaviour]
 
 
 def described(error: BaseException) -> tuple[str, str, str]:
