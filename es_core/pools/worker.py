@@ -36,7 +36,6 @@ from es_core.pools.messages import (
 from es_core.pools.probe import take_probe
 from es_core.pools.reference import play_reference
 from es_core.pools.watchdog import Watchdog
-from es_core.rollout.behaviour import BehaviourDescriber
 from es_core.rollout.bounds import BoundsCounter
 from es_core.rollout.rollout import Rollout
 from es_core.rollout.transition_recorder import TransitionRecorder
@@ -94,7 +93,6 @@ class Worker:
     def __init__(self, connection: Any, start: Start) -> None:
         self._connection, self._record = connection, process.open_record()
         self._rollout = Rollout(start.definition, start.config, progress=self._record)
-        self._behaviours = BehaviourDescriber(start.definition)
         self._config = self._rollout.policy.config
         if self._config.observation_normalization:
             self._rollout.actor.collect()
@@ -186,8 +184,9 @@ class Worker:
                     noise_seed=noise,
                     max_steps=population.max_episode_steps,
                     range_share=population.range_share,
+                    describes=population.describes,
                 )
-                episodes.append(self._behaviours.noted(episode) if population.describes else episode)
+                episodes.append(episode)
                 if recorder:
                     transitions.append(recorder.transitions(episode))
                 if enters_statistics(self._config, population, task.candidate * len(task.seeds) + place):
