@@ -364,7 +364,10 @@ ROWS: Mapping[str, Row] = {
         "wall. All strategies have the same policy (16 hidden units), 64 candidates and 400 generations, a sigma of "
         "0.1, and *openai_es* the learning rate and weight decay of the two that seek novelty: *nsra_es*, whose weight "
         "of fitness falls from 1 as long as nothing gets better, and *nsr_es*, where it stays at 1/2. Learning rate, "
-        "weight decay and patience were chosen on a copy of the task, with seeds 0 to 15.",
+        "weight decay and patience were chosen in a few trials with other seeds. The task is small, and deceives "
+        "gradients, not luck: random search, which draws from a sigma of 0.5, soon draws a policy that gets there. In "
+        "trials, nothing did that was tried on a longer way through more walls, which random search found more often "
+        "than novelty did.",
         runs={
             name: (
                 "trap:Trap-v0",
@@ -388,7 +391,7 @@ ROWS: Mapping[str, Row] = {
             )
         },
         seeds=range(20, 25),
-        line="every seed of nsra_es solved, and none of those that climb fitness alone",
+        line="most seeds of nsra_es solved, and none of openai_es and cma_es",
         best=True,
         packages=(),
     ),
