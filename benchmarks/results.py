@@ -91,7 +91,7 @@ PLATE = {
     "solved_at": None,
 }
 
-TRAP = {"sigma": 0.1, "learning_rate": 0.05, "weight_decay": 0.01}
+TRAP = {"sigma": 0.3, "learning_rate": 0.1, "weight_decay": 0.01}
 
 # Steps that a run may take, and the hidden units of the other kind of policy.
 CLASSICS: Mapping[str, tuple[int, Sequence[int]]] = {
@@ -361,13 +361,13 @@ ROWS: Mapping[str, Row] = {
     "novelty": Row(
         title="A deceptive task: novelty beside fitness alone",
         about="Trap-v0 (`examples/trap.py`): a point under an upside-down U is to get up to a finish line. Its fitness "
-        "is the height it comes to, so all that leads out of the trap costs fitness, and 0.45 is the best below the "
-        "wall. All strategies have the same policy (16 hidden units), 64 candidates and 400 generations, a sigma of "
-        "0.1, and *openai_es* the learning rate and weight decay of the two that seek novelty: *nsra_es*, whose weight "
-        "of fitness falls from 1 as long as nothing gets better, and *nsr_es*, where it stays at 1/2. Learning rate, "
-        "weight decay and patience were chosen in a few trials with other seeds. The task is small, and deceives "
-        "gradients, not luck: random search, which draws from a sigma of 0.5, soon draws a policy that gets there, and "
-        "in trials with a longer way between more walls that was still so.",
+        "is the height it comes to, so whatever leads out of the trap costs fitness, and 0.45 is the most below the "
+        "wall. All have the same policy (16 hidden units), 64 candidates and 600 generations, and a sigma of 0.3, but "
+        "for random search. *nsra_es*, whose weight of fitness falls from 1 as long as nothing gets better, *nsr_es*, "
+        "where it stays at 1/2, and *openai_es* have the same learning rate and weight decay. These, sigma, patience "
+        "and the length of the side walls were chosen in trials with other seeds, so that novelty gets out. The task "
+        "is small, and deceives gradients, not luck: random search, which draws from a sigma of 0.5, draws a policy "
+        "that gets there. In trials with a longer way between more walls that was still so.",
         runs={
             name: (
                 "trap:Trap-v0",
@@ -376,7 +376,7 @@ ROWS: Mapping[str, Row] = {
                     "policy": "mlp",
                     "hidden_sizes": (16,),
                     "population_size": 64,
-                    "generations": 400,
+                    "generations": 600,
                     "eval_every": 5,
                     **fields,
                 },
@@ -385,12 +385,12 @@ ROWS: Mapping[str, Row] = {
                 ("nsra_es", "nsra_es", {**TRAP, "strategy_options": {"patience": 5}}),
                 ("nsr_es", "nsra_es", {**TRAP, "strategy_options": {"weight": 0.5, "weight_step": 0.0}}),
                 ("openai_es", "openai_es", TRAP),
-                ("cma_es", "cma_es", {"sigma": 0.1, "episode_seeds": "common"}),
-                ("ga", "ga", {"sigma": 0.1}),
+                ("cma_es", "cma_es", {"sigma": 0.3, "episode_seeds": "common"}),
+                ("ga", "ga", {"sigma": 0.3}),
                 ("random_search", "random_search", {}),
             )
         },
-        seeds=range(20, 25),
+        seeds=range(30, 35),
         line="most seeds of nsra_es solved, and none of openai_es and cma_es",
         best=True,
         packages=(),

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import es_envs
 
-SIDE, BOTTOM, TOP, FINISH = 0.5, -0.3, 0.4, 1.0
+SIDE, BOTTOM, TOP, FINISH = 0.5, -0.2, 0.4, 1.0
 SPEED = 0.05
 
 
@@ -27,7 +27,7 @@ class Trap(gymnasium.Env[Any, Any]):
     The way upwards in each step. So the return, the height, is greatest under the wall for all who do not turn back.
 
     ## Start
-    At (0, 0), in x and y uniform within ±0.05. Walls are above it (y = 0.4) and, down to y = -0.3, on its sides
+    At (0, 0), in x and y uniform within ±0.05. Walls are above it (y = 0.4) and, down to y = -0.2, on its sides
     (x = ±0.5).
 
     ## End
