@@ -23,9 +23,8 @@ import psutil
 from report import commit
 
 import es_envs
-from es_core import TrainConfig, evaluate, train
+from es_core import Run, TrainConfig, evaluate, train
 from es_core.rollout.fitness import begun, judged, load_fitnesses, observers_of
-from es_core.runs.metrics import GenerationStats
 from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
 from es_core.training.advice import Adviser
@@ -72,14 +71,6 @@ class SpentError(Exception):
 def ours(task: str, seed: int, budget: Budget, **settings: Any) -> dict[str, Any]:
     """``train(task)``; the last centre."""
     other_strategies.register()
-    history, adviser, advice = list[GenerationStats](), Adviser(), {}
-
-    def goes_on(stats: GenerationStats) -> bool:
-        history.append(stats)
-        if sentence := adviser.hear(history):
-            advice[stats.generation] = sentence
-        return not budget.is_spent()
-
     budget.begin()
     with tempfile.TemporaryDirectory() as folder:
         run = train(
@@ -88,7 +79,7 @@ def ours(task: str, seed: int, budget: Budget, **settings: Any) -> dict[str, Any
             workers=1,
             run_dir=Path(folder) / "run",
             progress=False,
-            on_generation=goes_on,
+            on_generation=lambda _: not budget.is_spent(),
             **settings,
         )
         last, checkpoint = run.history[-1], run.checkpoint
@@ -99,10 +90,18 @@ def ours(task: str, seed: int, budget: Budget, **settings: Any) -> dict[str, Any
             "steps": last.total_steps,
             "training_steps": sum(stats.steps for stats in run.history),
             "solved": last.solved,
-            "advice": advice,
+            "restarts": last.restarts,
+            "advice": _advice(run),
             "score": evaluate(checkpoint, episodes=EPISODES, seed=seed, workers=1).to_json(),
             "best_score": evaluate(run, episodes=EPISODES, seed=seed, workers=1).to_json(),
         }
+
+
+def _advice(run: Run) -> dict[int, str]:
+    """What the run's progress bar would have said, by generation."""
+    adviser = Adviser(restarts=run.config.restarts)
+    said = {stats.generation: adviser.hear(run.history[: k + 1]) for k, stats in enumerate(run.history)}
+    return {generation: sentence for generation, sentence in said.items() if sentence}
 
 
 def random_search(task: str, seed: int, budget: Budget) -> dict[str, Any]:

@@ -385,7 +385,7 @@ ROWS: Mapping[str, Row] = {
                 ("nsra_es", "nsra_es", {**TRAP, "strategy_options": {"patience": 5}}),
                 ("nsr_es", "nsra_es", {**TRAP, "strategy_options": {"weight": 0.5, "weight_step": 0.0}}),
                 ("openai_es", "openai_es", TRAP),
-                ("cma_es", "cma_es", {"sigma": 0.3, "episode_seeds": "common"}),
+                ("cma_es", "cma_es", {"sigma": 0.3, "episode_seeds": "common", "restarts": 0}),
                 ("ga", "ga", {"sigma": 0.3}),
                 ("random_search", "random_search", {}),
             )

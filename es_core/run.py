@@ -3,8 +3,7 @@
 import math
 import os
 import time
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,8 @@ from es_core.config.checks import require_positive, require_seconds
 from es_core.config.choices import LEARNER
 from es_core.config.objects import resolved
 from es_core.config.train_config import OBJECTS, TrainConfig, require_bits
-from es_core.config.trust import require_trusted
+from es_core.config.trust import require_trusted, require_trusted_policy
+from es_core.evaluation.scoring import Source, find_checkpoint, find_policy
 from es_core.learners.algorithms import require_learner
 from es_core.learners.handing_over import handed_over
 from es_core.learners.stable_baselines3 import from_stable_baselines3
@@ -89,7 +89,7 @@ def train(
     workers: int | None = None,
     pool: str = "local",
     ray_address: str | None = None,
-    initial: str | os.PathLike[str] | Checkpoint | None = None,
+    initial: Source | None = None,
     resume: bool = False,
     changed_code: bool = False,
     max_seconds: float | None = None,
@@ -119,8 +119,10 @@ def train(
             candidates), "ray" (like local, on the nodes of a Ray cluster) or "vector" (one vector environment, with a
             candidate in each of its ``vector_envs`` copies, and one forward pass in torch for all of them).
         ray_address: the cluster's address, "auto" or "HOST:PORT"; None: RAY_ADDRESS, or this machine alone.
-        initial: checkpoint whose parameters (and observation statistics) the run starts from; its policy, too, unless
-            another is given. Or a .zip that Stable-Baselines3 has saved (see ``from_stable_baselines3``).
+        initial: a Run or its folder (its best evaluated centre, or its latest checkpoint if none was evaluated), a
+            checkpoint file, or a Checkpoint, whose parameters (and observation statistics) the run starts from; its
+            policy, too, unless another is given. Or a .zip that Stable-Baselines3 has saved (see
+            ``from_stable_baselines3``).
         resume: continue the run in ``run_dir``.
         changed_code: allow environment, fitness or policy, given as objects, to have other code than the run's.
         max_seconds: stop after the generation in which so much time has passed; ``resume`` continues.
@@ -187,13 +189,11 @@ def train(
         return run
     config = resolved(env, config_fields)
     require_device(config, pool)
-    source, learns = _initial(initial, config), config.strategy.startswith(LEARNER)
-    if source is not None:
-        source = handed_over(source) if learns else source
-        config = following(
-            config, source.config, given=config.to_json() if isinstance(env, TrainConfig) else config_fields
-        )
-    if learns:
+    source: Checkpoint | None = None
+    if initial is not None:
+        given = config.to_json() if isinstance(env, TrainConfig) else config_fields
+        config, source = _beginning_with(initial, config, given)
+    if config.strategy.startswith(LEARNER):
         require_learner(config, takes_over=source is not None)
     else:
         require_strategy(config)
@@ -216,7 +216,7 @@ _TASK = (
 
 
 def finetune(
-    source: RunFolder | Checkpoint | str | os.PathLike[str],
+    source: Source,
     *,
     algorithm: str,
     steps: int,
@@ -246,33 +246,29 @@ def finetune(
         Exception: see ``train``.
     """
     require_positive("steps", steps)
-    if isinstance(source, str | os.PathLike) and not Path(source).is_file():
-        source = Run.open(source, trust=trust)
-    if isinstance(source, RunFolder):
-        checkpoint = find_best(source) or source.checkpoint
-        trust = trust or source.trusted
-        if checkpoint is None:
-            raise FileNotFoundError(f"{source.directory} has no checkpoint yet: there is no policy to go on with")
-    else:
-        checkpoint = source if isinstance(source, Checkpoint) else Checkpoint.load(source, trust=trust)
-        trust = trust or checkpoint.trusted
-    require_trusted(checkpoint.config, trust=trust, where=checkpoint.where)
+    checkpoint, _ = find_policy(source, generation=None, trust=trust)
     taken = checkpoint.config.to_json()
     settings = {"solved_at": None, "generations": max(1, steps), **{name: taken[name] for name in _TASK}}
     name = algorithm.removeprefix(LEARNER)
     return train(
         checkpoint.config.env_id,
-        initial=replace(checkpoint, trusted=trust),
+        initial=checkpoint,
         **{**settings, "strategy": LEARNER + name, "max_steps": steps, **options},
     )
 
 
-def _initial(initial: str | os.PathLike[str] | Checkpoint | None, config: TrainConfig) -> Checkpoint | None:
-    if initial is None or isinstance(initial, Checkpoint):
-        return initial
-    if Path(initial).suffix.lower() == ".zip":
-        return from_stable_baselines3(initial, config.env_id, env_kwargs=config.env_kwargs)
-    return Checkpoint.load(initial)
+def _beginning_with(initial: Source, config: TrainConfig, given: Collection[str]) -> tuple[TrainConfig, Checkpoint]:
+    """The config with the policy of ``initial``, unless one is ``given``, and the checkpoint to begin with."""
+    if isinstance(initial, str | os.PathLike) and Path(initial).suffix.lower() == ".zip":
+        source = from_stable_baselines3(initial, config.env_id, env_kwargs=config.env_kwargs)
+    else:
+        source = find_checkpoint(initial)
+    if config.strategy.startswith(LEARNER):
+        source = handed_over(source)
+    ours, config = config, following(config, source.config, given=given)
+    if not source.trusted and (ours.policy, ours.policy_options) != (config.policy, config.policy_options):
+        require_trusted_policy(config, where=source.where)
+    return config, source
 
 
 def _reopen(

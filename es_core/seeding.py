@@ -32,6 +32,7 @@ class Purpose(IntEnum):
     BASELINE = 17
     ACTOR = 18
     LEARNING = 19
+    RESTART = 20
 
 
 # Disjoint ranges, so that a score is never taken on a start that shaped the policy or chose the checkpoint.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from es_core.config.train_config import TrainConfig
     from es_core.reports.comparison import Comparison
     from es_core.run import Run
+    from es_core.runs.checkpoint import Checkpoint
     from es_core.runs.run_folder import RunFolder
 
 DEMO_ENV = "CartPoleBullet-v0"
@@ -55,8 +56,8 @@ def add(commands: Any) -> None:
     sub.add_setting(
         group,
         "--initial",
-        metavar="CHECKPOINT",
-        help_text="start from the policy in this file, or in a .zip of Stable-Baselines3",
+        metavar="RUN",
+        help_text="start from the policy of this run, of a checkpoint file, or of a .zip of Stable-Baselines3",
     )
     sub.add_setting(group, "--trust-names", action="store_true", help_text=TRUST_HELP)
     add_config_options(sub, shown=_SHOWN)
@@ -117,15 +118,24 @@ def _train(options: argparse.Namespace) -> None:
     if options.seeds is not None:
         from es_core.tuning.multi_seed import train_seeds
 
-        _report_seeds(train_seeds(env, options.seeds, **how), options)
+        _report_seeds(train_seeds(env, options.seeds, trust=options.trust_names, **how), options)
         return
     from es_core.pools.forker import started_early
 
+    if options.initial is not None and options.trust_names:
+        how["initial"] = _trusted(options.initial)
     with started_early(wanted=options.pool == "local"):  # it loads while this process imports the rest
         from es_core.run import train
 
         run = train(env, **how)
     _report_run(run, options)
+
+
+def _trusted(path: str) -> "str | Checkpoint":
+    """A policy to start from, for whose names the user vouches."""
+    from es_core.evaluation.scoring import find_checkpoint
+
+    return path if path.lower().endswith(".zip") else find_checkpoint(path, trust=True)
 
 
 def _settings(options: argparse.Namespace) -> "tuple[str | TrainConfig, dict[str, Any]]":
@@ -220,7 +230,7 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
             "generation": last.generation if last else None,
             "solved": bool(last and last.solved),
             "end": run.end,
-            "advice": advice(run.history),
+            "advice": advice(run.history, restarts=run.config.restarts),
             "total_steps": last.total_steps if last else 0,
             "best": {"generation": best[0], **best[1].to_json()} if best else None,
         }
@@ -229,7 +239,7 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
     put(run.directory)
     if last is not None:
         say(f"{_ending(run)}; {figures(last.total_steps)} environment steps")
-    if sentence := advice(run.history):
+    if sentence := advice(run.history, restarts=run.config.restarts):
         say(f"advice: {sentence}")
     if best is not None:
         unseen = " from starts that no decision has seen" if last is not None and last.final else ""

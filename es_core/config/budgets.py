@@ -1,6 +1,7 @@
 """Budgets: candidates, steps of an episode, episodes of an evaluation, and the bounds that end a run."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -87,6 +88,11 @@ def next_population_size(config: TrainConfig, steps: int, lengths: NDArray[np.in
     """
     pairs = round(steps / (lengths.mean() * config.episodes_per_candidate) / 2)
     return int(np.clip(2 * pairs, 4, largest_population(config)))
+
+
+def begun_again(config: TrainConfig, restarts: int) -> TrainConfig:
+    """The decided config of a search that has begun again so often: each time with twice the candidates."""
+    return replace(config, population_size=config.population_size * 2**restarts) if restarts else config
 
 
 def largest_population(config: TrainConfig) -> int:

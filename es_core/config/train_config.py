@@ -73,6 +73,7 @@ _BEFORE: Mapping[str, Any] = {
     "generations": 300,
     "strategy": "openai_es",
     "population_size": 64,
+    "restarts": 0,
     "sigma": 0.05,
     "policy": "mlp",
     "hidden_sizes": (32, 32),
@@ -116,6 +117,7 @@ STRATEGY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         f"{LEARNER}{name}": {
             "steps_per_generation": 4096,
             "population_size": 2,  # there is no population
+            "restarts": 0,
             "sigma": 1.0,
             "policy": "mlp",
             "observation_normalization": False,
@@ -210,7 +212,7 @@ class TrainConfig:
         None,
         maybe(one_of("plateau")),
         "also end the run at a plateau: 100 generations in which neither the populations' fitness nor the centres' "
-        "scores have risen",
+        "scores have risen, after the last of its restarts",
     )
 
     strategy: str = _option(
@@ -232,6 +234,12 @@ class TrainConfig:
         maybe(whole(1)),
         "environment steps of each generation: the population size is chosen to reach them, by the last episodes' "
         "lengths",
+    )
+    restarts: int = _option(
+        AUTO,
+        auto(whole(0, 9)),
+        "number of times that the search begins again at a plateau, from other initial parameters, each time with "
+        "twice the candidates; auto: 0, or 2 where a covariance is learnt",
     )
     sigma: float = _option(
         AUTO, auto(number(0, above=True)), "standard deviation of the parameter noise; auto: the strategy's own"

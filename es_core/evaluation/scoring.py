@@ -101,35 +101,41 @@ def find_policy(
         ValueError: a name is not trusted, a generation is given for a single checkpoint, or there is no such candidate.
         CheckpointError: the checkpoint is damaged, or cannot be rebuilt.
     """
-    where: object = source
-    if isinstance(source, str | os.PathLike) and Path(source).is_dir():
-        source = RunFolder.open(source, trust=trust)
-    if isinstance(source, RunFolder):
-        where = source.directory / "config.json"
-        trust = trust or source.trusted
-        kept = (
-            find_best(source) or source.checkpoint if generation is None else rebuild(source, generation, trust=trust)
-        )
-        if kept is None:
-            hint = " any more: `es-envs resume` rebuilds it from the log" if source.history else " yet"
-            raise FileNotFoundError(f"{source.directory} has no checkpoint{hint}")
-        checkpoint = kept
-    elif generation is not None:
-        raise ValueError("a generation can be chosen from a run, not from a single checkpoint")
-    elif isinstance(source, Checkpoint):
-        checkpoint, where, trust = source, "the checkpoint", trust or source.trusted
-    else:
-        checkpoint = Checkpoint.load(source, trust=trust)
-    definition = require_trusted(checkpoint.config, trust=trust, where=where)
+    checkpoint = find_checkpoint(source, generation=generation, trust=trust)
+    definition = require_trusted(checkpoint.config, trust=checkpoint.trusted, where=checkpoint.where)
     if candidate is not None:
-        population = TrainingState.at(checkpoint, where).population()
+        population = TrainingState.at(checkpoint, checkpoint.where).population()
         require_candidate(population, candidate)
         checkpoint = replace(checkpoint, mean=population.candidate(candidate))
     config = checkpoint.config
     if env_kwargs is not None:
         others = replace(config, env_kwargs=env_kwargs).env_kwargs  # which refuses what are none
         config = replace(config, env_kwargs={**config.env_kwargs, **others})
-    return replace(checkpoint, config=config, trusted=trust), definition
+    return replace(checkpoint, config=config), definition
+
+
+def find_checkpoint(source: Source, *, generation: int | None = None, trust: bool = False) -> Checkpoint:
+    """Find the checkpoint that ``source`` stands for; the names in it have still to be trusted, if it is not.
+
+    Raises:
+        FileNotFoundError: there is no checkpoint.
+        ValueError: a generation is given for a single checkpoint, or a name of a run to be rebuilt is not trusted.
+        CheckpointError: the checkpoint is damaged, or cannot be rebuilt.
+    """
+    if isinstance(source, str | os.PathLike) and Path(source).is_dir():
+        source = RunFolder.open(source, trust=trust)
+    if not isinstance(source, RunFolder):
+        if generation is not None:
+            raise ValueError("a generation can be chosen from a run, not from a single checkpoint")
+        if isinstance(source, Checkpoint):
+            return replace(source, trusted=trust or source.trusted)
+        return Checkpoint.load(source, trust=trust)
+    trust = trust or source.trusted
+    kept = find_best(source) or source.checkpoint if generation is None else rebuild(source, generation, trust=trust)
+    if kept is None:
+        hint = " any more: `es-envs resume` rebuilds it from the log" if source.history else " yet"
+        raise FileNotFoundError(f"{source.directory} has no checkpoint{hint}")
+    return replace(kept, trusted=trust, where=str(source.directory / "config.json"))
 
 
 def require_candidate(population: Population, candidate: int) -> None:

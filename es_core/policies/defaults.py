@@ -81,4 +81,5 @@ def following(config: TrainConfig, initial: TrainConfig, *, given: Collection[st
     """
     given = {name for name in given if getattr(config, name, AUTO) != AUTO}
     left = (set() if given & _NETWORK else _NETWORK) | (_AROUND_IT - given)
-    return replace(config, **{name: getattr(initial, name) for name in left})
+    config = replace(config, **{name: getattr(initial, name) for name in left})
+    return decided(config, restarts=0)  # they would begin without that policy

@@ -373,17 +373,17 @@ class _Wave:
         )
         if play.bounds is not None:
             episode = play.bounds.noted(episode)
-        is_candidates = play.number < len(self._work.seeds)
+        is_candidate = play.number < len(self._work.seeds)
         try:
             episode = judged(episode, play.measured)
-            if is_candidates and self._work.population.describes:
+            if is_candidate and self._work.population.describes:
                 episode = pool.behaviours.noted(episode)
         except ValueError as error:
             self._lose(row, error)
             return
         observed = None
         k = self._work.seeds.shape[1]
-        if is_candidates and enters_statistics(pool.config, self._work.population, play.number * k + play.place):
+        if is_candidate and enters_statistics(pool.config, self._work.population, play.number * k + play.place):
             observed = self._actors.statistics(row, length)
         self._done[play.number, play.place] = _Done(episode, observed)
         self._free(row)

@@ -109,7 +109,7 @@ def _page(
     if run.history and drawn[-1] is not run.history[-1]:
         drawn = [*drawn, run.history[-1]]
     training = run.is_training
-    advised = advice(run.history)
+    advised = advice(run.history, restarts=run.config.restarts)
     return render(
         "report.html",
         grids={"run": run_places(run.history, drawn)},
@@ -167,6 +167,8 @@ def _costs(run: RunFolder) -> Iterator[dict[str, str]]:
         each = f"{run.config.population_size} candidates each"
         if run.config.strategy.startswith(LEARNER):
             each = f"{run.config.steps_per_generation} steps or more each"
+        if last.restarts:
+            each += f" at first; begun again {last.restarts} of {run.config.restarts} times, with twice as many"
         yield _fact("Generations", figures(len(populations)), f"{done}{each}")
         yield _fact("Environment steps", figures(last.total_steps), f"{figures(last.total_episodes)} training episodes")
         rate = f"{figures(round(last.total_steps / seconds))} steps a second" if seconds > 0 else ""

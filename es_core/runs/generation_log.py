@@ -14,7 +14,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config.checks import maybe, number, whole
+from es_core.config.checks import flag, maybe, number, whole
 from es_core.formatting import shown
 from es_core.policies.normalization import ObservationStatistics
 
@@ -28,6 +28,7 @@ class GenerationLog:
     Attributes:
         fitness: ``(N,)`` float64, from which the strategy learnt; NaN for a candidate that was dropped.
         population_size: the next generation's population size; None: the strategy's.
+        restart: True if the search begins again with the next generation.
         episode_cap: step limit of the next population's episodes, or None.
         range_share: share of the ranges of ``randomize`` in which the next population plays.
         statistics: statistics of all generations so far, which normalise the next generation's; None: no change.
@@ -36,6 +37,7 @@ class GenerationLog:
 
     fitness: NDArray[np.float64]
     population_size: int | None
+    restart: bool
     episode_cap: int | None
     range_share: float
     statistics: ObservationStatistics | None
@@ -52,6 +54,7 @@ class GenerationLog:
         log = {
             "fitness": _text(self.fitness),
             "population_size": self.population_size,
+            "restart": self.restart,
             "episode_cap": self.episode_cap,
             "range_share": self.range_share,
             "observations": None if sums is None else sums.count,
@@ -73,12 +76,15 @@ class GenerationLog:
             log = {name: value for name, value in values.items() if name != "sha256"}
             if values["sha256"] != _digest(log):
                 raise ValueError("its checksum does not match")
-            log = {"range_share": 1.0, **log}  # older runs have no curriculum
-            names = ("population_size", "episode_cap", "range_share", "observations")
-            size, cap, ranges, count = (log[name] for name in names)
-            checks = maybe(whole(2))(size), maybe(whole(1))(cap), maybe(whole(0, 2**63 - 1))(count), number(0)(ranges)
+            log = {"range_share": 1.0, "restart": False, **log}  # older runs have neither curriculum nor restarts
+            names = ("population_size", "restart", "episode_cap", "range_share", "observations")
+            size, restart, cap, ranges, count = (log[name] for name in names)
+            checks = (
+                maybe(whole(2))(size), flag(restart), maybe(whole(1))(cap), number(0)(ranges),
+                maybe(whole(0, 2**63 - 1))(count),
+            )  # fmt: skip
             if any(checks) or ranges > 1:
-                raise ValueError(f"no log has {shown((size, cap, ranges, count))}")
+                raise ValueError(f"no log has {shown((size, restart, cap, ranges, count))}")
             sums = None
             if count is not None:
                 sums = ObservationStatistics(count, _numbers(log["total"]), _numbers(log["squares"]))
@@ -90,6 +96,7 @@ class GenerationLog:
             return cls(
                 fitness=fitness,
                 population_size=size,
+                restart=restart,
                 episode_cap=cap,
                 range_share=ranges,
                 statistics=sums,

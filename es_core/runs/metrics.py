@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from statistics import fmean, variance
 from typing import Any, Self
 
@@ -34,6 +34,7 @@ class GenerationStats:
         fitness_std: its standard deviation among candidates that are compared with each other.
         fitnesses: mean of every named fitness over the population's episodes; None where it failed.
         population_size: number of candidates.
+        restarts: how often the search had begun again before this generation.
         tied_pairs: share of mirrored pairs whose two candidates have equal fitness; None without pairs.
         sigma: standard deviation of the candidates' noise (root mean square over the parameters).
         gradient_norm: length of the estimated gradient; None where the strategy has none.
@@ -76,6 +77,7 @@ class GenerationStats:
     fitness_std: float | None
     fitnesses: dict[str, float | None]
     population_size: int | None
+    restarts: int
     tied_pairs: float | None
     sigma: float | None
     gradient_norm: float | None
@@ -130,7 +132,7 @@ class GenerationStats:
         if isinstance(values, dict):
             # Older runs have none of these.
             missing: dict[str, Any] = {"final": None, "final_fitness": [], "baselines": {}, "observation_spread": None}
-            values = {**missing, "range_share": None, **values}
+            values = {**missing, "range_share": None, "restarts": 0, **values}
         require_fields(cls, values)
         scores = {
             name: Evaluation.from_json(values[name]) if values[name] else None
@@ -145,16 +147,21 @@ PLATEAU = 100
 _FEWEST_SCORES = 5
 
 
-def is_plateau(history: Sequence[GenerationStats]) -> bool:
+def since_restart(history: Sequence[GenerationStats], restarts: int) -> list[GenerationStats]:
+    """Lines with a population, the latest ``PLATEAU`` of them, of a search that has begun again so often."""
+    ours = takewhile(lambda stats: stats.restarts == restarts, reversed(history))
+    return list(islice((stats for stats in ours if stats.population_size is not None), PLATEAU))[::-1]
+
+
+def is_plateau(recent: Sequence[GenerationStats]) -> bool:
     """Tell whether nothing was gained lately: neither in the populations' mean fitness nor in the centres' scores.
 
     The means of the last 50 generations and of the 50 before them are compared: a gain is more than two standard
     errors. Too few scores of centres say nothing.
 
     Args:
-        history: a run's history; lines without a population are ignored.
+        recent: what ``since_restart`` returned.
     """
-    recent = list(islice((stats for stats in reversed(history) if stats.population_size is not None), PLATEAU))[::-1]
     parts = recent[: PLATEAU // 2], recent[PLATEAU // 2 :]
     scores = [[stats.evaluation.mean for stats in part if stats.evaluation is not None] for part in parts]
     if len(recent) < PLATEAU or min(map(len, scores)) < _FEWEST_SCORES:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core.config.choices import LEARNER, SIGN_SHAPINGS
-from es_core.config.train_config import TrainConfig
+from es_core.config.train_config import MOST, TrainConfig
 from es_core.policies.network import Policy
 from es_core.strategies.ars import ARS
 from es_core.strategies.cma_es import CMAES
@@ -92,7 +92,8 @@ def make_strategy(config: TrainConfig, mean: NDArray[np.float32], policy: Policy
             arguments[name] = value
         elif value and value != default[name]:
             raise ValueError(f"strategy {config.strategy!r} does not use {name}={value!r}: leave it out")
-    _require_fitting(config, strategy)
+    _require_comparable(config, strategy)
+    _require_sizes(config, strategy)
     for name in ("sigma", "learning_rate"):
         final = getattr(config, f"{name}_final")
         if final is None:
@@ -110,22 +111,40 @@ def make_strategy(config: TrainConfig, mean: NDArray[np.float32], policy: Policy
     return strategy(mean, **arguments, **config.strategy_options)
 
 
-def _require_fitting(config: TrainConfig, strategy: type[Strategy]) -> None:
-    """Refuse settings of the population and its fitness that a strategy cannot have."""
+def _require_comparable(config: TrainConfig, strategy: type[Strategy]) -> None:
+    """Refuse fitness that does not compare what the strategy compares."""
     if config.shaping in SIGN_SHAPINGS and not strategy.mirrored:
         raise ValueError(
             f"shaping={config.shaping!r} compares signs of rewards within mirrored pairs, and strategy "
             f"{config.strategy!r} has none: choose another shaping"
         )
+    if config.episode_seeds == "grouped" and strategy.compares_generations:
+        raise ValueError(
+            f"strategy {config.strategy!r} compares fitness between generations, and episode_seeds='grouped' leaves "
+            "only ranks within each: choose 'common' or 'independent'"
+        )
+
+
+def _require_sizes(config: TrainConfig, strategy: type[Strategy]) -> None:
+    """Refuse other populations in later generations where the strategy cannot have them."""
     if config.steps_per_generation is not None and not strategy.resizable:
         raise ValueError(
             f"strategy {config.strategy!r} keeps its population_size, and steps_per_generation would change it in each "
             "generation: leave it out, or choose another strategy"
         )
-    if config.episode_seeds == "grouped" and strategy.compares_generations:
+    if not config.restarts:
+        return
+    why = ""
+    if config.steps_per_generation is not None:
+        why = "steps_per_generation sets its population"
+    elif not strategy.rebuildable:
+        why = "what it has learnt is not only its population"
+    elif config.population_size * 2**config.restarts > MOST:
+        why = f"the last population would have more than {MOST}"
+    if why:
         raise ValueError(
-            f"strategy {config.strategy!r} compares fitness between generations, and episode_seeds='grouped' leaves "
-            "only ranks within each: choose 'common' or 'independent'"
+            f"restarts={config.restarts}: strategy {config.strategy!r} cannot begin again with twice the "
+            f"{config.population_size} candidates, since {why}: leave restarts out"
         )
 
 

@@ -27,6 +27,7 @@ _SIGMA = 0.05  # of strategies that have no other
 _COVARIANCE = 200  # parameters up to which a full covariance matrix is learnt: its decomposition takes d^3 operations
 _DIAGONAL = 20_000  # parameters up to which a variance is learnt for each
 _GENERATIONS = 10  # that a run's bounds must have room for, if all episodes are whole, before it gets more candidates
+_RESTARTS = 2  # each costs as many episodes as all before it
 _FEWEST = 4  # candidates from which a covariance can be learnt
 
 
@@ -37,6 +38,7 @@ def with_strategy(config: TrainConfig, size: int) -> TrainConfig:
     return decided(
         config,
         population_size=_candidates(config, size) if has_covariance else LARGEST,
+        restarts=_RESTARTS if has_covariance else 0,
         episode_seeds="grouped" if has_covariance else "common",
         sigma=STRATEGY_DEFAULTS.get(config.strategy, {}).get("sigma", _SIGMA),
     )

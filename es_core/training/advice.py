@@ -1,11 +1,10 @@
 """Advice: one plain sentence when the numbers of a run say that something is wrong with its settings."""
 
 from collections.abc import Callable, Sequence
-from itertools import islice
 from statistics import fmean
 
 from es_core.formatting import percent
-from es_core.runs.metrics import PLATEAU, GenerationStats, is_plateau
+from es_core.runs.metrics import PLATEAU, GenerationStats, is_plateau, since_restart
 
 _WINDOW = 10  # generations: single ones are noisy, and advice that comes later is of less use
 _LONG_WINDOW = PLATEAU  # for what single generations hardly show
@@ -24,24 +23,26 @@ History = Sequence[GenerationStats]
 Rule = Callable[[History], str]
 
 
-def advice(history: History) -> str:
+def advice(history: History, *, restarts: int = 0) -> str:
     """Return what is wrong according to the last generations, and what to do about it; empty if nothing is.
 
     Args:
         history: a run's history; lines without a population are ignored.
+        restarts: how often the run may begin again by itself.
     """
-    return _first(history)[1]
+    return _first(history, restarts)[1]
 
 
 class Adviser:
-    """Gives each piece of advice once while it stays true."""
+    """Gives each piece of advice once while it stays true; ``restarts`` as in ``advice``."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, restarts: int = 0) -> None:
+        self._restarts = restarts
         self._last_true: dict[Rule, int] = {}
 
     def hear(self, history: History) -> str:
         """Return the advice to give after a generation, or nothing."""
-        rule, sentence = _first(history)
+        rule, sentence = _first(history, self._restarts)
         if rule is None:
             return ""
         # Advice that was true a moment ago, and is again, has been given.
@@ -50,10 +51,11 @@ class Adviser:
         return "" if said else sentence
 
 
-def _first(history: History) -> tuple[Rule | None, str]:
-    with_population = (stats for stats in reversed(history) if stats.population_size is not None)
-    recent = list(islice(with_population, _LONG_WINDOW))[::-1]
-    return next(((rule, sentence) for rule in _RULES if (sentence := rule(recent))), (None, ""))
+def _first(history: History, restarts: int) -> tuple[Rule | None, str]:
+    begun = history[-1].restarts if history else 0
+    recent = since_restart(history, begun)
+    rules = (rule for rule in _RULES if rule is not _plateau or begun == restarts)  # the run itself knows what to do
+    return next(((rule, sentence) for rule in rules if (sentence := rule(recent))), (None, ""))
 
 
 def _at_bounds(recent: History) -> str:

@@ -81,10 +81,10 @@ def _run_generations(
     deadline: float,
 ) -> None:
     """Run generations until the task is solved, a bound or the deadline reached, or ``on_generation`` stops it."""
-    config, strategy, limit = run.config, state.strategy, step_limit(pool.definition, run.config)
+    config, limit = run.config, step_limit(pool.definition, run.config)
     with _repeatable(run, state, pool) as begin:
         while True:
-            before = begin()
+            before, strategy, restarts = begin(), state.strategy, state.restarts
             started = time.perf_counter()
             replaced, retried = pool.workers_replaced, pool.retried
             generation, centre = strategy.generation, strategy.mean
@@ -108,7 +108,7 @@ def _run_generations(
             log, matches = None, []
             if results is not None and fitness is not None and not solved:
                 matches = choose_elite(config, state, pool, population, fitness)
-                log = state.log(config, fitness, results, limit)
+                log = state.log(run, fitness, results, limit)
                 state.move_on(log, results.transitions)
                 diagnostics = {name: _finite(strategy.diagnostics.get(name)) for name in DIAGNOSTICS}
             finished = last or solved
@@ -120,6 +120,7 @@ def _run_generations(
             state.total_episodes += len(matches) + (results.lengths[results.valid].size if results is not None else 0)
             stats = GenerationStats(
                 generation=generation,
+                restarts=restarts,
                 **_population_stats(config, results, fitness if strategy.mirrored else None),
                 **diagnostics,
                 steps=steps,
@@ -138,7 +139,7 @@ def _run_generations(
                 observation_spread=spread,
                 solved=solved,
                 parameter_hash=parameter_hash(centre),
-                next_hash=None if last or solved else parameter_hash(strategy.mean),
+                next_hash=None if last or solved else parameter_hash(state.strategy.mean),
                 seconds=time.perf_counter() - started,
             )
             if finished:  # before the line, which says that nothing is left to do

@@ -26,7 +26,7 @@ from rich.text import Text
 from es_core.config.train_config import TrainConfig
 from es_core.formatting import duration, figures, percent
 from es_core.policies.compilation import prepare
-from es_core.runs.metrics import GenerationStats
+from es_core.runs.metrics import PLATEAU, GenerationStats
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation
 from es_core.training.advice import Adviser
@@ -77,7 +77,8 @@ class RunProgress:
         self._is_live = _is_live(self._console)
         self._started, self._shown = time.monotonic(), 0.0
         self._share = self._run.share_done  # of this session's beginning
-        self._adviser = Adviser()
+        self._adviser = Adviser(restarts=run.config.restarts)
+        self._restarts = 0
         self._population: list[float] = []
         self._max: float | None = None  # of the latest generation's population; the last centre has none
         self._low, self._high = math.inf, -math.inf  # of all curves
@@ -107,6 +108,12 @@ class RunProgress:
 
     def show(self, stats: GenerationStats) -> None:
         """Show one generation."""
+        if stats.restarts > self._restarts:
+            print_line(
+                self._console,
+                f"nothing was gained in {PLATEAU} generations: begun again with {stats.population_size} candidates "
+                f"(restart {stats.restarts} of {self._run.config.restarts}); the best so far is kept",
+            )
         self._take(stats)
         if not self._is_live and (self._run.end is not None or time.monotonic() - self._shown >= _LINE_EVERY):
             self._shown = time.monotonic()
@@ -118,7 +125,7 @@ class RunProgress:
             self._console.print(Text(f"advice: {text}", "yellow"), soft_wrap=not self._is_live)
 
     def _take(self, stats: GenerationStats) -> None:
-        self._max = stats.fitness_max
+        self._restarts, self._max = stats.restarts, stats.fitness_max
         if stats.fitness_mean is not None:
             self._population.append(stats.fitness_mean)
         self._score = stats.confirmation or stats.evaluation or self._score

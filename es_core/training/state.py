@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core.config.budgets import (
+    begun_again,
     first_cap,
     first_range_share,
     largest_population,
@@ -31,8 +32,9 @@ from es_core.policies.spaces import input_size
 from es_core.pools.pool import Results, RolloutPool
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.generation_log import GenerationLog
-from es_core.runs.metrics import is_plateau
+from es_core.runs.metrics import is_plateau, since_restart
 from es_core.runs.run_folder import RunFolder
+from es_core.seeding import Purpose, derive
 from es_core.strategies.by_name import make_strategy
 from es_core.strategies.erl import ERL
 from es_core.strategies.population import Population
@@ -46,9 +48,11 @@ class TrainingState:
 
     Attributes:
         strategy: the strategy, with the mean and the number of the generation.
+        policy: what its parameters mean.
         statistics: statistics that normalise the next generation's observations or hidden layers, or None.
         episode_cap: step limit of the next population's episodes, or None.
         range_share: share of the ranges of ``randomize`` in which the next population plays.
+        restarts: how often the search has begun again.
         total_steps: environment steps of all episodes so far.
         evaluation_steps: those of the centre's episodes.
         total_episodes: candidates' episodes so far.
@@ -56,9 +60,11 @@ class TrainingState:
     """
 
     strategy: Strategy
+    policy: Policy
     statistics: Statistics | None
     episode_cap: int | None
     range_share: float
+    restarts: int = 0
     total_steps: int = 0
     evaluation_steps: int = 0
     total_episodes: int = 0
@@ -97,7 +103,7 @@ class TrainingState:
         cap = first_cap(config, step_limit(pool.definition, config))
         strategy = _strategy(config, policy, given)
         _require_observable(strategy, pool)
-        return cls(strategy, statistics, cap, first_range_share(config))
+        return cls(strategy, policy, statistics, cap, first_range_share(config))
 
     @classmethod
     def resume(cls, run: RunFolder, pool: RolloutPool) -> Self:
@@ -135,13 +141,14 @@ class TrainingState:
         """
         require_bits(checkpoint.config, where)
         try:
-            strategy = _strategy(checkpoint.config, checkpoint.policy(), checkpoint.mean)
+            policy, progress = checkpoint.policy(), _progress(checkpoint)
+            config = begun_again(checkpoint.config, progress["restarts"])
+            strategy = _strategy(config, policy, checkpoint.mean)
             strategy.load_state_dict(checkpoint.strategy)
-            _require_consistent(strategy, checkpoint)
-            progress = _progress(checkpoint)
+            _require_consistent(strategy, config, checkpoint)
         except (LookupError, ValueError, TypeError, ArithmeticError) as error:
             raise CheckpointError(f"{where}: its state does not fit: {type(error).__name__}: {error}") from error
-        return cls(strategy, checkpoint.statistics, **progress)
+        return cls(strategy, policy, checkpoint.statistics, **progress)
 
     def population(self) -> Population:
         """Population of the next generation, with its statistics and step limit."""
@@ -166,6 +173,7 @@ class TrainingState:
             progress={
                 "episode_cap": self.episode_cap,
                 "range_share": self.range_share,
+                "restarts": self.restarts,
                 "total_steps": self.total_steps,
                 "evaluation_steps": self.evaluation_steps,
                 "total_episodes": self.total_episodes,
@@ -184,24 +192,28 @@ class TrainingState:
         """Return True if a bound of the run, or a plateau that ends it, is reached: there is no further generation."""
         done = self.strategy.generation
         bound = reached(run.config, generations=done, steps=self.total_steps, episodes=self.total_episodes)
-        return bound is not None or (run.config.stop_when == "plateau" and is_plateau(run.history))
+        gives_up = run.config.stop_when == "plateau" and self.restarts == run.config.restarts
+        return bound is not None or (gives_up and self._is_stuck(run))
 
-    def log(
-        self, config: TrainConfig, fitness: NDArray[np.float64], results: Results, step_limit: int
-    ) -> GenerationLog:
+    def _is_stuck(self, run: RunFolder) -> bool:
+        return is_plateau(since_restart(run.history, self.restarts))
+
+    def log(self, run: RunFolder, fitness: NDArray[np.float64], results: Results, step_limit: int) -> GenerationLog:
         """Log of this generation, which determines the next one.
 
         Args:
-            config: the run's config.
+            run: the run, with the history before this generation.
             fitness: ``(N,)``, from which the strategy learns; NaN for a candidate that is dropped.
             results: this generation's results.
             step_limit: step limit of whole episodes.
         """
-        steps, lengths = config.steps_per_generation, results.lengths[results.valid]
+        config, lengths = run.config, results.lengths[results.valid]
+        steps = config.steps_per_generation
         statistics = self.statistics if isinstance(self.statistics, ObservationStatistics) else None
         return GenerationLog(
             fitness=fitness,
             population_size=next_population_size(config, steps, lengths) if steps and self.strategy.resizable else None,
+            restart=self.restarts < config.restarts and self._is_stuck(run),
             episode_cap=next_cap(config, step_limit, self.episode_cap, lengths),
             range_share=next_range_share(config, self.range_share, results.fitness[results.valid]),
             statistics=statistics and statistics.after(results.statistics or []),
@@ -216,8 +228,22 @@ class TrainingState:
         self.strategy.tell(log.fitness, log.valid)
         self.episode_cap, self.range_share = log.episode_cap, log.range_share
         self.statistics = log.statistics or self.statistics
+        if log.restart:
+            self._begin_again()
         if log.population_size is not None:
             self.strategy.population_size = log.population_size
+
+    def _begin_again(self) -> None:
+        """Replace the strategy by one that knows nothing of what was learnt but the statistics of observations.
+
+        It has twice the candidates (Auger and Hansen 2005, "A restart CMA evolution strategy with increasing population
+        size"): more of them see further, and are misled less by noise.
+        """
+        self.restarts += 1
+        config, generation = self.policy.config, self.strategy.generation
+        mean = self.policy.initial(derive(config.seed, Purpose.RESTART, self.restarts))
+        self.strategy = _strategy(begun_again(config, self.restarts), self.policy, mean)
+        self.strategy.generation = generation
 
 
 def _strategy(config: TrainConfig, policy: Policy, mean: NDArray[np.float32] | None) -> Strategy:
@@ -250,25 +276,27 @@ def _require_observable(strategy: Strategy, pool: RolloutPool) -> None:
         )
 
 
-def _require_consistent(strategy: Strategy, checkpoint: Checkpoint) -> None:
+def _require_consistent(strategy: Strategy, config: TrainConfig, checkpoint: Checkpoint) -> None:
     if strategy.generation != checkpoint.generation:
         raise ValueError(f"the strategy is in generation {strategy.generation}, the file in {checkpoint.generation}")
     if not np.array_equal(strategy.mean, checkpoint.mean):
         raise ValueError("the strategy's mean is not the file's")
-    config, size = checkpoint.config, strategy.population_size
+    size = strategy.population_size
     if size != config.population_size and not (config.steps_per_generation and size <= largest_population(config)):
         raise ValueError(f"the strategy has {size} candidates, its config allows {largest_population(config)}")
 
 
 def _progress(checkpoint: Checkpoint) -> dict[str, Any]:
     """Entries of a checkpoint beside the strategy, as arguments of ``TrainingState``."""
-    # Older runs have neither a budget that needs the first, nor a curriculum.
-    values = {"evaluation_steps": 0, "range_share": 1.0, **checkpoint.progress}
-    names = ("total_steps", "evaluation_steps", "total_episodes")
+    # Older runs have no budget that needs the first, no curriculum and no restarts.
+    values = {"evaluation_steps": 0, "range_share": 1.0, "restarts": 0, **checkpoint.progress}
+    names = ("restarts", "total_steps", "evaluation_steps", "total_episodes")
     cap, best, totals = values["episode_cap"], values["best"], {name: values[name] for name in names}
     ranges = values["range_share"]
     if any(whole(0)(total) for total in totals.values()) or maybe(whole(1))(cap) or number(0)(ranges) or ranges > 1:
         raise ValueError(f"its progress cannot be {shown(checkpoint.progress)}")
+    if totals["restarts"] > checkpoint.config.restarts:
+        raise ValueError(f"its config allows {checkpoint.config.restarts} restarts, it has {totals['restarts']}")
     if best is not None:
         solved, fitness = best
         best = bool(solved), float(fitness)

@@ -19,6 +19,8 @@ from es_core.config.checks import require_seconds
 from es_core.config.commands import only_in_script
 from es_core.config.objects import resolved
 from es_core.config.train_config import BOUNDS, TrainConfig
+from es_core.config.trust import require_trusted_policy
+from es_core.evaluation.scoring import find_checkpoint
 from es_core.files import CheckpointError, explained, require_plain, write_whole
 from es_core.machine import usable_cores
 from es_core.pools.by_name import require_pool
@@ -43,6 +45,7 @@ def train_seeds(
     pool: str = "local",
     ray_address: str | None = None,
     initial: str | os.PathLike[str] | None = None,
+    trust: bool = False,
     max_seconds: float | None = None,
     step_timeout: float = STEP_TIMEOUT,
     recycle_after: int | None = None,
@@ -64,7 +67,8 @@ def train_seeds(
         workers: of all runs together; None: the usable cores, or the CPUs of the cluster.
         pool: as for ``train``.
         ray_address: likewise.
-        initial: likewise; those that are continued have begun.
+        initial: a file or folder, as for ``train``; those that are continued have begun.
+        trust: allow ``initial`` to name modules outside the installed plugins.
         max_seconds: that each run may take; the same call continues.
         step_timeout: as for ``train``.
         recycle_after: likewise.
@@ -91,6 +95,9 @@ def train_seeds(
     loggers = list(loggers)
     if not all(isinstance(name, str) for name in loggers):
         raise TypeError(f"loggers of runs in processes of their own must be names, got {loggers!r}")
+    if initial is not None and not trust and Path(initial).suffix.lower() != ".zip":
+        begun = find_checkpoint(initial)
+        require_trusted_policy(begun.config, where=begun.where)
     configs = _configs(env, list(seeds), config_fields)
     folder = new_directory(configs[0].env_id, "seeds") if run_dir is None else Path(run_dir)
     require_plain(folder)

@@ -125,6 +125,7 @@ EXAMPLES = {
     "strategy_options": ('{"sigma_learning_rate": 0.2}', {"sigma_learning_rate": 0.2}),
     "population_size": ("6", 6),
     "steps_per_generation": ("300", 300),
+    "restarts": ("0", 0),
     "sigma": ("0.2", 0.2),
     "sigma_final": ("0.1", 0.1),
     "learning_rate": ("1e-2", 0.01),

@@ -539,7 +539,7 @@ def test_what_is_not_there_is_named(finished, walk, refused, tmp_path):
     with pytest.raises(ValueError, match="episodes must be a whole number of at least 1, got 0"):
         evaluate(finished, episodes=0)
     refused(FileNotFoundError, f"there is no checkpoint {absent}", initial=absent)
-    refused(FileNotFoundError, "is a folder: expected a checkpoint, such as .*best.safetensors", initial=tmp_path)
+    refused(FileNotFoundError, f"{tmp_path} is not a run folder: it has no config.json", initial=tmp_path)
     refused(
         ValueError,
         "initial has 3 parameters for observations of 2 numbers, the policy 17 for 2",

@@ -5,12 +5,14 @@ import copy
 import dataclasses
 import json
 import random
+import re
 import shlex
 import shutil
 import signal
 import struct
 import sys
 import tracemalloc
+from functools import partial
 
 import numpy as np
 import pytest
@@ -20,7 +22,7 @@ from conftest import first_fast
 from small_envs import Walk
 from written import nested, read_checkpoint, set_config, write_checkpoint
 
-from es_core import Checkpoint, CheckpointError, RolloutError, Run, evaluate, rebuild, record, train
+from es_core import Checkpoint, CheckpointError, RolloutError, Run, evaluate, rebuild, record, train, train_seeds
 from es_core.cli import main
 from es_core.config.trust import require_trusted
 from es_core.evaluation.scoring import find_policy, require_same_spaces
@@ -645,6 +647,22 @@ def test_of_an_initial_checkpoint_only_numbers_are_used_whatever_it_names(runs, 
     path = write_checkpoint(tmp_path / "initial.safetensors", document, arrays)
     train(walk, run_dir=tmp_path / "new", initial=path, **tiny)
     assert not marked.exists()
+
+
+def test_a_policy_to_start_from_must_be_trusted_if_it_is_a_module(runs, walk, marked, tmp_path, capsys):
+    document, arrays = read_checkpoint(runs["openai_es"].best_path)
+    document["config"]["policy"] = "marked:Kind"
+    path = write_checkpoint(tmp_path / "initial.safetensors", document, arrays)
+    refusal = f"{path} names policy='marked:Kind', which is not a function or class of an installed plugin"
+    for begin in (partial(train, walk), partial(train_seeds, walk, [0, 1])):
+        with pytest.raises(ValueError, match=re.escape(refusal)):
+            begin(run_dir=tmp_path / "new", initial=path, workers=2, progress=False)
+    assert main(["train", walk, "--initial", str(path), "--run-dir", str(tmp_path / "new"), "--workers", "1"]) == 2
+    assert refusal in capsys.readouterr().err
+    assert not marked.exists()
+    assert not (tmp_path / "new").exists()
+    assert main(["train", walk, "--initial", str(path), "--run-dir", str(tmp_path / "new"), "--trust-names"]) != 0
+    assert marked.exists()  # it was imported, though it has no such class
 
 
 def test_settings_of_wrappers_are_no_names(runs, marked, tmp_path):

@@ -1,0 +1,123 @@
+"""A search that begins again at a plateau, with twice the candidates: through whole runs."""
+
+import shutil
+
+import numpy as np
+import pytest
+from written import require_equal, rewrite_checkpoint
+
+from es_core import Checkpoint, Run, TrainConfig, rebuild, train
+from es_core.cli import main
+from es_core.files import CheckpointError
+
+SETTINGS = {
+    "generations": 130, "population_size": 8, "hidden_sizes": (), "initialization": "fan_in", "sigma": 0.3,
+    "observation_normalization": True, "eval_budget": None, "eval_episodes": 2, "confirm_episodes": 2, "restarts": 2,
+    "workers": 1, "progress": False,
+}  # fmt: skip
+STUCK = {"fitness": "small_envs:constant"}
+RESTARTING = ("openai_es", "ars", "pgpe", "snes", "cma_es", "sep_cma_es", "ga", "random_search")
+
+
+@pytest.fixture
+def aim(register):
+    return register("Aim-v0", "small_envs:Aim", fitness="episode_return", max_episode_steps=1)
+
+
+@pytest.mark.parametrize("strategy", RESTARTING)
+def test_a_stuck_search_begins_again_with_twice_the_candidates(strategy, aim, tmp_path, capsys):
+    run = train(aim, run_dir=tmp_path / "run", strategy=strategy, **{**SETTINGS, **STUCK, "progress": True})
+    first = next(stats.generation for stats in run.history if stats.restarts == 1)
+    assert first == 101  # a plateau has 100 generations, and is seen after them
+    populations = [(stats.restarts, stats.population_size) for stats in run.history[:-1]]
+    assert populations == [(0, 8)] * first + [(1, 16)] * (130 - first)
+    hint = "begun again with 16 candidates (restart 1 of 2); the best so far is kept"
+    assert capsys.readouterr().err.count(hint) == 1
+    again, before = (rebuild(run, generation) for generation in (first, first - 1))
+    assert not np.array_equal(again.mean, rebuild(run, 0).mean)
+    assert again.statistics.count > before.statistics.count > 0  # what is known of observations stays
+
+
+@pytest.mark.parametrize("strategy", ["cma_es", "ga"])
+def test_a_run_that_began_again_is_the_same_with_two_workers_resumed_and_rebuilt(strategy, aim, tmp_path):
+    fields = {**SETTINGS, **STUCK, "strategy": strategy}
+    run = train(aim, run_dir=tmp_path / "run", **fields)
+    require_equal(train(aim, run_dir=tmp_path / "two", **{**fields, "workers": 2}), run)
+    for bound in (100, 101, 102, 115):
+        shorter = train(aim, run_dir=tmp_path / str(bound), **{**fields, "on_generation": stops_after(bound)})
+        require_equal(shorter.resume(workers=1, progress=False), run)
+    for generation in (100, 101, 102, 129):
+        assert rebuild(run, generation).mean.tobytes() == rebuilt_from_nothing(run, tmp_path, generation).tobytes()
+
+
+def stops_after(generation):
+    return lambda stats: stats.generation < generation
+
+
+def rebuilt_from_nothing(run, folder, generation):
+    bare = folder / f"bare-{generation}"
+    shutil.copytree(run.directory, bare)
+    shutil.rmtree(bare / "checkpoints")
+    (bare / "checkpoints").mkdir()
+    return rebuild(bare, generation, trust=True).mean
+
+
+def test_the_best_centre_of_all_searches_is_kept(aim, tmp_path):
+    run = train(
+        aim, run_dir=tmp_path / "run", strategy="openai_es", learning_rate=0.2, **SETTINGS | {"generations": 250}
+    )
+    assert run.history[-1].restarts >= 1
+    confirmed = [stats for stats in run.history if stats.confirmation is not None]
+    best = max(confirmed, key=lambda stats: stats.confirmation.mean)
+    assert run.best.generation == best.generation
+    assert best.restarts < run.history[-1].restarts or best.restarts == 0
+
+
+def test_a_plateau_ends_a_run_after_its_last_restart(aim, tmp_path, capsys):
+    fields = {**SETTINGS, **STUCK, "restarts": 1, "generations": 300, "stop_when": "plateau"}
+    run = train(aim, run_dir=tmp_path / "run", strategy="openai_es", **fields)
+    assert run.end == "plateau"
+    assert [stats.restarts for stats in run.history] == [0] * 101 + [1] * 101
+    assert main(["report", str(run.directory), "--trust-names"]) == 0
+    page = (run.directory / "report.html").read_text(encoding="utf-8")
+    assert "8 candidates each at first; begun again 1 of 1 times, with twice as many" in page
+
+
+def test_a_search_that_gains_does_not_begin_again(aim, tmp_path):
+    fields = {**SETTINGS, "strategy": "openai_es", "learning_rate": 0.005, "generations": 120}
+    fields |= {"observation_normalization": False, "action_squash": "clip"}
+    assert {stats.restarts for stats in train(aim, run_dir=tmp_path / "run", **fields).history} == {0}
+
+
+def test_older_runs_begin_never_again_and_a_policy_that_is_handed_over_is_not_left(aim, tmp_path):
+    older = {name: value for name, value in TrainConfig.for_env(aim).to_json().items() if name != "restarts"}
+    assert TrainConfig.from_json(older).restarts == 0
+    run = train(aim, run_dir=tmp_path / "run", **SETTINGS | {"generations": 1, "restarts": "auto"})
+    assert (run.config.strategy, run.config.restarts) == ("cma_es", 2)
+    further = {"generations": 1, "workers": 1, "progress": False}
+    assert train(aim, run_dir=tmp_path / "next", initial=run.best, **further).config.restarts == 0
+
+
+@pytest.mark.parametrize(
+    ("fields", "reason"),
+    [
+        ({"strategy": "openai_es", "steps_per_generation": 100}, "steps_per_generation sets its population"),
+        ({"strategy": "erl", "population_size": 11}, "what it has learnt is not only its population"),
+        ({"strategy": "openai_es", "population_size": 600_000}, "more than 1000000"),
+    ],
+    ids=["steps", "learner", "size"],
+)
+def test_restarts_that_cannot_be_are_refused_with_the_reason(fields, reason, aim, tmp_path):
+    with pytest.raises(ValueError, match=reason):
+        train(aim, run_dir=tmp_path / "run", **{**SETTINGS, **fields})
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_checkpoint_with_more_restarts_than_its_run_allows_is_damaged(aim, tmp_path):
+    run = train(aim, run_dir=tmp_path / "run", strategy="cma_es", **SETTINGS | {"generations": 2})
+    path = rewrite_checkpoint(run.checkpoint_path(2), lambda document, arrays: document["progress"].update(restarts=60))
+    metrics = run.directory / "metrics.jsonl"
+    metrics.write_bytes(b"".join(metrics.read_bytes().splitlines(keepends=True)[:2]))
+    with pytest.raises(CheckpointError, match="its config allows 2 restarts, it has 60"):
+        Run.open(run.directory).resume(generations=3, workers=1, progress=False)
+    assert Checkpoint.load(path).generation == 2  # its policy can be used all the same
