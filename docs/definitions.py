@@ -62,6 +62,7 @@ def section(definition: EnvDefinition, folder: Path) -> str:
     """An environment's part of the page; without picture, spaces and data sheet where its simulator is missing."""
     rows = {
         "fitness": ", ".join(f"`{name}`" for name in fitness_names(definition)),
+        "behaviour": f"`{definition.behaviour}`",
         "step limit": definition.max_episode_steps,
         "solved at": definition.solved_at,
         "recommended": ", ".join(f"`{name}={value}`" for name, value in definition.recommended.items()),

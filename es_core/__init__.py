@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from es_core.strategies.cma_es import CMAES
     from es_core.strategies.erl import ERL
     from es_core.strategies.ga import GA
+    from es_core.strategies.nsra_es import NSRAES
     from es_core.strategies.openai_es import OpenAIES
     from es_core.strategies.pgpe import PGPE
     from es_core.strategies.population import Population
@@ -44,6 +45,7 @@ _HOME = {
     "CMAES": "strategies.cma_es",
     "ERL": "strategies.erl",
     "GA": "strategies.ga",
+    "NSRAES": "strategies.nsra_es",
     "PGPE": "strategies.pgpe",
     "SNES": "strategies.snes",
     "STRATEGIES": "strategies.by_name",
@@ -89,6 +91,7 @@ __all__ = [
     "CMAES",
     "ERL",
     "GA",
+    "NSRAES",
     "PGPE",
     "SNES",
     "STRATEGIES",

@@ -44,6 +44,8 @@ class EnvDefinition:
         randomize: ranges, by name, of what differs from episode to episode (see ``es_envs.bullet.BulletEnv``), for
             training and evaluation; given to the entry point as the keyword argument ``randomize``.
         fitnesses: more fitness functions by name; all are logged, and you can choose any with ``train(fitness=name)``.
+        behaviour: ``module:name`` of a function ``(Episode) -> sequence of floats``, always as many, which says what
+            an episode came to, for strategies that seek what is new (see ``es_envs.behaviour``).
         max_episode_steps: steps after which an episode is truncated, or None if the environment ends by itself.
         initializer: ``module:name`` of a function that each process calls once before it makes the environment.
         vector_entry_point: ``module:name`` of a factory of this environment's ``gymnasium.vector.VectorEnv``, called
@@ -67,6 +69,7 @@ class EnvDefinition:
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     randomize: Mapping[str, Any] = field(default_factory=dict)
     fitnesses: Mapping[str, str | Callable[..., Any]] = field(default_factory=dict)
+    behaviour: str | Callable[..., Any] = "es_envs.behaviour:last_observation"
     max_episode_steps: int | None = None
     initializer: str | Callable[[], None] | None = None
     vector_entry_point: str | Callable[..., Any] | None = None
@@ -91,6 +94,7 @@ class EnvDefinition:
             raise ValueError(f"{self.id!r} is not an environment id: expected 'Name-v0' or 'namespace/Name-v0'")
         self._set("entry_point", self._named("entry_point", self.entry_point))
         self._set("fitness", self._named("fitness", self.fitness, colon=False))
+        self._set("behaviour", self._named("behaviour", self.behaviour))
         self._require_mappings()
         if not isinstance(self.summary, str):
             raise TypeError(f"{self.id}: summary must be a string, got {self.summary!r}")
@@ -216,6 +220,14 @@ class EnvDefinition:
         if name not in known:
             raise ValueError(f"{self.label} has no scripted policy {name!r}: it has {', '.join(known)}")
         return self._load(str(known[name]), f"scripts[{name!r}]")
+
+    def load_behaviour(self) -> Callable[[Any], Any]:
+        """Import the function that describes an episode.
+
+        Raises:
+            PluginError: it cannot be imported.
+        """
+        return self._load(str(self.behaviour), "behaviour")
 
     def _initialize(self) -> None:
         if isinstance(self.initializer, str) and self.initializer not in _initialized:

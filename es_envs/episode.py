@@ -26,6 +26,7 @@ class Episode:
         last_observation: as the last step returned it.
         fitnesses: values by name, the one that drives selection first; a secondary fitness that failed is None.
         at_bounds: share of the actions' entries that were at a bound of the action space; None if nobody counted them.
+        behaviour: the numbers that describe it (``es_envs.behaviour``); empty if no strategy asked for them.
     """
 
     seed: int
@@ -39,6 +40,7 @@ class Episode:
     last_observation: Any = None
     fitnesses: Mapping[str, float | None] = field(default_factory=dict)
     at_bounds: float | None = None
+    behaviour: tuple[float, ...] = ()
 
     @property
     def ending(self) -> str:

@@ -221,6 +221,24 @@ def seed_of(episode):
     return float(episode.seed)
 
 
+def place_and_steps(episode):
+    """A behaviour."""
+    return episode.last_observation
+
+
+def no_place(_):
+    return [0.0, math.nan]
+
+
+def a_number(_):
+    return 1.0
+
+
+def ever_longer(episode):
+    """As many numbers as the seed's last digit says, and one."""
+    return [0.0] * (1 + episode.seed % 10)
+
+
 def luck(episode):
     """Normal numbers around 0, whatever a policy does."""
     return float(np.random.default_rng(episode.seed).normal())

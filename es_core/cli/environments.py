@@ -60,6 +60,7 @@ def _show(options: argparse.Namespace) -> None:
         ("observations", space_text(spaces[0])),
         ("actions", space_text(spaces[1])),
         ("fitness", ", ".join(es_envs.fitness.fitness_names(definition))),
+        ("behaviour", str(definition.behaviour)),
         ("step limit", str(definition.max_episode_steps)),
         ("solved at", str(definition.solved_at)),
         ("randomize", _listed(definition.randomize)),

@@ -212,7 +212,8 @@ def _examined(plugin: PluginInfo) -> PluginInfo:
 
 
 def _faults(definition: EnvDefinition) -> Iterator[str]:
-    targets = {"entry_point": definition.entry_point, "initializer": definition.initializer}
+    names = ("entry_point", "initializer", "behaviour")
+    targets = {name: getattr(definition, name) for name in names}
     targets |= {f"fitness {name!r}": target for name, target in fitness_names(definition).items()}
     for what, target in targets.items():
         module = str(target).partition(":")[0] if target and ":" in str(target) else ""

@@ -53,7 +53,8 @@ def replay(
         explored = None if candidate is None else action_noise_seed(rollout.policy, population, candidate, seed)
         limit, share = (None, 1.0) if candidate is None else (population.max_episode_steps, population.range_share)
         try:
-            return rollout.episode(seed, noise_seed=explored, max_steps=limit, range_share=share)
+            describes = candidate is not None and population.describes
+            return rollout.episode(seed, noise_seed=explored, max_steps=limit, range_share=share, describes=describes)
         except (Exception, SystemExit) as error:
             who = "the centre" if candidate is None else f"candidate {candidate}"
             raise RolloutError(

@@ -154,8 +154,9 @@ class Scores:
     Attributes:
         candidates: the candidates' indices.
         names: names of the fitness values.
-        values: ``(n, k, len(names) + 2)`` float64, for each episode: its fitness values, NaN where a secondary one
-            failed; its steps; and 1 if a step limit ended it.
+        values: ``(n, k, len(names) + 2 + b)`` float64, for each episode: its fitness values, NaN where a secondary
+            one failed; its steps; 1 if a step limit ended it; and the b numbers of its behaviour, if the population
+            asks for them.
         counts: ``(n,)``, observations that enter the statistics; None: none are collected.
         sums: ``(n, 2, entries)`` float64, of these observations and of their squares.
     """

@@ -57,6 +57,8 @@ class Results:
         capped: ``(N, k)``, True where a step limit ended the episode; False where not valid.
         statistics: statistics of each valid candidate's observations, in order; None if they are not collected.
         transitions: transitions of the valid candidates' episodes, in order; empty if the population records none.
+        behaviours: ``(N, b)``, each candidate's mean over its episodes, NaN where not valid; None if the population
+            does not ask for them.
         centre: the centre's episodes, in the order of their seeds.
         failures: failures of the candidates that are not valid, in their order.
     """
@@ -68,6 +70,7 @@ class Results:
     capped: NDArray[np.bool_]
     statistics: list[ObservationStatistics] | None
     transitions: list[Transitions] = field(default_factory=list)
+    behaviours: NDArray[np.float64] | None = None
     centre: list[Episode]
     failures: list[Failure]
 
@@ -155,8 +158,14 @@ class RolloutPool(ABC):
                 continue
             if not names:
                 names = scores.names
-                values = np.zeros((*shape, len(names) + 2))
-                values[:, :, :-2] = math.nan
+                values = np.full((*shape, scores.values.shape[2]), math.nan)
+                values[:, :, len(names) : len(names) + 2] = 0
+            if scores.values.shape[2] != values.shape[2]:
+                sizes = sorted(each.shape[2] - len(names) - 2 for each in (values, scores.values))
+                raise RolloutError(
+                    f"{self.definition.label}: behaviour {self.definition.behaviour!r} returned {sizes[0]} numbers for "
+                    f"one episode and {sizes[1]} for another, expected always as many"
+                )
             valid[scores.candidates], values[scores.candidates] = True, scores.values
             if scores.counts is not None and scores.sums is not None:
                 for candidate, number, (total, squares) in zip(
@@ -169,10 +178,11 @@ class RolloutPool(ABC):
             valid=valid,
             fitness=fitness,
             fitnesses={name: values[:, :, place].copy() for place, name in enumerate(names)},
-            lengths=values[:, :, -2].astype(np.int64),
-            capped=values[:, :, -1].astype(np.bool_),
+            lengths=values[:, :, len(names)].astype(np.int64),
+            capped=values[:, :, len(names) + 1].astype(np.bool_),
             statistics=[observed[each] for each in sorted(observed)] if self.config.observation_normalization else None,
             transitions=[episode for candidate in sorted(transitions) for episode in transitions[candidate]],
+            behaviours=values[:, :, len(names) + 2 :].mean(axis=1) if population.describes else None,
             centre=[centre[number] for number in sorted(centre)],
             failures=[_failure(work, each) for each in sorted(failed, key=attrgetter("number"))],
         )

@@ -22,6 +22,7 @@ from es_core.pools.messages import CandidateTask, CentreTask, Failed, RandomTask
 from es_core.pools.pool import RolloutPool, require_pool_options
 from es_core.pools.reference import play_reference
 from es_core.pools.worker import Answer, Played, action_noise_seed, described, enters_statistics
+from es_core.rollout.behaviour import BehaviourDescriber
 from es_core.rollout.bounds import BoundsCounter
 from es_core.rollout.environment import make_env
 from es_core.rollout.errors import SpaceError
@@ -102,6 +103,7 @@ class VectorPool(RolloutPool):
         if config.observation_normalization:
             self.actors.collect()
         self.fitnesses = load_fitnesses(definition, config)
+        self.behaviours = BehaviourDescriber(definition)
         self.choice = f"{width} copies, starts {self.copies.starts}"
 
     def play(self, work: Work) -> Iterator[Reply]:
@@ -371,16 +373,17 @@ class _Wave:
         )
         if play.bounds is not None:
             episode = play.bounds.noted(episode)
+        is_candidate = play.number < len(self._work.seeds)
         try:
             episode = judged(episode, play.measured)
+            if is_candidate and self._work.population.describes:
+                episode = pool.behaviours.noted(episode)
         except ValueError as error:
             self._lose(row, error)
             return
         observed = None
         k = self._work.seeds.shape[1]
-        if play.number < len(self._work.seeds) and enters_statistics(
-            pool.config, self._work.population, play.number * k + play.place
-        ):
+        if is_candidate and enters_statistics(pool.config, self._work.population, play.number * k + play.place):
             observed = self._actors.statistics(row, length)
         self._done[play.number, play.place] = _Done(episode, observed)
         self._free(row)

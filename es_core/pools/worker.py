@@ -184,6 +184,7 @@ class Worker:
                     noise_seed=noise,
                     max_steps=population.max_episode_steps,
                     range_share=population.range_share,
+                    describes=population.describes,
                 )
                 episodes.append(episode)
                 if recorder:
@@ -289,7 +290,8 @@ def action_noise_seed(policy: Policy, population: Population, candidate: int | N
 
 def _row(episode: Episode, names: Sequence[str]) -> list[float]:
     values = (episode.fitnesses[name] for name in names)
-    return [*(math.nan if value is None else value for value in values), episode.length, episode.truncated]
+    numbers = (math.nan if value is None else value for value in values)
+    return [*numbers, episode.length, episode.truncated, *episode.behaviour]
 
 
 def described(error: BaseException) -> tuple[str, str, str]:

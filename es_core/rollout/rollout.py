@@ -13,6 +13,7 @@ from es_core.policies.by_name import make_policy
 from es_core.policies.engines import make_actor, require_engine
 from es_core.policies.normalization import Statistics
 from es_core.policies.scripted import ScriptedActor, ScriptedPolicy
+from es_core.rollout.behaviour import BehaviourDescriber
 from es_core.rollout.environment import make_env
 from es_core.rollout.errors import SpaceError
 from es_core.rollout.fitness import begun, judged, load_fitnesses, observers_of, so_far
@@ -56,6 +57,7 @@ class Rollout:
         self._step_limit = step_limit(definition, config)
         self._ranges = config.randomize
         self._fitnesses = load_fitnesses(definition, config)
+        self._behaviours = BehaviourDescriber(definition)
         self._make_env = partial(make_env, definition, config, **kwargs)
         self.env = self._make_env()
         self._is_open = True
@@ -87,6 +89,7 @@ class Rollout:
         noise_seed: int | None = None,
         max_steps: int | None = None,
         range_share: float = 1.0,
+        describes: bool = False,
     ) -> Episode:
         """Play one episode of the policy in use.
 
@@ -96,14 +99,16 @@ class Rollout:
             noise_seed: see ``Actor.reset``.
             max_steps: a step limit below that of the definition and the config, or None.
             range_share: share of the ranges of ``randomize``.
+            describes: give the episode its behaviour.
 
         Raises:
-            ValueError: an observation, the fitness or the sum of rewards is not finite, a reward is not a number, or
-                ``reset`` or ``step`` returns something else than it must.
+            ValueError: an observation, the fitness, the behaviour or the sum of rewards is not finite, a reward is not
+                a number, or ``reset`` or ``step`` returns something else than it must.
             Exception: the environment raises it.
         """
         self.actor.reset(noise_seed=noise_seed)
-        return self._whole(self._play(seed, self.actor, observers, max_steps, range_share, pauses=False))
+        episode = self._whole(self._play(seed, self.actor, observers, max_steps, range_share, pauses=False))
+        return self._behaviours.noted(episode) if describes else episode
 
     @staticmethod
     def _whole(played: Steps) -> Episode:

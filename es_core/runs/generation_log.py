@@ -32,6 +32,7 @@ class GenerationLog:
         episode_cap: step limit of the next population's episodes, or None.
         range_share: share of the ranges of ``randomize`` in which the next population plays.
         statistics: statistics of all generations so far, which normalise the next generation's; None: no change.
+        behaviours: ``(N, b)`` float64, if the strategy learnt from them, too; NaN for a candidate that has failed.
     """
 
     fitness: NDArray[np.float64]
@@ -40,6 +41,7 @@ class GenerationLog:
     episode_cap: int | None
     range_share: float
     statistics: ObservationStatistics | None
+    behaviours: NDArray[np.float64] | None = None
 
     @property
     def valid(self) -> NDArray[np.bool_]:
@@ -59,6 +61,8 @@ class GenerationLog:
             "total": None if sums is None else _text(sums.total),
             "squares": None if sums is None else _text(sums.squares),
         }
+        if self.behaviours is not None:
+            log["behaviours"] = _text(self.behaviours)
         return {**log, "sha256": _digest(log)}
 
     @classmethod
@@ -86,13 +90,17 @@ class GenerationLog:
                 sums = ObservationStatistics(count, _numbers(log["total"]), _numbers(log["squares"]))
                 if not (np.isfinite(sums.total).all() and np.isfinite(sums.squares).all()):
                     raise ValueError("its observations are not finite")
+            fitness, behaviours = _numbers(log["fitness"]), None
+            if "behaviours" in log:
+                behaviours = _numbers(log["behaviours"]).reshape(len(fitness), -1)
             return cls(
-                fitness=_numbers(log["fitness"]),
+                fitness=fitness,
                 population_size=size,
                 restart=restart,
                 episode_cap=cap,
                 range_share=ranges,
                 statistics=sums,
+                behaviours=behaviours,
             )
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ValueError(f"its log cannot be read: {error}") from error

@@ -17,6 +17,7 @@ from es_core.strategies.cma_es import CMAES
 from es_core.strategies.defaults import with_strategy
 from es_core.strategies.erl import ERL
 from es_core.strategies.ga import GA
+from es_core.strategies.nsra_es import NSRAES
 from es_core.strategies.openai_es import OpenAIES
 from es_core.strategies.pgpe import PGPE
 from es_core.strategies.population import Population
@@ -32,6 +33,7 @@ __all__ = [
     "CMAES",
     "ERL",
     "GA",
+    "NSRAES",
     "PGPE",
     "SNES",
     "STRATEGIES",
@@ -54,6 +56,7 @@ STRATEGIES: Mapping[str, type[Strategy]] = {
     "ga": GA,
     "random_search": RandomSearch,
     "erl": ERL,
+    "nsra_es": NSRAES,
 }
 
 # Settings that a strategy gets if its constructor has an argument of that name.
@@ -89,11 +92,7 @@ def make_strategy(config: TrainConfig, mean: NDArray[np.float32], policy: Policy
             arguments[name] = value
         elif value and value != default[name]:
             raise ValueError(f"strategy {config.strategy!r} does not use {name}={value!r}: leave it out")
-    if config.shaping in SIGN_SHAPINGS and not strategy.mirrored:
-        raise ValueError(
-            f"shaping={config.shaping!r} compares signs of rewards within mirrored pairs, and strategy "
-            f"{config.strategy!r} has none: choose another shaping"
-        )
+    _require_comparable(config, strategy)
     _require_sizes(config, strategy)
     for name in ("sigma", "learning_rate"):
         final = getattr(config, f"{name}_final")
@@ -110,6 +109,20 @@ def make_strategy(config: TrainConfig, mean: NDArray[np.float32], policy: Policy
             has = f"its options are {', '.join(own)}" if own else "it has no options"
             raise ValueError(f"strategy_options: strategy {config.strategy!r} has no option {name!r}; {has}")
     return strategy(mean, **arguments, **config.strategy_options)
+
+
+def _require_comparable(config: TrainConfig, strategy: type[Strategy]) -> None:
+    """Refuse fitness that does not compare what the strategy compares."""
+    if config.shaping in SIGN_SHAPINGS and not strategy.mirrored:
+        raise ValueError(
+            f"shaping={config.shaping!r} compares signs of rewards within mirrored pairs, and strategy "
+            f"{config.strategy!r} has none: choose another shaping"
+        )
+    if config.episode_seeds == "grouped" and strategy.compares_generations:
+        raise ValueError(
+            f"strategy {config.strategy!r} compares fitness between generations, and episode_seeds='grouped' leaves "
+            "only ranks within each: choose 'common' or 'independent'"
+        )
 
 
 def _require_sizes(config: TrainConfig, strategy: type[Strategy]) -> None:

@@ -30,6 +30,7 @@ class Population:
         explores: ``(N,)``, False for a candidate that training does not explore by ``action_noise`` or
             ``sample_actions``; None: all are explored.
         records: True if the strategy wants the transitions of the candidates' episodes: ``Strategy.observe``.
+        describes: True if it wants their behaviours: ``Strategy.observe_behaviours``.
     """
 
     generation: int
@@ -43,6 +44,7 @@ class Population:
     range_share: float = 1.0
     explores: NDArray[np.bool_] | None = None
     records: bool = False
+    describes: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.scale, np.ndarray):

@@ -52,6 +52,8 @@ class Strategy(ABC):
     """True if the strategy learns sigma, which then cannot follow a schedule."""
     rebuildable: ClassVar[bool] = True
     """True if a generation follows from the one before and its fitness, so that a log of fitness is enough."""
+    compares_generations: ClassVar[bool] = False
+    """True if fitness is compared from one generation to the next, and so cannot be a rank within a group."""
     state: ClassVar[tuple[str, ...]] = ()
     """Names of further attributes, arrays and numbers, that determine the next generation."""
 
@@ -125,6 +127,13 @@ class Strategy(ABC):
 
         Args:
             episodes: all episodes of all valid candidates, in the order of candidates, whoever played them.
+        """
+
+    def observe_behaviours(self, behaviours: NDArray[np.float64]) -> None:  # noqa: B027  (likewise)
+        """Take a generation's behaviours, before ``tell``, if its population ``describes`` them.
+
+        Args:
+            behaviours: ``(N, b)``, each candidate's mean over its episodes; NaN for one that has failed.
         """
 
     @_quiet

@@ -102,7 +102,7 @@ class TrainingState:
                 statistics = source.statistics
         cap = first_cap(config, step_limit(pool.definition, config))
         strategy = _strategy(config, policy, given)
-        _require_recording(strategy, pool)
+        _require_observable(strategy, pool)
         return cls(strategy, policy, statistics, cap, first_range_share(config))
 
     @classmethod
@@ -124,7 +124,7 @@ class TrainingState:
             raise ValueError(f"{run.config.env_id} has other spaces now than when the run in {run.directory} was made")
         checkpoint.policy()  # raises if a user's module has changed
         state = cls.at(checkpoint, run.checkpoint_path(generation))
-        _require_recording(state.strategy, pool)
+        _require_observable(state.strategy, pool)
         run.cut_history(generation)
         return state
 
@@ -217,11 +217,14 @@ class TrainingState:
             episode_cap=next_cap(config, step_limit, self.episode_cap, lengths),
             range_share=next_range_share(config, self.range_share, results.fitness[results.valid]),
             statistics=statistics and statistics.after(results.statistics or []),
+            behaviours=results.behaviours,
         )
 
     def move_on(self, log: GenerationLog, transitions: Sequence[Transitions] = ()) -> None:
         """Go on to the next generation; ``transitions``: those of its episodes, if its population records them."""
         self.strategy.observe(transitions)
+        if log.behaviours is not None:
+            self.strategy.observe_behaviours(log.behaviours)
         self.strategy.tell(log.fitness, log.valid)
         self.episode_cap, self.range_share = log.episode_cap, log.range_share
         self.statistics = log.statistics or self.statistics
@@ -262,8 +265,11 @@ def first_statistics(config: TrainConfig, policy: Policy, pool: RolloutPool) -> 
     return pool.reference_batch() if config.virtual_batch_normalization else None
 
 
-def _require_recording(strategy: Strategy, pool: RolloutPool) -> None:
-    if strategy.ask().records and not pool.can_record:
+def _require_observable(strategy: Strategy, pool: RolloutPool) -> None:
+    population = strategy.ask()
+    if population.describes:
+        pool.definition.load_behaviour()  # an error before the first generation
+    if population.records and not pool.can_record:
         raise ValueError(
             f"strategy {pool.config.strategy!r} learns from every step of its episodes, and this pool returns none: "
             "use pool='local' (on the command line: --pool local)"

@@ -30,6 +30,7 @@ _USUAL: Mapping[str, Any] = {
 }
 _USUAL_FOR: Mapping[str, Mapping[str, Any]] = {
     "openai_es": {"learning_rate": (0.003, 0.3)},
+    "nsra_es": {"learning_rate": (0.003, 0.3)},
     "ars": {"sigma": (0.003, 0.3), "learning_rate": (0.003, 0.3)},
     "pgpe": {"sigma": (0.02, 1.0), "learning_rate": (0.02, 1.0)},
     "snes": {"sigma": (0.02, 1.0), "learning_rate": (0.1, 3.0)},

@@ -284,7 +284,7 @@ def test_every_strategy_has_ranges_around_what_train_would_take(aim, tmp_path, s
         base = settled(make_policy(usual, env.observation_space, env.action_space)).to_json()
     settings = result.trials[0].settings
     assert {"sigma", "population_size"} <= set(settings)
-    assert ("learning_rate" in settings) == (strategy in {"openai_es", "ars", "pgpe", "snes"})
+    assert ("learning_rate" in settings) == (strategy in {"openai_es", "nsra_es", "ars", "pgpe", "snes"})
     drawn = {name for name in settings if base[name] is None}  # train derives these from others
     assert {**base, **settings} == {**base, **{name: settings[name] for name in drawn}}
     assert set(result.settings) - drawn <= {"strategy", "generations", "eval_episodes", "confirm_episodes"}
