@@ -6,7 +6,6 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-import es_envs
 from es_core.config.train_config import TrainConfig
 from es_envs import EnvDefinition
 
@@ -26,16 +25,6 @@ def step_limit(definition: EnvDefinition, config: TrainConfig) -> int:
     if of_definition is not None:  # steps of the environment itself, of which one of ours may skip some
         of_definition = max(1, of_definition // config.preprocessing.get("skip", 1))
     return min(limit for limit in (of_definition, config.max_episode_steps) if limit is not None)
-
-
-def whole_episodes(config: TrainConfig) -> float:
-    """Number of episodes of the longest kind that fit into the run's ``max_steps`` and ``max_episodes``."""
-    bounds = [math.inf]
-    if config.max_steps is not None:
-        bounds.append(config.max_steps / step_limit(es_envs.definition(config.env_id), config))
-    if config.max_episodes is not None:
-        bounds.append(config.max_episodes)
-    return min(bounds)
 
 
 def first_cap(config: TrainConfig, limit: int) -> int | None:
@@ -92,12 +81,18 @@ def next_population_size(config: TrainConfig, steps: int, lengths: NDArray[np.in
 
 def begun_again(config: TrainConfig, restarts: int) -> TrainConfig:
     """The decided config of a search that has begun again so often: each time with twice the candidates."""
-    return replace(config, population_size=config.population_size * 2**restarts) if restarts else config
+    limit = config.population_limit
+    return replace(
+        config,
+        population_size=config.population_size * 2**restarts,
+        population_limit=None if limit is None else limit * 2**restarts,
+    )
 
 
 def largest_population(config: TrainConfig) -> int:
     """Largest number of candidates that a generation of a decided config may have."""
-    return config.population_size * (1 if config.steps_per_generation is None else _GROWTH)
+    largest = max(config.population_size, config.population_limit or 0) * 2**config.restarts
+    return largest * (1 if config.steps_per_generation is None else _GROWTH)
 
 
 def evaluation_episodes(config: TrainConfig, candidates: int) -> int:

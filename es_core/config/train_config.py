@@ -73,6 +73,7 @@ _BEFORE: Mapping[str, Any] = {
     "generations": 300,
     "strategy": "openai_es",
     "population_size": 64,
+    "population_limit": None,
     "restarts": 0,
     "sigma": 0.05,
     "policy": "mlp",
@@ -117,6 +118,7 @@ STRATEGY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         f"{LEARNER}{name}": {
             "steps_per_generation": 4096,
             "population_size": 2,  # there is no population
+            "population_limit": None,
             "restarts": 0,
             "sigma": 1.0,
             "policy": "mlp",
@@ -228,6 +230,12 @@ class TrainConfig:
         auto(whole(2, MOST)),
         "candidates in each generation, an even number for strategies with mirrored pairs; auto: by strategy and "
         "number of parameters",
+    )
+    population_limit: int | None = _option(
+        AUTO,
+        maybe(auto(whole(2, MOST))),
+        "candidates up to which the population doubles, each time that 20 generations have gained nothing; auto: by "
+        "the number of parameters where the population size is auto, too, and a covariance is learnt (none: it stays)",
     )
     steps_per_generation: int | None = _option(
         None,

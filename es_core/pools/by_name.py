@@ -5,7 +5,7 @@ from typing import Any
 from es_core.config.budgets import largest_population
 from es_core.config.objects import require_importable
 from es_core.config.train_config import TrainConfig
-from es_core.policies.defaults import open_settings
+from es_core.policies.defaults import decided
 from es_core.pools.pool import STEP_TIMEOUT, Results, RolloutPool
 from es_core.strategies.defaults import LARGEST
 from es_envs import EnvDefinition
@@ -66,8 +66,8 @@ def make_pool(
     if name == "local":
         from es_core.pools.local import LocalPool
 
-        most = LARGEST if "population_size" in open_settings(config) else largest_population(config)
-        return LocalPool(definition, config, most=most, **how)
+        known = decided(config, population_size=LARGEST, population_limit=None, restarts=0)
+        return LocalPool(definition, config, most=largest_population(known), **how)
     if name == "vector":
         from es_core.pools.vector import VectorPool
 

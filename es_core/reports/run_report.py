@@ -164,11 +164,12 @@ def _costs(run: RunFolder) -> Iterator[dict[str, str]]:
         last, seconds = run.history[-1], sum(stats.seconds for stats in run.history)
         populations = [stats for stats in run.history if stats.population_size is not None]
         done = "" if run.finished else f"{percent(run.share_done)} of the run; "
-        each = f"{run.config.population_size} candidates each"
+        sizes = [stats.population_size or 0 for stats in populations] or [run.config.population_size]
+        each = f"{' to '.join(map(str, sorted({min(sizes), max(sizes)})))} candidates each"
         if run.config.strategy.startswith(LEARNER):
             each = f"{run.config.steps_per_generation} steps or more each"
         if last.restarts:
-            each += f" at first; begun again {last.restarts} of {run.config.restarts} times, with twice as many"
+            each += f"; begun again {last.restarts} of {run.config.restarts} times, with twice as many"
         yield _fact("Generations", figures(len(populations)), f"{done}{each}")
         yield _fact("Environment steps", figures(last.total_steps), f"{figures(last.total_episodes)} training episodes")
         rate = f"{figures(round(last.total_steps / seconds))} steps a second" if seconds > 0 else ""

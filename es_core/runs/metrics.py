@@ -144,6 +144,8 @@ class GenerationStats:
 
 PLATEAU = 100
 """Generations without any gain that are a plateau."""
+STALL = 20
+"""Generations without a clear gain, in which a larger population is worth its episodes."""
 _FEWEST_SCORES = 5
 
 
@@ -153,6 +155,22 @@ def since_restart(history: Sequence[GenerationStats], restarts: int) -> list[Gen
     return list(islice((stats for stats in ours if stats.population_size is not None), PLATEAU))[::-1]
 
 
+def of_size(recent: Sequence[GenerationStats], size: int) -> Sequence[GenerationStats]:
+    """The latest of these lines whose populations all have so many candidates."""
+    return list(takewhile(lambda stats: stats.population_size == size, reversed(recent)))[::-1]
+
+
+def is_stalled(recent: Sequence[GenerationStats]) -> bool:
+    """Tell whether the populations' mean fitness has gained nothing clear lately: no more than a standard error.
+
+    Args:
+        recent: lines with a population.
+    """
+    fitness = [stats.fitness_mean for stats in recent[-STALL:] if stats.fitness_mean is not None]
+    half = len(fitness) // 2
+    return len(recent) >= STALL and half > 1 and not _is_gain(fitness[:half], fitness[half:], errors=1)
+
+
 def is_plateau(recent: Sequence[GenerationStats]) -> bool:
     """Tell whether nothing was gained lately: neither in the populations' mean fitness nor in the centres' scores.
 
@@ -160,16 +178,17 @@ def is_plateau(recent: Sequence[GenerationStats]) -> bool:
     errors. Too few scores of centres say nothing.
 
     Args:
-        recent: what ``since_restart`` returned.
+        recent: lines with a population, at least ``PLATEAU`` of them.
     """
+    recent = recent[-PLATEAU:]
     parts = recent[: PLATEAU // 2], recent[PLATEAU // 2 :]
     scores = [[stats.evaluation.mean for stats in part if stats.evaluation is not None] for part in parts]
     if len(recent) < PLATEAU or min(map(len, scores)) < _FEWEST_SCORES:
         return False
     fitness = [[stats.fitness_mean for stats in part if stats.fitness_mean is not None] for part in parts]
-    return not (_is_gain(*scores) or _is_gain(*fitness))
+    return not (_is_gain(*scores, errors=2) or _is_gain(*fitness, errors=2))
 
 
-def _is_gain(before: Sequence[float], after: Sequence[float]) -> bool:
+def _is_gain(before: Sequence[float], after: Sequence[float], *, errors: float) -> bool:
     error = math.sqrt(sum(variance(part) / len(part) for part in (before, after)))
-    return fmean(after) - fmean(before) > 2 * error
+    return fmean(after) - fmean(before) > errors * error

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from es_core.config.budgets import largest_population
 from es_core.config.choices import LEARNER, SIGN_SHAPINGS
 from es_core.config.train_config import MOST, TrainConfig
 from es_core.policies.network import Policy
@@ -127,10 +128,15 @@ def _require_comparable(config: TrainConfig, strategy: type[Strategy]) -> None:
 
 def _require_sizes(config: TrainConfig, strategy: type[Strategy]) -> None:
     """Refuse other populations in later generations where the strategy cannot have them."""
-    if config.steps_per_generation is not None and not strategy.resizable:
+    for name in ("steps_per_generation", "population_limit"):
+        if getattr(config, name) is not None and not strategy.resizable:
+            raise ValueError(
+                f"strategy {config.strategy!r} keeps its population_size, and {name} would change it: leave it out, or "
+                "choose another strategy"
+            )
+    if config.steps_per_generation is not None and config.population_limit is not None:
         raise ValueError(
-            f"strategy {config.strategy!r} keeps its population_size, and steps_per_generation would change it in each "
-            "generation: leave it out, or choose another strategy"
+            "steps_per_generation sets the population, and so does population_limit: leave one of them out"
         )
     if not config.restarts:
         return
@@ -139,7 +145,7 @@ def _require_sizes(config: TrainConfig, strategy: type[Strategy]) -> None:
         why = "steps_per_generation sets its population"
     elif not strategy.rebuildable:
         why = "what it has learnt is not only its population"
-    elif config.population_size * 2**config.restarts > MOST:
+    elif largest_population(config) > MOST:
         why = f"the last population would have more than {MOST}"
     if why:
         raise ValueError(

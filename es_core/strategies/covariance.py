@@ -50,7 +50,6 @@ class CovarianceStrategy(Strategy):
         seed: root seed; the noise of generation g is a function of the two.
     """
 
-    resizable = False
     adapts_sigma = True
     state: ClassVar[tuple[str, ...]] = ("centre", "step_size", "path_sigma", "path_c")
 

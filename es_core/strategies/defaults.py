@@ -1,14 +1,10 @@
-"""The rule for the strategy and its settings that a config leaves at "auto": of the policy's size, and of the bounds.
+"""The rule for the strategy and its settings that a config leaves at "auto": a function of the policy's size alone.
 
 docs/results/defaults.md tells on which tasks it was chosen, and what it reaches on others.
 """
 
-import math
 from collections.abc import Iterator
 
-import numpy as np
-
-from es_core.config.budgets import whole_episodes
 from es_core.config.train_config import STRATEGY_DEFAULTS, TrainConfig
 from es_core.policies.defaults import decided, open_settings
 from es_core.policies.network import Policy
@@ -22,11 +18,10 @@ _REASONS = {
 LARGEST = 64
 """Largest population that the rule chooses, and that of strategies without a covariance."""
 
-_SMALLEST = 16  # population that it chooses
+_SMALLEST = 16  # population that it begins with: many generations, as long as all of them gain something
 _SIGMA = 0.05  # of strategies that have no other
 _COVARIANCE = 200  # parameters up to which a full covariance matrix is learnt: its decomposition takes d^3 operations
 _DIAGONAL = 20_000  # parameters up to which a variance is learnt for each
-_GENERATIONS = 10  # that a run's bounds must have room for, if all episodes are whole, before it gets more candidates
 _RESTARTS = 2  # each costs as many episodes as all before it
 _FEWEST = 4  # candidates from which a covariance can be learnt
 
@@ -35,9 +30,11 @@ def with_strategy(config: TrainConfig, size: int) -> TrainConfig:
     """Return the config with a strategy, its population and sigma, for a policy of ``size`` parameters."""
     config = decided(config, strategy=_strategy(config, size))
     has_covariance = config.strategy in {"cma_es", "sep_cma_es"}
+    grows = has_covariance and "population_size" in open_settings(config) and config.steps_per_generation is None
     return decided(
         config,
-        population_size=_candidates(config, size) if has_covariance else LARGEST,
+        population_size=_SMALLEST if has_covariance else LARGEST,
+        population_limit=_limit(size) if grows else None,
         restarts=_RESTARTS if has_covariance else 0,
         episode_seeds="grouped" if has_covariance else "common",
         sigma=STRATEGY_DEFAULTS.get(config.strategy, {}).get("sigma", _SIGMA),
@@ -51,14 +48,12 @@ def _strategy(config: TrainConfig, size: int) -> str:
     return "cma_es" if size <= _COVARIANCE else "sep_cma_es"
 
 
-def _candidates(config: TrainConfig, size: int) -> int:
-    """Two for each parameter: fitness is noisy, and the steps of fewer wander off. But more than 64 learn slowly.
-
-    A run that has few episodes is better off with more generations. The result is a multiple of 8, so that the four
-    groups with the same starts are alike.
-    """
-    affordable = whole_episodes(config) / config.episodes_per_candidate / _GENERATIONS
-    return int(np.clip(8 * math.ceil(min(2 * size, affordable, LARGEST) / 8), _SMALLEST, LARGEST))
+def _limit(size: int) -> int:
+    """Two candidates for each parameter: fitness is noisy, and near the end the steps of fewer wander off."""
+    limit = _SMALLEST
+    while limit < min(2 * size, LARGEST):
+        limit *= 2
+    return limit
 
 
 def settled(policy: Policy) -> TrainConfig:
@@ -85,12 +80,14 @@ def _policy(config: TrainConfig) -> str:
 
 
 def _words(config: TrainConfig) -> Iterator[str]:
+    limit = config.population_limit
+    more = "" if limit in {None, config.population_size} else f", up to {limit} when they gain nothing"
     words = {
         "policy": _policy(config),
         "observation_normalization": "observations normalised" if config.observation_normalization else "",
         "action_squash": "actions stretched to their bounds" if config.action_squash == "tanh" else "",
         "strategy": f"strategy {config.strategy}",
-        "population_size": f"{config.population_size} candidates",
+        "population_size": f"{config.population_size} candidates{more}",
         "sigma": f"sigma {config.sigma:g}",
     }
     for name, text in words.items():

@@ -32,7 +32,7 @@ from es_core.policies.spaces import input_size
 from es_core.pools.pool import Results, RolloutPool
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.generation_log import GenerationLog
-from es_core.runs.metrics import is_plateau, since_restart
+from es_core.runs.metrics import GenerationStats, is_plateau, is_stalled, of_size, since_restart
 from es_core.runs.run_folder import RunFolder
 from es_core.seeding import Purpose, derive
 from es_core.strategies.by_name import make_strategy
@@ -142,10 +142,9 @@ class TrainingState:
         require_bits(checkpoint.config, where)
         try:
             policy, progress = checkpoint.policy(), _progress(checkpoint)
-            config = begun_again(checkpoint.config, progress["restarts"])
-            strategy = _strategy(config, policy, checkpoint.mean)
+            strategy = _strategy(begun_again(checkpoint.config, progress["restarts"]), policy, checkpoint.mean)
             strategy.load_state_dict(checkpoint.strategy)
-            _require_consistent(strategy, config, checkpoint)
+            _require_consistent(strategy, checkpoint)
         except (LookupError, ValueError, TypeError, ArithmeticError) as error:
             raise CheckpointError(f"{where}: its state does not fit: {type(error).__name__}: {error}") from error
         return cls(strategy, policy, checkpoint.statistics, **progress)
@@ -193,10 +192,7 @@ class TrainingState:
         done = self.strategy.generation
         bound = reached(run.config, generations=done, steps=self.total_steps, episodes=self.total_episodes)
         gives_up = run.config.stop_when == "plateau" and self.restarts == run.config.restarts
-        return bound is not None or (gives_up and self._is_stuck(run))
-
-    def _is_stuck(self, run: RunFolder) -> bool:
-        return is_plateau(since_restart(run.history, self.restarts))
+        return bound is not None or (gives_up and is_plateau(since_restart(run.history, self.restarts)))
 
     def log(self, run: RunFolder, fitness: NDArray[np.float64], results: Results, step_limit: int) -> GenerationLog:
         """Log of this generation, which determines the next one.
@@ -208,17 +204,26 @@ class TrainingState:
             step_limit: step limit of whole episodes.
         """
         config, lengths = run.config, results.lengths[results.valid]
-        steps = config.steps_per_generation
+        recent = of_size(since_restart(run.history, self.restarts), self.strategy.population_size)
         statistics = self.statistics if isinstance(self.statistics, ObservationStatistics) else None
         return GenerationLog(
             fitness=fitness,
-            population_size=next_population_size(config, steps, lengths) if steps and self.strategy.resizable else None,
-            restart=self.restarts < config.restarts and self._is_stuck(run),
+            population_size=self._next_population_size(config, lengths, recent),
+            restart=self.restarts < config.restarts and is_plateau(recent),
             episode_cap=next_cap(config, step_limit, self.episode_cap, lengths),
             range_share=next_range_share(config, self.range_share, results.fitness[results.valid]),
             statistics=statistics and statistics.after(results.statistics or []),
             behaviours=results.behaviours,
         )
+
+    def _next_population_size(
+        self, config: TrainConfig, lengths: NDArray[np.int64], recent: Sequence[GenerationStats]
+    ) -> int | None:
+        """Number of candidates of the next generation, or None if it stays."""
+        size, limit = self.strategy.population_size, begun_again(config, self.restarts).population_limit
+        if config.steps_per_generation is not None and self.strategy.resizable:
+            return next_population_size(config, config.steps_per_generation, lengths)
+        return 2 * size if limit is not None and 2 * size <= limit and is_stalled(recent) else None
 
     def move_on(self, log: GenerationLog, transitions: Sequence[Transitions] = ()) -> None:
         """Go on to the next generation; ``transitions``: those of its episodes, if its population records them."""
@@ -230,7 +235,7 @@ class TrainingState:
         self.statistics = log.statistics or self.statistics
         if log.restart:
             self._begin_again()
-        if log.population_size is not None:
+        elif log.population_size is not None:
             self.strategy.population_size = log.population_size
 
     def _begin_again(self) -> None:
@@ -276,14 +281,15 @@ def _require_observable(strategy: Strategy, pool: RolloutPool) -> None:
         )
 
 
-def _require_consistent(strategy: Strategy, config: TrainConfig, checkpoint: Checkpoint) -> None:
+def _require_consistent(strategy: Strategy, checkpoint: Checkpoint) -> None:
     if strategy.generation != checkpoint.generation:
         raise ValueError(f"the strategy is in generation {strategy.generation}, the file in {checkpoint.generation}")
     if not np.array_equal(strategy.mean, checkpoint.mean):
         raise ValueError("the strategy's mean is not the file's")
-    size = strategy.population_size
-    if size != config.population_size and not (config.steps_per_generation and size <= largest_population(config)):
-        raise ValueError(f"the strategy has {size} candidates, its config allows {largest_population(config)}")
+    config, size, most = checkpoint.config, strategy.population_size, largest_population(checkpoint.config)
+    least = config.population_size if config.steps_per_generation is None else 2
+    if not least <= size <= most:
+        raise ValueError(f"the strategy has {size} candidates, its config allows {least} to {most}")
 
 
 def _progress(checkpoint: Checkpoint) -> dict[str, Any]:

@@ -124,6 +124,7 @@ EXAMPLES = {
     "strategy": ("pgpe", "pgpe"),
     "strategy_options": ('{"sigma_learning_rate": 0.2}', {"sigma_learning_rate": 0.2}),
     "population_size": ("6", 6),
+    "population_limit": ("none", None),
     "steps_per_generation": ("300", 300),
     "restarts": ("0", 0),
     "sigma": ("0.2", 0.2),

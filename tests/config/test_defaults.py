@@ -34,25 +34,17 @@ def test_the_strategy_follows_from_the_number_of_parameters(size, strategy):
     assert settled_for(observations).strategy == strategy
 
 
-def test_the_population_has_two_candidates_for_each_parameter_between_16_and_64():
-    sizes = [settled_for(spaces.Box(-1, 1, (size,), np.float32), ONE).population_size for size in (6, 12, 90, 9000)]
-    assert sizes == [16, 32, 64, 64]
-    assert settled_for(strategy="openai_es").population_size == 64
+def test_the_population_begins_with_16_and_may_have_two_candidates_for_each_parameter_up_to_64():
+    configs = [settled_for(spaces.Box(-1, 1, (size,), np.float32), ONE) for size in (6, 12, 90, 9000)]
+    assert [config.population_size for config in configs] == [16, 16, 16, 16]
+    assert [config.population_limit for config in configs] == [16, 32, 64, 64]
 
 
-@pytest.mark.parametrize(
-    ("bounds", "candidates"),
-    [
-        ({"max_steps": 20_000}, 16),
-        ({"max_steps": 200_000}, 40),
-        ({"max_steps": 200_000, "episodes_per_candidate": 2}, 24),
-        ({"max_episodes": 320, "max_steps": 10**9}, 32),
-        ({"max_steps": 10**9}, 64),
-    ],
-)
-def test_a_run_of_few_episodes_has_fewer_candidates_and_so_ten_generations(bounds, candidates):
-    config = TrainConfig(env_id="CartPole-v1", policy="mlp", hidden_sizes=(16,), **bounds)
-    assert settled(make_policy(config, box([-1] * 4, [1] * 4), spaces.Discrete(2))).population_size == candidates
+def test_a_population_that_is_given_stays_and_so_does_that_of_strategies_without_a_covariance():
+    assert settled_for(population_size=24).population_limit is None
+    config = settled_for(strategy="openai_es")
+    assert (config.population_size, config.population_limit) == (64, None)
+    assert settled_for(strategy="cma_es", steps_per_generation=1000).population_limit is None
 
 
 def test_images_are_seen_by_convolutions_and_not_normalised():
@@ -83,7 +75,7 @@ def test_outputs_are_stretched_to_bounds_that_are_far_from_1(actions, squash):
 def test_what_is_given_wins_and_is_not_recorded_as_decided():
     config = settled_for(strategy="snes", population_size=12, sigma=0.3, observation_normalization=False)
     assert (config.strategy, config.population_size, config.sigma) == ("snes", 12, 0.3)
-    assert set(config.decided) == {"policy", "hidden_sizes", "action_squash", "episode_seeds", "restarts"}
+    assert set(config.decided) == {"policy", "hidden_sizes", "action_squash", "episode_seeds", "population_limit", "restarts"}
 
 
 def test_few_inputs_go_through_a_hidden_layer_and_many_are_linear_with_a_bias():

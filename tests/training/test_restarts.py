@@ -62,6 +62,31 @@ def rebuilt_from_nothing(run, folder, generation):
     return rebuild(bare, generation, trust=True).mean
 
 
+@pytest.mark.parametrize("strategy", RESTARTING)
+def test_a_population_that_gains_nothing_doubles_up_to_its_limit(strategy, aim, tmp_path):
+    fields = {**SETTINGS, **STUCK, "strategy": strategy, "population_limit": 40, "generations": 70}
+    run = train(aim, run_dir=tmp_path / "run", **fields)
+    sizes = [stats.population_size for stats in run.history[:-1]]
+    assert sizes == [8] * 21 + [16] * 21 + [32] * 28  # 20 generations of each size, and one in which that is seen
+    assert {stats.restarts for stats in run.history} == {0}
+    shorter = train(aim, run_dir=tmp_path / "shorter", **{**fields, "on_generation": stops_after(30)})
+    require_equal(shorter.resume(workers=1, progress=False), run)
+    assert rebuilt_from_nothing(run, tmp_path, 69).tobytes() == rebuild(run, 69).mean.tobytes()
+
+
+def test_a_search_that_begins_again_has_twice_the_limit_too(aim, tmp_path):
+    fields = {**SETTINGS, **STUCK, "population_limit": 16, "restarts": 1, "generations": 200}
+    run = train(aim, run_dir=tmp_path / "run", strategy="cma_es", **fields)
+    sizes = [(stats.restarts, stats.population_size) for stats in run.history[:-1]]
+    assert sizes == [(0, 8)] * 21 + [(0, 16)] * 101 + [(1, 16)] * 21 + [(1, 32)] * 57
+
+
+def test_a_population_that_gains_keeps_its_size(aim, tmp_path):
+    fields = {**SETTINGS, "strategy": "openai_es", "learning_rate": 0.005, "generations": 120, "population_limit": 32}
+    fields |= {"observation_normalization": False, "action_squash": "clip"}
+    assert train(aim, run_dir=tmp_path / "run", **fields).history[-2].population_size == 8
+
+
 def test_the_best_centre_of_all_searches_is_kept(aim, tmp_path):
     run = train(
         aim, run_dir=tmp_path / "run", strategy="openai_es", learning_rate=0.2, **SETTINGS | {"generations": 250}
@@ -80,7 +105,7 @@ def test_a_plateau_ends_a_run_after_its_last_restart(aim, tmp_path, capsys):
     assert [stats.restarts for stats in run.history] == [0] * 101 + [1] * 101
     assert main(["report", str(run.directory), "--trust-names"]) == 0
     page = (run.directory / "report.html").read_text(encoding="utf-8")
-    assert "8 candidates each at first; begun again 1 of 1 times, with twice as many" in page
+    assert "8 to 16 candidates each; begun again 1 of 1 times, with twice as many" in page
 
 
 def test_a_search_that_gains_does_not_begin_again(aim, tmp_path):
