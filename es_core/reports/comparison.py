@@ -5,7 +5,7 @@ Names in a run's files are never imported, and nothing that they name is built.
 
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from importlib.metadata import version
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config.choices import LEARNER
+from es_core.config.train_config import STRATEGY_DEFAULTS, TrainConfig
 from es_core.files import write_whole
 from es_core.formatting import text_of
 from es_core.reports.pages import Chart, Mark, render, require_page
@@ -35,6 +35,7 @@ _AXES = ("generations", "steps", "seconds")
 _POINTS = 200  # of a curve
 _LEAST_PAIRS = 6  # with five, p is at least 0.0625, whatever the difference
 _COLOURS = 8
+_SAME = ("seed", "decided")  # runs of a group may differ in these
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,7 @@ class Group:
     """Runs that differ only in the seed.
 
     Attributes:
-        name: the settings in which it differs from the other groups; of one beside gradients, its strategy.
+        name: the strategy, if that tells the groups apart; else the chosen settings in which they differ.
         runs: the runs, in the order of their seeds.
         scores: for each run, the fitness of the best centre on starts that no decision has seen (see
             ``Run.best_score``).
@@ -157,7 +158,7 @@ def compare(sources: Sequence[RunFolder | str | os.PathLike[str]]) -> Comparison
     _require_comparable(runs)
     alike: dict[str, list[RunFolder]] = {}
     for run in runs:
-        alike.setdefault(repr({**run.config.to_json(), "seed": None}), []).append(run)
+        alike.setdefault(repr({**run.config.to_json(), **dict.fromkeys(_SAME)}), []).append(run)
     members = [sorted(group, key=lambda run: run.config.seed) for group in alike.values()]
     for one, other in itertools.chain.from_iterable(map(itertools.pairwise, members)):
         if one.config.seed == other.config.seed:
@@ -169,19 +170,9 @@ def compare(sources: Sequence[RunFolder | str | os.PathLike[str]]) -> Comparison
     settings = {
         name: tuple(_label(config[name]) for config in configs)
         for name in configs[0]
-        if name != "seed" and any(config[name] != configs[0][name] for config in configs)
+        if name not in _SAME and any(config[name] != configs[0][name] for config in configs)
     }
-    strategies = [config["strategy"] for config in configs]
-    with_gradients = any(strategy.startswith(LEARNER) for strategy in strategies)
-    # Gradients have hardly a search setting in common with evolution: the page's table shows these.
-    named = {"strategy"} if with_gradients and len({*strategies}) == len(strategies) else {*settings}
-    groups = tuple(
-        _group(
-            ", ".join(f"{name}={values[number]}" for name, values in settings.items() if name in named) or "all runs",
-            group,
-        )
-        for number, group in enumerate(members)
-    )
+    groups = tuple(map(_group, _names(settings, [group[0].config for group in members]), members))
     contrasts = [contrast for group in groups[1:] for contrast in _contrasts(groups[0], group)]
     return Comparison(
         env_id=runs[0].config.env_id,
@@ -190,6 +181,26 @@ def compare(sources: Sequence[RunFolder | str | os.PathLike[str]]) -> Comparison
         settings=settings,
         contrasts=tuple(contrasts),
     )
+
+
+def _names(settings: Mapping[str, Sequence[str]], configs: Sequence[TrainConfig]) -> list[str]:
+    """A name for each group: of the settings that differ, those that somebody chose, as far as these are enough.
+
+    What follows from them, by the rule or a strategy's own defaults, is in the page's table.
+    """
+    chosen = {"strategy"}.union(*map(_chosen, configs))
+    for wanted in ({"strategy"}, chosen, {*settings}):
+        named = {name: values for name, values in settings.items() if name in wanted}
+        names = [", ".join(f"{name}={values[k]}" for name, values in named.items()) for k in range(len(configs))]
+        if len({*names}) == len(names):
+            return [name or "all runs" for name in names]
+    return names
+
+
+def _chosen(config: TrainConfig) -> set[str]:
+    """Settings that the run itself has not decided, and that differ from the defaults, its strategy's own included."""
+    usual = TrainConfig(env_id=config.env_id, **STRATEGY_DEFAULTS.get(config.strategy, {})).to_json()
+    return {name for name, value in config.to_json().items() if name not in config.decided and value != usual[name]}
 
 
 def _opened(source: RunFolder | str | os.PathLike[str]) -> list[RunFolder]:

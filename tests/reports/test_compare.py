@@ -59,6 +59,23 @@ def test_runs_that_differ_only_in_the_seed_are_a_group_and_paired(made):
     assert contrast.difference.correlation == pytest.approx(1)
 
 
+def test_a_groups_name_has_what_was_chosen_and_not_what_followed_from_it(made):
+    ruled = {"strategy": "cma_es", "population_size": 16, "decided": ["strategy", "population_size"]}
+    other = {"strategy": "ars", "sigma": 0.03, "learning_rate": 0.02, "decided": ["population_size", "hidden_sizes"]}
+    found = compare(
+        [made(1, 100.0, **ruled), made(2, 110.0, **{**ruled, "decided": ["strategy"]}), made(1, 9.0, **other)]
+    )
+    assert [(group.name, len(group.runs)) for group in found.groups] == [("strategy=cma_es", 2), ("strategy=ars", 1)]
+    assert {"population_size", "learning_rate"} <= found.settings.keys()  # all of them are in the page's table
+    assert "decided" not in found.settings
+    ruled["hidden_sizes"] = [16]
+    found = compare(
+        [made(3, 100.0, **ruled), made(3, 9.0, **{**other, "sigma": 0.03}), made(4, 9.0, **ruled | {"sigma": 0.7})]
+    )
+    assert [group.name for group in found.groups][2].count("sigma=0.7, hidden_sizes=[16]") == 1
+    assert not any("population_size" in group.name for group in found.groups)
+
+
 def test_a_folder_of_runs_stands_for_all_of_them(made, tmp_path, capsys):
     runs = [made(seed, 100.0 + seed, sigma=0.1) for seed in (1, 2)]
     alone = made(3, 110.0, sigma=0.2)
