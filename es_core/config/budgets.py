@@ -84,14 +84,14 @@ def begun_again(config: TrainConfig, restarts: int) -> TrainConfig:
     limit = config.population_limit
     return replace(
         config,
-        population_size=config.population_size * 2**restarts,
-        population_limit=None if limit is None else limit * 2**restarts,
+        population_size=config.population_size << restarts,
+        population_limit=None if limit is None else limit << restarts,
     )
 
 
 def largest_population(config: TrainConfig) -> int:
     """Largest number of candidates that a generation of a decided config may have."""
-    largest = max(config.population_size, config.population_limit or 0) * 2**config.restarts
+    largest = max(config.population_size, config.population_limit or 0) << config.restarts
     return largest * (1 if config.steps_per_generation is None else _GROWTH)
 
 
