@@ -74,7 +74,6 @@ _BEFORE: Mapping[str, Any] = {
     "strategy": "openai_es",
     "population_size": 64,
     "population_limit": None,
-    "restarts": 0,
     "sigma": 0.05,
     "policy": "mlp",
     "hidden_sizes": (32, 32),
@@ -244,10 +243,10 @@ class TrainConfig:
         "lengths",
     )
     restarts: int = _option(
-        AUTO,
-        auto(whole(0, 9)),
+        0,
+        whole(0, 9),
         "number of times that the search begins again at a plateau, from other initial parameters, each time with "
-        "twice the candidates; auto: 0, or 2 where a covariance is learnt",
+        "twice the candidates",
     )
     sigma: float = _option(
         AUTO, auto(number(0, above=True)), "standard deviation of the parameter noise; auto: the strategy's own"

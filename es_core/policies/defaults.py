@@ -15,7 +15,9 @@ from es_core.policies.spaces import input_size, is_image, leaves
 # Linear outputs, with a bias, are learnt from the fewest episodes. But what is linear in two angles and a speed hardly
 # swings a pendulum up, and where there are so few inputs, hidden units cost few parameters. (The last is for a policy
 # that is given without its sizes.)
-_FEW_INPUTS, _FEW_HIDDEN, _USUAL_HIDDEN = 5, (16,), (32, 32)
+_FEW_INPUTS, _USUAL_HIDDEN = 5, (32, 32)
+FEW_HIDDEN = (8,)
+"""Sizes of the hidden layers behind few inputs."""
 _USUAL_BOUNDS = 0.25, 4.0  # of actions that outputs may be as they are
 
 Space = gymnasium.Space[Any]
@@ -42,7 +44,7 @@ def with_policy(config: TrainConfig, observation_space: Space, action_space: Spa
     has_images = any(is_image(part) for _, _, part in leaves(observation_space))
     hidden: tuple[int, ...] = _USUAL_HIDDEN
     if config.policy == AUTO and not has_images:
-        hidden = _FEW_HIDDEN if input_size(observation_space) <= _FEW_INPUTS else ()
+        hidden = FEW_HIDDEN if input_size(observation_space) <= _FEW_INPUTS else ()
     has_learner = config.strategy == "erl" and isinstance(action_space, spaces.Box) and action_space.is_bounded()
     stretches = config.action_bins is None and (has_learner or not _are_usual(action_space))
     return decided(
@@ -81,5 +83,4 @@ def following(config: TrainConfig, initial: TrainConfig, *, given: Collection[st
     """
     given = {name for name in given if getattr(config, name, AUTO) != AUTO}
     left = (set() if given & _NETWORK else _NETWORK) | (_AROUND_IT - given)
-    config = replace(config, **{name: getattr(initial, name) for name in left})
-    return decided(config, restarts=0)  # they would begin without that policy
+    return replace(config, **{name: getattr(initial, name) for name in left})

@@ -66,7 +66,7 @@ def make_pool(
     if name == "local":
         from es_core.pools.local import LocalPool
 
-        known = decided(config, population_size=LARGEST, population_limit=None, restarts=0)
+        known = decided(config, population_size=LARGEST, population_limit=None)
         return LocalPool(definition, config, most=largest_population(known), **how)
     if name == "vector":
         from es_core.pools.vector import VectorPool

@@ -6,7 +6,7 @@ docs/results/defaults.md tells on which tasks it was chosen, and what it reaches
 from collections.abc import Iterator
 
 from es_core.config.train_config import STRATEGY_DEFAULTS, TrainConfig
-from es_core.policies.defaults import decided, open_settings
+from es_core.policies.defaults import FEW_HIDDEN, decided, open_settings
 from es_core.policies.network import Policy
 
 _REASONS = {
@@ -20,9 +20,9 @@ LARGEST = 64
 
 _SMALLEST = 16  # population that it begins with: many generations, as long as all of them gain something
 _SIGMA = 0.05  # of strategies that have no other
+_SIGMA_OF_FEW = 1.0  # where a covariance is learnt
 _COVARIANCE = 200  # parameters up to which a full covariance matrix is learnt: its decomposition takes d^3 operations
 _DIAGONAL = 20_000  # parameters up to which a variance is learnt for each
-_RESTARTS = 2  # each costs as many episodes as all before it
 _FEWEST = 4  # candidates from which a covariance can be learnt
 
 
@@ -35,10 +35,18 @@ def with_strategy(config: TrainConfig, size: int) -> TrainConfig:
         config,
         population_size=_SMALLEST if has_covariance else LARGEST,
         population_limit=_limit(size) if grows else None,
-        restarts=_RESTARTS if has_covariance else 0,
         episode_seeds="grouped" if has_covariance else "common",
-        sigma=STRATEGY_DEFAULTS.get(config.strategy, {}).get("sigma", _SIGMA),
+        sigma=_sigma(config) if has_covariance else STRATEGY_DEFAULTS.get(config.strategy, {}).get("sigma", _SIGMA),
     )
+
+
+def _sigma(config: TrainConfig) -> float:
+    """Where the rule has chosen a few hidden units, candidates must differ as much as these units' weights do.
+
+    With less they all begin nearly linear, and swing a pendulum up without ever catching it.
+    """
+    has_few = "hidden_sizes" in config.decided and config.hidden_sizes == FEW_HIDDEN
+    return _SIGMA_OF_FEW if has_few else float(STRATEGY_DEFAULTS[config.strategy]["sigma"])
 
 
 def _strategy(config: TrainConfig, size: int) -> str:

@@ -81,12 +81,13 @@ def test_what_is_given_wins_and_is_not_recorded_as_decided():
         "action_squash",
         "episode_seeds",
         "population_limit",
-        "restarts",
     }
 
 
 def test_few_inputs_go_through_a_hidden_layer_and_many_are_linear_with_a_bias():
-    assert (settled_for(VECTOR).policy, settled_for(VECTOR).hidden_sizes) == ("mlp", (16,))
+    assert (settled_for(VECTOR).policy, settled_for(VECTOR).hidden_sizes) == ("mlp", (8,))
+    assert settled_for(VECTOR).sigma == 1.0  # else such units begin as good as linear
+    assert settled_for(VECTOR, hidden_sizes=(8,)).sigma == 0.1
     many = settled_for(spaces.Box(-1, 1, (17,), np.float32))
     assert (many.policy, many.hidden_sizes) == ("mlp", ())
     assert make_policy(many, spaces.Box(-1, 1, (17,), np.float32), UNIT).size == 2 * 18
@@ -129,9 +130,9 @@ def test_a_run_writes_what_it_decided_and_keeps_it(wander, tmp_path, capsys):
     run = train(wander, run_dir=tmp_path / "run", on_generation=lambda stats: False, **{**SHORT, "progress": True})
     written = json.loads((run.directory / "config.json").read_text(encoding="utf-8"))
     assert "auto" not in written.values()
-    assert (written["strategy"], written["policy"], written["hidden_sizes"]) == ("cma_es", "mlp", [16])
+    assert (written["strategy"], written["policy"], written["hidden_sizes"]) == ("cma_es", "mlp", [8])
     line = next(line for line in capsys.readouterr().err.splitlines() if line.startswith("chosen: "))
-    assert "policy mlp with 16 hidden units, observations normalised, strategy cma_es, " in line
+    assert "policy mlp with 8 hidden units, observations normalised, strategy cma_es, " in line
     finished = Run.open(run.directory).resume(progress=False, workers=2)
     assert finished.config == run.config
     whole = train(wander, run_dir=tmp_path / "whole", **SHORT)
@@ -157,7 +158,7 @@ def test_a_run_that_starts_from_a_policy_has_that_policy(wander, tmp_path):
 def test_show_tells_what_a_run_would_choose(wander, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["show", wander]) == 0
-    assert "policy mlp with 16 hidden units, observations normalised, strategy cma_es" in capsys.readouterr().out
+    assert "policy mlp with 8 hidden units, observations normalised, strategy cma_es" in capsys.readouterr().out
 
 
 def test_nothing_is_told_where_all_is_said():

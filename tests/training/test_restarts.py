@@ -114,13 +114,18 @@ def test_a_search_that_gains_does_not_begin_again(aim, tmp_path):
     assert {stats.restarts for stats in train(aim, run_dir=tmp_path / "run", **fields).history} == {0}
 
 
-def test_older_runs_begin_never_again_and_a_policy_that_is_handed_over_is_not_left(aim, tmp_path):
-    older = {name: value for name, value in TrainConfig.for_env(aim).to_json().items() if name != "restarts"}
-    assert TrainConfig.from_json(older).restarts == 0
-    run = train(aim, run_dir=tmp_path / "run", **SETTINGS | {"generations": 1, "restarts": "auto"})
-    assert (run.config.strategy, run.config.restarts) == ("cma_es", 2)
-    further = {"generations": 1, "workers": 1, "progress": False}
-    assert train(aim, run_dir=tmp_path / "next", initial=run.best, **further).config.restarts == 0
+def test_an_older_run_keeps_its_population(aim):
+    new = ("restarts", "population_limit")
+    older = {name: value for name, value in TrainConfig.for_env(aim).to_json().items() if name not in new}
+    assert (TrainConfig.from_json(older).restarts, TrainConfig.from_json(older).population_limit) == (0, None)
+
+
+def test_a_run_may_start_from_another_run(aim, tmp_path):
+    fields = {"generations": 2, "workers": 1, "progress": False}
+    first = train(aim, run_dir=tmp_path / "first", **fields)
+    for number, source in enumerate((first, first.directory, first.best)):
+        second = train(aim, run_dir=tmp_path / str(number), initial=source, **fields)
+        assert rebuild(second, 0).mean.tobytes() == first.best.mean.tobytes()
 
 
 @pytest.mark.parametrize(
