@@ -61,7 +61,6 @@ ABLATION = {
     "32-and-32-hidden-units": {"hidden_sizes": [32, 32]},
     "64-candidates": {"population_size": 64},
     "16-candidates": {"population_limit": None},
-    "no-restarts": {"restarts": 0},
     "sigma-0.05": {"sigma": 0.05},
     "observations-as-they-are": {"observation_normalization": False},
     "evaluation-without-budget": {"eval_budget": None},
