@@ -138,6 +138,11 @@ def _require_sizes(config: TrainConfig, strategy: type[Strategy]) -> None:
         raise ValueError(
             "steps_per_generation sets the population, and so does population_limit: leave one of them out"
         )
+    if config.population_limit is not None and config.population_limit < config.population_size:
+        raise ValueError(
+            f"population_limit={config.population_limit} is below population_size={config.population_size}, from which "
+            "the population grows: raise it, or leave it out"
+        )
     if not config.restarts:
         return
     why = ""

@@ -134,10 +134,12 @@ def test_a_run_may_start_from_another_run(aim, tmp_path):
         ({"strategy": "openai_es", "steps_per_generation": 100}, "steps_per_generation sets its population"),
         ({"strategy": "erl", "population_size": 11}, "what it has learnt is not only its population"),
         ({"strategy": "openai_es", "population_size": 600_000}, "more than 1000000"),
+        ({"strategy": "cma_es", "population_limit": 4}, "population_limit=4 is below population_size=8"),
+        ({"strategy": "erl", "population_limit": 40}, "'erl' keeps its population_size, and population_limit would"),
     ],
-    ids=["steps", "learner", "size"],
+    ids=["steps", "learner", "size", "limit", "fixed"],
 )
-def test_restarts_that_cannot_be_are_refused_with_the_reason(fields, reason, aim, tmp_path):
+def test_populations_that_cannot_be_are_refused_with_the_reason(fields, reason, aim, tmp_path):
     with pytest.raises(ValueError, match=reason):
         train(aim, run_dir=tmp_path / "run", **{**SETTINGS, **fields})
     assert not (tmp_path / "run").exists()
