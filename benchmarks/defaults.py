@@ -254,8 +254,9 @@ The trials of population, episodes and groups began with seeds that had failed w
 for all of them: LunarLander-v3 had reached 105, 190 and -117 with seeds 2, 3 and 4, Hopper-v5 1183 with seed 1,
 InvertedDoublePendulum-v5 9267 and 8896 with seeds 1 and 4, and HalfCheetah-v5 4577 with seed 0. Groups of candidates
 with the same start (groups-4: four of them, groups-8: eight candidates in each, but for seed 2 eight groups) were tried
-with two candidates for each parameter, just before they were committed: the files of groups-4 still say "common". In
-all other trials each step counted alike in the normalisation of observations, not each generation as now."""
+with two candidates for each parameter, just before they were committed: the files of groups-4 still say "common".
+begin-32 (LunarLander-v3 with seed 2, Hopper-v5 with seed 0) begins with 32 candidates instead of 16, and grows to 64,
+too. In all other trials each step counted alike in the normalisation of observations, not each generation as now."""
     return "\n\n".join([intro, table(["trial", "seconds", *CHOSEN_ON], rows), "\n".join(settings)]) + "\n"
 
 
