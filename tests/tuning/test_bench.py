@@ -69,12 +69,12 @@ def test_every_strategy_and_normalization_is_measured(wander, fields):
 @pytest.mark.timeout(90)
 def test_a_slow_environment_is_measured_in_the_time_that_was_given(register, capsys, monkeypatch):
     monkeypatch.setenv("ES_ENVS_START", "spawn")
-    slow = register("Slow-v0", "small_envs:Slow", max_episode_steps=100_000)  # a generation of 64 would take 7 hours
+    slow = register("Slow-v0", "small_envs:Slow", max_episode_steps=100_000)  # a generation would take hours
     assert main(["bench", slow, "--seconds", "3", "--workers", "2"]) == 0
     said = capsys.readouterr()
     assert "bare environment" in said.out
     assert "a step takes a worker" in said.out
-    assert "There was time for only 4 of 64 candidates, and of their episodes the first" in said.err
+    assert "There was time for only 4 of 16 candidates, and of their episodes the first" in said.err
     assert "Workers were separate processes, not forked: ES_ENVS_START=spawn asks for it." in said.err
 
 
