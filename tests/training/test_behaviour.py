@@ -120,7 +120,8 @@ def test_ranks_within_groups_are_refused(walk, tiny, tmp_path):
 
 
 @pytest.mark.slow
-def test_novelty_leads_out_of_the_trap_in_which_fitness_alone_stays(monkeypatch, tmp_path):
+def test_novelty_leads_out_of_the_trap_in_which_fitness_alone_stays(monkeypatch, register, tmp_path):
+    register("Trap-v0", "trap:Trap", override=True)  # so that the example's own registration ends with the test
     monkeypatch.syspath_prepend(EXAMPLES)
     settings = {"policy": "mlp", "hidden_sizes": (16,), "population_size": 64, "sigma": 0.3, "learning_rate": 0.1,
                 "weight_decay": 0.01, "eval_every": 5, "workers": 1, "progress": False, "seed": 4}  # fmt: skip
