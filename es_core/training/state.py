@@ -220,10 +220,11 @@ class TrainingState:
         self, config: TrainConfig, lengths: NDArray[np.int64], recent: Sequence[GenerationStats]
     ) -> int | None:
         """Number of candidates of the next generation, or None if it stays."""
-        size, limit = self.strategy.population_size, begun_again(config, self.restarts).population_limit
+        size, limit = self.strategy.population_size, config.population_limit
         if config.steps_per_generation is not None and self.strategy.resizable:
             return next_population_size(config, config.steps_per_generation, lengths)
-        return 2 * size if limit is not None and 2 * size <= limit and is_stalled(recent) else None
+        may_grow = limit is not None and 2 * size <= limit << self.restarts
+        return 2 * size if may_grow and is_stalled(recent) else None
 
     def move_on(self, log: GenerationLog, transitions: Sequence[Transitions] = ()) -> None:
         """Go on to the next generation; ``transitions``: those of its episodes, if its population records them."""
