@@ -37,7 +37,8 @@ def display(tmp_path_factory):
     """A display without a screen, in DISPLAY."""
     log = tmp_path_factory.mktemp("xvfb") / "log"
     reading, writing = os.pipe()
-    words = ["Xvfb", "-displayfd", str(writing), "-screen", "0", "640x480x24", "-nolisten", "tcp"]
+    # Without -noreset the server begins anew whenever its last client leaves, and a window that opens then is refused.
+    words = ["Xvfb", "-displayfd", str(writing), "-screen", "0", "640x480x24", "-nolisten", "tcp", "-noreset"]
     with log.open("w") as said, subprocess.Popen(words, pass_fds=[writing], stdout=said, stderr=said) as server:
         os.close(writing)
         with os.fdopen(reading, encoding="ascii") as numbers:
