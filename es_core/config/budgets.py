@@ -12,6 +12,7 @@ from es_envs import EnvDefinition
 # At the start episodes may last only a few steps, and a generation's steps would allow a huge population; but each
 # candidate costs its noise twice (to play it, and to weigh it), and all of them give one update of the mean.
 _GROWTH = 64
+_FEWEST_CANDIDATES = 16  # the direction in which fewer point is little more than chance
 FEWEST_EPISODES = 5  # episodes of an evaluation: fewer say too little to be worth their steps
 
 
@@ -70,29 +71,39 @@ def next_range_share(config: TrainConfig, share: float, fitness: NDArray[np.floa
     return (round(_GROWN * share) + 1) / _GROWN
 
 
-def next_population_size(config: TrainConfig, steps: int, lengths: NDArray[np.int64]) -> int:
-    """Number of candidates whose episodes add up to about ``steps``, if they last as long as ``lengths`` ``(N, k)``.
+def may_double(config: TrainConfig, doublings: int) -> bool:
+    """Tell whether a generation's steps, which have doubled so often, may double once more."""
+    steps, limit = config.steps_per_generation, config.steps_limit
+    return steps is not None and limit is not None and steps << (doublings + 1) <= limit
 
-    It is even, since candidates may come in pairs, and at least two pairs, so that one can be better.
+
+def next_population_size(config: TrainConfig, doublings: int, lengths: NDArray[np.int64]) -> int | None:
+    """Number of the next generation's candidates, or None if it stays.
+
+    It is even, since candidates may come in pairs, and not below that of the first generation or 16: a population of
+    long episodes must still have a direction.
+
+    Args:
+        config: a decided config.
+        doublings: how often the steps of a generation have doubled.
+        lengths: ``(N, k)``, lengths of this generation's episodes, as which the next one's are expected to last.
     """
-    pairs = round(steps / (lengths.mean() * config.episodes_per_candidate) / 2)
-    return int(np.clip(2 * pairs, 4, largest_population(config)))
+    if config.steps_per_generation is None:
+        return None
+    pairs = round((config.steps_per_generation << doublings) / (lengths.mean() * config.episodes_per_candidate) / 2)
+    return int(np.clip(2 * pairs, min(config.population_size, _FEWEST_CANDIDATES), largest_population(config)))
 
 
 def begun_again(config: TrainConfig, restarts: int) -> TrainConfig:
     """The decided config of a search that has begun again so often: each time with twice the candidates."""
-    limit = config.population_limit
-    return replace(
-        config,
-        population_size=config.population_size << restarts,
-        population_limit=None if limit is None else limit << restarts,
-    )
+    names = ("population_size", "steps_per_generation", "steps_limit")
+    values = {name: getattr(config, name) for name in names}
+    return replace(config, **{name: value << restarts for name, value in values.items() if value is not None})
 
 
 def largest_population(config: TrainConfig) -> int:
     """Largest number of candidates that a generation of a decided config may have."""
-    largest = max(config.population_size, config.population_limit or 0) << config.restarts
-    return largest * (1 if config.steps_per_generation is None else _GROWTH)
+    return (config.population_size << config.restarts) * (1 if config.steps_per_generation is None else _GROWTH)
 
 
 def evaluation_episodes(config: TrainConfig, candidates: int) -> int:

@@ -73,7 +73,8 @@ _BEFORE: Mapping[str, Any] = {
     "generations": 300,
     "strategy": "openai_es",
     "population_size": 64,
-    "population_limit": None,
+    "steps_per_generation": None,
+    "steps_limit": None,
     "sigma": 0.05,
     "policy": "mlp",
     "hidden_sizes": (32, 32),
@@ -116,8 +117,8 @@ STRATEGY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
     **{
         f"{LEARNER}{name}": {
             "steps_per_generation": 4096,
+            "steps_limit": None,
             "population_size": 2,  # there is no population
-            "population_limit": None,
             "restarts": 0,
             "sigma": 1.0,
             "policy": "mlp",
@@ -147,7 +148,7 @@ _IMPLIED: Mapping[str, tuple[str, frozenset[str]]] = {
         "openai_es",
         frozenset({
             "learning_rate", "learning_rate_final", "sigma_final", "optimizer", "optimizer_options", "weight_decay",
-            "shaping", "top_directions", "steps_per_generation",
+            "shaping", "top_directions",
         }),
     ),
     "policy": ("mlp", frozenset({"hidden_sizes", "activation"})),
@@ -230,17 +231,17 @@ class TrainConfig:
         "candidates in each generation, an even number for strategies with mirrored pairs; auto: by strategy and "
         "number of parameters",
     )
-    population_limit: int | None = _option(
-        AUTO,
-        maybe(auto(whole(2, MOST))),
-        "candidates up to which the population doubles, each time that 20 generations have gained nothing; auto: by "
-        "the number of parameters where the population size is auto, too, and a covariance is learnt (none: it stays)",
-    )
     steps_per_generation: int | None = _option(
-        None,
-        maybe(whole(1)),
-        "environment steps of each generation: the population size is chosen to reach them, by the last episodes' "
-        "lengths",
+        AUTO,
+        maybe(auto(whole(1))),
+        "environment steps of each generation: as many candidates as reach them, by the last episodes' lengths; auto: "
+        "16000 where the population size is auto, too, and a covariance is learnt (none: the population size stays)",
+    )
+    steps_limit: int | None = _option(
+        AUTO,
+        maybe(auto(whole(1))),
+        "steps_per_generation up to which it doubles, each time that 20 generations have gained nothing; auto: four "
+        "times what the run chose itself (none: it stays)",
     )
     restarts: int = _option(
         0,

@@ -28,7 +28,7 @@ half the distance between the bounds, or in front of a tanh)."""
 
 # Settings of evolution alone.
 _UNUSED = (
-    "population_size", "population_limit", "restarts", "sigma", "sigma_final", "learning_rate", "learning_rate_final",
+    "population_size", "steps_limit", "restarts", "sigma", "sigma_final", "learning_rate", "learning_rate_final",
     "optimizer", "optimizer_options", "weight_decay", "shaping", "top_directions", "sample_actions", "action_noise",
     "survival_bonus", "curriculum", "episode_cap", "virtual_batch_normalization",
 )  # fmt: skip

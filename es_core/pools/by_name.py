@@ -2,12 +2,10 @@
 
 from typing import Any
 
-from es_core.config.budgets import largest_population
 from es_core.config.objects import require_importable
 from es_core.config.train_config import TrainConfig
-from es_core.policies.defaults import decided
 from es_core.pools.pool import STEP_TIMEOUT, Results, RolloutPool
-from es_core.strategies.defaults import LARGEST
+from es_core.strategies.defaults import most_candidates
 from es_envs import EnvDefinition
 from es_envs.choice import require_one_of
 
@@ -66,8 +64,7 @@ def make_pool(
     if name == "local":
         from es_core.pools.local import LocalPool
 
-        known = decided(config, population_size=LARGEST, population_limit=None)
-        return LocalPool(definition, config, most=largest_population(known), **how)
+        return LocalPool(definition, config, most=most_candidates(config), **how)
     if name == "vector":
         from es_core.pools.vector import VectorPool
 

@@ -28,6 +28,7 @@ class GenerationLog:
     Attributes:
         fitness: ``(N,)`` float64, from which the strategy learnt; NaN for a candidate that was dropped.
         population_size: the next generation's population size; None: the strategy's.
+        doublings: how often the steps of this search's generations have doubled.
         restart: True if the search begins again with the next generation.
         episode_cap: step limit of the next population's episodes, or None.
         range_share: share of the ranges of ``randomize`` in which the next population plays.
@@ -37,6 +38,7 @@ class GenerationLog:
 
     fitness: NDArray[np.float64]
     population_size: int | None
+    doublings: int
     restart: bool
     episode_cap: int | None
     range_share: float
@@ -54,6 +56,7 @@ class GenerationLog:
         log = {
             "fitness": _text(self.fitness),
             "population_size": self.population_size,
+            "doublings": self.doublings,
             "restart": self.restart,
             "episode_cap": self.episode_cap,
             "range_share": self.range_share,
@@ -76,15 +79,16 @@ class GenerationLog:
             log = {name: value for name, value in values.items() if name != "sha256"}
             if values["sha256"] != _digest(log):
                 raise ValueError("its checksum does not match")
-            log = {"range_share": 1.0, "restart": False, **log}  # older runs have neither curriculum nor restarts
-            names = ("population_size", "restart", "episode_cap", "range_share", "observations")
-            size, restart, cap, ranges, count = (log[name] for name in names)
+            # Older runs have no curriculum, doublings and restarts.
+            log = {"range_share": 1.0, "doublings": 0, "restart": False, **log}
+            names = ("population_size", "doublings", "restart", "episode_cap", "range_share", "observations")
+            size, doublings, restart, cap, ranges, count = (log[name] for name in names)
             checks = (
-                maybe(whole(2))(size), flag(restart), maybe(whole(1))(cap), number(0)(ranges),
+                maybe(whole(2))(size), whole(0, 63)(doublings), flag(restart), maybe(whole(1))(cap), number(0)(ranges),
                 maybe(whole(0, 2**63 - 1))(count),
             )  # fmt: skip
             if any(checks) or ranges > 1:
-                raise ValueError(f"no log has {shown((size, restart, cap, ranges, count))}")
+                raise ValueError(f"no log has {shown((size, doublings, restart, cap, ranges, count))}")
             sums = None
             if count is not None:
                 sums = ObservationStatistics(count, _numbers(log["total"]), _numbers(log["squares"]))
@@ -96,6 +100,7 @@ class GenerationLog:
             return cls(
                 fitness=fitness,
                 population_size=size,
+                doublings=doublings,
                 restart=restart,
                 episode_cap=cap,
                 range_share=ranges,

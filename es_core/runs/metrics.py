@@ -145,7 +145,7 @@ class GenerationStats:
 PLATEAU = 100
 """Generations without any gain that are a plateau."""
 STALL = 20
-"""Generations without a clear gain, in which a larger population is worth its episodes."""
+"""Generations without any gain, after which larger ones are worth their steps."""
 _FEWEST_SCORES = 5
 
 
@@ -155,20 +155,20 @@ def since_restart(history: Sequence[GenerationStats], restarts: int) -> list[Gen
     return list(islice((stats for stats in ours if stats.population_size is not None), PLATEAU))[::-1]
 
 
-def of_size(recent: Sequence[GenerationStats], size: int) -> Sequence[GenerationStats]:
-    """The latest of these lines whose populations all have so many candidates."""
-    return list(takewhile(lambda stats: stats.population_size == size, reversed(recent)))[::-1]
-
-
 def is_stalled(recent: Sequence[GenerationStats]) -> bool:
-    """Tell whether the populations' mean fitness has gained nothing clear lately: no more than a standard error.
+    """Tell whether a block of ``STALL`` generations ends here in whose second half fitness was no better.
 
     Args:
-        recent: lines with a population.
+        recent: lines with a population, of one search.
     """
-    fitness = [stats.fitness_mean for stats in recent[-STALL:] if stats.fitness_mean is not None]
-    half = len(fitness) // 2
-    return len(recent) >= STALL and half > 1 and not _is_gain(fitness[:half], fitness[half:], errors=1)
+    block = recent[-STALL:]
+    if len(block) < STALL or (block[-1].generation + 1) % STALL:
+        return False
+    halves = [
+        [stats.fitness_mean for stats in half if stats.fitness_mean is not None]
+        for half in (block[: STALL // 2], block[STALL // 2 :])
+    ]
+    return all(halves) and fmean(halves[1]) <= fmean(halves[0])
 
 
 def is_plateau(recent: Sequence[GenerationStats]) -> bool:
@@ -186,9 +186,9 @@ def is_plateau(recent: Sequence[GenerationStats]) -> bool:
     if len(recent) < PLATEAU or min(map(len, scores)) < _FEWEST_SCORES:
         return False
     fitness = [[stats.fitness_mean for stats in part if stats.fitness_mean is not None] for part in parts]
-    return not (_is_gain(*scores, errors=2) or _is_gain(*fitness, errors=2))
+    return not (_is_gain(*scores) or _is_gain(*fitness))
 
 
-def _is_gain(before: Sequence[float], after: Sequence[float], *, errors: float) -> bool:
+def _is_gain(before: Sequence[float], after: Sequence[float]) -> bool:
     error = math.sqrt(sum(variance(part) / len(part) for part in (before, after)))
-    return fmean(after) - fmean(before) > errors * error
+    return fmean(after) - fmean(before) > 2 * error

@@ -128,27 +128,20 @@ def _require_comparable(config: TrainConfig, strategy: type[Strategy]) -> None:
 
 def _require_sizes(config: TrainConfig, strategy: type[Strategy]) -> None:
     """Refuse other populations in later generations where the strategy cannot have them."""
-    for name in ("steps_per_generation", "population_limit"):
-        if getattr(config, name) is not None and not strategy.resizable:
-            raise ValueError(
-                f"strategy {config.strategy!r} keeps its population_size, and {name} would change it: leave it out, or "
-                "choose another strategy"
-            )
-    if config.steps_per_generation is not None and config.population_limit is not None:
+    if config.steps_per_generation is not None and not strategy.resizable:
         raise ValueError(
-            "steps_per_generation sets the population, and so does population_limit: leave one of them out"
+            f"strategy {config.strategy!r} keeps its population_size, and steps_per_generation would change it: leave "
+            "it out, or choose another strategy"
         )
-    if config.population_limit is not None and config.population_limit < config.population_size:
+    limit, steps = config.steps_limit, config.steps_per_generation
+    if limit is not None and (steps is None or limit < steps):
         raise ValueError(
-            f"population_limit={config.population_limit} is below population_size={config.population_size}, from which "
-            "the population grows: raise it, or leave it out"
+            f"steps_limit={limit}: it is how far steps_per_generation={steps} may double: raise it, or leave it out"
         )
     if not config.restarts:
         return
     why = ""
-    if config.steps_per_generation is not None:
-        why = "steps_per_generation sets its population"
-    elif not strategy.rebuildable:
+    if not strategy.rebuildable:
         why = "what it has learnt is not only its population"
     elif largest_population(config) > MOST:
         why = f"the last population would have more than {MOST}"

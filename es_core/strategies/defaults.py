@@ -1,10 +1,11 @@
-"""The rule for the strategy and its settings that a config leaves at "auto": a function of the policy's size alone.
+"""The rule for the strategy and its settings that a config leaves at "auto", by the policy's size and the run's bounds.
 
 docs/results/defaults.md tells on which tasks it was chosen, and what it reaches on others.
 """
 
 from collections.abc import Iterator
 
+from es_core.config.budgets import largest_population
 from es_core.config.train_config import STRATEGY_DEFAULTS, TrainConfig
 from es_core.policies.defaults import FEW_HIDDEN, decided, open_settings
 from es_core.policies.network import Policy
@@ -15,10 +16,13 @@ _REASONS = {
     "openai_es": "too many to learn a variance for each, or candidates too few",
 }
 
-LARGEST = 64
-"""Largest population that the rule chooses, and that of strategies without a covariance."""
-
-_SMALLEST = 16  # population that it begins with: many generations, as long as all of them gain something
+# Where a covariance is learnt, a generation is worth so many steps. Short episodes are cheap, and say little: many of
+# them outweigh the luck of starts. Of long ones few candidates have to do, or there would be few generations.
+_STEPS = 16_000
+_FEWEST_GENERATIONS = 100  # in which the run's steps are spent
+_GROWTH = 4  # times as many when nothing is gained: near the end, what few candidates gain is lost in noise
+_FIRST = 16  # candidates, whose episodes tell how long they are
+_USUAL = 64  # candidates of strategies without a covariance
 _SIGMA = 0.05  # of strategies that have no other
 _SIGMA_OF_FEW = 1.0  # where a covariance is learnt
 _COVARIANCE = 200  # parameters up to which a full covariance matrix is learnt: its decomposition takes d^3 operations
@@ -30,11 +34,12 @@ def with_strategy(config: TrainConfig, size: int) -> TrainConfig:
     """Return the config with a strategy, its population and sigma, for a policy of ``size`` parameters."""
     config = decided(config, strategy=_strategy(config, size))
     has_covariance = config.strategy in {"cma_es", "sep_cma_es"}
-    grows = has_covariance and "population_size" in open_settings(config) and config.steps_per_generation is None
+    steps = _steps(config) if has_covariance else None
     return decided(
         config,
-        population_size=_SMALLEST if has_covariance else LARGEST,
-        population_limit=_limit(size) if grows else None,
+        population_size=_FIRST if has_covariance else _USUAL,
+        steps_per_generation=steps,
+        steps_limit=None if steps is None else _GROWTH * steps,
         episode_seeds="grouped" if has_covariance else "common",
         sigma=_sigma(config) if has_covariance else STRATEGY_DEFAULTS.get(config.strategy, {}).get("sigma", _SIGMA),
     )
@@ -56,12 +61,17 @@ def _strategy(config: TrainConfig, size: int) -> str:
     return "cma_es" if size <= _COVARIANCE else "sep_cma_es"
 
 
-def _limit(size: int) -> int:
-    """Two candidates for each parameter: fitness is noisy, and near the end the steps of fewer wander off."""
-    limit = _SMALLEST
-    while limit < min(2 * size, LARGEST):
-        limit *= 2
-    return limit
+def _steps(config: TrainConfig) -> int | None:
+    """Steps of a generation; None: they or the population are given, or the run counts its episodes."""
+    left = {"population_size", "steps_per_generation"} <= set(open_settings(config))
+    if not left or config.max_episodes is not None:
+        return None
+    return _STEPS if config.max_steps is None else min(_STEPS, max(1, config.max_steps // _FEWEST_GENERATIONS))
+
+
+def most_candidates(config: TrainConfig) -> int:
+    """Number of candidates that no generation exceeds, whatever the policy will be."""
+    return largest_population(decided(config, population_size=_USUAL, steps_per_generation=_steps(config)))
 
 
 def settled(policy: Policy) -> TrainConfig:
@@ -88,8 +98,8 @@ def _policy(config: TrainConfig) -> str:
 
 
 def _words(config: TrainConfig) -> Iterator[str]:
-    limit = config.population_limit
-    more = "" if limit in {None, config.population_size} else f", up to {limit} when they gain nothing"
+    steps = config.steps_per_generation
+    more = "" if steps is None else f", then as many as {steps:,} steps of a generation allow"
     words = {
         "policy": _policy(config),
         "observation_normalization": "observations normalised" if config.observation_normalization else "",

@@ -12,6 +12,7 @@ from es_core.config.budgets import (
     first_cap,
     first_range_share,
     largest_population,
+    may_double,
     next_cap,
     next_population_size,
     next_range_share,
@@ -32,7 +33,7 @@ from es_core.policies.spaces import input_size
 from es_core.pools.pool import Results, RolloutPool
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.generation_log import GenerationLog
-from es_core.runs.metrics import GenerationStats, is_plateau, is_stalled, of_size, since_restart
+from es_core.runs.metrics import is_plateau, is_stalled, since_restart
 from es_core.runs.run_folder import RunFolder
 from es_core.seeding import Purpose, derive
 from es_core.strategies.by_name import make_strategy
@@ -52,6 +53,7 @@ class TrainingState:
         statistics: statistics that normalise the next generation's observations or hidden layers, or None.
         episode_cap: step limit of the next population's episodes, or None.
         range_share: share of the ranges of ``randomize`` in which the next population plays.
+        doublings: how often the steps of this search's generations have doubled.
         restarts: how often the search has begun again.
         total_steps: environment steps of all episodes so far.
         evaluation_steps: those of the centre's episodes.
@@ -64,6 +66,7 @@ class TrainingState:
     statistics: Statistics | None
     episode_cap: int | None
     range_share: float
+    doublings: int = 0
     restarts: int = 0
     total_steps: int = 0
     evaluation_steps: int = 0
@@ -172,6 +175,7 @@ class TrainingState:
             progress={
                 "episode_cap": self.episode_cap,
                 "range_share": self.range_share,
+                "doublings": self.doublings,
                 "restarts": self.restarts,
                 "total_steps": self.total_steps,
                 "evaluation_steps": self.evaluation_steps,
@@ -204,11 +208,13 @@ class TrainingState:
             step_limit: step limit of whole episodes.
         """
         config, lengths = run.config, results.lengths[results.valid]
-        recent = of_size(since_restart(run.history, self.restarts), self.strategy.population_size)
+        searched, recent = begun_again(config, self.restarts), since_restart(run.history, self.restarts)
+        doublings = self.doublings + (may_double(searched, self.doublings) and is_stalled(recent))
         statistics = self.statistics if isinstance(self.statistics, ObservationStatistics) else None
         return GenerationLog(
             fitness=fitness,
-            population_size=self._next_population_size(config, lengths, recent),
+            population_size=next_population_size(searched, doublings, lengths) if self.strategy.resizable else None,
+            doublings=doublings,
             restart=self.restarts < config.restarts and is_plateau(recent),
             episode_cap=next_cap(config, step_limit, self.episode_cap, lengths),
             range_share=next_range_share(config, self.range_share, results.fitness[results.valid]),
@@ -216,23 +222,13 @@ class TrainingState:
             behaviours=results.behaviours,
         )
 
-    def _next_population_size(
-        self, config: TrainConfig, lengths: NDArray[np.int64], recent: Sequence[GenerationStats]
-    ) -> int | None:
-        """Number of candidates of the next generation, or None if it stays."""
-        size, limit = self.strategy.population_size, config.population_limit
-        if config.steps_per_generation is not None and self.strategy.resizable:
-            return next_population_size(config, config.steps_per_generation, lengths)
-        may_grow = limit is not None and 2 * size <= limit << self.restarts
-        return 2 * size if may_grow and is_stalled(recent) else None
-
     def move_on(self, log: GenerationLog, transitions: Sequence[Transitions] = ()) -> None:
         """Go on to the next generation; ``transitions``: those of its episodes, if its population records them."""
         self.strategy.observe(transitions)
         if log.behaviours is not None:
             self.strategy.observe_behaviours(log.behaviours)
         self.strategy.tell(log.fitness, log.valid)
-        self.episode_cap, self.range_share = log.episode_cap, log.range_share
+        self.episode_cap, self.range_share, self.doublings = log.episode_cap, log.range_share, log.doublings
         self.statistics = log.statistics or self.statistics
         if log.restart:
             self._begin_again()
@@ -245,7 +241,7 @@ class TrainingState:
         It has twice the candidates (Auger and Hansen 2005, "A restart CMA evolution strategy with increasing population
         size"): more of them see further, and are misled less by noise.
         """
-        self.restarts += 1
+        self.restarts, self.doublings = self.restarts + 1, 0
         config, generation = self.policy.config, self.strategy.generation
         mean = self.policy.initial(derive(config.seed, Purpose.RESTART, self.restarts))
         self.strategy = _strategy(begun_again(config, self.restarts), self.policy, mean)
@@ -295,13 +291,15 @@ def _require_consistent(strategy: Strategy, checkpoint: Checkpoint) -> None:
 
 def _progress(checkpoint: Checkpoint) -> dict[str, Any]:
     """Entries of a checkpoint beside the strategy, as arguments of ``TrainingState``."""
-    # Older runs have no budget that needs the first, no curriculum and no restarts.
-    values = {"evaluation_steps": 0, "range_share": 1.0, "restarts": 0, **checkpoint.progress}
-    names = ("restarts", "total_steps", "evaluation_steps", "total_episodes")
+    # Older runs have no budget that needs the first, no curriculum, doublings and restarts.
+    values = {"evaluation_steps": 0, "range_share": 1.0, "doublings": 0, "restarts": 0, **checkpoint.progress}
+    names = ("doublings", "restarts", "total_steps", "evaluation_steps", "total_episodes")
     cap, best, totals = values["episode_cap"], values["best"], {name: values[name] for name in names}
     ranges = values["range_share"]
     if any(whole(0)(total) for total in totals.values()) or maybe(whole(1))(cap) or number(0)(ranges) or ranges > 1:
         raise ValueError(f"its progress cannot be {shown(checkpoint.progress)}")
+    if totals["doublings"] and not may_double(checkpoint.config, totals["doublings"] - 1):
+        raise ValueError(f"its config does not allow {totals['doublings']} doublings of a generation's steps")
     if totals["restarts"] > checkpoint.config.restarts:
         raise ValueError(f"its config allows {checkpoint.config.restarts} restarts, it has {totals['restarts']}")
     if best is not None:

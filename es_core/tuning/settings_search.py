@@ -288,7 +288,7 @@ class _Plan:
         chosen = {**self.given, **settings, "seed": seed}
         config = self.config(chosen)
         ratio = _candidate_episodes(self.base) / _candidate_episodes(config)
-        if ratio == 1 or config.steps_per_generation is not None:
+        if ratio == 1 or any(each.steps_per_generation is not None for each in (self.base, config)):
             return chosen
         return chosen | {
             name: max(1, round(getattr(self.base, name) * ratio)) for name in ("generations", "eval_every")

@@ -129,7 +129,6 @@ def test_sign_shaping_learns_from_signs_and_reports_the_fitness(shaping, equival
     [
         ({"fitness": "episode_length", "survival_bonus": 1.0}, "needs fitness='episode_return'"),
         ({"shaping": "sign", "survival_bonus": 1.0}, "shaping='sign'"),
-        ({"population_limit": 16, "steps_per_generation": 100}, "steps_per_generation sets the population, and so"),
         ({"max_seconds": 0}, "max_seconds must be a finite number above 0"),
     ],
     ids=str,

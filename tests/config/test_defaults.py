@@ -34,17 +34,21 @@ def test_the_strategy_follows_from_the_number_of_parameters(size, strategy):
     assert settled_for(observations).strategy == strategy
 
 
-def test_the_population_begins_with_16_and_may_have_two_candidates_for_each_parameter_up_to_64():
-    configs = [settled_for(spaces.Box(-1, 1, (size,), np.float32), ONE) for size in (6, 12, 90, 9000)]
-    assert [config.population_size for config in configs] == [16, 16, 16, 16]
-    assert [config.population_limit for config in configs] == [16, 32, 64, 64]
+def test_the_population_begins_with_16_and_then_fills_16_000_steps_or_a_hundredth_of_the_runs():
+    configs = [settled_for(max_steps=steps) for steps in (None, 10**8, 200_000, 10)]
+    assert {config.population_size for config in configs} == {16}
+    assert [config.steps_per_generation for config in configs] == [16_000, 16_000, 2000, 1]
+    assert [config.steps_limit for config in configs] == [64_000, 64_000, 8000, 4]
 
 
 def test_a_population_that_is_given_stays_and_so_does_that_of_strategies_without_a_covariance():
-    assert settled_for(population_size=24).population_limit is None
+    assert settled_for(population_size=24).steps_per_generation is None
+    assert settled_for(strategy="cma_es", steps_per_generation=None).population_size == 16
+    assert settled_for(max_episodes=500).steps_per_generation is None  # steps are not what this run is short of
     config = settled_for(strategy="openai_es")
-    assert (config.population_size, config.population_limit) == (64, None)
-    assert settled_for(strategy="cma_es", steps_per_generation=1000).population_limit is None
+    assert (config.population_size, config.steps_per_generation) == (64, None)
+    given = settled_for(strategy="cma_es", steps_per_generation=1000)
+    assert (given.steps_per_generation, given.steps_limit) == (1000, None)
 
 
 def test_images_are_seen_by_convolutions_and_not_normalised():
@@ -80,7 +84,8 @@ def test_what_is_given_wins_and_is_not_recorded_as_decided():
         "hidden_sizes",
         "action_squash",
         "episode_seeds",
-        "population_limit",
+        "steps_per_generation",
+        "steps_limit",
     }
 
 
@@ -121,7 +126,7 @@ def test_a_config_without_these_fields_means_what_it_meant_before():
     old = {
         "strategy": "openai_es", "policy": "mlp", "hidden_sizes": (32, 32), "population_size": 64, "sigma": 0.05,
         "observation_normalization": False, "action_squash": "clip", "generations": 300, "observation_std_floor": 0.1,
-        "episode_seeds": "common",
+        "episode_seeds": "common", "steps_per_generation": None, "steps_limit": None,
     }  # fmt: skip
     assert {name: getattr(config, name) for name in old} == old
 

@@ -63,28 +63,31 @@ def rebuilt_from_nothing(run, folder, generation):
 
 
 @pytest.mark.parametrize("strategy", RESTARTING)
-def test_a_population_that_gains_nothing_doubles_up_to_its_limit(strategy, aim, tmp_path):
-    fields = {**SETTINGS, **STUCK, "strategy": strategy, "population_limit": 40, "generations": 70}
-    run = train(aim, run_dir=tmp_path / "run", **fields)
+def test_generations_that_gain_nothing_have_twice_the_steps_up_to_a_limit(strategy, aim, tmp_path):
+    fields = {**SETTINGS, **STUCK, "strategy": strategy, "steps_per_generation": 8, "steps_limit": 40}
+    run = train(aim, run_dir=tmp_path / "run", **fields | {"generations": 70})
     sizes = [stats.population_size for stats in run.history[:-1]]
-    assert sizes == [8] * 21 + [16] * 21 + [32] * 28  # 20 generations of each size, and one in which that is seen
+    assert sizes == [8] * 21 + [16] * 20 + [32] * 29  # after 20 generations, and one in which that is seen
     assert {stats.restarts for stats in run.history} == {0}
-    shorter = train(aim, run_dir=tmp_path / "shorter", **{**fields, "on_generation": stops_after(30)})
+    shorter = train(aim, run_dir=tmp_path / "shorter", **fields | {"on_generation": stops_after(30), "generations": 70})
     require_equal(shorter.resume(workers=1, progress=False), run)
     assert rebuilt_from_nothing(run, tmp_path, 69).tobytes() == rebuild(run, 69).mean.tobytes()
 
 
-def test_a_search_that_begins_again_has_twice_the_limit_too(aim, tmp_path):
-    fields = {**SETTINGS, **STUCK, "population_limit": 16, "restarts": 1, "generations": 200}
+def test_generations_that_gain_keep_their_steps(aim, tmp_path):
+    fields = {**SETTINGS, "strategy": "openai_es", "learning_rate": 0.005, "generations": 120, "action_squash": "clip"}
+    fields |= {"observation_normalization": False, "steps_per_generation": 8, "steps_limit": 32}
+    assert train(aim, run_dir=tmp_path / "run", **fields).history[-2].population_size == 8
+
+
+def test_a_search_that_begins_again_has_twice_the_steps_of_a_generation_too(aim, tmp_path):
+    fields = {**SETTINGS, **STUCK, "steps_per_generation": 24, "restarts": 1, "generations": 110}
     run = train(aim, run_dir=tmp_path / "run", strategy="cma_es", **fields)
     sizes = [(stats.restarts, stats.population_size) for stats in run.history[:-1]]
-    assert sizes == [(0, 8)] * 21 + [(0, 16)] * 101 + [(1, 16)] * 21 + [(1, 32)] * 57
-
-
-def test_a_population_that_gains_keeps_its_size(aim, tmp_path):
-    fields = {**SETTINGS, "strategy": "openai_es", "learning_rate": 0.005, "generations": 120, "population_limit": 32}
-    fields |= {"observation_normalization": False, "action_squash": "clip"}
-    assert train(aim, run_dir=tmp_path / "run", **fields).history[-2].population_size == 8
+    assert sizes == [(0, 8)] + [(0, 24)] * 100 + [(1, 16)] + [(1, 48)] * 8  # an episode has one step
+    shorter = train(aim, run_dir=tmp_path / "shorter", strategy="cma_es", **fields, on_generation=stops_after(105))
+    require_equal(shorter.resume(workers=1, progress=False), run)
+    assert rebuilt_from_nothing(run, tmp_path, 109).tobytes() == rebuild(run, 109).mean.tobytes()
 
 
 def test_the_best_centre_of_all_searches_is_kept(aim, tmp_path):
@@ -115,9 +118,9 @@ def test_a_search_that_gains_does_not_begin_again(aim, tmp_path):
 
 
 def test_an_older_run_keeps_its_population(aim):
-    new = ("restarts", "population_limit")
+    new = {"restarts": 0, "steps_per_generation": None, "steps_limit": None}
     older = {name: value for name, value in TrainConfig.for_env(aim).to_json().items() if name not in new}
-    assert (TrainConfig.from_json(older).restarts, TrainConfig.from_json(older).population_limit) == (0, None)
+    assert {name: getattr(TrainConfig.from_json(older), name) for name in new} == new
 
 
 def test_a_run_may_start_from_another_run(aim, tmp_path):
@@ -131,13 +134,19 @@ def test_a_run_may_start_from_another_run(aim, tmp_path):
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"strategy": "openai_es", "steps_per_generation": 100}, "steps_per_generation sets its population"),
         ({"strategy": "erl", "population_size": 11}, "what it has learnt is not only its population"),
         ({"strategy": "openai_es", "population_size": 600_000}, "more than 1000000"),
-        ({"strategy": "cma_es", "population_limit": 4}, "population_limit=4 is below population_size=8"),
-        ({"strategy": "erl", "population_limit": 40}, "'erl' keeps its population_size, and population_limit would"),
+        (
+            {"strategy": "erl", "steps_per_generation": 40},
+            "'erl' keeps its population_size, and steps_per_generation w",
+        ),
+        (
+            {"strategy": "snes", "steps_per_generation": 40, "steps_limit": 39},
+            "steps_limit=39: it is how far steps_per",
+        ),
+        ({"strategy": "snes", "steps_limit": 39}, "steps_limit=39: it is how far steps_per_generation=None may double"),
     ],
-    ids=["steps", "learner", "size", "limit", "fixed"],
+    ids=["learner", "size", "fixed", "limit", "none"],
 )
 def test_populations_that_cannot_be_are_refused_with_the_reason(fields, reason, aim, tmp_path):
     with pytest.raises(ValueError, match=reason):

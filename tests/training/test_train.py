@@ -333,7 +333,15 @@ def test_a_run_can_start_from_another_runs_policy(whole, tmp_path):
 
 def test_a_config_is_complete_and_cannot_be_overridden(tmp_path):
     config = TrainConfig(env_id="CartPoleBullet-v0", **{**SMALL, "generations": 1})
-    settled = ("strategy", "observation_normalization", "action_squash", "episode_seeds", "population_limit", "decided")
+    settled = (
+        "strategy",
+        "observation_normalization",
+        "action_squash",
+        "episode_seeds",
+        "steps_per_generation",
+        "steps_limit",
+        "decided",
+    )
     run = train(config, run_dir=tmp_path / "r", progress=False, workers=1)
     assert run.config == dataclasses.replace(
         config, fitness="episode_length", engine="compiled", **{name: getattr(run.config, name) for name in settled}
