@@ -99,7 +99,7 @@ def _policy(config: TrainConfig) -> str:
 
 def _words(config: TrainConfig) -> Iterator[str]:
     steps = config.steps_per_generation
-    more = "" if steps is None else f", then as many as {steps:,} steps of a generation allow"
+    more = "" if steps is None else f" at first, then as many as {steps:,} steps allow"
     words = {
         "policy": _policy(config),
         "observation_normalization": "observations normalised" if config.observation_normalization else "",
