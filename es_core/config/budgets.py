@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from es_core.config.train_config import TrainConfig
 from es_envs import EnvDefinition
 
-# At the start episodes may last only a few steps, and a generation's steps would allow a huge population; but each
-# candidate costs its noise twice (to play it, and to weigh it), and all of them give one update of the mean.
-_GROWTH = 64
+# At the start episodes may last only a few steps, and a generation's steps would allow a huge population. But all its
+# candidates give one update of the mean, and where a few of them see the way, many short generations get further.
+_GROWTH = 4
 _FEWEST_CANDIDATES = 16  # the direction in which fewer point is little more than chance
 FEWEST_EPISODES = 5  # episodes of an evaluation: fewer say too little to be worth their steps
 
@@ -80,8 +80,8 @@ def may_double(config: TrainConfig, doublings: int) -> bool:
 def next_population_size(config: TrainConfig, doublings: int, lengths: NDArray[np.int64]) -> int | None:
     """Number of the next generation's candidates, or None if it stays.
 
-    It is even, since candidates may come in pairs, and not below that of the first generation or 16: a population of
-    long episodes must still have a direction.
+    It is even, since candidates may come in pairs, at most four times as large as the first generation's, and not
+    below that or 16: a population of long episodes must still have a direction.
 
     Args:
         config: a decided config.

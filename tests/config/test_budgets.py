@@ -188,12 +188,12 @@ def test_an_evaluation_can_be_a_share_of_the_populations_episodes(share, episode
 def test_the_population_is_as_large_as_the_steps_of_a_generation_allow(steps, wander, tmp_path):
     # Learning hardly changes the episodes' lengths, and an evaluation counts the candidates of its generation.
     fields = {"steps_per_generation": steps, "learning_rate": 1e-6, "eval_share": 0.5, "generations": 3}
-    history = run_of(wander, tmp_path / "r", population_size=4, **fields).history[:-1]
-    assert history[0].population_size == 4
+    history = run_of(wander, tmp_path / "r", population_size=40, **fields).history[:-1]
+    assert history[0].population_size == 40
     for last, stats in itertools.pairwise(history):
         wanted = steps / (2 * last.episode_length)
         assert stats.population_size % 2 == 0
-        assert stats.population_size == 256 if wanted > 256 else abs(stats.population_size - max(4, wanted)) <= 1
+        assert abs(stats.population_size - min(max(16, wanted), 160)) <= 1
         assert stats.evaluation.episodes == stats.population_size
     if steps == 2000:
         assert 0.8 * steps < history[2].steps < 1.2 * steps
