@@ -80,8 +80,8 @@ def may_double(config: TrainConfig, doublings: int) -> bool:
 def next_population_size(config: TrainConfig, doublings: int, lengths: NDArray[np.int64]) -> int | None:
     """Number of the next generation's candidates, or None if it stays.
 
-    It is even, since candidates may come in pairs, at most four times as large as the first generation's, and not
-    below that or 16: a population of long episodes must still have a direction.
+    It is even, since candidates may come in pairs, at most four times as large as the first generation's (times two for
+    each doubling), and not below that or 16: a population of long episodes must still have a direction.
 
     Args:
         config: a decided config.
@@ -91,7 +91,8 @@ def next_population_size(config: TrainConfig, doublings: int, lengths: NDArray[n
     if config.steps_per_generation is None:
         return None
     pairs = round((config.steps_per_generation << doublings) / (lengths.mean() * config.episodes_per_candidate) / 2)
-    return int(np.clip(2 * pairs, min(config.population_size, _FEWEST_CANDIDATES), largest_population(config)))
+    least, most = min(config.population_size, _FEWEST_CANDIDATES), config.population_size * _GROWTH << doublings
+    return int(np.clip(2 * pairs, least, most))
 
 
 def begun_again(config: TrainConfig, restarts: int) -> TrainConfig:
@@ -103,7 +104,8 @@ def begun_again(config: TrainConfig, restarts: int) -> TrainConfig:
 
 def largest_population(config: TrainConfig) -> int:
     """Largest number of candidates that a generation of a decided config may have."""
-    return (config.population_size << config.restarts) * (1 if config.steps_per_generation is None else _GROWTH)
+    first, steps = config.population_size << config.restarts, config.steps_per_generation
+    return first if steps is None else first * _GROWTH * ((config.steps_limit or steps) // steps)
 
 
 def evaluation_episodes(config: TrainConfig, candidates: int) -> int:

@@ -240,7 +240,7 @@ class TrainConfig:
     steps_limit: int | None = _option(
         AUTO,
         maybe(auto(whole(1))),
-        "steps_per_generation up to which it doubles, each time that 20 generations have gained nothing; auto: four "
+        "steps_per_generation up to which it doubles, each time that 20 generations have gained nothing; auto: 16 "
         "times what the run chose itself (none: it stays)",
     )
     restarts: int = _option(
@@ -343,8 +343,8 @@ class TrainConfig:
     episode_seeds: str = _option(
         AUTO,
         one_of(AUTO, "common", "grouped", "independent"),
-        "start states of a generation's candidates: common (the same for all), grouped (the same within each of four "
-        "groups, in which candidates are ranked) or independent; auto: grouped where a covariance is learnt",
+        "start states of a generation's candidates: common (the same for all), grouped (the same within each of "
+        "several groups, in which candidates are ranked) or independent; auto: grouped where a covariance is learnt",
     )
     survival_bonus: float = _option(
         0.0,

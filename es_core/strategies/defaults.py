@@ -20,7 +20,7 @@ _REASONS = {
 # them outweigh the luck of starts. Of long ones few candidates have to do, or there would be few generations.
 _STEPS = 16_000
 _FEWEST_GENERATIONS = 100  # in which the run's steps are spent
-_GROWTH = 4  # times as many when nothing is gained: near the end, what few candidates gain is lost in noise
+_GROWTH = 16  # times as many when nothing is gained: near the end, what few candidates gain is lost in noise
 _FIRST = 16  # candidates, whose episodes tell how long they are
 _USUAL = 64  # candidates of strategies without a covariance
 _SIGMA = 0.05  # of strategies that have no other
@@ -71,7 +71,9 @@ def _steps(config: TrainConfig) -> int | None:
 
 def most_candidates(config: TrainConfig) -> int:
     """Number of candidates that no generation exceeds, whatever the policy will be."""
-    return largest_population(decided(config, population_size=_USUAL, steps_per_generation=_steps(config)))
+    steps = _steps(config)
+    limit = None if steps is None else _GROWTH * steps
+    return largest_population(decided(config, population_size=_USUAL, steps_per_generation=steps, steps_limit=limit))
 
 
 def settled(policy: Policy) -> TrainConfig:

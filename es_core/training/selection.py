@@ -13,8 +13,11 @@ from es_core.strategies.shaping import centered_ranks
 from es_core.training.state import TrainingState
 from es_envs import Episode
 
-_GROUPS = 4
-_SMALLEST_GROUP = 4  # candidates
+_GROUPS = 4  # of candidates with the same starts, where there are enough candidates
+_SMALLEST_GROUP, _LARGEST_GROUP = (
+    4,
+    16,
+)  # candidates: of more there are more groups, since a generation sees more starts
 
 
 def training_seeds(config: TrainConfig, candidates: int, generation: int) -> NDArray[np.int64]:
@@ -37,7 +40,9 @@ def compared(config: TrainConfig, valid: NDArray[np.bool_]) -> list[NDArray[np.i
 
 def _groups(config: TrainConfig, candidates: int) -> NDArray[np.int64]:
     """Number ``(N,)`` of each candidate's group; mirrored pairs stay together."""
-    count = max(1, min(_GROUPS, candidates // _SMALLEST_GROUP)) if config.episode_seeds == "grouped" else 1
+    count = 1
+    if config.episode_seeds == "grouped":
+        count = max(1, min(candidates // _SMALLEST_GROUP, max(_GROUPS, candidates // _LARGEST_GROUP)))
     pairs = np.arange(candidates) // 2
     return np.asarray(pairs * count // (pairs[-1] + 1))
 

@@ -38,7 +38,7 @@ def test_the_population_begins_with_16_and_then_fills_16_000_steps_or_a_hundredt
     configs = [settled_for(max_steps=steps) for steps in (None, 10**8, 200_000, 10)]
     assert {config.population_size for config in configs} == {16}
     assert [config.steps_per_generation for config in configs] == [16_000, 16_000, 2000, 1]
-    assert [config.steps_limit for config in configs] == [64_000, 64_000, 8000, 4]
+    assert [config.steps_limit for config in configs] == [256_000, 256_000, 32_000, 16]
 
 
 def test_a_population_that_is_given_stays_and_so_does_that_of_strategies_without_a_covariance():
