@@ -11,6 +11,7 @@ from written import lines, require_equal
 
 from es_core import Run, TrainConfig, train
 from es_core.cli import main
+from es_envs import hookimpl
 
 SETTINGS = {
     "generations": 4,
@@ -79,6 +80,20 @@ def test_candidates_start_alike_or_in_groups_or_each_on_its_own(wander, tmp_path
     assert all(first[name].fitness_min < first[name].fitness_max for name in ("grouped", "independent"))
     assert first["common"].fitness_std == first["grouped"].fitness_std == 0 < first["independent"].fitness_std
     assert first["common"].evaluation == first["grouped"].evaluation == first["independent"].evaluation
+
+
+@pytest.mark.parametrize(("candidates", "groups"), [(6, 1), (8, 2), (16, 4), (64, 4), (80, 5), (256, 16)])
+def test_more_candidates_play_from_more_starts_in_groups(candidates, groups, wander, tmp_path):
+    class Seen:
+        @hookimpl
+        def generation_finished(self, fitness):
+            if fitness is not None:  # there is a population
+                self.starts = len(set(fitness.tolist()))
+
+    seen, fields = Seen(), {"fitness": "small_envs:depends_on_seed", "generations": 1, "episodes_per_candidate": 1}
+    fields |= {"episode_seeds": "grouped", "population_size": candidates}
+    run_of(wander, tmp_path / "run", loggers=[seen], **fields)
+    assert seen.starts == groups
 
 
 @pytest.mark.parametrize("strategy", ["openai_es", "cma_es", "ga"])
