@@ -145,7 +145,7 @@ class GenerationStats:
 PLATEAU = 100
 """Generations without any gain that are a plateau."""
 STALL = 20
-"""Generations without any gain, after which larger ones are worth their steps."""
+"""Generations without a clear gain, after which larger ones are worth their steps."""
 _FEWEST_SCORES = 5
 
 
@@ -156,7 +156,10 @@ def since_restart(history: Sequence[GenerationStats], restarts: int) -> list[Gen
 
 
 def is_stalled(recent: Sequence[GenerationStats]) -> bool:
-    """Tell whether a block of ``STALL`` generations ends here in whose second half fitness was no better.
+    """Tell whether a block of ``STALL`` generations ends here in whose second half fitness was not clearly better.
+
+    A gain is more than a standard error. With fewer steps than it needs, a search is lost in noise; with more, it only
+    takes longer.
 
     Args:
         recent: lines with a population, of one search.
@@ -168,7 +171,7 @@ def is_stalled(recent: Sequence[GenerationStats]) -> bool:
         [stats.fitness_mean for stats in half if stats.fitness_mean is not None]
         for half in (block[: STALL // 2], block[STALL // 2 :])
     ]
-    return all(halves) and fmean(halves[1]) <= fmean(halves[0])
+    return min(map(len, halves)) > 1 and not _is_gain(*halves, errors=1)
 
 
 def is_plateau(recent: Sequence[GenerationStats]) -> bool:
@@ -186,9 +189,9 @@ def is_plateau(recent: Sequence[GenerationStats]) -> bool:
     if len(recent) < PLATEAU or min(map(len, scores)) < _FEWEST_SCORES:
         return False
     fitness = [[stats.fitness_mean for stats in part if stats.fitness_mean is not None] for part in parts]
-    return not (_is_gain(*scores) or _is_gain(*fitness))
+    return not (_is_gain(*scores, errors=2) or _is_gain(*fitness, errors=2))
 
 
-def _is_gain(before: Sequence[float], after: Sequence[float]) -> bool:
+def _is_gain(before: Sequence[float], after: Sequence[float], *, errors: float) -> bool:
     error = math.sqrt(sum(variance(part) / len(part) for part in (before, after)))
-    return fmean(after) - fmean(before) > 2 * error
+    return fmean(after) - fmean(before) > errors * error
