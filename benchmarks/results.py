@@ -565,6 +565,9 @@ Reached is the mean of the scores of the seeds' last centres on {EPISODES} unsee
 
 {table(["task", "to reach", "runs done", "reached"], rows)}
 
+[What a plain `train(ID)` reaches](defaults.md) on tasks that nobody tuned for, beside other libraries' defaults:
+`python benchmarks/defaults.py`.
+
 [Every strategy by hand on two functions](functions.md), beside the package `cmaes`: `python benchmarks/functions.py`.
 
 [Fine-tuning an evolved policy by gradients](finetuning.md): `python benchmarks/finetuning.py`.
