@@ -7,8 +7,8 @@ Usage: python benchmarks/defaults.py [--tasks ID ...] [--contenders NAME ...] [-
 
 Every run has 240 seconds of processor time on one core; two run side by side, each bound to its core. Each writes
 docs/results/defaults/TASK-CONTENDER-sSEED.json; those that are there are left out, so that the suite can be taken up
-again where it stopped. The rule of our defaults was chosen on the first six tasks; the other six were opened once, with
-the rule frozen. contenders.py says how each contender is set up.
+again where it stopped. The rule of our defaults was chosen on the first six tasks; the other six decided nothing.
+contenders.py says how each contender is set up.
 
 It needs what requirements-test.txt does not bring:
 pip install swig "gymnasium[mujoco,box2d]" stable-baselines3 sb3-contrib evotorch==0.6.1
