@@ -34,12 +34,10 @@ def with_strategy(config: TrainConfig, size: int) -> TrainConfig:
     """Return the config with a strategy, its population and sigma, for a policy of ``size`` parameters."""
     config = decided(config, strategy=_strategy(config, size))
     has_covariance = config.strategy in {"cma_es", "sep_cma_es"}
-    steps = _steps(config) if has_covariance else None
     return decided(
         config,
         population_size=_FIRST if has_covariance else _USUAL,
-        steps_per_generation=steps,
-        steps_limit=None if steps is None else _GROWTH * steps,
+        **_steps(config, has_covariance=has_covariance),
         episode_seeds="grouped" if has_covariance else "common",
         sigma=_sigma(config) if has_covariance else STRATEGY_DEFAULTS.get(config.strategy, {}).get("sigma", _SIGMA),
     )
@@ -61,19 +59,22 @@ def _strategy(config: TrainConfig, size: int) -> str:
     return "cma_es" if size <= _COVARIANCE else "sep_cma_es"
 
 
-def _steps(config: TrainConfig) -> int | None:
-    """Steps of a generation; None: they or the population are given, or the run counts its episodes."""
+def _steps(config: TrainConfig, *, has_covariance: bool) -> dict[str, int | None]:
+    """Steps of a generation, and how far they may double; none if they or the population are given.
+
+    Nor are there any if the run counts its episodes.
+    """
     left = {"population_size", "steps_per_generation"} <= set(open_settings(config))
-    if not left or config.max_episodes is not None:
-        return None
-    return _STEPS if config.max_steps is None else min(_STEPS, max(1, config.max_steps // _FEWEST_GENERATIONS))
+    if not (has_covariance and left) or config.max_episodes is not None:
+        return {"steps_per_generation": None, "steps_limit": None}
+    bound = config.max_steps or _FEWEST_GENERATIONS * _STEPS
+    steps = min(_STEPS, max(1, bound // _FEWEST_GENERATIONS))
+    return {"steps_per_generation": steps, "steps_limit": _GROWTH * steps}
 
 
 def most_candidates(config: TrainConfig) -> int:
     """Number of candidates that no generation exceeds, whatever the policy will be."""
-    steps = _steps(config)
-    limit = None if steps is None else _GROWTH * steps
-    return largest_population(decided(config, population_size=_USUAL, steps_per_generation=steps, steps_limit=limit))
+    return largest_population(decided(config, population_size=_USUAL, **_steps(config, has_covariance=True)))
 
 
 def settled(policy: Policy) -> TrainConfig:
