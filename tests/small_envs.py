@@ -502,6 +502,14 @@ class Valley(Aim):
         return observation, 1000.0 if action.min() > 50 else float(np.sum(action / 10 - np.abs(action))), *rest
 
 
+class Ledge(Aim):
+    """Who hardly moves stands safe; everyone else falls."""
+
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, 100.0 if np.abs(action).max() < 0.05 else float(np.sum(action / 10 - np.abs(action))), *rest
+
+
 class Seconds(Aim):
     """Shows a place and a time, hundreds of times larger."""
 

@@ -14,10 +14,6 @@ _FAR = 20  # times larger, or smaller, than another scale
 _NOISY = 3  # times larger than another spread
 _NEARLY_ALL = 0.95  # of a centre's actions
 _FEWEST_SCORES = 5  # of centres, from which something can be said
-_ANOTHER_WAY = (
-    "if its observations differ in scale, normalise them (observation_normalization=True); else try a larger sigma, or "
-    "another strategy ('cma_es' with policy='linear', or 'ars')"
-)
 
 History = Sequence[GenerationStats]
 Rule = Callable[[History], str]
@@ -188,7 +184,7 @@ def _no_better_than_nothing(recent: History) -> str:
         return ""
     return (
         f"the centres of the last {_WINDOW} generations score {fmean(scores):.4g}, no better than {name}, "
-        f"{score.mean:.4g}: {_ANOTHER_WAY}"
+        f"{score.mean:.4g}: {_another_way(recent)}"
     )
 
 
@@ -199,8 +195,26 @@ def _no_progress(recent: History) -> str:
         return ""
     return (
         f"no centre of the first {len(recent)} generations scored higher than the first one, {scores[0]:.4g}: "
-        f"{_ANOTHER_WAY}"
+        f"{_another_way(recent)}"
     )
+
+
+def _another_way(recent: History) -> str:
+    """Say what to try where nothing was learnt from the first generation on."""
+    first = recent[0]
+    if first.sigma and None not in {first.fitness_max, first.fitness_std} and first.evaluation is not None:
+        best, spread, centre = first.fitness_max or 0.0, first.fitness_std or 0.0, first.evaluation.mean
+        if centre - best > _NOISY * spread:
+            return (
+                f"no candidate of generation 0 came near what its centre does ({best:.4g}, {centre:.4g}): try a "
+                f"smaller sigma than {first.sigma:.2g}"
+            )
+    if first.observation_spread is not None:
+        normalise = "if its observations differ in scale, normalise them (observation_normalization=True); else "
+    else:
+        normalise = ""
+    others = "'cma_es' with policy='linear', or 'ars'" if _with_gradient(recent) else "'openai_es' or 'ars'"
+    return f"{normalise}try a larger sigma, or another strategy ({others})"
 
 
 def _plateau(recent: History) -> str:

@@ -101,12 +101,17 @@ def test_ties_are_those_of_what_the_strategy_is_told(run_of):
         (
             "Valley",
             {"initialization": "zeros", "eval_every": 1, "generations": 16},
-            "no centre of the first 16 generations scored higher than the first one, 0: if its observations differ",
+            "no centre of the first 16 generations scored higher than the first one, 0: try a larger sigma, or",
         ),
         (
             "Valley",
             {"output_scale": 50.0, "eval_every": 1, "generations": 27, "learning_rate": 0.01},
-            "no better than doing nothing, 0: if its observations differ in scale",
+            "no better than doing nothing, 0: try a larger sigma, or another strategy ('cma_es'",
+        ),
+        (
+            "Ledge",
+            {"initialization": "zeros", "sigma": 0.5, "eval_every": 1, "generations": 16},
+            "came near what its centre does (-0.",
         ),
         (
             "Seconds",
