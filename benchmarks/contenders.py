@@ -92,6 +92,7 @@ def ours(task: str, seed: int, budget: Budget, **settings: Any) -> dict[str, Any
             "solved": last.solved,
             "restarts": last.restarts,
             "advice": _advice(run),
+            "curve": [stats.fitness_mean for stats in run.history if stats.fitness_mean is not None],
             "score": evaluate(checkpoint, episodes=EPISODES, seed=seed, workers=1).to_json(),
             "best_score": evaluate(run, episodes=EPISODES, seed=seed, workers=1).to_json(),
         }

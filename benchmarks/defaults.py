@@ -24,12 +24,14 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from queue import SimpleQueue
+from statistics import fmean
 from typing import Any
 
 from contenders import CONTENDERS
 from report import Report, in_words, table
 
 from es_core.formatting import figures
+from es_core.runs.metrics import STALL
 from es_core.statistics import mean
 
 PAGES = Path("docs/results")
@@ -205,11 +207,21 @@ def _losses(results: Sequence[dict[str, Any]]) -> str:
         for run in results:
             if (run["task"], run["contender"]) == (task, "es-envs"):
                 score = figures(run["score"]["mean"])
-                rows.append([task, str(run["seed"]), score, _in_brief(run["advice"]) or "none"])
+                rows.append([task, str(run["seed"]), score, _lately(run), _in_brief(run["advice"]) or "none"])
     if not rows:
         return ""
-    intro = "## Tasks that were not reached, and the advice that these runs gave"
-    return "\n\n".join([intro, table(["task", "seed", "score", "advice"], rows)]) + "\n"
+    intro = f"""## Tasks that were not reached, and the advice that these runs gave
+
+"Lately" is the mean fitness of the last {STALL} populations, after that of the {STALL} before them: a run that still
+gains needs no advice but more steps."""
+    return "\n\n".join([intro, table(["task", "seed", "score", "lately", "advice"], rows)]) + "\n"
+
+
+def _lately(run: Mapping[str, Any]) -> str:
+    curve = run.get("curve", [])
+    if len(curve) < 2 * STALL:
+        return ""
+    return " to ".join(figures(fmean(part)) for part in (curve[-2 * STALL : -STALL], curve[-STALL:]))
 
 
 def _in_brief(advice: Mapping[str, str]) -> str:

@@ -93,6 +93,19 @@ PLATE = {
 
 TRAP = {"sigma": 0.3, "learning_rate": 0.1, "weight_decay": 0.01}
 
+# Two frames of a quarter of the usual pixels, and two minutes of play: what a core draws and sees quickly.
+ATARI = {
+    "policy": "cnn_small",
+    "pool": "vector",
+    "vector_envs": 32,
+    "population_size": 32,
+    "learning_rate": 0.02,
+    "env_kwargs": {"img_height": 42, "img_width": 42, "stack_num": 2},
+    "max_episode_steps": 500,
+    "max_steps": 300_000,
+    "generations": 10**5,
+}
+
 # Steps that a run may take, and the hidden units of the other kind of policy.
 CLASSICS: Mapping[str, tuple[int, Sequence[int]]] = {
     "CartPoleSwingUp-v0": (2_000_000, ()),
@@ -413,6 +426,21 @@ ROWS: Mapping[str, Row] = {
         line="reported beside what is published",
         measures=("progress",),
     ),
+    "pixels": Row(
+        title="From pixels: two Atari games",
+        about="`es-envs train envpool/Freeway-v5 --pool vector --policy cnn_small`, with 32 candidates of OpenAI-ES in "
+        "EnvPool's copies. The policy sees two grey frames of 42x42 pixels, and has some 85,000 parameters. An episode "
+        "is 500 actions of four frames each. Random actions have played 20 episodes when a run begins, and doing "
+        "nothing is always the same button.",
+        runs={
+            "freeway": ("envpool/Freeway-v5", ATARI),
+            "space-invaders": ("envpool/SpaceInvaders-v5", ATARI),
+        },
+        seeds=range(3),
+        line="clearly above random actions",
+        best=True,
+        packages=("envpool", "torch"),
+    ),
 }
 
 
@@ -474,6 +502,7 @@ def result_of(run: Run, row: Row, path: Path) -> dict[str, Any]:
         "parameter_hash": checkpoint.parameter_hash,
         "solved": last.solved,
         "generations": last.generation,
+        "baselines": {name: score.mean for name, score in run.history[0].baselines.items()},
         "training_steps": sum(stats.steps for stats in run.history),
         "total_steps": last.total_steps,
         "seconds": sum(stats.seconds for stats in run.history),
@@ -614,12 +643,17 @@ def _summary(run: str, own: Sequence[dict[str, Any]], row: Row) -> dict[str, str
     scores = np.array([result["last_score"]["mean"] for result in own])
     told = {name: [result["last_score"]["fitnesses"][name] for result in own] for name in row.measures}
     has_goal = own[0]["config"]["solved_at"] is not None
+    floors = {
+        name: [result["baselines"][name] for result in own if name in result.get("baselines", {})]
+        for name in ("doing nothing", "random actions")
+    }
     rates = [rate for result in own if (rate := result["last_score"]["success_rate"]) is not None]
     return {
         "": run,
         "seeds": str(len(own)),
         "mean of the seeds' scores (95 % interval)": _mean(own),
         "the same of the best centres": _mean(own, "score") if row.best else "",
+        **{name: _mean_of(values) if values else "" for name, values in floors.items()},
         "median": f"{np.median(scores):.1f}",
         "worst": f"{scores.min():.1f}",
         "best": f"{scores.max():.1f}",

@@ -32,7 +32,6 @@ GENERATIONS = {
     "HopperBullet-v0": 100,
     "HumanoidBullet-v0": 100,
     "PlateFigureEight-v0": 40,
-    "RaceTrack-v0": 19,
     "Walker2DBullet-v0": 60,
 }
 SHORTEST, LONGEST, MOST_EPISODES = 4.0, 6.0, 3  # seconds of a film, and the starts that it may show to be long enough

@@ -41,6 +41,7 @@ def register_envs() -> list[EnvDefinition]:
             },
             behaviour="es_envs.behaviour:final_position",
             max_episode_steps=500,
+            pretrained="es_racecar:RaceTrack-v0.safetensors",
             scripts={"pure_pursuit": "es_racecar.pursuit:PurePursuit"},
             summary="Race on tracks never seen before",
             recommended={

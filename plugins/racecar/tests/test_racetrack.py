@@ -10,6 +10,7 @@ from es_racecar.pursuit import PurePursuit
 from es_racecar.track_env import CIRCUITS, SPLITS, RaceTrackEnv
 
 import es_envs
+from es_core import Checkpoint, evaluate
 from es_envs import Episode
 from es_envs.bullet import pybullet
 from es_envs.fitness import fitness_names
@@ -369,3 +370,12 @@ def test_a_race_without_another_car_says_what_is_missing(env):
 def test_another_car_at_an_impossible_pace_is_refused(pace):
     with pytest.raises(ValueError, match=f"opponent must be None, or above 0 and at most 2, got {pace}"):
         RaceTrackEnv(opponent=pace)
+
+
+def test_the_pretrained_policy_finishes_tracks_that_it_never_drove():
+    config = Checkpoint.pretrained("RaceTrack-v0").config
+    assert config.env_kwargs.get("split", "train") == "train"
+
+    score = evaluate(Checkpoint.pretrained("RaceTrack-v0"), episodes=4, workers=1, env_kwargs={"split": "test"})
+
+    assert score.success_rate == 1.0
