@@ -93,8 +93,9 @@ def test_a_pretrained_policy_is_filmed_from_the_command_line(tmp_path, capsys, m
 def test_every_pretrained_policy_has_the_recommended_settings(env_id):
     config = Checkpoint.pretrained(env_id).config
     others = ("engine", "device", "bits", "eval_budget", "action_squash", "hidden_sizes", "observation_std_floor",
-              "generations", "episode_seeds", "steps_per_generation", "steps_limit")  # fmt: skip
-    settled = {name: getattr(config, name) for name in others}  # of the version that trained it
+              "generations", "episode_seeds", "steps_per_generation", "steps_limit", "seed", "max_steps", "eval_every",
+              "decided")  # fmt: skip
+    settled = {name: getattr(config, name) for name in others}  # of the version and the command that trained it
     assert config == replace(es_core.TrainConfig.for_env(env_id), **settled)
 
 
