@@ -93,19 +93,6 @@ PLATE = {
 
 TRAP = {"sigma": 0.3, "learning_rate": 0.1, "weight_decay": 0.01}
 
-# Two frames of a quarter of the usual pixels, and two minutes of play: what a core draws and sees quickly.
-ATARI = {
-    "policy": "cnn_small",
-    "pool": "vector",
-    "vector_envs": 32,
-    "population_size": 32,
-    "learning_rate": 0.02,
-    "env_kwargs": {"img_height": 42, "img_width": 42, "stack_num": 2},
-    "max_episode_steps": 500,
-    "max_steps": 300_000,
-    "generations": 10**5,
-}
-
 # Steps that a run may take, and the hidden units of the other kind of policy.
 CLASSICS: Mapping[str, tuple[int, Sequence[int]]] = {
     "CartPoleSwingUp-v0": (2_000_000, ()),
@@ -426,21 +413,6 @@ ROWS: Mapping[str, Row] = {
         line="reported beside what is published",
         measures=("progress",),
     ),
-    "pixels": Row(
-        title="From pixels: two Atari games",
-        about="`es-envs train envpool/Freeway-v5 --pool vector --policy cnn_small`, with 32 candidates of OpenAI-ES in "
-        "EnvPool's copies. The policy sees two grey frames of 42x42 pixels, and has some 85,000 parameters. An episode "
-        "is 500 actions of four frames each. Random actions have played 20 episodes when a run begins, and doing "
-        "nothing is always the same button.",
-        runs={
-            "freeway": ("envpool/Freeway-v5", ATARI),
-            "space-invaders": ("envpool/SpaceInvaders-v5", ATARI),
-        },
-        seeds=range(3),
-        line="clearly above random actions",
-        best=True,
-        packages=("envpool", "torch"),
-    ),
 }
 
 
@@ -596,6 +568,8 @@ Reached is the mean of the scores of the seeds' last centres on {EPISODES} unsee
 
 [What a plain `train(ID)` reaches](defaults.md) on tasks that nobody tuned for, beside other libraries' defaults:
 `python benchmarks/defaults.py`.
+
+[Driving tracks that training never drew](racetrack.md): `python benchmarks/racetrack.py`.
 
 [Every strategy by hand on two functions](functions.md), beside the package `cmaes`: `python benchmarks/functions.py`.
 
