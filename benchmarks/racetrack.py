@@ -146,9 +146,9 @@ same starts. Shares are laps finished; times are interquartile means over tracks
 that is not finished; all are means over seeds, with 95 % intervals. The last rows were trained on all tracks for
 another fitness: the distance from the start, progress and the time that is left, or the time of the lap.
 
-Command: `python benchmarks/racetrack.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}. A run took
-{min(minutes, default=0):.0f} to {max(minutes, default=0):.0f} minutes of a core. Five seeds of each are
-planned; the table says how many are done.
+Command: `python benchmarks/racetrack.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}. A run
+that had its core for itself took {min(minutes, default=0):.0f} minutes to train; others shared it, or paused. Five seeds of
+each are planned; the table says how many are done.
 
 {table(columns, laps)}
 
