@@ -147,8 +147,8 @@ that is not finished; all are means over seeds, with 95 % intervals. The last ro
 another fitness: the distance from the start, progress and the time that is left, or the time of the lap.
 
 Command: `python benchmarks/racetrack.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}. A run
-that had its core for itself took {min(minutes, default=0):.0f} minutes to train; others shared it, or paused. Five seeds of
-each are planned; the table says how many are done.
+that had its core for itself took {min(minutes, default=0):.0f} minutes to train; others shared it, or paused. Five
+seeds of each are planned; the table says how many are done.
 
 {table(columns, laps)}
 
