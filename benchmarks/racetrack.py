@@ -185,7 +185,7 @@ def _finished(runs: Sequence[Sequence[float]]) -> str:
     shares = [_share(laps) for laps in runs]
     if len(runs) > 1:
         estimate = mean(shares)
-        low, high = np.clip(estimate.interval or estimate.value, 0.0, 1.0) * np.ones(2)
+        low, high = np.clip(estimate.interval or (estimate.value, estimate.value), 0.0, 1.0)
         return f"{percent(estimate.value, 1)} ({percent(low, 1)} to {percent(high, 1)})"
     count = len(runs[0])
     low, high = share_interval(round(shares[0] * count), count)

@@ -502,12 +502,12 @@ class Valley(Aim):
         return observation, 1000.0 if action.min() > 50 else float(np.sum(action / 10 - np.abs(action))), *rest
 
 
-class Ledge(Aim):
+class Ledge(Valley):
     """Who hardly moves stands safe; everyone else falls."""
 
     def step(self, action):
-        observation, _, *rest = super().step(action)
-        return observation, 100.0 if np.abs(action).max() < 0.05 else float(np.sum(action / 10 - np.abs(action))), *rest
+        observation, depth, *rest = super().step(action)
+        return observation, 100.0 if np.abs(action).max() < 0.05 else depth, *rest
 
 
 class Seconds(Aim):

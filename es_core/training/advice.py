@@ -202,17 +202,15 @@ def _no_progress(recent: History) -> str:
 def _another_way(recent: History) -> str:
     """Say what to try where nothing was learnt from the first generation on."""
     first = recent[0]
-    if first.sigma and None not in {first.fitness_max, first.fitness_std} and first.evaluation is not None:
-        best, spread, centre = first.fitness_max or 0.0, first.fitness_std or 0.0, first.evaluation.mean
-        if centre - best > _NOISY * spread:
-            return (
-                f"no candidate of generation 0 came near what its centre does ({best:.4g}, {centre:.4g}): try a "
-                f"smaller sigma than {first.sigma:.2g}"
-            )
+    centre, best, spread = first.evaluation, first.fitness_max, first.fitness_std
+    if first.sigma and not (centre is None or best is None or spread is None) and centre.mean - best > _NOISY * spread:
+        return (
+            f"no candidate of generation 0 came near what its centre does ({best:.4g}, {centre.mean:.4g}): try a "
+            f"smaller sigma than {first.sigma:.2g}"
+        )
+    normalise = ""
     if first.observation_spread is not None:
         normalise = "if its observations differ in scale, normalise them (observation_normalization=True); else "
-    else:
-        normalise = ""
     others = "'cma_es' with policy='linear', or 'ars'" if _with_gradient(recent) else "'openai_es' or 'ars'"
     return f"{normalise}try a larger sigma, or another strategy ({others})"
 
