@@ -139,7 +139,8 @@ def wrappers(value: Any) -> str | None:
     if expected:
         return expected
     side = whole(1, 4096)
-    known = {"skip": whole(2, 1000), "pixels": side, "grey": flag, "resize": side, "stack": whole(2, 1000)}
+    many = whole(2, 1000)
+    known = {"skip": many, "pixels": side, "grey": flag, "resize": side, "stack": many, "flatten": flag}
     for name, setting in value.items():
         if name not in known:
             close = difflib.get_close_matches(name, known, n=1)

@@ -161,7 +161,8 @@ def _flat_inputs(space: gymnasium.Space[Any]) -> int:
         if is_image(part):
             raise ValueError(
                 f"{name} {part} holds images: choose policy='cnn_nature' or 'cnn_small' (on the command line: --policy "
-                "cnn_nature), or wrap the environment so that it returns features (gymnasium.wrappers)"
+                "cnn_nature), or make small pictures one row of numbers: preprocessing={'pixels': 12, 'grey': True, "
+                "'flatten': True}"
             )
     return size
 

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from gymnasium.error import DependencyNotInstalled
 from gymnasium.wrappers import (
     AddRenderObservation,
+    FlattenObservation,
     FrameStackObservation,
     GrayscaleObservation,
     MaxAndSkipObservation,
@@ -36,7 +37,8 @@ def preprocessed(env: Env, settings: Mapping[str, Any]) -> Env:
       its eyes see (``BulletEnv.seen``), else what ``render`` draws;
     - grey: colours ``(height, width, 3)`` become shades;
     - resize: so many pixels in height and width;
-    - stack: the last observations along a new first dimension, the oldest first; at a reset all are the first one.
+    - stack: the last observations along a new first dimension, the oldest first; at a reset all are the first one;
+    - flatten: all numbers in one row, for policies that are not for images.
 
     Raises:
         ValueError: a wrapper is not for these observations, or needs a package that is not installed.
@@ -104,6 +106,7 @@ _WRAPPERS: Mapping[str, Callable[[Env, Mapping[str, Any]], Env]] = {
     "grey": _grey,
     "resize": lambda env, settings: ResizeObservation(env, (settings["resize"], settings["resize"])),
     "stack": _stack,
+    "flatten": lambda env, _: FlattenObservation(env),
 }
 
 

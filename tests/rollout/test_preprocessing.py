@@ -16,6 +16,7 @@ from es_core.rollout.environment import make_env, preprocessed
 from es_core.rollout.rollout import Rollout
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import definition
+from es_envs.bullet import Camera
 
 ALL = {"skip": 2, "grey": True, "resize": 36, "stack": 3}
 STILL = np.zeros(1, np.float32)
@@ -31,6 +32,8 @@ STILL = np.zeros(1, np.float32)
         ({"grey": True, "resize": 20}, (20, 20, 1)),
         ({"stack": 4, "grey": True}, (4, 36, 40)),
         (ALL, (3, 36, 36)),
+        ({**ALL, "flatten": True}, (3 * 36 * 36,)),
+        ({"flatten": False}, (36, 40, 3)),
     ],
     ids=str,
 )
@@ -76,6 +79,18 @@ def test_a_car_sees_what_is_before_it_and_not_what_films_show():
     assert np.ptp(road.mean(axis=0)) < 30, "grey"
     assert not any(np.array_equal(ahead[0], each) for each in ahead[1:])
     assert above[0].shape == (480, 640, 3)
+
+
+def test_a_car_does_not_see_itself_and_its_films_show_it_all_the_same():
+    with closing(es_envs.make("RaceTrack-v0", render_mode="rgb_array", start_noise=0.0).unwrapped) as env:
+        env.reset(seed=1)
+        film, looking_down = env.render(), Camera(target=(*env.position, 0.0), distance=1.0, yaw=0.0, pitch=-60.0)
+        env.eyes = lambda: looking_down
+        np.testing.assert_array_equal(film, env.render())
+        seen, drawn = env.seen(48), env.picture(looking_down)
+        np.testing.assert_array_equal(film, env.render())
+    yellow = [np.abs(picture.astype(int) - (255, 191, 26)).sum(axis=2).min() for picture in (seen, drawn)]
+    assert yellow[0] > 100 > yellow[1]
 
 
 def test_a_mirrored_car_sees_the_mirrored_track():
@@ -144,7 +159,7 @@ def test_a_stack_shows_the_last_observations_and_is_refilled_at_reset():
     [
         (
             {"gray": True},
-            "a dict of skip, pixels, grey, resize, stack, and 'gray' is none of them; did you mean 'grey'",
+            "a dict of skip, pixels, grey, resize, stack, flatten, and 'gray' is none of them; did you mean 'grey'",
         ),
         ({"skip": 1}, "a dict whose 'skip' is a whole number of at least 2"),
         ({"stack": True}, "a dict whose 'stack' is a whole number of at least 2"),
@@ -218,6 +233,15 @@ def test_a_policy_that_acts_on_pixels_is_trained_scored_and_filmed(env_id, tmp_p
     [filmed] = runs[0].record(tmp_path / "film.mp4", workers=1)
     assert filmed.fitness == score.mean
     assert imageio_ffmpeg.count_frames_and_secs(str(tmp_path / "film.mp4"))[0] >= filmed.length / 2  # drawn at 25 Hz
+
+
+@pytest.mark.parametrize("policy", ["auto", "linear", "gru"])
+def test_a_small_picture_is_a_row_of_numbers_for_other_policies(policy, tmp_path):
+    fields = {**FIELDS, "policy": policy, "preprocessing": {"pixels": 6, "grey": True, "stack": 2, "flatten": True}}
+    run = train("Pendulum-v1", run_dir=tmp_path / "r", workers=1, max_episode_steps=6, **fields)
+    assert run.checkpoint.policy().inputs == 2 * 6 * 6
+    assert run.history[0].parameter_hash != run.history[-1].parameter_hash
+    assert "cnn" not in run.config.policy
 
 
 def test_an_actor_plays_the_scored_episode_behind_the_same_wrappers(seen, tmp_path):

@@ -1,6 +1,8 @@
 """The racing car of pybullet_data, which all environments here drive."""
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from es_envs.bullet import BulletEnv, pybullet
@@ -68,6 +70,19 @@ class Car:
         """Put it into the group ``SEEN_BODIES``, beside its own."""
         for link in range(-1, pybullet.getNumJoints(self.body, physicsClientId=self._client)):
             pybullet.setCollisionFilterGroupMask(self.body, link, 1 | SEEN_BODIES, -1, physicsClientId=self._client)
+
+    @contextmanager
+    def left_out(self) -> Iterator[None]:
+        """Leave the car out of what is drawn meanwhile: its meshes take longer than all else."""
+        shapes = pybullet.getVisualShapeData(self.body, physicsClientId=self._client)
+        colours = {link: colour for _, link, _, _, _, _, _, colour in shapes}
+        for link, (*colour, _) in colours.items():
+            pybullet.changeVisualShape(self.body, link, rgbaColor=(*colour, 0), physicsClientId=self._client)
+        try:
+            yield
+        finally:
+            for link, colour in colours.items():
+                pybullet.changeVisualShape(self.body, link, rgbaColor=colour, physicsClientId=self._client)
 
     def put(self, position: tuple[float, float], heading: float) -> None:
         """Put it onto the ground at a place [m], facing along a heading [rad]."""

@@ -407,7 +407,7 @@ class RaceTrackEnv(BulletEnv):
         return Camera(target=(x, y, 0.0), distance=6.0, yaw=0.0, pitch=-55.0)
 
     def eyes(self) -> Camera:
-        """Return a camera above the bonnet, which looks ahead and a little down."""
+        """Return a camera above the bonnet, which looks ahead and a little down. ``seen`` leaves the bonnet out."""
         (x, y), ahead, aside = self.position, math.cos(self.heading), math.sin(self.heading)
         reach = EYE_AHEAD + math.cos(EYE_DOWN)  # the camera's target lies a metre before it
         return Camera(
@@ -419,8 +419,9 @@ class RaceTrackEnv(BulletEnv):
         )
 
     def seen(self, size: int) -> NDArray[np.uint8]:
-        """Draw what the driver sees, in a mirrored episode in a mirror, too."""
-        picture = super().seen(size)
+        """Draw what the driver sees, without their own car, and in a mirrored episode in a mirror."""
+        with self.car.left_out():
+            picture = super().seen(size)
         return picture[:, ::-1] if self.mirrored else picture
 
 
