@@ -95,7 +95,7 @@ TRAP = {"sigma": 0.3, "learning_rate": 0.1, "weight_decay": 0.01}
 
 # Steps that a run may take, and the hidden units of the other kind of policy.
 CLASSICS: Mapping[str, tuple[int, Sequence[int]]] = {
-    "CartPoleSwingUp-v0": (2_000_000, ()),
+    "CartPoleSwingUp-v0": (5_000_000, ()),
     "DoublePole-v0": (600_000, (8,)),
     "PlateFigureEight-v0": (1_000_000, (8,)),
     "BallMaze-v0": (800_000, ()),

@@ -26,8 +26,8 @@ GENERATIONS = {
     "A1Bullet-v0": 5,
     "AntBullet-v0": 8,
     "BallMaze-v0": 1000,
-    "CartPoleSwingUp-v0": 650,
-    "DoublePole-v0": 1000,  # it is solved, and stops, long before
+    "CartPoleSwingUp-v0": 1000,  # it is solved, and stops, long before
+    "DoublePole-v0": 1000,  # the same
     "HalfCheetahBullet-v0": 50,
     "HopperBullet-v0": 100,
     "HumanoidBullet-v0": 100,

@@ -34,13 +34,6 @@ def register_envs() -> list[EnvDefinition]:
             max_episode_steps=250,
             solved_at=200.0,
             summary="Swing up a pole on a cart, and keep it there",
-            recommended={
-                "strategy": "cma_es",
-                "policy": "mlp",  # a linear policy swings, but does not catch the pole
-                "hidden_sizes": (8,),
-                "sigma": 1.0,  # with smaller ones many a run whirls the pole for long
-                "population_size": 24,
-            },
         ),
         EnvDefinition(
             id="DoublePole-v0",
