@@ -148,3 +148,7 @@ class CartPoleBulletEnv(BulletEnv):
     def camera(self) -> Camera:
         """Return a camera beside the rail that moves with the cart."""
         return Camera(target=(self._position, 0.0, 0.25), distance=2.4, yaw=0.0, pitch=-9.0)
+
+    def eyes(self) -> Camera:
+        """Return a camera so near that a few pixels show how the pole leans."""
+        return Camera(target=(self._position, 0.0, 0.45), distance=1.3, yaw=0.0, pitch=0.0)
