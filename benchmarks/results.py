@@ -328,9 +328,9 @@ ROWS: Mapping[str, Row] = {
         about="`es-envs train ID --max-steps N`, with the settings that each environment recommends, beside random "
         "search and beside the other kind of policy, a network of 8 hidden units for a linear one or the reverse, each "
         "in the same budget of steps. A run ends when it is solved. Doing nothing and acting at random are measured "
-        "when each run begins: neither has any success. Around balance DoublePole-v0 and PlateFigureEight-v0 are nearly "
-        "linear, so a network has nothing to add there and takes longer; in BallMaze-v0 the ball's place alone tells how "
-        "to tilt, and a linear policy does as well. Only the swing-up needs a network.",
+        "when each run begins: neither has any success. Around balance DoublePole-v0 and PlateFigureEight-v0 are "
+        "nearly linear, so a network has nothing to add there and takes longer; in BallMaze-v0 the ball's place alone "
+        "tells how to tilt, and a linear policy does as well. Only the swing-up needs a network.",
         runs={
             f"{env_id.partition('-')[0]}-{name}": (
                 env_id,
@@ -348,9 +348,9 @@ ROWS: Mapping[str, Row] = {
     ),
     "pixels": Row(
         title="From pixels: the racing car and its own camera",
-        about="`RaceTrack-v0` on its easiest circuit, `stadium`. A linear policy sees 6x6 pixels in colour from above the "
-        "car's bonnet, 12.5 times a second, and nothing else: 216 parameters. Training goes by progress, and success is "
-        "a finished lap.",
+        about="`RaceTrack-v0` on its easiest circuit, `stadium`. A linear policy sees 6x6 pixels in colour from above "
+        "the car's bonnet, 12.5 times a second, and nothing else: 216 parameters. Training goes by progress, and "
+        "success is a finished lap.",
         runs={"racetrack": ("RaceTrack-v0", FROM_THE_BONNET)},
         seeds=range(3),
         line="laps finished",
