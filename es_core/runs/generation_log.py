@@ -30,6 +30,7 @@ class GenerationLog:
         population_size: the next generation's population size; None: the strategy's.
         doublings: how often the steps of this search's generations have doubled.
         restart: True if the search begins again with the next generation.
+        narrower: True if it begins again with a tenth of its sigma, from the same centre.
         episode_cap: step limit of the next population's episodes, or None.
         range_share: share of the ranges of ``randomize`` in which the next population plays.
         statistics: statistics of all generations so far, which normalise the next generation's; None: no change.
@@ -40,6 +41,7 @@ class GenerationLog:
     population_size: int | None
     doublings: int
     restart: bool
+    narrower: bool
     episode_cap: int | None
     range_share: float
     statistics: ObservationStatistics | None
@@ -58,6 +60,7 @@ class GenerationLog:
             "population_size": self.population_size,
             "doublings": self.doublings,
             "restart": self.restart,
+            "narrower": self.narrower,
             "episode_cap": self.episode_cap,
             "range_share": self.range_share,
             "observations": None if sums is None else sums.count,
@@ -79,16 +82,24 @@ class GenerationLog:
             log = {name: value for name, value in values.items() if name != "sha256"}
             if values["sha256"] != _digest(log):
                 raise ValueError("its checksum does not match")
-            # Older runs have no curriculum, doublings and restarts.
-            log = {"range_share": 1.0, "doublings": 0, "restart": False, **log}
-            names = ("population_size", "doublings", "restart", "episode_cap", "range_share", "observations")
-            size, doublings, restart, cap, ranges, count = (log[name] for name in names)
+            # Older runs have no curriculum, doublings and new beginnings.
+            log = {"range_share": 1.0, "doublings": 0, "restart": False, "narrower": False, **log}
+            names = (
+                "population_size",
+                "doublings",
+                "restart",
+                "narrower",
+                "episode_cap",
+                "range_share",
+                "observations",
+            )
+            size, doublings, restart, narrower, cap, ranges, count = (log[name] for name in names)
             checks = (
-                maybe(whole(2))(size), whole(0, 63)(doublings), flag(restart), maybe(whole(1))(cap), number(0)(ranges),
-                maybe(whole(0, 2**63 - 1))(count),
+                maybe(whole(2))(size), whole(0, 63)(doublings), flag(restart), flag(narrower), maybe(whole(1))(cap),
+                number(0)(ranges), maybe(whole(0, 2**63 - 1))(count),
             )  # fmt: skip
             if any(checks) or ranges > 1:
-                raise ValueError(f"no log has {shown((size, doublings, restart, cap, ranges, count))}")
+                raise ValueError(f"no log has {shown((size, doublings, restart, narrower, cap, ranges, count))}")
             sums = None
             if count is not None:
                 sums = ObservationStatistics(count, _numbers(log["total"]), _numbers(log["squares"]))
@@ -102,6 +113,7 @@ class GenerationLog:
                 population_size=size,
                 doublings=doublings,
                 restart=restart,
+                narrower=narrower,
                 episode_cap=cap,
                 range_share=ranges,
                 statistics=sums,

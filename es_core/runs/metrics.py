@@ -147,6 +147,7 @@ PLATEAU = 100
 STALL = 20
 """Generations without a clear gain, after which larger ones are worth their steps."""
 _FEWEST_SCORES = 5
+_FAR = 3  # spreads
 
 
 def since_restart(history: Sequence[GenerationStats], restarts: int) -> list[GenerationStats]:
@@ -172,6 +173,21 @@ def is_stalled(recent: Sequence[GenerationStats]) -> bool:
         for half in (block[: STALL // 2], block[STALL // 2 :])
     ]
     return min(map(len, halves)) > 1 and not _is_gain(*halves, errors=1)
+
+
+def is_out_of_reach(centre: Evaluation | None, best: float | None, spread: float | None) -> bool:
+    """Tell whether no candidate comes near what their centre does, so that sigma is far too large; False if unknown.
+
+    They play from other starts, so the difference must be clear beside what starts change, too.
+
+    Args:
+        centre: the centre's score.
+        best: the best candidate's fitness.
+        spread: standard deviation of the candidates' fitness.
+    """
+    if centre is None or best is None or spread is None:
+        return False
+    return centre.mean - centre.std - best > _FAR * spread
 
 
 def is_plateau(recent: Sequence[GenerationStats]) -> bool:

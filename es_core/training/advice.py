@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from es_core.formatting import percent
-from es_core.runs.metrics import PLATEAU, GenerationStats, is_plateau, since_restart
+from es_core.runs.metrics import PLATEAU, GenerationStats, is_out_of_reach, is_plateau, since_restart
 
 _WINDOW = 10  # generations: single ones are noisy, and advice that comes later is of less use
 _LONG_WINDOW = PLATEAU  # for what single generations hardly show
@@ -202,11 +202,11 @@ def _no_progress(recent: History) -> str:
 def _another_way(recent: History) -> str:
     """Say what to try where nothing was learnt from the first generation on."""
     first = recent[0]
-    centre, best, spread = first.evaluation, first.fitness_max, first.fitness_std
-    if first.sigma and not (centre is None or best is None or spread is None) and centre.mean - best > _NOISY * spread:
+    centre = first.evaluation
+    if first.sigma and centre is not None and is_out_of_reach(centre, first.fitness_max, first.fitness_std):
         return (
-            f"no candidate of generation 0 came near what its centre does ({best:.4g}, {centre.mean:.4g}): try a "
-            f"smaller sigma than {first.sigma:.2g}"
+            f"no candidate of generation 0 came near what its centre does ({first.fitness_max:.4g}, {centre.mean:.4g}):"
+            f" try a tenth of its sigma, {first.sigma / 10:.2g}"
         )
     normalise = ""
     if first.observation_spread is not None:

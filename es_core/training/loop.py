@@ -21,7 +21,7 @@ from es_core.pools.forker import started_early
 from es_core.pools.pool import Results, RolloutPool
 from es_core.rollout.errors import Failure, RolloutError
 from es_core.runs.checkpoint import Checkpoint, parameter_hash
-from es_core.runs.metrics import DIAGNOSTICS, GenerationStats
+from es_core.runs.metrics import DIAGNOSTICS, GenerationStats, is_out_of_reach
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
@@ -85,8 +85,7 @@ def _run_generations(
     with _repeatable(run, state, pool) as begin:
         while True:
             before, strategy, restarts = begin(), state.strategy, state.restarts
-            started = time.perf_counter()
-            replaced, retried = pool.workers_replaced, pool.retried
+            started, replaced, retried = time.perf_counter(), pool.workers_replaced, pool.retried
             generation, centre = strategy.generation, strategy.mean
             last = state.at_end(run)
             centre_episodes = episodes_of_evaluation(run, state, last=last)
@@ -105,10 +104,12 @@ def _run_generations(
             limits: dict[str, Any] = {"episode_cap": None, "range_share": None} if last else state.limits(config)
             diagnostics: dict[str, Any] = dict.fromkeys(DIAGNOSTICS)
             fitness = None if results is None else learning_fitness(config, results)
+            scored = _population_stats(config, results, fitness if strategy.mirrored else None)
             log, matches = None, []
             if results is not None and fitness is not None and not solved:
                 matches = choose_elite(config, state, pool, population, fitness)
-                log = state.log(run, fitness, results, limit)
+                is_far = is_out_of_reach(evaluation, scored["fitness_max"], scored["fitness_std"])
+                log = state.log(run, fitness, results, limit, is_far=is_far)
                 state.move_on(log, results.transitions)
                 diagnostics = {name: _finite(strategy.diagnostics.get(name)) for name in DIAGNOSTICS}
             finished = last or solved
@@ -121,7 +122,7 @@ def _run_generations(
             stats = GenerationStats(
                 generation=generation,
                 restarts=restarts,
-                **_population_stats(config, results, fitness if strategy.mirrored else None),
+                **scored,
                 **diagnostics,
                 steps=steps,
                 **limits,
@@ -149,7 +150,7 @@ def _run_generations(
             measured = results.fitness.copy() if results is not None and results.valid.any() else None
             lifecycle.call("generation_finished", run=run, stats=stats, fitness=measured)
             if progress is not None:
-                progress.show(stats)
+                progress.show(stats, begins_narrower=log is not None and log.narrower)
             if not finished and (stopped or strategy.generation % config.checkpoint_every == 0):
                 run.keep(state.checkpoint(run, pool))
             if finished or stopped:

@@ -106,23 +106,26 @@ class RunProgress:
             self._live.refresh()  # a notebook would keep the picture of half a second ago
             self._live.stop()
 
-    def show(self, stats: GenerationStats) -> None:
-        """Show one generation."""
+    def show(self, stats: GenerationStats, *, begins_narrower: bool = False) -> None:
+        """Show one generation; ``begins_narrower``: after it the search begins again with a smaller sigma."""
         if stats.restarts > self._restarts:
-            print_line(
-                self._console,
+            self._say(
                 f"nothing was gained in {PLATEAU} generations: begun again with {stats.population_size} candidates "
-                f"(restart {stats.restarts} of {self._run.config.restarts}); the best so far is kept",
+                f"(restart {stats.restarts} of {self._run.config.restarts}); the best so far is kept"
             )
         self._take(stats)
         if not self._is_live and (self._run.end is not None or time.monotonic() - self._shown >= _LINE_EVERY):
             self._shown = time.monotonic()
             told = "; ".join(f"{name} {numbers}" for name, _, numbers in self._rows() if numbers)
-            line = f"{self._counted()}: {told}; {self._left()}"
-            print_line(self._console, line)
+            self._say(f"{self._counted()}: {told}; {self._left()}")
+        if begins_narrower:
+            self._say("no candidate comes near what its centre does: begun again with a tenth of sigma")
         text = self._adviser.hear(self._run.history)
         if text:
             self._console.print(Text(f"advice: {text}", "yellow"), soft_wrap=not self._is_live)
+
+    def _say(self, text: str) -> None:
+        print_line(self._console, text)
 
     def _take(self, stats: GenerationStats) -> None:
         self._restarts, self._max = stats.restarts, stats.fitness_max

@@ -42,6 +42,8 @@ from es_core.strategies.population import Population
 from es_core.strategies.strategy import Strategy
 from es_core.strategies.transitions import Transitions
 
+_NARROWER = 10  # times smaller
+
 
 @dataclass
 class TrainingState:
@@ -198,7 +200,15 @@ class TrainingState:
         gives_up = run.config.stop_when == "plateau" and self.restarts == run.config.restarts
         return bound is not None or (gives_up and is_plateau(since_restart(run.history, self.restarts)))
 
-    def log(self, run: RunFolder, fitness: NDArray[np.float64], results: Results, step_limit: int) -> GenerationLog:
+    def log(
+        self,
+        run: RunFolder,
+        fitness: NDArray[np.float64],
+        results: Results,
+        step_limit: int,
+        *,
+        is_far: bool,
+    ) -> GenerationLog:
         """Log of this generation, which determines the next one.
 
         Args:
@@ -206,6 +216,7 @@ class TrainingState:
             fitness: ``(N,)``, from which the strategy learns; NaN for a candidate that is dropped.
             results: this generation's results.
             step_limit: step limit of whole episodes.
+            is_far: True if no candidate came near what the centre does.
         """
         config, lengths = run.config, results.lengths[results.valid]
         searched, recent = begun_again(config, self.restarts), since_restart(run.history, self.restarts)
@@ -216,6 +227,7 @@ class TrainingState:
             population_size=next_population_size(searched, doublings, lengths) if self.strategy.resizable else None,
             doublings=doublings,
             restart=self.restarts < config.restarts and is_plateau(recent),
+            narrower=is_far and not recent and self.strategy.adapts_sigma and "sigma" in config.decided,
             episode_cap=next_cap(config, step_limit, self.episode_cap, lengths),
             range_share=next_range_share(config, self.range_share, results.fitness[results.valid]),
             statistics=statistics and statistics.after(results.statistics or []),
@@ -227,11 +239,15 @@ class TrainingState:
         self.strategy.observe(transitions)
         if log.behaviours is not None:
             self.strategy.observe_behaviours(log.behaviours)
+        centre = self.strategy.mean
         self.strategy.tell(log.fitness, log.valid)
         self.episode_cap, self.range_share, self.doublings = log.episode_cap, log.range_share, log.doublings
         self.statistics = log.statistics or self.statistics
         if log.restart:
             self._begin_again()
+        elif log.narrower:  # one that adapts sigma would need many generations to come so far down
+            narrower = replace(self.policy.config, sigma=self.policy.config.sigma / _NARROWER)
+            self._search_from(centre, begun_again(narrower, self.restarts))
         elif log.population_size is not None:
             self.strategy.population_size = log.population_size
 
@@ -242,9 +258,13 @@ class TrainingState:
         size"): more of them see further, and are misled less by noise.
         """
         self.restarts, self.doublings = self.restarts + 1, 0
-        config, generation = self.policy.config, self.strategy.generation
+        config = self.policy.config
         mean = self.policy.initial(derive(config.seed, Purpose.RESTART, self.restarts))
-        self.strategy = _strategy(begun_again(config, self.restarts), self.policy, mean)
+        self._search_from(mean, begun_again(config, self.restarts))
+
+    def _search_from(self, mean: NDArray[np.float32], config: TrainConfig) -> None:
+        generation = self.strategy.generation
+        self.strategy = _strategy(config, self.policy, mean)
         self.strategy.generation = generation
 
 

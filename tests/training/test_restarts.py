@@ -24,6 +24,18 @@ def aim(register):
     return register("Aim-v0", "small_envs:Aim", fitness="episode_return", max_episode_steps=1)
 
 
+LEDGE = {
+    "generations": 4, "population_size": 8, "hidden_sizes": (), "initialization": "zeros", "output_scale": 1.0,
+    "observation_normalization": False, "action_squash": "clip", "eval_budget": None, "eval_every": 1,
+    "eval_episodes": 2, "confirm_episodes": 2, "workers": 1, "progress": False, "solved_at": None, "sigma": "auto",
+}  # fmt: skip
+
+
+@pytest.fixture
+def ledge(register):
+    return register("Ledge-v0", "small_envs:Ledge", fitness="episode_return", max_episode_steps=1)
+
+
 @pytest.mark.parametrize("strategy", RESTARTING)
 def test_a_stuck_search_begins_again_with_twice_the_candidates(strategy, aim, tmp_path, capsys):
     run = train(aim, run_dir=tmp_path / "run", strategy=strategy, **{**SETTINGS, **STUCK, "progress": True})
@@ -115,6 +127,35 @@ def test_a_search_that_gains_does_not_begin_again(aim, tmp_path):
     fields = {**SETTINGS, "strategy": "openai_es", "learning_rate": 0.005, "generations": 120}
     fields |= {"observation_normalization": False, "action_squash": "clip"}
     assert {stats.restarts for stats in train(aim, run_dir=tmp_path / "run", **fields).history} == {0}
+
+
+@pytest.mark.parametrize("strategy", ["cma_es", "sep_cma_es", "snes", "pgpe"])
+def test_candidates_that_all_fall_far_below_their_centre_are_followed_by_closer_ones(strategy, ledge, tmp_path, capsys):
+    fields = {**LEDGE, "strategy": strategy}
+    run = train(ledge, run_dir=tmp_path / "run", **{**fields, "progress": True})
+    first, second, *_ = run.history
+    assert first.fitness_max < first.evaluation.mean == 100 == second.fitness_max
+    assert second.sigma == pytest.approx(first.sigma / 10, rel=0.05)
+    assert second.parameter_hash == first.parameter_hash
+    assert capsys.readouterr().err.count("no candidate comes near what its centre does: begun again with a tenth") == 1
+    require_equal(train(ledge, run_dir=tmp_path / "two", **{**fields, "workers": 2}), run)
+    for bound in (0, 1, 2):
+        shorter = train(ledge, run_dir=tmp_path / str(bound), **{**fields, "on_generation": stops_after(bound)})
+        require_equal(shorter.resume(workers=1, progress=False), run)
+    for generation in (1, 3):
+        assert rebuild(run, generation).mean.tobytes() == rebuilt_from_nothing(run, tmp_path, generation).tobytes()
+
+
+@pytest.mark.parametrize("fields", [{"sigma": 0.1}, {"strategy": "openai_es"}, {"eval_every": 0}], ids=str)
+def test_sigma_stays_where_it_is_given_or_not_adapted_or_no_centre_is_scored(fields, ledge, tmp_path):
+    run = train(ledge, run_dir=tmp_path / "run", **{**LEDGE, "strategy": "cma_es", **fields})
+    assert run.history[1].sigma == pytest.approx(run.history[0].sigma, rel=0.5)
+    assert run.history[1].fitness_max < 100
+
+
+def test_sigma_stays_where_one_candidate_comes_near_the_centre(aim, tmp_path):
+    run = train(aim, run_dir=tmp_path / "run", **{**LEDGE, "strategy": "cma_es"})
+    assert run.history[1].sigma == pytest.approx(run.history[0].sigma, rel=0.5)
 
 
 def test_an_older_run_keeps_its_population(aim):
