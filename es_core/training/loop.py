@@ -3,7 +3,7 @@
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import asdict
 from typing import Any
@@ -108,8 +108,7 @@ def _run_generations(
             log, matches = None, []
             if results is not None and fitness is not None and not solved:
                 matches = choose_elite(config, state, pool, population, fitness)
-                is_far = is_out_of_reach(evaluation, scored["fitness_max"], scored["fitness_std"])
-                log = state.log(run, fitness, results, limit, is_far=is_far)
+                log = state.log(run, fitness, results, limit, loses_centre=_loses_centre(evaluation, limit, scored))
                 state.move_on(log, results.transitions)
                 diagnostics = {name: _finite(strategy.diagnostics.get(name)) for name in DIAGNOSTICS}
             finished = last or solved
@@ -253,6 +252,12 @@ def _population_stats(
         "tied_pairs": _tied(paired_fitness) if paired_fitness is not None else None,
         "capped_episodes": float(results.capped[valid].mean()),
     }
+
+
+def _loses_centre(evaluation: Evaluation | None, limit: int, scored: Mapping[str, Any]) -> bool:
+    if evaluation is None or evaluation.length < limit:
+        return False
+    return is_out_of_reach(evaluation, scored["fitness_max"], scored["fitness_std"])
 
 
 def _tied(fitness: NDArray[np.float64]) -> float:

@@ -153,6 +153,12 @@ def test_sigma_stays_where_it_is_given_or_not_adapted_or_no_centre_is_scored(fie
     assert run.history[1].fitness_max < 100
 
 
+def test_sigma_stays_where_the_centre_falls_itself(register, tmp_path):
+    longer = register("Ledge-v0", "small_envs:Ledge", fitness="episode_return", max_episode_steps=2)
+    run = train(longer, run_dir=tmp_path / "run", **{**LEDGE, "strategy": "cma_es"})
+    assert run.history[1].sigma == pytest.approx(run.history[0].sigma, rel=0.5)
+
+
 def test_sigma_stays_where_one_candidate_comes_near_the_centre(aim, tmp_path):
     run = train(aim, run_dir=tmp_path / "run", **{**LEDGE, "strategy": "cma_es"})
     assert run.history[1].sigma == pytest.approx(run.history[0].sigma, rel=0.5)
