@@ -294,8 +294,8 @@ or when the steps have doubled twice (episodes-double-after-candidates), do not 
 double pendulum, and 0 elsewhere.
 
 The trials named after a sigma are of seed 0: of Ant-v5 with less than the rule's 0.1, and of Walker2d-v5, which is none
-of the tasks (`python benchmarks/contenders.py es-envs Walker2d-v5 0 100 FILE SETTINGS`). There all candidates fall below
-their centre, too, but it falls itself, and a tenth of sigma learns less.
+of the tasks (`python benchmarks/contenders.py es-envs Walker2d-v5 0 100 FILE SETTINGS`). There all candidates are far
+below their centre, too, but it falls itself, and a tenth of sigma learns less.
 
 In the trials that are not named here, each step counted alike in the normalisation of observations, not each
 generation as now."""
