@@ -354,6 +354,7 @@ ROWS: Mapping[str, Row] = {
         runs={"racetrack": ("RaceTrack-v0", FROM_THE_BONNET)},
         seeds=range(3),
         line="laps finished",
+        best=True,
     ),
     "fitness": Row(
         title="What fitness does: one track, three ideas of what is good",
