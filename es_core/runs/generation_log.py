@@ -85,14 +85,8 @@ class GenerationLog:
             # Older runs have no curriculum, doublings and new beginnings.
             log = {"range_share": 1.0, "doublings": 0, "restart": False, "narrower": False, **log}
             names = (
-                "population_size",
-                "doublings",
-                "restart",
-                "narrower",
-                "episode_cap",
-                "range_share",
-                "observations",
-            )
+                "population_size", "doublings", "restart", "narrower", "episode_cap", "range_share", "observations"
+            )  # fmt: skip
             size, doublings, restart, narrower, cap, ranges, count = (log[name] for name in names)
             checks = (
                 maybe(whole(2))(size), whole(0, 63)(doublings), flag(restart), flag(narrower), maybe(whole(1))(cap),
