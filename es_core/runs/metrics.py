@@ -175,6 +175,10 @@ def is_stalled(recent: Sequence[GenerationStats]) -> bool:
     return min(map(len, halves)) > 1 and not _is_gain(*halves, errors=1)
 
 
+NARROWER = 10
+"""Times smaller is the sigma of a search that begins again because no candidate comes near its centre."""
+
+
 def is_out_of_reach(centre: Evaluation | None, best: float | None, spread: float | None) -> bool:
     """Tell whether no candidate comes near what their centre does, so that sigma is far too large; False if unknown.
 

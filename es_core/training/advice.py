@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from es_core.formatting import percent
-from es_core.runs.metrics import PLATEAU, GenerationStats, is_out_of_reach, is_plateau, since_restart
+from es_core.runs.metrics import NARROWER, PLATEAU, GenerationStats, is_out_of_reach, is_plateau, since_restart
 
 _WINDOW = 10  # generations: single ones are noisy, and advice that comes later is of less use
 _LONG_WINDOW = PLATEAU  # for what single generations hardly show
@@ -206,7 +206,7 @@ def _another_way(recent: History) -> str:
     if first.sigma and centre is not None and is_out_of_reach(centre, first.fitness_max, first.fitness_std):
         return (
             f"no candidate of generation 0 came near what its centre does ({first.fitness_max:.4g}, {centre.mean:.4g}):"
-            f" try a tenth of its sigma, {first.sigma / 10:.2g}"
+            f" try a tenth of its sigma, {first.sigma / NARROWER:.2g}"
         )
     normalise = ""
     if first.observation_spread is not None:

@@ -255,6 +255,10 @@ def _population_stats(
 
 
 def _loses_centre(evaluation: Evaluation | None, limit: int, scored: Mapping[str, Any]) -> bool:
+    """Tell whether the centre lasts to the limit, and no candidate comes near what it does.
+
+    A centre that falls itself is not worth staying close to: on Walker2d-v5 that learns less.
+    """
     if evaluation is None or evaluation.length < limit:
         return False
     return is_out_of_reach(evaluation, scored["fitness_max"], scored["fitness_std"])

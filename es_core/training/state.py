@@ -33,7 +33,7 @@ from es_core.policies.spaces import input_size
 from es_core.pools.pool import Results, RolloutPool
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.generation_log import GenerationLog
-from es_core.runs.metrics import is_plateau, is_stalled, since_restart
+from es_core.runs.metrics import NARROWER, is_plateau, is_stalled, since_restart
 from es_core.runs.run_folder import RunFolder
 from es_core.seeding import Purpose, derive
 from es_core.strategies.by_name import make_strategy
@@ -41,8 +41,6 @@ from es_core.strategies.erl import ERL
 from es_core.strategies.population import Population
 from es_core.strategies.strategy import Strategy
 from es_core.strategies.transitions import Transitions
-
-_NARROWER = 10  # times smaller
 
 
 @dataclass
@@ -216,8 +214,7 @@ class TrainingState:
             fitness: ``(N,)``, from which the strategy learns; NaN for a candidate that is dropped.
             results: this generation's results.
             step_limit: step limit of whole episodes.
-            loses_centre: True if the centre lasts to the limit, and no candidate came near what it does. A centre that
-                falls itself is not worth staying close to: on Walker2d-v5 that learns less.
+            loses_centre: True if the centre lasts to the limit, and no candidate came near what it does.
         """
         config, lengths = run.config, results.lengths[results.valid]
         searched, recent = begun_again(config, self.restarts), since_restart(run.history, self.restarts)
@@ -247,7 +244,7 @@ class TrainingState:
         if log.restart:
             self._begin_again()
         elif log.narrower:  # one that adapts sigma would need many generations to come so far down
-            narrower = replace(self.policy.config, sigma=self.policy.config.sigma / _NARROWER)
+            narrower = replace(self.policy.config, sigma=self.policy.config.sigma / NARROWER)
             self._search_from(centre, begun_again(narrower, self.restarts))
         elif log.population_size is not None:
             self.strategy.population_size = log.population_size

@@ -222,7 +222,7 @@ def test_workers_do_not_change_a_bit_of_a_run_with_wrappers(seen, tmp_path):
     assert not np.array_equal(runs[0].checkpoint.mean, runs[0].checkpoint_at(0).mean)
 
 
-@pytest.mark.parametrize("env_id", ["BalancingPlate-v0", "CartPole-v1"])
+@pytest.mark.parametrize("env_id", ["CartPoleBullet-v0", "CartPole-v1"])
 def test_a_policy_that_acts_on_pixels_is_trained_scored_and_filmed(env_id, tmp_path):
     fields = {**FIELDS, "preprocessing": {"pixels": 24, "grey": True, "stack": 2}, "max_episode_steps": 6}
     runs = [train(env_id, run_dir=tmp_path / str(workers), workers=workers, **fields) for workers in (1, 2)]
