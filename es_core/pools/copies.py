@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
+from gymnasium.wrappers.vector import FlattenObservation
 from numpy.typing import NDArray
 
 from es_core.config.budgets import step_limit
@@ -136,11 +137,22 @@ class Copies:
         if self.is_native:
             # If its own episodes are no longer than ours, it begins another one when ours has ended.
             limit = {"max_episode_steps": step_limit(definition, config)}
-            return definition.build_vector(self._width, optional={**limit, **seed}, **config.env_kwargs)
+            env = definition.build_vector(self._width, optional={**limit, **seed}, **config.env_kwargs)
+            return self._flattened(env) if config.preprocessing.get("flatten") else env
         copies = [partial(_resting, definition, config, packed(definition, config))] * self._width
         context = "fork" if sys.platform.startswith("linux") else "spawn"
         with _quiet():  # of threads beside a fork, of which the child uses none
             return AsyncVectorEnv(copies, context=context, autoreset_mode=AutoresetMode.DISABLED)
+
+    def _flattened(self, env: VectorEnv[Any, Any, Any]) -> VectorEnv[Any, Any, Any]:
+        try:
+            return FlattenObservation(env)
+        except ValueError as error:  # of SAME_STEP
+            env.close()
+            raise ValueError(
+                f"{self._definition.label}: preprocessing 'flatten' is not for its vector environment: {error}; use "
+                "pool='local' (on the command line: --pool local)"
+            ) from error
 
     def _require_fitting(self, single: tuple[Space, Space]) -> AutoresetMode:
         env, who = self._env, f"{self._definition.label}: its vector environment {type(self._env).__name__}"
@@ -196,8 +208,8 @@ def _quiet() -> Iterator[None]:
 
 
 def has_native_form(definition: EnvDefinition, config: TrainConfig) -> bool:
-    """Return True if an environment's own vectorised form is used; else, and with ``preprocessing``, single copies."""
-    is_plain = not any(config.preprocessing.values()) and not config.randomize
+    """Return True if an environment's own vectorised form is used, whose observations can only be flattened."""
+    is_plain = not any(on for name, on in config.preprocessing.items() if name != "flatten") and not config.randomize
     return definition.vector_entry_point is not None and is_plain
 
 

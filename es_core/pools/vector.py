@@ -88,7 +88,7 @@ class VectorPool(RolloutPool):
             raise SpaceError(f"{definition.label}: {error}") from error
         is_native = has_native_form(definition, config)
         config = settled(self.policy)
-        most = largest_population(config)
+        most = largest_population(replace(config, steps_limit=None, restarts=0))  # what grows later plays in turns
         together = min(most, _PARAMETERS // self.policy.size) if is_native else min(most, usable_cores())
         width = max(1, together) if config.vector_envs is None else config.vector_envs
         spaces = self.observation_space, self.action_space

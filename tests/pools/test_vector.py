@@ -113,6 +113,16 @@ def test_the_empty_step_between_two_episodes_is_not_counted(seeding, mode, tilt)
     assert all(each.count == sum(lengths) for each, lengths in zip(results.statistics, results.lengths, strict=True))
 
 
+def test_flattened_observations_keep_the_vectorised_form(tilt):
+    env_id = tilt(kwargs={"seeding": "whole"}, **FITNESSES)
+    results, config = evaluated(env_id, "vector", vector_envs=3, preprocessing={"flatten": True})
+    assert config.vector_starts == "seeded as a whole"  # copies in processes take a seed each
+    expected, _ = evaluated(env_id, "vector", vector_envs=3)
+    np.testing.assert_array_equal(results.fitness, expected.fitness)
+    for now, then in zip(results.centre, expected.centre, strict=True):
+        np.testing.assert_array_equal(now.last_observation, then.last_observation)
+
+
 def test_what_is_seeded_as_a_whole_has_new_starts_in_each_generation(tilt):
     env_id = tilt(kwargs={"seeding": "whole"})
     first, again, other = (evaluated(env_id, "vector", seeds=seeds)[0] for seeds in ((3, 4), (3, 4), (5, 6)))
@@ -256,6 +266,30 @@ def test_a_task_of_envpool_plays_as_many_copies_and_as_one():
     assert config.vector_starts == "each copy seeded"
     expected, _ = evaluated("envpool/HalfCheetah-v4", "local", **fields)
     np.testing.assert_allclose(results.fitness, expected.fitness, rtol=1e-4)
+
+
+def test_observations_are_not_flattened_where_the_next_episode_begins_at_once(tilt):
+    env_id = tilt(kwargs={"mode": "SameStep"})
+    with pytest.raises(ValueError, match=r"Tilt-v0.*preprocessing 'flatten'.*autoreset_mode.*pool='local'"):
+        evaluated(env_id, "vector", preprocessing={"flatten": True})
+
+
+@pytest.mark.long
+def test_images_of_an_atari_game_of_envpool_are_seen_in_one_row():
+    pytest.importorskip("envpool", reason="EnvPool is not installed")
+    fields = {
+        "hidden_sizes": (),
+        "env_kwargs": {"img_height": 12, "img_width": 12, "stack_num": 2},
+        "preprocessing": {"flatten": True},
+        "max_episode_steps": 30,
+        "action_noise": 0.0,
+    }
+    results, _ = evaluated("envpool/Boxing-v5", "vector", count=2, seeds=(1,), vector_envs=2, **fields)
+    expected, _ = evaluated("envpool/Boxing-v5", "local", count=2, seeds=(1,), **fields)
+    np.testing.assert_array_equal(results.fitness, expected.fitness)
+    for now, then in zip(results.statistics, expected.statistics, strict=True):
+        assert now.total.shape == (288,)
+        np.testing.assert_allclose(now.total, then.total)
 
 
 @pytest.mark.long
