@@ -154,7 +154,7 @@ def _require_sizes(config: TrainConfig, strategy: type[Strategy]) -> None:
 
 def require_strategy(config: TrainConfig) -> None:
     """Refuse, before anything starts, strategy settings that are wrong for every policy; see ``make_strategy``."""
-    make_strategy(config, np.zeros(1, np.float32))
+    make_strategy(config, np.zeros(2, np.float32))  # some are not for one parameter
 
 
 def _find(name: str) -> type[Strategy]:
