@@ -98,14 +98,19 @@ class View:
         return np.array([[width / 2, 0, 0, width / 2], [0, -height / 2, 0, height / 2], [0, 0, 0, 1]]) @ self.to_clip
 
     def outlines(self, polygons: Sequence[NDArray[np.float64]]) -> list[list[tuple[float, float]]]:
-        """Outlines of polygons, with corners ``(n, 4)``, in the picture [pixels]; empty for an invisible one."""
+        """Outlines of polygons, with corners ``(n, 4)``, on the picture [pixels]; empty for one that is not on it."""
         if not polygons:
             return []
         seen, near = np.array(polygons) @ self.to_pixels.T, self.camera.near
-        return [
-            [(x / w, y / w) for x, y, w in (_in_front(corners, near) if is_near else corners)]
-            for corners, is_near in zip(seen.tolist(), np.any(seen[..., 2] <= near, axis=1), strict=True)
-        ]
+        x, y, w = np.moveaxis(seen, 2, 0)
+        width, height = self.size
+        sides = (x < -w, y < -w, x > (width + 1) * w, y > (height + 1) * w, w <= near)  # a pixel's width outside
+        is_out, is_near = np.any([np.all(side, axis=1) for side in sides], axis=0), np.any(w <= near, axis=1)
+        outlines: list[list[tuple[float, float]]] = [[] for _ in polygons]
+        for k in np.flatnonzero(~is_out).tolist():
+            corners = seen[k].tolist()
+            outlines[k] = [(x / w, y / w) for x, y, w in (_in_front(corners, near) if is_near[k] else corners)]
+        return outlines
 
     def smaller(self, times: float) -> "View":
         """The same view with ``times`` fewer pixels along each side."""
