@@ -112,8 +112,8 @@ BESIDE_THE_CART = {
     "preprocessing": {"pixels": 48, "grey": True, "resize": 8, "stack": 2, "flatten": True},
     "observation_normalization": True,
     "observation_std_floor": 2.0,
+    "policy": "linear",
     "strategy": "cma_es",
-    "hidden_sizes": (),
     "sigma": 0.1,
     "population_size": 32,
     "max_steps": 400_000,
@@ -366,7 +366,7 @@ ROWS: Mapping[str, Row] = {
         "`stadium`, as 6x6 pixels in colour from above the car's bonnet, 12.5 times a second: 216 parameters. Training "
         "goes by progress, and success is a finished lap. *cartpole*: `CartPoleBullet-v0`, as two pictures of 8x8 grey "
         "pixels, the last and the one before, by a camera that moves along with the cart, so that no picture tells "
-        "where on the rail it is: 129 parameters.",
+        "where on the rail it is: 256 parameters.",
         runs={
             "racetrack": ("RaceTrack-v0", FROM_THE_BONNET),
             "cartpole": ("CartPoleBullet-v0", BESIDE_THE_CART),
