@@ -161,8 +161,8 @@ def _flat_inputs(space: gymnasium.Space[Any]) -> int:
         if is_image(part):
             raise ValueError(
                 f"{name} {part} holds images: choose policy='cnn_nature' or 'cnn_small' (on the command line: --policy "
-                "cnn_nature), or make small pictures one row of numbers: preprocessing={'pixels': 12, 'grey': True, "
-                "'flatten': True}"
+                "cnn_nature), or make each one row of numbers, if it is small: preprocessing with 'flatten': True, and "
+                "'resize': 12 for a larger one"
             )
     return size
 
