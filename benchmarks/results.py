@@ -631,7 +631,7 @@ def _mean(own: Sequence[dict[str, Any]], of: str = "last_score") -> str:
 
 def _mean_of(values: Sequence[float]) -> str:
     found = mean(values)
-    return _with_interval(found.value, found.interval)
+    return _with_interval(found.value, found.interval) if len(values) > 1 else figures(found.value)
 
 
 def _with_interval(value: float, interval: Sequence[float] | None) -> str:
