@@ -6,7 +6,8 @@ Nothing of them is saved: a run with one of these cannot be resumed.
 
 import copy
 from abc import abstractmethod
-from typing import Any
+from functools import partial
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,15 +54,7 @@ class Library(Strategy):
         """The library's candidates, drawn once."""
         if self._drawn is None:
             self._drawn = np.asarray(self._candidates(), np.float32)
-        count = len(self._drawn)
-        return Population(
-            generation=self.generation,
-            base=np.concatenate([self.mean[np.newaxis], self._drawn]),
-            parent=np.arange(1, count + 1),
-            scale=0.0,
-            noise_seed=np.zeros(count, np.int64),
-            sign=np.zeros(count, np.int8),
-        )
+        return self.explicit(self._drawn)
 
     def learn(self, population: Population, fitness: Values, valid: NDArray[np.bool_]) -> None:  # noqa: ARG002
         """Tell the library; a candidate without fitness costs more than all others."""
@@ -72,12 +65,13 @@ class Library(Strategy):
 class Cmaes(Library):
     """A class of the package cmaes (Nomura and Shibata 2024)."""
 
-    kind = ""
+    kind: ClassVar[str] = "CMA"
+    options: ClassVar[dict[str, Any]] = {}
 
     def _begin(self, mean: Values, sigma: float) -> None:
         import cmaes
 
-        self._kind, self._first = getattr(cmaes, self.kind), (mean, sigma)
+        self._kind, self._first = partial(getattr(cmaes, self.kind), **self.options), (mean, sigma)
         self._search = self._kind(mean=mean, sigma=sigma, population_size=self.population_size, seed=self.seed)
 
     def _candidates(self) -> Values:
@@ -97,10 +91,14 @@ class XNES(Cmaes):
     kind = "XNES"
 
 
+class LRACMAES(Cmaes):
+    """CMA-ES whose steps become smaller where they are mostly noise (Nomura, Akimoto and Ono 2023)."""
+
+    options: ClassVar[dict[str, Any]] = {"lr_adapt": True}
+
+
 class IPOP(Cmaes):
     """CMA-ES that begins again with twice the population when it stands still (Auger and Hansen 2005)."""
-
-    kind = "CMA"
 
     def _update(self, costs: Values) -> None:
         super()._update(costs)
@@ -165,5 +163,5 @@ class CEM(Library):
 
 def register() -> None:
     """Put them beside our strategies."""
-    others = {"xnes": XNES, "ipop_cma_es": IPOP, "cr_fm_nes": CRFMNES, "cem": CEM}
+    others = {"xnes": XNES, "lra_cma_es": LRACMAES, "ipop_cma_es": IPOP, "cr_fm_nes": CRFMNES, "cem": CEM}
     by_name.STRATEGIES = {**by_name.STRATEGIES, **others}

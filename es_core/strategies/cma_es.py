@@ -56,15 +56,7 @@ class CMAES(CovarianceStrategy):
     def draw(self) -> Population:
         """Draw candidates centre + step size * axes (lengths * noise), equations 38 to 40, as explicit vectors."""
         moves = self._moves(self.noise_seeds(self.population_size))
-        candidates = (self.centre + self.step_size * moves).astype(np.float32)
-        return Population(
-            generation=self.generation,
-            base=np.concatenate([self.mean[np.newaxis], candidates]),
-            parent=np.arange(1, len(moves) + 1),
-            scale=0.0,
-            noise_seed=np.zeros(len(moves), np.int64),
-            sign=np.zeros(len(moves), np.int8),
-        )
+        return self.explicit(self.centre + self.step_size * moves)
 
     def _moves(self, seeds: list[int]) -> Values:
         drawn = np.array([noise(seed, np.empty(self.mean.size, np.float32)) for seed in seeds], np.float64)

@@ -242,6 +242,18 @@ class Strategy(ABC):
             sign=np.ones(count, np.int8) if sign is None else sign,
         )
 
+    def explicit(self, candidates: NDArray[np.floating[Any]]) -> Population:
+        """A population of given vectors ``(N, d)``, for ``draw`` to return."""
+        count = len(candidates)
+        return Population(
+            generation=self.generation,
+            base=np.concatenate([self.mean[np.newaxis], candidates.astype(np.float32)]),
+            parent=np.arange(1, count + 1),
+            scale=0.0,
+            noise_seed=np.zeros(count, np.int64),
+            sign=np.zeros(count, np.int8),
+        )
+
     def noise_seeds(self, count: int) -> list[int]:
         """Seeds of this generation's noise."""
         return [seeding.derive(self.seed, seeding.Purpose.NOISE, self.generation, index) for index in range(count)]
