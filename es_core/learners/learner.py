@@ -53,15 +53,7 @@ class Learner(Strategy):
 
     def draw(self) -> Population:
         """A population without candidates."""
-        none = np.zeros(0, np.int64)
-        return Population(
-            generation=self.generation,
-            base=self.mean[np.newaxis].copy(),
-            parent=none,
-            scale=0.0,
-            noise_seed=none,
-            sign=none.astype(np.int8),
-        )
+        return self.explicit(np.empty((0, self.mean.size)))
 
     def practise(self, statistics: Statistics | None, centre: list[Episode]) -> Results:
         """Learn from the generation's block of steps.
