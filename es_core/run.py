@@ -79,7 +79,8 @@ class Run(RunFolder):
     def resume(self, **options: Any) -> "Run":
         """Continue it from its latest checkpoint; takes the options of ``es_core.train``."""
         require_trusted(self.config, trust=self.trusted, where=self.directory / "config.json")
-        return train(self.config, run_dir=self.directory, resume=True, **options)
+        settled = TrainConfig.load(self.directory / "config.json")  # bounds may have grown since this was opened
+        return train(settled, run_dir=self.directory, resume=True, **options)
 
 
 def train(

@@ -165,7 +165,8 @@ class TrainConfig:
     """Settings that change the results of a run; settings of its execution (workers, folder, ...) are not part of it.
 
     ``TrainConfig.for_env(id, **overrides)`` fills in what the environment's definition recommends.
-    A field that is "auto" has its value when the run begins: ``es_core.defaults`` chooses it, by the spaces.
+    A field that is "auto" has its value when the run begins: ``es_core.policies.defaults`` and
+    ``es_core.strategies.defaults`` choose it, by the spaces and the policy's size.
     Each field carries its own sentence in its metadata; ``es-envs train --help-all`` prints them. Numbers are converted
     to their field's type, and the contents of dicts to JSON's types.
 
@@ -474,7 +475,8 @@ class TrainConfig:
         values |= definition.recommended_for.get(strategy, {})
         values |= {name: implied(name, {**values, **overrides}) for name in _IMPLIED}
         overrides |= {name: keep(overrides[name]) for name in OBJECTS if callable(overrides.get(name))}
-        if overrides.get("fitness") is not None and "solved_at" not in overrides:
+        own = {None, str(definition.fitness), short_name(str(definition.fitness))}
+        if overrides.get("fitness") not in own and "solved_at" not in overrides:
             values["solved_at"] = None  # the definition's threshold is for its own fitness
         return cls(**{**values, **overrides})
 

@@ -44,7 +44,7 @@ from es_core.strategies.transitions import Transitions
 from es_envs import Episode, import_path
 
 _REPLY_EVERY = 0.05  # seconds: many short episodes make one message, a long one is reported at once
-_ATTEMPTS = 2  # to play a task whose episodes fail
+ATTEMPTS = 2  # to play a task whose episodes fail
 _STARTING = -1  # in the record: the episode belongs to no task
 
 
@@ -145,7 +145,7 @@ class Worker:
         if self._work is None:
             raise RuntimeError("a task came before its work")
         task = self._work.task(number)
-        for attempt in range(_ATTEMPTS):
+        for attempt in range(ATTEMPTS):
             played = self._attempt(number, task, self._work.population)
             if isinstance(played, Played):
                 answer.add(number, task, played, retried=attempt > 0)

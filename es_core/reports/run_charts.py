@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from es_core.config.choices import SIGN_SHAPINGS
 from es_core.config.train_config import TrainConfig
 from es_core.reports.pages import Chart, Column, Mark
 from es_core.runs.metrics import GenerationStats
@@ -35,7 +36,9 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
         return Chart(
             name=f"fitness-{name}",
             title=name,
-            note="Another measure of the same episodes, which evolution does not use.",
+            note="What evolution learns from: the sum of the signs of the rewards."
+            if name == "sign_return" and config.shaping in SIGN_SHAPINGS
+            else "Another measure of the same episodes, which evolution does not use.",
             marks=(
                 curve("population, mean", "population", of(lambda stats: stats.fitnesses.get(name))),
                 curve("centre", "centre", of_centre(lambda score: score.fitnesses.get(name))),

@@ -35,7 +35,7 @@ from es_core.files import (
 )
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.generation_log import GenerationLog
-from es_core.runs.metrics import GenerationStats
+from es_core.runs.metrics import GenerationStats, is_plateau, since_restart
 from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import EnvDefinition
@@ -167,7 +167,9 @@ class RunFolder:
             return "solved"
         steps = last.total_steps - last.evaluation_steps  # before that line
         bound = reached(self.config, generations=last.generation, steps=steps, episodes=last.total_episodes)
-        return bound or self.config.stop_when
+        if bound is None and self.config.stop_when == "plateau":
+            return "plateau" if is_plateau(since_restart(self.history[:-1], last.restarts)) else None
+        return bound
 
     @property
     def final_seeds(self) -> tuple[int, ...]:

@@ -63,7 +63,12 @@ class OpenAIES(MirroredStrategy):
                 f"{population_size}; got {top_directions}"
             )
         self._learning_rate, self._top = as_schedule(learning_rate), top_directions
-        options = {**(optimizer_options or {}), "weight_decay": weight_decay}
+        options = {"weight_decay": weight_decay, **(optimizer_options or {})}
+        if options["weight_decay"] != weight_decay:
+            raise ValueError(
+                f"optimizer_options has weight_decay={options['weight_decay']!r}, which is a setting of its own: give "
+                "weight_decay instead"
+            )
         try:
             self.optimizer = OPTIMIZERS[optimizer](self.mean.size, **options)
         except TypeError as error:

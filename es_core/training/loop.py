@@ -293,10 +293,7 @@ def _write_choices(run: RunFolder, pool: RolloutPool) -> str:
     Raises:
         ValueError: the run began with other choices.
     """
-    begun, policy = (
-        bool(run.checkpoint_generations()),
-        make_policy(run.config, pool.observation_space, pool.action_space),
-    )
+    begun, config = bool(run.checkpoint_generations()), run.config
     for name in ("engine", "device", "vector_envs", "vector_starts"):
         then, now = getattr(run.config, name), getattr(pool.config, name)
         if begun and then != now:
@@ -305,5 +302,7 @@ def _write_choices(run: RunFolder, pool: RolloutPool) -> str:
             )
     if pool.config != run.config:
         run.write_config(pool.config)
-    explanation = "" if begun else explained(policy)
+    if begun:
+        return ""
+    explanation = explained(make_policy(config, pool.observation_space, pool.action_space))
     return explanation and f"chosen: {explanation}"

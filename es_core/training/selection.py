@@ -65,7 +65,7 @@ def learning_fitness(config: TrainConfig, results: Results) -> NDArray[np.float6
         values = results.fitnesses["episode_return"] - config.survival_bonus * results.lengths
     if values is not None:
         fitness[valid] = aggregated(values[valid], config.fitness_aggregation)
-    if config.on_candidate_error == "worst":
+    if config.on_candidate_error == "worst" and valid.any():
         fitness[~valid] = fitness[valid].min()
     if config.episode_seeds == "grouped":
         for members in compared(config, ~np.isnan(fitness)):

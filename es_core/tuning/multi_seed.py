@@ -89,6 +89,8 @@ def train_seeds(
     """
     require_pool(pool, ray_address)
     require_workers(workers)
+    if pool == "vector" and workers is not None:
+        raise ValueError(f"workers={workers!r} is for the pools 'local' and 'ray': in pool='vector' run follows run")
     require_seconds("step_timeout", step_timeout)
     if max_seconds is not None:
         require_seconds("max_seconds", max_seconds)
@@ -113,7 +115,10 @@ def train_seeds(
             how += ["--ray-address", stack.enter_context(connection(ray_address, cores=workers))]
             most = require_cpus(workers)
         together = min(len(configs), workers or most)
-        how += ["--workers", max(1, (workers or most) // together)]
+        if pool == "vector":
+            together = 1  # a run has all cores, or the GPU
+        else:
+            how += ["--workers", max(1, (workers or most) // together)]
         runs = [_Planned(config, folder / f"seed-{config.seed}") for config in configs]
         words = [run.words(initial) + [str(word) for word in how] for run in runs]
         with explained(folder):
@@ -279,7 +284,7 @@ def _play(runs: Sequence[tuple[_Planned, list[str]]], together: int, *, shown: b
                     failures[run.seed] = failure
                 display.update(bars[run.seed], completed=1.0)
                 print_line(display.console, f"seed {run.seed}: {'failed' if failure else run.outcome()}")
-            if not processes:
+            if not (processes or waiting):
                 break
             time.sleep(_LOOK_EVERY)
     if failures:

@@ -358,6 +358,15 @@ def test_a_run_ends_at_a_plateau_if_asked_to(register, tmp_path, capsys):
     assert "nothing was gained in 100 generations, a plateau" in run.report().read_text(encoding="utf-8")
 
 
+def test_a_run_that_reached_a_bound_before_a_plateau_goes_on_when_the_bound_grows(register, tmp_path):
+    aim = register("Aim-v0", "small_envs:Aim", fitness="episode_return", max_episode_steps=1)
+    run = run_of(aim, tmp_path / "run", **{**STALLED, "generations": 5})
+    assert run.end == "generations"
+    longer = run.resume(generations=8, progress=False)
+    assert (longer.end, longer.history[-1].generation) == ("generations", 8)
+    assert run.resume(progress=False).end == "generations"  # the object that was opened before the bound grew
+
+
 def test_a_run_that_still_gains_is_at_no_plateau(register, tmp_path):
     aim = register("Aim-v0", "small_envs:Aim", fitness="episode_return", max_episode_steps=1)
     run = run_of(aim, tmp_path / "run", **{**STALLED, "generations": 120, "learning_rate": 0.005})

@@ -5,10 +5,11 @@ import re
 import shlex
 
 import pytest
+from small_envs import Walk
 
 from es_core import Checkpoint, Run, TrainConfig, train
 from es_core.cli import main
-from es_core.config.commands import changed_settings, run_command
+from es_core.config.commands import changed_settings, run_command, train_command
 
 TINY = ["--generations=1", "--population-size=2", "--eval-episodes=1", "--confirm-episodes=1", "--workers=1"]
 # A module of nobody's plugin, which registers an environment with Gymnasium. It fails while a file is there.
@@ -102,6 +103,27 @@ def test_runs_checkpoints_and_configs_are_shown_in_a_few_words(walk, tiny, tmp_p
     config = TrainConfig(env_id="Walk-v0", sigma=0.2, hidden_sizes=(4,))
     assert repr(config) == "TrainConfig(env_id='Walk-v0', sigma=0.2, policy='mlp', hidden_sizes=(4,))"
     assert eval(repr(run.config)) == run.config
+
+
+def test_a_run_of_a_script_is_repeated_with_what_was_said_and_not_with_what_it_chose(tiny, tmp_path):
+    def make():
+        return Walk()
+
+    said = {**tiny, "max_episode_steps": 5, "eval_every": 1}
+    del said["population_size"]
+    run = train(make, run_dir=tmp_path / "run", **said)
+    command = train_command(run.config, run.directory, trusted=True)
+    assert run.config.strategy == "cma_es"
+    assert not re.search("strategy|sigma", command), command
+
+
+def test_a_setting_that_replaces_a_runs_choice_is_none_of_its_choices(walk, tiny, tmp_path):
+    first = train(walk, run_dir=tmp_path / "first", **tiny)
+    assert "sigma" in first.config.decided
+    words = ["train", "--config", str(first.directory / "config.json"), "--sigma", "0.5", "--workers", "1", "--quiet"]
+    assert main([*words, "--run-dir", str(tmp_path / "second"), "--trust-names"]) == 0
+    second = Run.open(tmp_path / "second").config
+    assert (second.sigma, "sigma" in second.decided, "strategy" in second.decided) == (0.5, False, True)
 
 
 def test_what_a_run_chose_itself_is_no_changed_setting(walk, tiny, tmp_path):

@@ -183,8 +183,9 @@ def test_a_candidates_fitness_is_the_aggregate_of_its_episodes(aggregation, walk
 
 
 def test_another_fitness_drops_the_environments_threshold(register):
-    env_id = register("Walk-v0", solved_at=3.0)
+    env_id = register("Walk-v0", solved_at=3.0, fitness="episode_return")
     assert TrainConfig.for_env(env_id).solved_at == 3.0
+    assert TrainConfig.for_env(env_id, fitness="episode_return").solved_at == 3.0  # its own, by name
     assert TrainConfig.for_env(env_id, fitness="episode_length").solved_at is None
     assert TrainConfig.for_env(env_id, fitness="episode_length", solved_at=5).solved_at == 5
 

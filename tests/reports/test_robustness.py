@@ -1,13 +1,16 @@
 """Scores of a policy where the environment's properties vary as in training, and more."""
 
 import json
+from contextlib import closing
 
 import pytest
 from conftest import TINY
 
+import es_envs
 from es_core import evaluate, robustness, train
 from es_core.cli import main
 from es_core.reports.robustness_page import ALL, STRETCHES
+from es_core.rollout.ranges import stretched
 
 RANGES = {"motor_strength": [0.5, 1.5], "latency": [0, 2]}
 
@@ -48,6 +51,12 @@ def test_an_environment_with_its_own_way_to_vary_is_stretched_about_the_middle(r
     run = train(env_id, run_dir=tmp_path / "run", randomize={"wind": [1.0, 3.0]}, **TINY)
     found = robustness(run, episodes=3).scores["wind"]
     assert [score.mean for score in found] == [0.0, 5 * (1.5 + 2.5), 5 * (1.0 + 3.0), 5 * (0.5 + 3.5)]
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0, [0, 0]), (0.1, [0, 0]), (0.5, [1, 1]), (1, [1, 3])])
+def test_a_range_of_whole_numbers_always_has_one(share, expected):
+    with closing(es_envs.make("CartPoleBullet-v0")) as env:
+        assert stretched({"latency": [1, 3]}, share, env)["latency"] == expected
 
 
 def test_the_command_line_prints_a_table_and_writes_a_page(run, tmp_path, capsys):

@@ -77,6 +77,7 @@ def test_a_folder_of_other_settings_is_refused(seeds):
         ({"seeds": [1, 2], "sigma": -1.0}, "sigma"),
         ({"seeds": [1, 2], "pool": "moon"}, "pool must be one of"),
         ({"seeds": [1, 2], "workers": 0}, "workers must be a whole number of at least 1"),
+        ({"seeds": [1, 2], "pool": "vector", "workers": 2}, "workers=2 is for the pools 'local' and 'ray'"),
         ({"seeds": [1, 2], "max_seconds": -1.0}, "max_seconds"),
     ],
 )
@@ -84,6 +85,12 @@ def test_what_cannot_be_is_refused_before_anything_starts(given, message, tmp_pa
     with pytest.raises(ValueError, match=message):
         train_seeds("CartPole-v1", run_dir=tmp_path / "runs", **given)
     assert not (tmp_path / "runs").exists()
+
+
+def test_runs_in_the_vector_pool_follow_each_other(tmp_path):
+    settings = {**SETTINGS, "generations": 1, "solved_at": None, "pool": "vector", "vector_envs": 2}
+    found = train_seeds("CartPole-v1", [1, 2], run_dir=tmp_path / "runs", progress=False, **settings)
+    assert [run.config.vector_envs for run in found.groups[0].runs] == [2, 2]
 
 
 def test_an_environment_of_a_script_is_refused_with_a_way_out(tmp_path, register):
