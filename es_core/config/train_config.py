@@ -565,6 +565,11 @@ class TrainConfig:
                 raise ValueError(f"{name} can only grow in a resumed run: it was {then}, now {now}")
         return grown
 
+    def reopened(self) -> Self:
+        """Return this config without what the run decided when it began."""
+        usual = {option.name: _default(option) for option in fields(self) if option.name in self.decided}
+        return replace(self, **usual, decided=())
+
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON."""
         return {option.name: lists(getattr(self, option.name)) for option in fields(self)}

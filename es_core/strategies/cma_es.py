@@ -27,6 +27,7 @@ class CMAES(CovarianceStrategy):
         population_size: candidates in a generation, at least 4 (usual: 4 + 3 ln d).
         sigma: initial standard deviation of every parameter.
         seed: root seed; the noise of generation g is a function of the two.
+        max_step_size: bound to which the step size may grow, if sigma is smaller (papers: none).
 
     Raises:
         ValueError: too many parameters or too few candidates.
@@ -35,9 +36,15 @@ class CMAES(CovarianceStrategy):
     state = (*CovarianceStrategy.state, "covariance", "axes", "lengths", "decomposed")
 
     def __init__(
-        self, mean: NDArray[np.float32], *, population_size: int, sigma: float | Schedule, seed: int = 0
+        self,
+        mean: NDArray[np.float32],
+        *,
+        population_size: int,
+        sigma: float | Schedule,
+        seed: int = 0,
+        max_step_size: float | None = None,
     ) -> None:
-        super().__init__(mean, population_size=population_size, sigma=sigma, seed=seed)
+        super().__init__(mean, population_size=population_size, sigma=sigma, seed=seed, max_step_size=max_step_size)
         size = self.mean.size
         if size > _LARGEST:
             raise ValueError(

@@ -48,19 +48,27 @@ class CovarianceStrategy(Strategy):
         population_size: candidates in a generation, at least 4.
         sigma: initial standard deviation of every parameter.
         seed: root seed; the noise of generation g is a function of the two.
+        max_step_size: bound to which the step size may grow, if sigma is smaller (papers: none).
     """
 
     adapts_sigma = True
     state: ClassVar[tuple[str, ...]] = ("centre", "step_size", "path_sigma", "path_c")
 
     def __init__(
-        self, mean: NDArray[np.float32], *, population_size: int, sigma: float | Schedule, seed: int = 0
+        self,
+        mean: NDArray[np.float32],
+        *,
+        population_size: int,
+        sigma: float | Schedule,
+        seed: int = 0,
+        max_step_size: float | None = None,
     ) -> None:
         super().__init__(mean, population_size=population_size, sigma=sigma, seed=seed)
         if population_size < 4:
             raise ValueError(f"population_size must be at least 4 to learn a covariance, got {population_size}")
         self.centre = self.mean.astype(np.float64)
         self.step_size = float(self._sigma(0))
+        self._max_step_size = math.inf if max_step_size is None else max(float(max_step_size), self.step_size)
         self.path_sigma, self.path_c = np.zeros(self.mean.size), np.zeros(self.mean.size)
 
     def move(self, rates: Rates, step: Values, whitened: Values) -> float:
@@ -81,7 +89,8 @@ class CovarianceStrategy(Strategy):
         gain = math.sqrt(rates.c_sigma * (2 - rates.c_sigma) * rates.mu_eff)
         self.path_sigma = (1 - rates.c_sigma) * self.path_sigma + gain * whitened
         length = norm(self.path_sigma)
-        self.step_size = self.step_size * math.exp(rates.c_sigma / rates.d_sigma * (length / usual - 1))
+        growth = math.exp(rates.c_sigma / rates.d_sigma * (length / usual - 1))
+        self.step_size = min(self.step_size * growth, self._max_step_size)
         started = math.sqrt(1 - (1 - rates.c_sigma) ** (2 * (self.generation + 2)))
         halted = length / started >= (1.4 + 2 / (size + 1)) * usual
         gain = 0.0 if halted else math.sqrt(rates.c_c * (2 - rates.c_c) * rates.mu_eff)

@@ -3,9 +3,12 @@
 docs/results/defaults.md tells on which tasks it was chosen, and what it reaches on others.
 """
 
+import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from es_core.config.budgets import largest_population
+from es_core.config.checks import AUTO
 from es_core.config.train_config import STRATEGY_DEFAULTS, TrainConfig
 from es_core.policies.defaults import FEW_HIDDEN, decided, open_settings
 from es_core.policies.network import Policy
@@ -25,6 +28,9 @@ _FIRST = 16  # candidates, whose episodes tell how long they are
 _USUAL = 64  # candidates of strategies without a covariance
 _SIGMA = 0.05  # of strategies that have no other
 _SIGMA_OF_FEW = 1.0  # where a covariance is learnt
+# Early on every larger step gains something, and the step size grows until most actions are at their bounds. There luck
+# decides, and nothing is balanced finely any more.
+_STEP_SIZE_GROWTH = 3
 _COVARIANCE = 200  # parameters up to which a full covariance matrix is learnt: its decomposition takes d^3 operations
 _DIAGONAL = 20_000  # parameters up to which a variance is learnt for each
 _FEWEST = 4  # candidates from which a covariance can be learnt
@@ -32,15 +38,19 @@ _FEWEST = 4  # candidates from which a covariance can be learnt
 
 def with_strategy(config: TrainConfig, size: int) -> TrainConfig:
     """Return the config with a strategy, its population and sigma, for a policy of ``size`` parameters."""
-    config = decided(config, strategy=_strategy(config, size))
+    chooses, config = config.strategy == AUTO, decided(config, strategy=_strategy(config, size))
     has_covariance = config.strategy in {"cma_es", "sep_cma_es"}
-    return decided(
+    config = decided(
         config,
         population_size=_FIRST if has_covariance else _USUAL,
         **_steps(config, has_covariance=has_covariance),
         episode_seeds="grouped" if has_covariance else "common",
         sigma=_sigma(config) if has_covariance else STRATEGY_DEFAULTS.get(config.strategy, {}).get("sigma", _SIGMA),
     )
+    if not (chooses and has_covariance) or config.strategy_options:
+        return config
+    bound = {"max_step_size": float(f"{_STEP_SIZE_GROWTH * config.sigma:.3g}")}
+    return replace(config, strategy_options=bound, decided=(*config.decided, "strategy_options"))
 
 
 def _sigma(config: TrainConfig) -> float:
@@ -110,6 +120,7 @@ def _words(config: TrainConfig) -> Iterator[str]:
         "strategy": f"strategy {config.strategy}",
         "population_size": f"{config.population_size} candidates{more}",
         "sigma": f"sigma {config.sigma:g}",
+        "strategy_options": f"step size at most {config.strategy_options.get('max_step_size', math.nan):g}",
     }
     for name, text in words.items():
         if name in config.decided and text:

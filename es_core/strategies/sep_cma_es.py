@@ -22,6 +22,7 @@ class SepCMAES(CovarianceStrategy):
         population_size: candidates in a generation, at least 4 (usual: 4 + 3 ln d).
         sigma: initial standard deviation of every parameter.
         seed: root seed; the noise of generation g is a function of the two.
+        max_step_size: bound to which the step size may grow, if sigma is smaller (papers: none).
 
     Raises:
         ValueError: too few candidates.
@@ -30,9 +31,15 @@ class SepCMAES(CovarianceStrategy):
     state = (*CovarianceStrategy.state, "variances")
 
     def __init__(
-        self, mean: NDArray[np.float32], *, population_size: int, sigma: float | Schedule, seed: int = 0
+        self,
+        mean: NDArray[np.float32],
+        *,
+        population_size: int,
+        sigma: float | Schedule,
+        seed: int = 0,
+        max_step_size: float | None = None,
     ) -> None:
-        super().__init__(mean, population_size=population_size, sigma=sigma, seed=seed)
+        super().__init__(mean, population_size=population_size, sigma=sigma, seed=seed, max_step_size=max_step_size)
         self.variances = np.ones(self.mean.size)
 
     @property

@@ -116,6 +116,15 @@ def test_a_setting_of_one_strategy_or_policy_says_which_is_meant(fields, strateg
     assert (config.strategy, config.policy) == (strategy, policy)
 
 
+def test_the_step_size_may_triple_where_the_rule_chose_the_strategy_and_nobody_its_options():
+    few, many = settled_for(VECTOR), settled_for(spaces.Box(-1, 1, (17,), np.float32))
+    assert [config.strategy_options for config in (few, many)] == [{"max_step_size": 3.0}, {"max_step_size": 0.3}]
+    assert settled_for(sigma=0.02).strategy_options == {"max_step_size": 0.06}
+    assert settled_for(strategy="cma_es").strategy_options == {}
+    assert settled_for(strategy_options={"max_step_size": 0.5}).strategy_options == {"max_step_size": 0.5}
+    assert settled_for(IMAGE).strategy_options == {}
+
+
 def test_a_population_too_small_for_a_covariance_has_a_strategy_without():
     assert settled_for(population_size=2).strategy == "openai_es"
     assert settled_for(population_size=4).strategy == "cma_es"

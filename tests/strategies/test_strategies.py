@@ -361,6 +361,17 @@ def test_covariances_are_learnt_step_by_step_as_by_the_cmaes_package(name, their
     assert function(ours.mean) > function(start)
 
 
+@pytest.mark.parametrize("name", ["cma_es", "sep_cma_es"])
+def test_the_step_size_grows_to_its_bound_at_most(name):
+    def farther(x):
+        return float(x.sum())
+
+    free = evolve(make(name, sigma=0.1), 30, farther)
+    bounded = evolve(make(name, sigma=0.1, max_step_size=0.3), 30, farther)
+    below = evolve(make(name, sigma=0.1, max_step_size=0.02), 30, farther)
+    assert (free.step_size > 1, bounded.step_size, below.step_size) == (True, 0.3, 0.1)
+
+
 def test_cma_es_finds_the_valley_of_rosenbrock():
     assert rosenbrock(evolve(make("cma_es", np.zeros(5, np.float32), sigma=0.3), 150, rosenbrock).mean) > -1e-6
 
@@ -751,7 +762,7 @@ def test_learning_rate_and_sigma_follow_their_schedules(schedule_generations):
         ),
         ("ga", {"strategy_options": {"elite_candidates": 0}}, "elite_candidates must be a whole number of at least 1"),
         ("ga", {"strategy_options": {"elite_episodes": 1.5}}, "elite_episodes must be a whole number of at least 1"),
-        ("cma_es", {"strategy_options": {"mu": 3}}, "no option 'mu'; it has no options"),
+        ("cma_es", {"strategy_options": {"mu": 3}}, "no option 'mu'; its options are max_step_size"),
         ("ga", {"population_size": 8, "strategy_options": {"parents": 8}}, "from 1 to 7"),
         ("openai_es", {"population_size": 15}, "even"),
     ],
