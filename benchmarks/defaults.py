@@ -290,12 +290,12 @@ begin-64 keeps 64; in steps-16k and steps-32k as many candidates as so many step
 and 1 of LunarLander-v3, and 0 elsewhere.)
 
 Why the double pendulum was not solved was looked into with the step size still unbounded: seed 1 ends where speeds
-weigh eight times as much as with openai_es, and falls from one start in ten. In above-median and above-mean, candidates are not
-ranked in their group, but among all by their fitness above their group's median or mean, so that a start from which
-most fall outweighs those from which none does. The median helps there, and costs LunarLander-v3 more than three times
-the steps (5 750 055) and Hopper-v5 its score; the mean hardly helps. More starts for each candidate, from the beginning
-(episodes-4-of-the-rule) or when the steps have doubled twice (episodes-double-after-candidates), do not help. These are
-seeds 1 and 2 of the double pendulum, and 0 elsewhere.
+weigh eight times as much as with openai_es, and falls from one start in ten. In above-median and above-mean, candidates
+are not ranked in their group, but among all by their fitness above their group's median or mean, so that a start from
+which most fall outweighs those from which none does. The median helps there, and costs LunarLander-v3 more than three
+times the steps (5 750 055) and Hopper-v5 its score; the mean hardly helps. More starts for each candidate, from the
+beginning (episodes-4-of-the-rule) or when the steps have doubled twice (episodes-double-after-candidates), do not help.
+These are seeds 1 and 2 of the double pendulum, and 0 elsewhere.
 
 The trials named after a sigma are of seed 0: of Ant-v5 with less than the rule's 0.1, and of Walker2d-v5, which is none
 of the tasks (`python benchmarks/contenders.py es-envs Walker2d-v5 0 100 FILE SETTINGS`). There all candidates are far
