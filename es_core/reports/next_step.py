@@ -33,8 +33,10 @@ def next_step(run: RunFolder, *, training: bool, followed: bool, filmed: bool, a
         advised: what ``advice`` says about its history.
     """
     if training:
-        verb, said = ("watch", "To see its latest policy") if followed else ("report", "To keep this page up to date")
-        return _step(run, f"It is still training{_but(advised)}. {said}:", verb, follow=True)
+        still = f"It is still training{_but(advised)}."
+        if followed:
+            return _step(run, f"{still} To see its best policy so far:", "watch", live=True)
+        return _step(run, f"{still} To keep this page up to date:", "report", follow=True)
     if run.end is None and run.config.bits == BITS:
         if not run.history:
             return _step(run, "It has stopped before a generation was finished. To begin again:", "resume")

@@ -35,7 +35,7 @@ from es_core.files import (
 )
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.generation_log import GenerationLog
-from es_core.runs.metrics import GenerationStats
+from es_core.runs.metrics import GenerationStats, is_plateau, since_restart
 from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import EnvDefinition
@@ -167,7 +167,9 @@ class RunFolder:
             return "solved"
         steps = last.total_steps - last.evaluation_steps  # before that line
         bound = reached(self.config, generations=last.generation, steps=steps, episodes=last.total_episodes)
-        return bound or self.config.stop_when
+        at_plateau = self.config.stop_when == "plateau" and is_plateau(since_restart(self.history, last.restarts))
+        # Neither: its bounds have grown since.
+        return bound or ("plateau" if at_plateau and last.restarts == self.config.restarts else None)
 
     @property
     def final_seeds(self) -> tuple[int, ...]:
