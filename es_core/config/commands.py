@@ -62,7 +62,11 @@ def train_command(config: TrainConfig, directory: str | os.PathLike[str], *, tru
     initial = Path(directory) / "initial.safetensors"
     if only_in_script(config):
         given = given_objects(config)
-        arguments = {**chosen_settings(config), **({"initial": str(initial)} if initial.exists() else {})}
+        arguments = chosen_settings(config)
+        if initial.exists():
+            arguments["initial"] = str(initial)
+        if config.vector_envs is not None:
+            arguments["pool"] = "vector"
         written = {name: repr(value) for name, value in arguments.items()} | given
         env = written.pop("env", repr(config.env_id))
         return f"train({', '.join([env, *(f'{name}={value}' for name, value in written.items())])})"
@@ -135,8 +139,9 @@ def only_in_script(config: TrainConfig) -> bool:
 def _chosen(config: TrainConfig) -> dict[str, Any]:
     """The settings on which the usual values of others depend, or without which there are none."""
     usual = TrainConfig.for_env(config.env_id, **_limit(config))
+    names = {"strategy", "fitness"} - {*config.decided}
     return _limit(config) | {
-        name: getattr(config, name) for name in ("strategy", "fitness") if getattr(config, name) != getattr(usual, name)
+        name: getattr(config, name) for name in sorted(names) if getattr(config, name) != getattr(usual, name)
     }
 
 
