@@ -474,7 +474,8 @@ class TrainConfig:
         values |= definition.recommended_for.get(strategy, {})
         values |= {name: implied(name, {**values, **overrides}) for name in _IMPLIED}
         overrides |= {name: keep(overrides[name]) for name in OBJECTS if callable(overrides.get(name))}
-        if overrides.get("fitness") is not None and "solved_at" not in overrides:
+        fitness = overrides.get("fitness")
+        if fitness is not None and fitness_names(definition).get(fitness, fitness) != str(definition.fitness):
             values["solved_at"] = None  # the definition's threshold is for its own fitness
         return cls(**{**values, **overrides})
 

@@ -71,6 +71,8 @@ def test_an_algorithm_leaves_a_run_like_evolutions(name, tmp_path):
     assert first.parameter_hash != last.parameter_hash
     assert last.total_steps == first.steps + first.evaluation_steps + last.evaluation_steps
     assert Run.open(tmp_path / "run").evaluate(episodes=2) == evaluate(run, episodes=2)
+    with pytest.raises(ValueError, match=f"strategy 'sb3:{name}' learns by gradients, and has no candidates"):
+        evaluate(run, candidate=0)
     assert_acts_like(TrainingState.at(run.checkpoint, "the checkpoint").strategy._model, run.checkpoint)
 
 
