@@ -78,9 +78,10 @@ class Run(RunFolder):
 
     def resume(self, **options: Any) -> "Run":
         """Continue it from its latest checkpoint; takes the options of ``es_core.train``."""
-        require_trusted(self.config, trust=self.trusted, where=self.directory / "config.json")
-        settled = TrainConfig.load(self.directory / "config.json")  # bounds may have grown since this was opened
-        return train(settled, run_dir=self.directory, resume=True, **options)
+        path = self.directory / "config.json"
+        config = TrainConfig.load(path)  # its bounds may have grown since
+        require_trusted(config, trust=self.trusted, where=path)
+        return train(config, run_dir=self.directory, resume=True, **options)
 
 
 def train(

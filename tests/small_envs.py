@@ -507,7 +507,7 @@ class Ledge(Valley):
 
     def step(self, action):
         observation, depth, *rest = super().step(action)
-        return observation, 100.0 if np.abs(action).max() < 0.05 else depth, *rest
+        return observation, 100.0 + float(action[0]) if np.abs(action).max() < 0.05 else depth, *rest
 
 
 class Seconds(Aim):

@@ -154,8 +154,9 @@ def _settings(options: argparse.Namespace) -> "tuple[str | TrainConfig, dict[str
     config = replace(config, decided=tuple(name for name in config.decided if name not in given))
     if options.env_id not in {None, config.env_id}:
         raise ValueError(f"{options.config} is for {config.env_id}, not for {options.env_id}: leave out one of the two")
-    require_trusted(replace(config, **given), trust=options.trust_names, vouched={*given}, where=options.config)
-    return replace(config, **given), {}
+    config = replace(config, **given, decided=tuple(name for name in config.decided if name not in given))
+    require_trusted(config, trust=options.trust_names, vouched={*given}, where=options.config)
+    return config, {}
 
 
 def _report_seeds(comparison: "Comparison", options: argparse.Namespace) -> None:

@@ -139,9 +139,9 @@ def only_in_script(config: TrainConfig) -> bool:
 def _chosen(config: TrainConfig) -> dict[str, Any]:
     """The settings on which the usual values of others depend, or without which there are none."""
     usual = TrainConfig.for_env(config.env_id, **_limit(config))
-    named = {"strategy", "fitness"} - {*config.decided}
+    names = {"strategy", "fitness"} - {*config.decided}
     return _limit(config) | {
-        name: getattr(config, name) for name in sorted(named) if getattr(config, name) != getattr(usual, name)
+        name: getattr(config, name) for name in sorted(names) if getattr(config, name) != getattr(usual, name)
     }
 
 

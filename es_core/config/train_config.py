@@ -122,10 +122,16 @@ STRATEGY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
             "restarts": 0,
             "sigma": 1.0,
             "policy": "mlp",
+            "initialization": "fan_in",
+            "output_scale": 0.01,
             "observation_normalization": False,
+            "statistics_fraction": 1.0,
             "virtual_batch_normalization": False,
             "sample_actions": False,
             "action_noise": 0.0,
+            "episodes_per_candidate": 1,
+            "on_candidate_error": "raise",
+            "episode_seeds": "common",
             "survival_bonus": 0.0,
             "episode_cap": None,
             "curriculum": None,
@@ -475,8 +481,8 @@ class TrainConfig:
         values |= definition.recommended_for.get(strategy, {})
         values |= {name: implied(name, {**values, **overrides}) for name in _IMPLIED}
         overrides |= {name: keep(overrides[name]) for name in OBJECTS if callable(overrides.get(name))}
-        own = {None, str(definition.fitness), short_name(str(definition.fitness))}
-        if overrides.get("fitness") not in own and "solved_at" not in overrides:
+        fitness = overrides.get("fitness")
+        if fitness is not None and fitness_names(definition).get(fitness, fitness) != str(definition.fitness):
             values["solved_at"] = None  # the definition's threshold is for its own fitness
         return cls(**{**values, **overrides})
 

@@ -17,13 +17,12 @@ from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from es_core.config.checks import require_positive
-from es_core.evaluation.scoring import Source, find_policy, require_same_spaces
+from es_core.evaluation.scoring import Source, find_policy, population_of, require_same_spaces
 from es_core.rollout.errors import RolloutError
 from es_core.rollout.rollout import Rollout
 from es_core.runs.checkpoint import Checkpoint
 from es_core.seeding import Purpose, episode_seeds
 from es_core.training.progress import count_progress
-from es_core.training.state import TrainingState
 from es_envs import Episode, registry
 
 _TOGETHER = 20  # episodes that are held in memory before they are written
@@ -112,7 +111,7 @@ def collect(
         raise FileExistsError(f"{path} exists: choose another folder, or another name (dataset_id)")
     candidates = [checkpoint.mean]
     if population:
-        drawn = TrainingState.at(checkpoint, checkpoint.where).population()
+        drawn = population_of(checkpoint)
         candidates = [drawn.candidate(k) for k in range(len(drawn))]
     folder.mkdir(parents=True, exist_ok=True)
     starts = episode_seeds(seed, Purpose.TEST, episodes)

@@ -3,7 +3,7 @@
 import os
 from contextlib import closing
 
-from es_core.evaluation.scoring import find_policy, require_candidate, require_same_spaces
+from es_core.evaluation.scoring import find_policy, population_of, require_candidate, require_same_spaces
 from es_core.pools.worker import action_noise_seed
 from es_core.rollout.errors import RolloutError
 from es_core.rollout.rollout import Rollout
@@ -44,8 +44,10 @@ def replay(
     """
     checkpoint, definition = find_policy(run, generation=generation, trust=trust)
     config = checkpoint.config
-    population = TrainingState.at(checkpoint, f"the checkpoint of generation {generation}").population()
-    if candidate is not None:
+    if candidate is None:
+        population = TrainingState.at(checkpoint, checkpoint.where).population()
+    else:
+        population = population_of(checkpoint)
         require_candidate(population, candidate)
     with closing(Rollout(definition, config)) as rollout:
         require_same_spaces(checkpoint, rollout.env)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from es_core.config.checks import require_positive
+from es_core.config.choices import LEARNER
 from es_core.config.trust import require_trusted
 from es_core.pools.local import LocalPool
 from es_core.runs.checkpoint import Checkpoint
@@ -104,7 +105,7 @@ def find_policy(
     checkpoint = find_checkpoint(source, generation=generation, trust=trust)
     definition = require_trusted(checkpoint.config, trust=checkpoint.trusted, where=checkpoint.where)
     if candidate is not None:
-        population = TrainingState.at(checkpoint, checkpoint.where).population()
+        population = population_of(checkpoint)
         require_candidate(population, candidate)
         checkpoint = replace(checkpoint, mean=population.candidate(candidate))
     config = checkpoint.config
@@ -136,6 +137,24 @@ def find_checkpoint(source: Source, *, generation: int | None = None, trust: boo
         hint = " any more: `es-envs resume` rebuilds it from the log" if source.history else " yet"
         raise FileNotFoundError(f"{source.directory} has no checkpoint{hint}")
     return replace(kept, trusted=trust, where=str(source.directory / "config.json"))
+
+
+def population_of(checkpoint: Checkpoint) -> Population:
+    """Draw the candidates of a checkpoint's generation.
+
+    Raises:
+        ValueError: it has none, or the file has only the policy.
+        CheckpointError: the state of its strategy does not fit the config.
+    """
+    strategy = checkpoint.config.strategy
+    if strategy.startswith(LEARNER):
+        raise ValueError(f"{checkpoint.where}: strategy {strategy!r} learns by gradients, and has no candidates")
+    if not checkpoint.strategy:
+        raise ValueError(
+            f"{checkpoint.where}: this policy comes without the state of its strategy, {strategy!r}, from which "
+            "candidates are drawn: choose a generation of a run that has kept its checkpoint"
+        )
+    return TrainingState.at(checkpoint, checkpoint.where).population()
 
 
 def require_candidate(population: Population, candidate: int) -> None:

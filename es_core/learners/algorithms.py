@@ -30,7 +30,8 @@ half the distance between the bounds, or in front of a tanh)."""
 _UNUSED = (
     "population_size", "steps_limit", "restarts", "sigma", "sigma_final", "learning_rate", "learning_rate_final",
     "optimizer", "optimizer_options", "weight_decay", "shaping", "top_directions", "sample_actions", "action_noise",
-    "survival_bonus", "curriculum", "episode_cap", "virtual_batch_normalization",
+    "survival_bonus", "curriculum", "episode_cap", "virtual_batch_normalization", "initialization", "output_scale",
+    "statistics_fraction", "episodes_per_candidate", "on_candidate_error", "episode_seeds",
 )  # fmt: skip
 _RESERVED = frozenset({
     "policy", "env", "seed", "verbose", "tensorboard_log", "stats_window_size", "monitor_wrapper",

@@ -33,10 +33,10 @@ def next_step(run: RunFolder, *, training: bool, followed: bool, filmed: bool, a
         advised: what ``advice`` says about its history.
     """
     if training:
-        said = f"It is still training{_but(advised)}."
+        still = f"It is still training{_but(advised)}."
         if followed:
-            return _step(run, f"{said} To see its latest policy:", "watch", live=True)
-        return _step(run, f"{said} To keep this page up to date:", "report", follow=True)
+            return _step(run, f"{still} To see its best policy so far:", "watch", live=True)
+        return _step(run, f"{still} To keep this page up to date:", "report", follow=True)
     if run.end is None and run.config.bits == BITS:
         if not run.history:
             return _step(run, "It has stopped before a generation was finished. To begin again:", "resume")

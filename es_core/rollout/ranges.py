@@ -27,6 +27,6 @@ def _stretched(ends: Any, factor: float, variation: Any) -> list[float]:
     if variation is None:
         return [low, high]
     if variation.is_whole:
-        whole = math.ceil(low), math.floor(high)
-        low, high = whole if whole[0] <= whole[1] else (round((low + high) / 2),) * 2
+        least, most = math.ceil(low), math.floor(high)
+        low, high = (least, most) if least <= most else (round((low + high) / 2),) * 2
     return [max(variation.least, low), min(variation.most, high)]

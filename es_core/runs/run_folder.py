@@ -167,9 +167,9 @@ class RunFolder:
             return "solved"
         steps = last.total_steps - last.evaluation_steps  # before that line
         bound = reached(self.config, generations=last.generation, steps=steps, episodes=last.total_episodes)
-        if bound is None and self.config.stop_when == "plateau":
-            return "plateau" if is_plateau(since_restart(self.history[:-1], last.restarts)) else None
-        return bound
+        at_plateau = self.config.stop_when == "plateau" and is_plateau(since_restart(self.history, last.restarts))
+        # Neither: its bounds have grown since.
+        return bound or ("plateau" if at_plateau and last.restarts == self.config.restarts else None)
 
     @property
     def final_seeds(self) -> tuple[int, ...]:

@@ -63,17 +63,17 @@ class OpenAIES(MirroredStrategy):
                 f"{population_size}; got {top_directions}"
             )
         self._learning_rate, self._top = as_schedule(learning_rate), top_directions
-        options = {"weight_decay": weight_decay, **(optimizer_options or {})}
-        if options["weight_decay"] != weight_decay:
+        options = optimizer_options or {}
+        if "weight_decay" in options:
             raise ValueError(
-                f"optimizer_options has weight_decay={options['weight_decay']!r}, which is a setting of its own: give "
-                "weight_decay instead"
+                f"optimizer_options: weight_decay is a setting of its own, weight_decay={options['weight_decay']!r} "
+                "(on the command line: --weight-decay)"
             )
         try:
-            self.optimizer = OPTIMIZERS[optimizer](self.mean.size, **options)
+            self.optimizer = OPTIMIZERS[optimizer](self.mean.size, weight_decay=weight_decay, **options)
         except TypeError as error:
             raise ValueError(
-                f"optimizer_options {dict(optimizer_options or {})!r} do not fit optimizer {optimizer!r}: {error}"
+                f"optimizer_options {dict(options)!r} do not fit optimizer {optimizer!r}: {error}"
             ) from error
 
     def _best(self, scores: NDArray[np.float64]) -> NDArray[np.int64]:

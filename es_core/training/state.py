@@ -55,6 +55,7 @@ class TrainingState:
         range_share: share of the ranges of ``randomize`` in which the next population plays.
         doublings: how often the steps of this search's generations have doubled.
         restarts: how often the search has begun again.
+        narrowed: True if this search has begun again with a smaller sigma.
         total_steps: environment steps of all episodes so far.
         evaluation_steps: those of the centre's episodes.
         total_episodes: candidates' episodes so far.
@@ -68,6 +69,7 @@ class TrainingState:
     range_share: float
     doublings: int = 0
     restarts: int = 0
+    narrowed: bool = False
     total_steps: int = 0
     evaluation_steps: int = 0
     total_episodes: int = 0
@@ -145,7 +147,8 @@ class TrainingState:
         require_bits(checkpoint.config, where)
         try:
             policy, progress = checkpoint.policy(), _progress(checkpoint)
-            strategy = _strategy(begun_again(checkpoint.config, progress["restarts"]), policy, checkpoint.mean)
+            searched = _searched(checkpoint.config, progress["restarts"], narrowed=progress["narrowed"])
+            strategy = _strategy(searched, policy, checkpoint.mean)
             strategy.load_state_dict(checkpoint.strategy)
             _require_consistent(strategy, checkpoint)
         except (LookupError, ValueError, TypeError, ArithmeticError) as error:
@@ -177,6 +180,7 @@ class TrainingState:
                 "range_share": self.range_share,
                 "doublings": self.doublings,
                 "restarts": self.restarts,
+                "narrowed": self.narrowed,
                 "total_steps": self.total_steps,
                 "evaluation_steps": self.evaluation_steps,
                 "total_episodes": self.total_episodes,
@@ -244,8 +248,8 @@ class TrainingState:
         if log.restart:
             self._begin_again()
         elif log.narrower:  # one that adapts sigma would need many generations to come so far down
-            narrower = replace(self.policy.config, sigma=self.policy.config.sigma / NARROWER)
-            self._search_from(centre, begun_again(narrower, self.restarts))
+            self.narrowed = True
+            self._search_from(centre)
         elif log.population_size is not None:
             self.strategy.population_size = log.population_size
 
@@ -255,15 +259,20 @@ class TrainingState:
         It has twice the candidates (Auger and Hansen 2005, "A restart CMA evolution strategy with increasing population
         size"): more of them see further, and are misled less by noise.
         """
-        self.restarts, self.doublings = self.restarts + 1, 0
-        config = self.policy.config
-        mean = self.policy.initial(derive(config.seed, Purpose.RESTART, self.restarts))
-        self._search_from(mean, begun_again(config, self.restarts))
+        self.restarts, self.narrowed, self.doublings = self.restarts + 1, False, 0
+        self._search_from(self.policy.initial(derive(self.policy.config.seed, Purpose.RESTART, self.restarts)))
 
-    def _search_from(self, mean: NDArray[np.float32], config: TrainConfig) -> None:
+    def _search_from(self, mean: NDArray[np.float32]) -> None:
         generation = self.strategy.generation
-        self.strategy = _strategy(config, self.policy, mean)
+        self.strategy = _strategy(
+            _searched(self.policy.config, self.restarts, narrowed=self.narrowed), self.policy, mean
+        )
         self.strategy.generation = generation
+
+
+def _searched(config: TrainConfig, restarts: int, *, narrowed: bool) -> TrainConfig:
+    """The decided config of a search; some strategies' rates follow from its sigma."""
+    return begun_again(replace(config, sigma=config.sigma / NARROWER) if narrowed else config, restarts)
 
 
 def _strategy(config: TrainConfig, policy: Policy, mean: NDArray[np.float32] | None) -> Strategy:
@@ -309,8 +318,9 @@ def _require_consistent(strategy: Strategy, checkpoint: Checkpoint) -> None:
 
 def _progress(checkpoint: Checkpoint) -> dict[str, Any]:
     """Entries of a checkpoint beside the strategy, as arguments of ``TrainingState``."""
-    # Older runs have no budget that needs the first, no curriculum, doublings and restarts.
-    values = {"evaluation_steps": 0, "range_share": 1.0, "doublings": 0, "restarts": 0, **checkpoint.progress}
+    # Older runs have no budget that needs the first, no curriculum, doublings, restarts and narrower searches.
+    older = {"evaluation_steps": 0, "range_share": 1.0, "doublings": 0, "restarts": 0, "narrowed": False}
+    values = {**older, **checkpoint.progress}
     names = ("doublings", "restarts", "total_steps", "evaluation_steps", "total_episodes")
     cap, best, totals = values["episode_cap"], values["best"], {name: values[name] for name in names}
     ranges = values["range_share"]
@@ -323,4 +333,5 @@ def _progress(checkpoint: Checkpoint) -> dict[str, Any]:
     if best is not None:
         solved, fitness = best
         best = bool(solved), float(fitness)
-    return {"episode_cap": cap, "range_share": ranges, "best": best, **totals}
+    narrowed = bool(values["narrowed"])
+    return {"episode_cap": cap, "range_share": ranges, "narrowed": narrowed, "best": best, **totals}

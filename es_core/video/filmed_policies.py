@@ -10,12 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core.config.choices import SCRIPTED
-from es_core.evaluation.scoring import Source, find_policy
+from es_core.evaluation.scoring import Source, find_policy, population_of
 from es_core.files import CheckpointError
 from es_core.policies.normalization import Statistics
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.run_folder import RunFolder
-from es_core.training.state import TrainingState
 from es_envs import EnvDefinition
 
 Found = tuple[Checkpoint, EnvDefinition]
@@ -193,7 +192,7 @@ def _run_in(source: object, *, trust: bool) -> RunFolder:
 
 def _population(checkpoint: Checkpoint, most: int | None) -> list[FilmedPolicy]:
     """The first ``most`` candidates around a checkpoint's centre, or all."""
-    candidates = TrainingState.at(checkpoint, "the checkpoint").population()
+    candidates = population_of(checkpoint)
     number = len(candidates) if most is None else min(most, len(candidates))
     own = policy_of(checkpoint)
     return [replace(own, candidate=k, parameters=candidates.candidate(k)) for k in range(number)]

@@ -238,9 +238,12 @@ def test_help_of_the_program_arranges_all_commands_in_groups(capsys):
 
 
 def test_train_takes_the_settings_of_a_file_and_those_given_besides(folder, capsys, tmp_path):
-    words = ["--config", Run.open(folder).directory / "config.json", "--seed", 4, "--run-dir", tmp_path / "r"]
+    config = Run.open(folder).config
+    words = ["--config", folder / "config.json", "--seed", 4, "--hidden-sizes", 4, "--run-dir", tmp_path / "r"]
     results(capsys, "train", *words, "--workers", 1, "--quiet")
-    assert Run.open(tmp_path / "r").config == replace(Run.open(folder).config, seed=4)
+    assert "hidden_sizes" in config.decided
+    decided = tuple(name for name in config.decided if name != "hidden_sizes")
+    assert Run.open(tmp_path / "r").config == replace(config, seed=4, hidden_sizes=(4,), decided=decided)
 
 
 @pytest.mark.parametrize(

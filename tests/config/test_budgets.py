@@ -371,3 +371,5 @@ def test_a_run_that_still_gains_is_at_no_plateau(register, tmp_path):
     aim = register("Aim-v0", "small_envs:Aim", fitness="episode_return", max_episode_steps=1)
     run = run_of(aim, tmp_path / "run", **{**STALLED, "generations": 120, "learning_rate": 0.005})
     assert run.end == "generations"
+    longer = run.resume(generations=122, workers=1, progress=False)
+    assert (longer.end, longer.history[-1].generation) == ("generations", 122)

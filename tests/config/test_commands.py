@@ -4,12 +4,15 @@ import html
 import re
 import shlex
 
+import gymnasium
 import pytest
 from small_envs import Walk
 
 from es_core import Checkpoint, Run, TrainConfig, train
 from es_core.cli import main
-from es_core.config.commands import changed_settings, run_command, train_command
+from es_core.config.commands import changed_settings, chosen_settings, run_command, train_command
+from es_core.policies.by_name import make_policy
+from es_core.strategies.defaults import settled
 
 TINY = ["--generations=1", "--population-size=2", "--eval-episodes=1", "--confirm-episodes=1", "--workers=1"]
 # A module of nobody's plugin, which registers an environment with Gymnasium. It fails while a file is there.
@@ -139,3 +142,20 @@ def test_what_a_run_chose_itself_is_no_changed_setting(walk, tiny, tmp_path):
     run = train(walk, run_dir=tmp_path / "run", sigma_final=0.01, **tiny)
     assert (run.config.engine, run.config.schedule_generations) == ("compiled", 1)
     assert changed_settings(run.config).keys() == {*tiny, "policy", "sigma_final"} - {"workers", "progress"}
+
+
+@pytest.mark.parametrize("fields", [{}, {"sigma": 0.3}, {"strategy": "cma_es"}, {"strategy": "pgpe"}], ids=str)
+def test_the_settings_that_make_a_run_again_leave_to_it_what_it_chose_itself(fields):
+    def begun(**given):
+        config = TrainConfig.for_env("Pendulum-v1", **given)
+        return settled(make_policy(config, env.observation_space, env.action_space))
+
+    with gymnasium.make("Pendulum-v1") as env:  # few inputs, which the run may answer with another sigma
+        assert chosen_settings(begun(**fields)) == fields
+        assert begun(**chosen_settings(begun(**fields))) == begun(**fields)
+
+
+def test_the_call_that_makes_a_scripts_run_again_names_its_pool(register, tmp_path):
+    env = register("Mine-v0", plugin=None)
+    config = TrainConfig.for_env(env, vector_envs=4)
+    assert train_command(config, tmp_path, trusted=True) == "train('Mine-v0', vector_envs=4, pool='vector')"

@@ -6,6 +6,7 @@ from written import require_equal
 
 import es_envs
 from es_core import CheckpointError, TrainConfig, rebuild, train
+from es_core.evaluation.scoring import find_policy
 from es_core.pools.local import LocalPool
 from es_core.strategies.ga import GA
 from es_envs import hookimpl
@@ -91,6 +92,13 @@ def test_what_no_log_holds_is_not_rebuilt_from_it(run):
     with pytest.raises(CheckpointError, match="no checkpoint of generation 2, and what erl learns from is in no log"):
         rebuild(run.directory, 2)
     (run.directory / "aside").rename(run.checkpoint_path(2))
+
+
+def test_candidates_are_drawn_from_a_kept_generation_and_not_from_the_best_policy(run):
+    with pytest.raises(ValueError, match="this policy comes without the state of its strategy, 'erl'"):
+        find_policy(run, generation=None, candidate=0, trust=False)
+    candidate, _ = find_policy(run, generation=2, candidate=1, trust=False)
+    np.testing.assert_array_equal(candidate.mean, state(run, 2)["survivors"][1])
 
 
 def test_other_strategies_are_sent_no_transitions():

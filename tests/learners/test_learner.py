@@ -8,9 +8,9 @@ import pytest
 import torch
 from conftest import first_fast
 
-from es_core import CheckpointError, Run, evaluate, finetune, rebuild, train, tune
+from es_core import CheckpointError, Run, TrainConfig, evaluate, finetune, rebuild, train, tune
 from es_core.cli import main
-from es_core.learners.algorithms import ALGORITHMS
+from es_core.learners.algorithms import ALGORITHMS, require_learner
 from es_core.learners.environment import LearnerEnv
 from es_core.training.state import TrainingState
 
@@ -71,6 +71,8 @@ def test_an_algorithm_leaves_a_run_like_evolutions(name, tmp_path):
     assert first.parameter_hash != last.parameter_hash
     assert last.total_steps == first.steps + first.evaluation_steps + last.evaluation_steps
     assert Run.open(tmp_path / "run").evaluate(episodes=2) == evaluate(run, episodes=2)
+    with pytest.raises(ValueError, match=f"strategy 'sb3:{name}' learns by gradients, and has no candidates"):
+        evaluate(run, candidate=0)
     assert_acts_like(TrainingState.at(run.checkpoint, "the checkpoint").strategy._model, run.checkpoint)
 
 
@@ -153,6 +155,27 @@ def test_what_an_algorithm_cannot_learn_is_refused_with_the_reason(strategy, tmp
     with pytest.raises(ValueError, match=reason):
         train(env_id, strategy=strategy, run_dir=tmp_path / "run", **TINY, **settings)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("initialization", "orthogonal"),
+        ("output_scale", 0.1),
+        ("statistics_fraction", 0.5),
+        ("episodes_per_candidate", 4),
+        ("on_candidate_error", "worst"),
+        ("episode_seeds", "independent"),
+    ],
+)
+def test_a_setting_of_evolution_alone_is_refused_by_name(setting, value, tmp_path):
+    with pytest.raises(ValueError, match=f"does not use {setting}="):
+        train("CartPole-v1", strategy="sb3:ppo", run_dir=tmp_path / "run", **TINY, **{setting: value})
+
+
+def test_what_an_environment_recommends_for_evolution_is_left_out(register):
+    env = register("Walk-v0", recommended={"episodes_per_candidate": 4, "output_scale": 1.0})
+    require_learner(TrainConfig.for_env(env, strategy="sb3:ppo"), takes_over=False)
 
 
 def test_a_policy_that_cannot_be_handed_over_is_refused_with_the_reason(evolved, tmp_path):

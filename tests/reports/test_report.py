@@ -177,6 +177,7 @@ def test_a_page_follows_a_run_until_it_ends(run, tmp_path, monkeypatch):
         written.append(
             (content.data["grids"]["run"]["generations"][-1], "data-refresh" in content.attributes("html")[0])
         )
+        assert f"To see its best policy so far: copy es-envs watch {folder} --live " in content.text
         if lines:
             with metrics.open("a") as file:
                 file.write(lines.pop(0))

@@ -134,7 +134,8 @@ def test_candidates_that_all_fall_far_below_their_centre_are_followed_by_closer_
     fields = {**LEDGE, "strategy": strategy}
     run = train(ledge, run_dir=tmp_path / "run", **{**fields, "progress": True})
     first, second, *_ = run.history
-    assert first.fitness_max < first.evaluation.mean == 100 == second.fitness_max
+    assert first.fitness_max < 99 < second.fitness_max
+    assert first.evaluation.mean == 100
     assert second.sigma == pytest.approx(first.sigma / 10, rel=0.05)
     assert second.parameter_hash == first.parameter_hash
     assert capsys.readouterr().err.count("no candidate comes near what its centre does: begun again with a tenth") == 1
@@ -150,7 +151,7 @@ def test_candidates_that_all_fall_far_below_their_centre_are_followed_by_closer_
 def test_sigma_stays_where_it_is_given_or_not_adapted_or_no_centre_is_scored(fields, ledge, tmp_path):
     run = train(ledge, run_dir=tmp_path / "run", **{**LEDGE, "strategy": "cma_es", **fields})
     assert run.history[1].sigma == pytest.approx(run.history[0].sigma, rel=0.5)
-    assert run.history[1].fitness_max < 100
+    assert run.history[1].fitness_max < 99
 
 
 def test_sigma_stays_where_the_centre_falls_itself(register, tmp_path):

@@ -186,6 +186,7 @@ def test_a_finished_run_may_grow_and_then_equals_a_longer_one(whole, tmp_path):
     assert lines(run.resume(progress=False)) == lines(run)
     grown = run.resume(progress=False, generations=6)
     assert lines(grown) == lines(whole)
+    assert lines(run.resume(progress=False)) == lines(whole)  # this object has the bounds from before
     assert grown.config.generations == Run.open(run.directory).config.generations == 6
 
 
@@ -357,6 +358,7 @@ def test_recommended_settings_apply_below_the_callers_own():
     assert config.learning_rate == recommended["learning_rate"]
     assert config.solved_at == 500.0
     assert TrainConfig.for_env("CartPoleBullet-v0", fitness="episode_return").solved_at is None
+    assert TrainConfig.for_env("CartPoleBullet-v0", fitness="episode_length").solved_at == 500.0
 
 
 @pytest.mark.parametrize("fields", [{}, {"strategy": "ars"}, {"policy": "linear"}])
