@@ -151,7 +151,6 @@ def _settings(options: argparse.Namespace) -> "tuple[str | TrainConfig, dict[str
     config = TrainConfig.load(options.config)
     if "strategy" in given:  # what the run chose suits its own strategy
         config = config.reopened()
-    config = replace(config, decided=tuple(name for name in config.decided if name not in given))
     if options.env_id not in {None, config.env_id}:
         raise ValueError(f"{options.config} is for {config.env_id}, not for {options.env_id}: leave out one of the two")
     config = replace(config, **given, decided=tuple(name for name in config.decided if name not in given))

@@ -130,12 +130,8 @@ def test_a_setting_that_replaces_a_runs_choice_is_none_of_its_choices(walk, tiny
     words = [*words[:3], "--strategy", "openai_es", "--workers", "1", "--quiet"]
     assert main([*words, "--run-dir", str(tmp_path / "third"), "--trust-names"]) == 0
     third = Run.open(tmp_path / "third").config
-    assert (third.strategy, third.sigma, third.episode_seeds, third.strategy_options) == (
-        "openai_es",
-        0.05,
-        "common",
-        {},
-    )
+    chosen = third.strategy, third.sigma, third.episode_seeds, third.strategy_options
+    assert chosen == ("openai_es", 0.05, "common", {})
 
 
 def test_what_a_run_chose_itself_is_no_changed_setting(walk, tiny, tmp_path):

@@ -336,6 +336,7 @@ def test_a_config_is_complete_and_cannot_be_overridden(tmp_path):
     config = TrainConfig(env_id="CartPoleBullet-v0", **{**SMALL, "generations": 1})
     settled = (
         "strategy",
+        "strategy_options",
         "observation_normalization",
         "action_squash",
         "episode_seeds",
