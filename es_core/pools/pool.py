@@ -94,7 +94,7 @@ class RolloutPool(ABC):
         action_space: the environment's.
         workers: number of workers that play now.
         workers_replaced: number of workers replaced since the pool was made.
-        retried: number of tasks whose episodes failed at first, since then.
+        retried: number of tasks that failed at first and succeeded when repeated, since then.
         can_record: True if it returns transitions of the episodes where a population records them.
     """
 

@@ -3,6 +3,7 @@
 import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -18,10 +19,17 @@ from es_core.policies.engines import has_cuda
 from es_core.policies.normalization import ObservationStatistics
 from es_core.policies.torch_actor import TorchActors
 from es_core.pools.copies import UNCONTROLLED, Copies, has_native_form, on_host, row_of
-from es_core.pools.messages import CandidateTask, CentreTask, Failed, RandomTask, ReferenceTask, Reply, Work
+from es_core.pools.messages import CandidateTask, CentreTask, Failed, ReferenceTask, Reply, Work
 from es_core.pools.pool import RolloutPool, require_pool_options
-from es_core.pools.reference import play_reference
-from es_core.pools.worker import Answer, Played, action_noise_seed, described, enters_statistics
+from es_core.pools.worker import (
+    ATTEMPTS,
+    Answer,
+    Played,
+    action_noise_seed,
+    described,
+    enters_statistics,
+    played_alone,
+)
 from es_core.rollout.behaviour import BehaviourDescriber
 from es_core.rollout.bounds import BoundsCounter
 from es_core.rollout.environment import make_env
@@ -148,7 +156,7 @@ class VectorPool(RolloutPool):
             merged = observed[0].merged(observed[1:]) if observed else None
             answer.add(number, task, Played([each.episode for each in played], merged), retried=number in retried)
         self._played += len(plays)
-        self.retried += len(retried)
+        self.retried += len(retried - lost.keys())
         return answer.reply(0.0)
 
     def _attempt(
@@ -175,25 +183,20 @@ class VectorPool(RolloutPool):
         return Rollout(self.definition, replace(self.config, device="cpu"))
 
     def _alone(self, work: Work, number: int) -> Reply:
-        """Play a task in the single environment."""
-        task, population, single = work.task(number), work.population, self._single
-        answer = Answer()
-        try:
-            if isinstance(task, ReferenceTask):
-                played = Played(found=play_reference(single, task.seeds))
-            elif isinstance(task, RandomTask):
-                played = Played([single.random_episode(task.seed)])
+        """Play a task in the single environment; if it fails, once more in a fresh one."""
+        task, single, answer = work.others[number - len(work.seeds)], self._single, Answer()
+        for attempt in range(ATTEMPTS):
+            try:
+                played = played_alone(single, task, work.population)
+            except (Exception, SystemExit) as error:  # noqa: BLE001  (the run decides what follows)
+                failed = Failed(number, None if isinstance(task, ReferenceTask) else task.seed, *described(error))
+                with suppress(Exception, SystemExit):  # the environment is broken: only its first error matters
+                    single.close()
             else:
-                single.use(population.candidate(len(population)), population.statistics)
-                explores = isinstance(task, CentreTask) and task.explore
-                noise_seed = action_noise_seed(self.policy, population, None, task.seeds[0]) if explores else None
-                bounds = BoundsCounter(self.action_space)
-                episode = single.episode(task.seeds[0], observers=bounds.observers, noise_seed=noise_seed)
-                played = Played([bounds.noted(episode)])
-        except (Exception, SystemExit) as error:  # noqa: BLE001  (the run decides what follows)
-            answer.fail(Failed(number, task.seeds[0], *described(error)))
-        else:
-            answer.add(number, task, played, retried=False)
+                answer.add(number, task, played, retried=attempt > 0)
+                self.retried += attempt > 0
+                return answer.reply(0.0)
+        answer.fail(failed)
         return answer.reply(0.0)
 
     def close(self) -> None:
