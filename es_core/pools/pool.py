@@ -301,6 +301,19 @@ def require_workers(workers: int | None) -> None:
         raise ValueError(f"workers must be a whole number of at least 1, or None for all usable cores; got {workers!r}")
 
 
+def require_no_workers(workers: int | None) -> None:
+    """Refuse a number of workers for the vector pool.
+
+    Raises:
+        ValueError: there is one.
+    """
+    if workers is not None:
+        raise ValueError(
+            f"workers={workers!r} is for the pools 'local' and 'ray': set the vector pool's number of copies with "
+            "vector_envs (on the command line: --vector-envs), which changes the results of a run"
+        )
+
+
 def _centre_work(parameters: NDArray[Any], statistics: Statistics | None, others: tuple[Other, ...]) -> Work:
     """Work of a centre without a population."""
     none = np.zeros(0, np.int64)

@@ -20,7 +20,7 @@ from es_core.policies.normalization import ObservationStatistics
 from es_core.policies.torch_actor import TorchActors
 from es_core.pools.copies import UNCONTROLLED, Copies, has_native_form, on_host, row_of
 from es_core.pools.messages import CandidateTask, CentreTask, Failed, ReferenceTask, Reply, Work
-from es_core.pools.pool import RolloutPool, require_pool_options
+from es_core.pools.pool import RolloutPool, require_no_workers, require_pool_options
 from es_core.pools.worker import (
     ATTEMPTS,
     Answer,
@@ -72,11 +72,7 @@ class VectorPool(RolloutPool):
         recycle_after: int | None,
     ) -> None:
         require_pool_options(None, step_timeout, recycle_after)
-        if workers is not None:
-            raise ValueError(
-                f"workers={workers!r} is for the pools 'local' and 'ray': set the vector pool's number of copies with "
-                "vector_envs (on the command line: --vector-envs), which changes the results of a run"
-            )
+        require_no_workers(workers)
         if config.engine == "compiled":
             raise ValueError(
                 "engine='compiled' computes one candidate, but the vector pool all of them at once: leave engine at "
