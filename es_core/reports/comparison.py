@@ -257,8 +257,9 @@ def _contrasts(first: Group, other: Group) -> list[Contrast]:
 
 def _starts(group: Group) -> list[object]:
     """Settings, beside the seed, that determine the starts of a run's score; without a final score they are its own."""
+    names = ("env_kwargs", "randomize", "confirm_episodes", "vector_starts")
     return [
-        (run.config.env_kwargs, run.config.confirm_episodes) if run.history[-1].final is not None else run.directory
+        [getattr(run.config, name) for name in names] if run.history[-1].final is not None else run.directory
         for run in group.runs
     ]
 
