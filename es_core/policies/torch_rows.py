@@ -1,4 +1,4 @@
-"""The layers of many candidates at once, in torch, for ``TorchNetwork``. Imports torch.
+"""The layers of many candidates at once, in torch, for ``TorchActors``. Imports torch.
 
 The same rows in the same places give the same bits. Beside others, or alone, a row may change by rounding: which
 instructions a product takes is the library's choice. On the processors that were tried no row depends on the others, to
