@@ -25,7 +25,13 @@ def step_limit(definition: EnvDefinition, config: TrainConfig) -> int:
     of_definition = definition.max_episode_steps
     if of_definition is not None:  # steps of the environment itself, of which one of ours may skip some
         of_definition = max(1, of_definition // config.preprocessing.get("skip", 1))
-    return min(limit for limit in (of_definition, config.max_episode_steps) if limit is not None)
+    limits = [limit for limit in (of_definition, config.max_episode_steps) if limit is not None]
+    if not limits:
+        raise ValueError(
+            f"{definition.label} has no step limit, and an episode might never end: set max_episode_steps in the "
+            "definition, or in the config"
+        )
+    return min(limits)
 
 
 def first_cap(config: TrainConfig, limit: int) -> int | None:

@@ -171,8 +171,8 @@ class TrainConfig:
     """Settings that change the results of a run; settings of its execution (workers, folder, ...) are not part of it.
 
     ``TrainConfig.for_env(id, **overrides)`` fills in what the environment's definition recommends.
-    A field that is "auto" has its value when the run begins: ``es_core.policies.defaults`` and
-    ``es_core.strategies.defaults`` choose it, by the spaces and the policy's size.
+    A field that is "auto" has its value when the run begins: ``policies/defaults.py`` chooses it, by the spaces, or
+    ``strategies/defaults.py``, by the policy's size.
     Each field carries its own sentence in its metadata; ``es-envs train --help-all`` prints them. Numbers are converted
     to their field's type, and the contents of dicts to JSON's types.
 

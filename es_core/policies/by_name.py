@@ -8,16 +8,12 @@ import gymnasium
 
 from es_core.config.choices import SCRIPTED
 from es_core.config.train_config import TrainConfig
-from es_core.policies.actor import Actor, NotFiniteError
 from es_core.policies.defaults import with_policy
-from es_core.policies.engines import make_actor, require_engine
 from es_core.policies.layered import convolutional, linear, mlp, recurrent
 from es_core.policies.network import Policy
 from es_core.policies.scripted import ScriptedPolicy
 from es_core.policies.spaces import is_image, leaves
 from es_envs.choice import require_one_of
-
-__all__ = ["POLICIES", "Actor", "NotFiniteError", "Policy", "make_actor", "make_policy", "require_engine"]
 
 POLICIES: Mapping[str, Callable[..., Policy]] = {
     "linear": linear,

@@ -4,12 +4,10 @@ from typing import Any
 
 from es_core.config.objects import require_importable
 from es_core.config.train_config import TrainConfig
-from es_core.pools.pool import STEP_TIMEOUT, Results, RolloutPool
+from es_core.pools.pool import STEP_TIMEOUT, RolloutPool
 from es_core.strategies.defaults import most_candidates
 from es_envs import EnvDefinition
 from es_envs.choice import require_one_of
-
-__all__ = ["POOLS", "STEP_TIMEOUT", "Results", "RolloutPool", "make_pool", "require_pool"]
 
 POOLS = ("local", "ray", "vector")
 

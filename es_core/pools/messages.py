@@ -198,7 +198,7 @@ class Reply:
         numbers: the tasks' numbers, including those that failed.
         episodes: number of episodes played.
         seconds: total time that they took.
-        retried: number of tasks that failed at first; nothing else in here is from a first attempt.
+        retried: number of tasks that failed at first and succeeded when repeated; their first attempts are not in here.
         scores: scores of the candidates among them.
         transitions: those of the candidates' episodes, by candidate, if the population records them.
         centre: episodes of the centre, or of random actions, by number.

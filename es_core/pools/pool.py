@@ -94,7 +94,7 @@ class RolloutPool(ABC):
         action_space: the environment's.
         workers: number of workers that play now.
         workers_replaced: number of workers replaced since the pool was made.
-        retried: number of tasks whose episodes failed at first and then succeeded, since then.
+        retried: number of tasks that failed at first and succeeded when repeated, since then.
         can_record: True if it returns transitions of the episodes where a population records them.
     """
 
@@ -299,6 +299,19 @@ def require_workers(workers: int | None) -> None:
     """
     if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
         raise ValueError(f"workers must be a whole number of at least 1, or None for all usable cores; got {workers!r}")
+
+
+def require_no_workers(workers: int | None) -> None:
+    """Refuse a number of workers for the vector pool.
+
+    Raises:
+        ValueError: there is one.
+    """
+    if workers is not None:
+        raise ValueError(
+            f"workers={workers!r} is for the pools 'local' and 'ray': set the vector pool's number of copies with "
+            "vector_envs (on the command line: --vector-envs), which changes the results of a run"
+        )
 
 
 def _centre_work(parameters: NDArray[Any], statistics: Statistics | None, others: tuple[Other, ...]) -> Work:

@@ -19,10 +19,17 @@ from es_core.policies.engines import has_cuda
 from es_core.policies.normalization import ObservationStatistics
 from es_core.policies.torch_actor import TorchActors
 from es_core.pools.copies import UNCONTROLLED, Copies, has_native_form, on_host, row_of
-from es_core.pools.messages import CandidateTask, CentreTask, Failed, RandomTask, ReferenceTask, Reply, Task, Work
-from es_core.pools.pool import RolloutPool, require_pool_options
-from es_core.pools.reference import play_reference
-from es_core.pools.worker import ATTEMPTS, Answer, Played, action_noise_seed, described, enters_statistics
+from es_core.pools.messages import CandidateTask, CentreTask, Failed, ReferenceTask, Reply, Work
+from es_core.pools.pool import RolloutPool, require_no_workers, require_pool_options
+from es_core.pools.worker import (
+    ATTEMPTS,
+    Answer,
+    Played,
+    action_noise_seed,
+    described,
+    enters_statistics,
+    played_alone,
+)
 from es_core.rollout.behaviour import BehaviourDescriber
 from es_core.rollout.bounds import BoundsCounter
 from es_core.rollout.environment import make_env
@@ -30,7 +37,6 @@ from es_core.rollout.errors import SpaceError
 from es_core.rollout.fitness import Fitnesses, begun, judged, load_fitnesses, observers_of
 from es_core.rollout.rollout import Rollout
 from es_core.strategies.defaults import settled
-from es_core.strategies.population import Population
 from es_envs import EnvDefinition, Episode
 from es_envs.returned import info_of
 
@@ -66,11 +72,7 @@ class VectorPool(RolloutPool):
         recycle_after: int | None,
     ) -> None:
         require_pool_options(None, step_timeout, recycle_after)
-        if workers is not None:
-            raise ValueError(
-                f"workers={workers!r} is for the pools 'local' and 'ray': set the vector pool's number of copies with "
-                "vector_envs (on the command line: --vector-envs), which changes the results of a run"
-            )
+        require_no_workers(workers)
         if config.engine == "compiled":
             raise ValueError(
                 "engine='compiled' computes one candidate, but the vector pool all of them at once: leave engine at "
@@ -177,34 +179,21 @@ class VectorPool(RolloutPool):
         return Rollout(self.definition, replace(self.config, device="cpu"))
 
     def _alone(self, work: Work, number: int) -> Reply:
-        """Play a task in the single environment; if it fails, once more, in a fresh one."""
-        answer, task = Answer(), work.task(number)
+        """Play a task in the single environment; if it fails, once more in a fresh one."""
+        task, single, answer = work.others[number - len(work.seeds)], self._single, Answer()
         for attempt in range(ATTEMPTS):
             try:
-                played = self._attempt_alone(task, work.population)
+                played = played_alone(single, task, work.population)
             except (Exception, SystemExit) as error:  # noqa: BLE001  (the run decides what follows)
-                failed = Failed(number, task.seeds[0], *described(error))
+                failed = Failed(number, None if isinstance(task, ReferenceTask) else task.seed, *described(error))
                 with suppress(Exception, SystemExit):  # the environment is broken: only its first error matters
-                    self._single.close()
+                    single.close()
             else:
                 answer.add(number, task, played, retried=attempt > 0)
                 self.retried += attempt > 0
                 return answer.reply(0.0)
         answer.fail(failed)
         return answer.reply(0.0)
-
-    def _attempt_alone(self, task: Task, population: Population) -> Played:
-        single = self._single
-        if isinstance(task, ReferenceTask):
-            return Played(found=play_reference(single, task.seeds))
-        if isinstance(task, RandomTask):
-            return Played([single.random_episode(task.seed)])
-        single.use(population.candidate(len(population)), population.statistics)
-        explores = isinstance(task, CentreTask) and task.explore
-        noise_seed = action_noise_seed(self.policy, population, None, task.seeds[0]) if explores else None
-        bounds = BoundsCounter(self.action_space)
-        episode = single.episode(task.seeds[0], observers=bounds.observers, noise_seed=noise_seed)
-        return Played([bounds.noted(episode)])
 
     def close(self) -> None:
         """Close all environments. May be called twice."""

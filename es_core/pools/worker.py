@@ -24,6 +24,7 @@ from es_core.pools.messages import (
     CentreTask,
     Failed,
     Order,
+    Other,
     RandomTask,
     Ready,
     ReferenceTask,
@@ -44,7 +45,8 @@ from es_core.strategies.transitions import Transitions
 from es_envs import Episode, import_path
 
 _REPLY_EVERY = 0.05  # seconds: many short episodes make one message, a long one is reported at once
-ATTEMPTS = 2  # to play a task whose episodes fail
+ATTEMPTS = 2
+"""Attempts to play a task whose episodes fail."""
 _STARTING = -1  # in the record: the episode belongs to no task
 
 
@@ -161,18 +163,10 @@ class Worker:
         observed: list[ObservationStatistics] = []
         transitions: list[Transitions] = []
         try:
-            if isinstance(task, ReferenceTask):
-                return Played(found=play_reference(rollout, task.seeds))
-            if isinstance(task, RandomTask):
+            if isinstance(task, CentreTask | RandomTask):
                 self._record[process.SEED] = seed = task.seed
-                return Played([_portable(rollout.random_episode(seed))])
-            if isinstance(task, CentreTask):
-                self._record[process.SEED] = seed = task.seed
-                rollout.use(population.base[0], population.statistics)
-                noise = action_noise_seed(rollout.policy, population, None, seed) if task.explore else None
-                bounds = BoundsCounter(rollout.policy.action_space)
-                episode = rollout.episode(seed, observers=bounds.observers, noise_seed=noise)
-                return Played([_portable(bounds.noted(episode))])
+            if not isinstance(task, CandidateTask):
+                return played_alone(rollout, task, population)
             rollout.use(population.candidate(task.candidate, self._parameters, self._drawn), population.statistics)
             for place, seed in enumerate(task.seeds):
                 self._record[process.SEED] = seed
@@ -196,6 +190,22 @@ class Worker:
         empty = ObservationStatistics.empty(rollout.policy.inputs)
         statistics = empty.merged(observed) if self._config.observation_normalization else None
         return Played(episodes, statistics, transitions=transitions)
+
+
+def played_alone(rollout: Rollout, task: Other, population: Population) -> Played:
+    """Play a task that is no candidate's.
+
+    Raises:
+        Exception: an episode raises it.
+    """
+    if isinstance(task, ReferenceTask):
+        return Played(found=play_reference(rollout, task.seeds))
+    if isinstance(task, RandomTask):
+        return Played([_portable(rollout.random_episode(task.seed))])
+    rollout.use(population.base[0], population.statistics)
+    noise = action_noise_seed(rollout.policy, population, None, task.seed) if task.explore else None
+    bounds = BoundsCounter(rollout.policy.action_space)
+    return Played([_portable(bounds.noted(rollout.episode(task.seed, observers=bounds.observers, noise_seed=noise)))])
 
 
 class Answer:

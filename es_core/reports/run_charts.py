@@ -33,12 +33,12 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
         return tuple(curve(label, colour, values) for (label, values), colour in colours if any(values))
 
     def named(name: str) -> Chart:
+        is_learnt_from = name == "sign_return" and config.shaping in SIGN_SHAPINGS
+        use = "from which evolution learns, by its shaping" if is_learnt_from else "which evolution does not use"
         return Chart(
             name=f"fitness-{name}",
             title=name,
-            note="What evolution learns from: the sum of the signs of the rewards."
-            if name == "sign_return" and config.shaping in SIGN_SHAPINGS
-            else "Another measure of the same episodes, which evolution does not use.",
+            note=f"Another measure of the same episodes, {use}.",
             marks=(
                 curve("population, mean", "population", of(lambda stats: stats.fitnesses.get(name))),
                 curve("centre", "centre", of_centre(lambda score: score.fitnesses.get(name))),

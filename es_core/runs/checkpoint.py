@@ -202,6 +202,11 @@ class Checkpoint:
         """
         definition = es_envs.definition(env_id)
         definition.script(name)
+        if definition.max_episode_steps is None:
+            raise ValueError(
+                f"{definition.label} has no step limit, and an episode might never end: a script needs one in the "
+                "definition (max_episode_steps)"
+            )
         config = TrainConfig.for_env(env_id, env_kwargs=env_kwargs or {})
         with closing(definition.build(**config.env_kwargs)) as env:
             return cls(

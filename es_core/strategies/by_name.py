@@ -21,31 +21,12 @@ from es_core.strategies.ga import GA
 from es_core.strategies.nsra_es import NSRAES
 from es_core.strategies.openai_es import OpenAIES
 from es_core.strategies.pgpe import PGPE
-from es_core.strategies.population import Population
 from es_core.strategies.random_search import RandomSearch
 from es_core.strategies.schedules import schedule
 from es_core.strategies.sep_cma_es import SepCMAES
 from es_core.strategies.snes import SNES
 from es_core.strategies.strategy import Strategy
 from es_envs import PluginError, import_path, registry
-
-__all__ = [
-    "ARS",
-    "CMAES",
-    "ERL",
-    "GA",
-    "NSRAES",
-    "PGPE",
-    "SNES",
-    "STRATEGIES",
-    "OpenAIES",
-    "Population",
-    "RandomSearch",
-    "SepCMAES",
-    "Strategy",
-    "make_strategy",
-    "require_strategy",
-]
 
 STRATEGIES: Mapping[str, type[Strategy]] = {
     "openai_es": OpenAIES,

@@ -162,8 +162,9 @@ def _too_wide(recent: History) -> str:
         for stats in recent[-_WINDOW:]
         if stats.evaluation is not None and stats.fitness_max is not None
     ]
-    sigma = recent[-1].sigma if len(recent) > _WINDOW else None  # None, too, if candidates do not differ by noise
-    if sigma is None or len(scored) < _WINDOW // 2 or any(centre <= best for centre, best in scored):
+    sigma = recent[-1].sigma if recent else None  # None: candidates do not differ by noise
+    some_reach_it = any(centre <= best for centre, best in scored)
+    if sigma is None or some_reach_it or len(recent) <= _WINDOW or len(scored) < _WINDOW // 2:
         return ""
     return (
         f"no candidate reaches what its centre does ({scored[-1][1]:.4g}, {scored[-1][0]:.4g}): sigma is too large, "

@@ -236,15 +236,13 @@ def _population_stats(
         }
     valid = results.valid
     fitness = results.fitness[valid]
-    measures: dict[str, Callable[..., Any]] = {
-        "mean": np.mean,
-        "median": np.median,
-        "max": np.max,
-        "min": np.min,
-    }
     parts = [results.fitness[members] for members in compared(config, valid)]
     named = {name: float(values[valid].mean()) for name, values in results.fitnesses.items()}
-    return {f"fitness_{name}": float(measure(fitness)) for name, measure in measures.items()} | {
+    return {
+        "fitness_mean": float(fitness.mean()),
+        "fitness_median": float(np.median(fitness)),
+        "fitness_max": float(fitness.max()),
+        "fitness_min": float(fitness.min()),
         "fitness_std": math.sqrt(sum(part.size * part.var() for part in parts) / fitness.size),
         "fitnesses": {name: None if math.isnan(value) else value for name, value in named.items()},
         "population_size": len(valid),
@@ -293,7 +291,7 @@ def _write_choices(run: RunFolder, pool: RolloutPool) -> str:
     Raises:
         ValueError: the run began with other choices.
     """
-    begun, config = bool(run.checkpoint_generations()), run.config
+    begun = bool(run.checkpoint_generations())
     for name in ("engine", "device", "vector_envs", "vector_starts"):
         then, now = getattr(run.config, name), getattr(pool.config, name)
         if begun and then != now:
@@ -304,5 +302,5 @@ def _write_choices(run: RunFolder, pool: RolloutPool) -> str:
         run.write_config(pool.config)
     if begun:
         return ""
-    explanation = explained(make_policy(config, pool.observation_space, pool.action_space))
+    explanation = explained(make_policy(run.config, pool.observation_space, pool.action_space))
     return explanation and f"chosen: {explanation}"

@@ -136,7 +136,7 @@ class RunProgress:
             self._centre.append(self._score.mean)
         if stats.confirmation is not None:
             scored = (stats.solved, stats.confirmation.mean, stats.generation)
-            if self._best is None or scored[:2] > self._best[:2]:
+            if self._best is None or scored[:2] > self._best[:2]:  # the first of equals, as in training
                 self._best = scored
         if stats.final is not None and self._best is not None:
             self._best = self._best[0], stats.final.mean, self._best[2]

@@ -24,7 +24,7 @@ from es_core.evaluation.scoring import find_checkpoint
 from es_core.files import CheckpointError, explained, require_plain, write_whole
 from es_core.machine import usable_cores
 from es_core.pools.by_name import require_pool
-from es_core.pools.pool import STEP_TIMEOUT, require_workers
+from es_core.pools.pool import STEP_TIMEOUT, require_no_workers, require_workers
 from es_core.reports.comparison import Comparison, compare
 from es_core.run import Run
 from es_core.runs.run_folder import new_directory
@@ -56,7 +56,7 @@ def train_seeds(
     """Evolve a policy with each of several seeds, as many at once as there are workers for; or continue that.
 
     Each run is a process of its own, with its share of the workers, and ends as it would alone: a worker each is what
-    uses a machine best, since no run waits for another one's last episode.
+    uses a machine best, since no run waits for another one's last episode. Runs of the vector pool follow one another.
 
     Args:
         env: id of an environment, or a complete TrainConfig, whose seed does not count; of an environment that
@@ -89,8 +89,8 @@ def train_seeds(
     """
     require_pool(pool, ray_address)
     require_workers(workers)
-    if pool == "vector" and workers is not None:
-        raise ValueError(f"workers={workers!r} is for the pools 'local' and 'ray': in pool='vector' run follows run")
+    if pool == "vector":
+        require_no_workers(workers)
     require_seconds("step_timeout", step_timeout)
     if max_seconds is not None:
         require_seconds("max_seconds", max_seconds)
@@ -114,10 +114,9 @@ def train_seeds(
 
             how += ["--ray-address", stack.enter_context(connection(ray_address, cores=workers))]
             most = require_cpus(workers)
-        together = min(len(configs), workers or most)
-        if pool == "vector":
-            together = 1  # a run has all cores, or the GPU
-        else:
+        together = 1  # a vector environment, and the forward pass of its candidates, take all cores
+        if pool != "vector":
+            together = min(len(configs), workers or most)
             how += ["--workers", max(1, (workers or most) // together)]
         runs = [_Planned(config, folder / f"seed-{config.seed}") for config in configs]
         words = [run.words(initial) + [str(word) for word in how] for run in runs]

@@ -11,7 +11,9 @@ from written import lines, require_equal
 
 from es_core import Run, TrainConfig, train
 from es_core.cli import main
-from es_envs import hookimpl
+from es_core.config.budgets import step_limit
+from es_core.reports.run_charts import run_charts
+from es_envs import EnvDefinition, hookimpl
 
 SETTINGS = {
     "generations": 4,
@@ -137,6 +139,8 @@ def test_sign_shaping_learns_from_signs_and_reports_the_fitness(shaping, equival
         assert one.fitness_mean == one.fitnesses["episode_return"]
         assert one.fitnesses["sign_return"] == other.fitness_mean
     assert all(stats.fitness_mean == round(stats.fitness_mean * 16) / 16 for stats in explicit.history[:-1])
+    notes = {chart.title: chart.note for chart in run_charts(signs.config, signs.history)}
+    assert notes["sign_return"] == "Another measure of the same episodes, from which evolution learns, by its shaping."
 
 
 @pytest.mark.parametrize(
@@ -270,6 +274,11 @@ def test_the_first_better_centre_is_confirmed_whatever_the_budget(tmp_path):
     scored = [stats for stats in run.history if stats.evaluation is not None]
     assert scored[1].evaluation.mean > scored[0].evaluation.mean
     assert scored[1].confirmation is not None
+
+
+def test_without_any_step_limit_a_sentence_asks_for_one():
+    with pytest.raises(ValueError, match="Mine-v0 has no step limit, and an episode might never end: set max_episode"):
+        step_limit(EnvDefinition(id="Mine-v0", entry_point="small_envs:Walk"), TrainConfig(env_id="Mine-v0"))
 
 
 def test_a_config_from_before_there_was_a_budget_has_none(wander):

@@ -60,6 +60,12 @@ def test_a_script_that_cannot_be_used_is_named(walk, name, error, message):
         Checkpoint.scripted(walk, name)
 
 
+def test_a_script_needs_a_step_limit_in_the_definition(register):
+    env_id = register("Endless-v0", max_episode_steps=None)
+    with pytest.raises(ValueError, match=r"no step limit, .* a script needs one in the definition \(max_episode_steps"):
+        Checkpoint.scripted(env_id)
+
+
 def test_a_definition_refuses_a_script_that_is_no_name():
     with pytest.raises(ValueError, match=r"scripts\['ahead'\] must be a string 'module:name', got 3"):
         EnvDefinition(id="Mine-v0", entry_point="small_envs:Walk", scripts={"ahead": 3})

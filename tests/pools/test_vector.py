@@ -193,6 +193,29 @@ def test_a_candidate_that_fails_is_named_with_its_seed(fault, message, native, t
         evaluated(env_id, "vector", vector_envs=2)
 
 
+@pytest.mark.filterwarnings("ignore:.*all copies are replaced")
+@pytest.mark.parametrize("who", ["the centre", "random actions"])
+def test_an_episode_that_fails_is_repeated_once_in_a_fresh_environment(who, register, tmp_path):
+    def play(pool, seed):
+        mean = np.zeros(pool.policy.size, np.float32)
+        (episode,) = pool.rollouts(mean, None, [seed]) if who == "the centre" else pool.random_rollouts([seed])
+        return episode.last_observation.tolist()
+
+    def made(once):
+        faults = {"faults": {"7": "raise in step"}, "once": once}
+        env_id = register("Failing-v0", "small_envs:Failing", kwargs=faults, max_episode_steps=12)
+        config = TrainConfig.for_env(env_id, hidden_sizes=(), vector_envs=2, observation_normalization=False)
+        return make_pool("vector", es_envs.definition(env_id), config, workers=None)
+
+    with made(str(tmp_path)) as pool:
+        first, other = play(pool, 7), play(pool, 8)
+        assert (pool.retried, play(pool, 7)) == (1, first)
+    with made(None) as pool:
+        with pytest.raises(RolloutError, match=rf"an episode of {who} .*the motor is on fire"):
+            play(pool, 7)
+        assert (pool.retried, play(pool, 8)) == (0, other)
+
+
 @pytest.mark.parametrize(
     ("fields", "message"),
     [

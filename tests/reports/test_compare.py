@@ -94,10 +94,12 @@ def test_a_folder_of_runs_stands_for_all_of_them(made, tmp_path, capsys):
     [
         (5, {}, ()),
         (6, {"env_kwargs": {"x": 1}}, ()),
+        (6, {"randomize": {"x": [0, 1]}}, ()),
         (6, {"confirm_episodes": 3}, ()),
+        (6, {"vector_starts": "seeded as a whole"}, ()),
         (6, {}, ("final",)),
     ],
-    ids=["five pairs", "other environments", "other starts", "no final scores"],
+    ids=["five pairs", "other environments", "other ranges", "other starts", "starts of copies", "no final scores"],
 )
 def test_runs_that_share_only_a_seeds_number_are_not_paired(runs, settings, lost, made):
     first = [made(seed, 100.0 + seed, sigma=0.1) for seed in range(runs)]

@@ -8,9 +8,13 @@ import struct
 import subprocess
 import sys
 import termios
+from dataclasses import replace
 
 import pytest
 from conftest import first_fast, running
+
+from es_core import train
+from es_core.training.progress import RunProgress
 
 SETTINGS = "--generations 3 --population-size 4 --eval-episodes 2 --confirm-episodes 2 --eval-budget none --workers 1"
 TRAIN = ["-m", "es_core", "train", "CartPole-v1", *SETTINGS.split(), "--solved-at", "none", "--json"]
@@ -48,6 +52,14 @@ def test_a_terminal_of_any_width_shows_fitness_the_best_and_the_speed(columns, t
     assert re.fullmatch(r"best        [\d.]+ in generation \d +[▁▂▃▄▅▆▇█]{4}", last["best"])
     assert all(len(line) < columns for line in last.values())
     assert json.loads(out)["generation"] == 3
+
+
+def test_of_centres_with_equal_scores_the_first_is_shown_as_the_best(walk, tiny, tmp_path, capsys):
+    run = train(walk, run_dir=tmp_path / "run", **tiny)
+    del run.history[1:]
+    with RunProgress(run) as shown:
+        shown.show(replace(run.history[0], generation=1))
+    assert re.search(r"best \S+ in generation 0;", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("quiet", [False, pytest.param(True, marks=pytest.mark.slow)])
