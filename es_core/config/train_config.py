@@ -63,6 +63,7 @@ BOUNDS = ("generations", "max_steps", "max_episodes")
 _LEFT_OPEN: Mapping[str, Any] = {
     "fitness": None,
     "schedule_generations": None,
+    "strategy_options": {},
     "vector_envs": None,
     "vector_starts": None,
 }

@@ -157,7 +157,7 @@ def test_a_run_writes_what_it_decided_and_keeps_it(wander, tmp_path, capsys):
 def test_a_resumed_run_may_be_given_what_was_left_to_it(wander, tmp_path):
     given = {**SHORT, "run_dir": tmp_path / "run"}
     train(wander, on_generation=lambda stats: False, **given)
-    assert train(wander, resume=True, strategy="auto", **given).finished
+    assert train(wander, resume=True, strategy="auto", strategy_options={}, **given).finished
     with pytest.raises(ValueError, match="strategy cannot change in a resumed run: it was 'cma_es', now 'ga'"):
         train(wander, resume=True, strategy="ga", **given)
 
