@@ -252,7 +252,8 @@ Scores of the last centre with seeds 0 and 1, after {ABLATION_SECONDS:g} seconds
 `python benchmarks/defaults.py --ablation`. So few runs show large differences only. MountainCarContinuous-v0 needs the
 strategy, the sigma and, with one of two seeds, normalised observations; LunarLander-v3 more than 16 candidates and
 normalised observations; HalfCheetah-v5 most of them. The double pendulum alone is better off
-with openai_es, whose gradient, a mean over all candidates, does not follow the few that were lucky."""
+with openai_es, whose gradient, a mean over all candidates, does not follow the few that were lucky. These runs are of
+the rule before its step size was bounded."""
     rows = [[name, *(_each(results, task) for task in ABLATED_ON)] for name, results in measured.items()]
     return "\n\n".join([intro, table(["put back", *ABLATED_ON], rows)]) + "\n"
 
