@@ -167,9 +167,13 @@ class RunFolder:
             return "solved"
         steps = last.total_steps - last.evaluation_steps  # before that line
         bound = reached(self.config, generations=last.generation, steps=steps, episodes=last.total_episodes)
-        at_plateau = self.config.stop_when == "plateau" and is_plateau(since_restart(self.history, last.restarts))
         # Neither: its bounds have grown since.
-        return bound or ("plateau" if at_plateau and last.restarts == self.config.restarts else None)
+        return bound or ("plateau" if self.gives_up(last.restarts) else None)
+
+    def gives_up(self, restarts: int) -> bool:
+        """Return True if a plateau ends the run, whose search has begun again so often."""
+        is_last = self.config.stop_when == "plateau" and restarts == self.config.restarts
+        return is_last and is_plateau(since_restart(self.history, restarts))
 
     @property
     def final_seeds(self) -> tuple[int, ...]:

@@ -3,7 +3,6 @@
 docs/results/defaults.md tells on which tasks it was chosen, and what it reaches on others.
 """
 
-import math
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -110,6 +109,12 @@ def _policy(config: TrainConfig) -> str:
     )
 
 
+def _bound(config: TrainConfig) -> str:
+    if "strategy_options" not in config.decided:
+        return ""
+    return f"step size at most {config.strategy_options['max_step_size']:g}"
+
+
 def _words(config: TrainConfig) -> Iterator[str]:
     steps = config.steps_per_generation
     more = "" if steps is None else f" at first, then as many as {steps:,} steps allow"
@@ -120,7 +125,7 @@ def _words(config: TrainConfig) -> Iterator[str]:
         "strategy": f"strategy {config.strategy}",
         "population_size": f"{config.population_size} candidates{more}",
         "sigma": f"sigma {config.sigma:g}",
-        "strategy_options": f"step size at most {config.strategy_options.get('max_step_size', math.nan):g}",
+        "strategy_options": _bound(config),
     }
     for name, text in words.items():
         if name in config.decided and text:

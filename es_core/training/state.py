@@ -199,8 +199,7 @@ class TrainingState:
         """Return True if a bound of the run, or a plateau that ends it, is reached: there is no further generation."""
         done = self.strategy.generation
         bound = reached(run.config, generations=done, steps=self.total_steps, episodes=self.total_episodes)
-        gives_up = run.config.stop_when == "plateau" and self.restarts == run.config.restarts
-        return bound is not None or (gives_up and is_plateau(since_restart(run.history, self.restarts)))
+        return bound is not None or run.gives_up(self.restarts)
 
     def log(
         self,

@@ -123,6 +123,8 @@ def test_the_step_size_may_triple_where_the_rule_chose_the_strategy_and_nobody_i
     assert settled_for(strategy="cma_es").strategy_options == {}
     assert settled_for(strategy_options={"max_step_size": 0.5}).strategy_options == {"max_step_size": 0.5}
     assert settled_for(IMAGE).strategy_options == {}
+    unbounded = TrainConfig(env_id="Walk-v0", strategy_options={"max_step_size": None})
+    assert "step size" not in explained(make_policy(unbounded, VECTOR, UNIT))
 
 
 def test_a_population_too_small_for_a_covariance_has_a_strategy_without():
