@@ -11,7 +11,6 @@ from es_core.machine import one_blas_thread
 from es_core.policies.noise import noise
 from es_core.strategies.covariance import CovarianceStrategy, Rates, Values
 from es_core.strategies.population import Population
-from es_core.strategies.schedules import Schedule
 from es_core.strategies.shaping import by_rank
 from es_core.strategies.strategy import Diagnostics
 
@@ -35,16 +34,8 @@ class CMAES(CovarianceStrategy):
 
     state = (*CovarianceStrategy.state, "covariance", "axes", "lengths", "decomposed")
 
-    def __init__(
-        self,
-        mean: NDArray[np.float32],
-        *,
-        population_size: int,
-        sigma: float | Schedule,
-        seed: int = 0,
-        max_step_size: float | None = None,
-    ) -> None:
-        super().__init__(mean, population_size=population_size, sigma=sigma, seed=seed, max_step_size=max_step_size)
+    def _begin(self) -> None:
+        """Set the initial covariance, the identity."""
         size = self.mean.size
         if size > _LARGEST:
             raise ValueError(

@@ -4,6 +4,7 @@ Equation numbers are those of Hansen 2016, "The CMA Evolution Strategy: A Tutori
 """
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -70,6 +71,11 @@ class CovarianceStrategy(Strategy):
         self.step_size = float(self._sigma(0))
         self._max_step_size = math.inf if max_step_size is None else max(float(max_step_size), self.step_size)
         self.path_sigma, self.path_c = np.zeros(self.mean.size), np.zeros(self.mean.size)
+        self._begin()
+
+    @abstractmethod
+    def _begin(self) -> None:
+        """Set the initial covariance, the identity."""
 
     def move(self, rates: Rates, step: Values, whitened: Values) -> float:
         """Move centre, paths and step size (equations 42 to 45).

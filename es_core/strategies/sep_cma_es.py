@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from es_core.strategies.covariance import CovarianceStrategy, Rates
 from es_core.strategies.population import Population, noise_moments
-from es_core.strategies.schedules import Schedule
 from es_core.strategies.shaping import by_rank
 from es_core.strategies.strategy import Diagnostics
 
@@ -30,16 +29,8 @@ class SepCMAES(CovarianceStrategy):
 
     state = (*CovarianceStrategy.state, "variances")
 
-    def __init__(
-        self,
-        mean: NDArray[np.float32],
-        *,
-        population_size: int,
-        sigma: float | Schedule,
-        seed: int = 0,
-        max_step_size: float | None = None,
-    ) -> None:
-        super().__init__(mean, population_size=population_size, sigma=sigma, seed=seed, max_step_size=max_step_size)
+    def _begin(self) -> None:
+        """Set the initial covariance, the identity."""
         self.variances = np.ones(self.mean.size)
 
     @property
