@@ -4,6 +4,7 @@ import os
 import signal
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from gymnasium import spaces
@@ -23,7 +24,10 @@ class Tilts(VectorEnv):
         fault: what is wrong.
     """
 
+    made: ClassVar[list[int]] = []  # numbers of copies, one for each time that some were made
+
     def __init__(self, num_envs, seed=None, *, seeding="whole", mode="NextStep", fault=None):
+        self.made.append(num_envs)
         self.num_envs = num_envs + (fault == "copies")
         self.metadata = {"autoreset_mode": AutoresetMode(mode)} if fault != "no mode" else {}
         self.single_observation_space = (

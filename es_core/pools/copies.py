@@ -61,7 +61,7 @@ class Copies:
         self._definition, self._config, self._width = definition, config, width
         self._step_timeout = step_timeout
         self.is_native = has_native_form(definition, config)
-        self._env = self._make()
+        self._env = self._make(width)
         try:
             self.mode: AutoresetMode = self._require_fitting(single)
             self._seeds_at_construction = False
@@ -78,15 +78,16 @@ class Copies:
         return not self.is_native or self.starts != EACH
 
     def reset(self, seeds: Sequence[int]) -> tuple[Any, Mapping[str, Any]]:
-        """Begin an episode in each copy, and return observations and infos.
+        """Begin episodes in the first copies, and return observations and infos.
 
         Args:
-            seeds: one for each copy; if only the whole can be seeded, the first one is used.
+            seeds: of these episodes; if only the whole can be seeded, the first one is used.
         """
-        if self._seeds_at_construction:
+        if self._seeds_at_construction:  # then no copy is made that plays nothing
             self.close()
-            self._env = self._make(seed=list(seeds))
-            return self._env.reset()
+            self._env = self._make(len(seeds), seed=list(seeds))
+            return self._seen(*self._env.reset())
+        seeds = [*seeds, *[seeds[0]] * (self._width - len(seeds))]
         if isinstance(self._env, AsyncVectorEnv):
             return self.restart(np.ones(self._width, np.bool_), seeds)
         if self.starts == WHOLE and self.mode == AutoresetMode.NEXT_STEP:
@@ -94,33 +95,47 @@ class Copies:
             self._env.reset(seed=seeds[0])
             self._env.step(self._idle)
         seed: Any = {EACH: list(seeds), WHOLE: seeds[0], UNCONTROLLED: None}[self.starts]
-        return self._env.reset(seed=seed)
+        return self._seen(*self._env.reset(seed=seed))
 
     def restart(self, mask: NDArray[np.bool_], seeds: Sequence[int | None]) -> tuple[Any, Mapping[str, Any]]:
         """Begin an episode in some copies, each of which is a process; the observations are all copies'."""
         env: AsyncVectorEnv = self._env  # type: ignore[assignment]
         with _quiet():
             env.reset_async(seed=list(seeds), options={"reset_mask": mask})
-            return env.reset_wait(timeout=self._step_timeout)
+            return self._seen(*env.reset_wait(timeout=self._step_timeout))
 
-    def step(self, actions: "torch.Tensor", like: Any) -> tuple[Any, Any, Any, Any, Mapping[str, Any]]:
-        """Step all copies.
+    def step(self, actions: "torch.Tensor") -> tuple[Any, Any, Any, Any, Mapping[str, Any]]:
+        """Step all copies with actions ``(width, ...)``, which become arrays of the library of the observations."""
+        given = as_given(actions[: self._env.num_envs], self._last)
+        if isinstance(self._env, AsyncVectorEnv):
+            with _quiet():
+                self._env.step_async(given)
+                returned = self._env.step_wait(timeout=self._step_timeout)
+        else:
+            returned = self._env.step(given)
+        observations, *outcome, infos = returned
+        return self._seen(observations, infos)[0], *map(self._padded, outcome), infos
 
-        Args:
-            actions: ``(width, ...)``.
-            like: observations of the library (NumPy, torch or JAX) to which the actions are converted.
-        """
-        given = as_given(actions, like)
-        if not isinstance(self._env, AsyncVectorEnv):
-            return self._env.step(given)
-        with _quiet():
-            self._env.step_async(given)
-            return self._env.step_wait(timeout=self._step_timeout)
+    def _seen(self, observations: Any, infos: Any) -> tuple[Any, Any]:
+        self._last = observations
+        return self._padded(observations), infos
+
+    def _padded(self, values: Any) -> Any:
+        """Add a row of zeros for each copy that has not been made."""
+        missing = self._width - self._env.num_envs
+        if not missing:
+            return values
+        if isinstance(values, Mapping):
+            return {key: self._padded(value) for key, value in values.items()}
+        if isinstance(values, tuple):
+            return tuple(map(self._padded, values))
+        made = on_host(values)
+        return np.concatenate([made, np.zeros((missing, *made.shape[1:]), made.dtype)])
 
     def renew(self) -> None:
         """Replace all copies by fresh ones."""
         self.close()
-        self._env = self._make()
+        self._env = self._make(self._width)
 
     def close(self) -> None:
         """Close the copies; processes are killed, since one may hang. May be called twice."""
@@ -132,14 +147,14 @@ class Copies:
             process.join()
         self._env.closed = True
 
-    def _make(self, **seed: Any) -> VectorEnv[Any, Any, Any]:
+    def _make(self, count: int, **seed: Any) -> VectorEnv[Any, Any, Any]:
         definition, config = self._definition, self._config
         if self.is_native:
             # If its own episodes are no longer than ours, it begins another one when ours has ended.
             limit = {"max_episode_steps": step_limit(definition, config)}
-            env = definition.build_vector(self._width, optional={**limit, **seed}, **config.env_kwargs)
+            env = definition.build_vector(count, optional={**limit, **seed}, **config.env_kwargs)
             return self._flattened(env) if config.preprocessing.get("flatten") else env
-        copies = [partial(_resting, definition, config, packed(definition, config))] * self._width
+        copies = [partial(_resting, definition, config, packed(definition, config))] * count
         context = "fork" if sys.platform.startswith("linux") else "spawn"
         with _quiet():  # of threads beside a fork, of which the child uses none
             return AsyncVectorEnv(copies, context=context, autoreset_mode=AutoresetMode.DISABLED)
@@ -188,10 +203,12 @@ class Copies:
                     return EACH if attempt is tries[0] and (first == first[0]).all() else WHOLE
         if self._definition.vector_takes("seed"):
             self._seeds_at_construction = True
-            first, second = self._flat(self.reset(many)), self._flat(self.reset(many))
+            two = many[:2]
+            first, second = (self._flat(self.reset(two))[:2] for _ in range(2))
             if np.array_equal(first, second):
                 return EACH if (first == first[0]).all() else WHOLE
             self._seeds_at_construction = False
+            self.renew()
         return UNCONTROLLED
 
     def _flat(self, returned: tuple[Any, Any]) -> NDArray[Any]:

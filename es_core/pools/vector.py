@@ -262,8 +262,7 @@ class _Wave:
     def run(self) -> None:
         """Play until all episodes have ended."""
         rows = self._seat(range(len(self.seats)))
-        spare = self.seats[0].seed if self.seats[0] is not None else 0  # for copies without an episode
-        observations, infos = self._copies.reset([play.seed if play else spare for play in self.seats])
+        observations, infos = self._copies.reset([play.seed for play in self.seats if play])
         while True:
             self._begin(rows, observations, infos)
             if not any(self.seats):
@@ -279,7 +278,7 @@ class _Wave:
         actions, wrong = self._actors.act(self._actors.flattened(observations), live)
         for row, error in wrong.items():
             self._lose(row, error)
-        observations, rewards, terminated, truncated, infos = copies.step(actions, observations)
+        observations, rewards, terminated, truncated, infos = copies.step(actions)
         terminated, over = np.asarray(terminated), np.asarray(terminated) | np.asarray(truncated)
         self._totals[live] += np.asarray(rewards, float)[live]
         self._lengths += live

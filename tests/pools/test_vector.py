@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import vector_envs
 from conftest import first_fast
 from gymnasium import spaces
 from written import lines
@@ -92,6 +93,12 @@ def test_copies_that_take_seeds_play_the_local_pools_episodes(kwargs, width, til
     results, config = evaluated(env_id, "vector", vector_envs=width)
     assert config.vector_starts == "each copy seeded"
     require_close(results, evaluated(env_id, "local")[0])
+
+
+def test_copies_that_take_seeds_when_they_are_made_are_as_many_as_there_are_episodes(tilt, monkeypatch):
+    monkeypatch.setattr(vector_envs.Tilts, "made", [])
+    evaluated(tilt(kwargs={"seeding": "construction"}), "vector", vector_envs=8)
+    assert vector_envs.Tilts.made == [8, 2, 2, 8, 6, 2], "tries; 7 candidates with 2 episodes; 2 of the centre"
 
 
 @pytest.mark.parametrize("width", [1, 3])
