@@ -37,6 +37,7 @@ NAMES: Mapping[str, Mapping[str, Any]] = {
     "64 tracks": {"env_kwargs": {"tracks": 64}},
     "8 tracks": {"env_kwargs": {"tracks": 8}},
     "1 track": {"env_kwargs": {"tracks": 1}},
+    "all tracks for longer": {"max_steps": 3_000_000},
     "random physics": {"randomize": {"friction": [0.6, 1.4], "latency": [0, 2]}},
     "no mirror": {"env_kwargs": {"mirror": False}},
     "network of 16": {"policy": "mlp", "hidden_sizes": (16,)},
