@@ -325,7 +325,6 @@ ROWS: Mapping[str, Row] = {
                     "max_steps": 3_000_000,
                     "generations": 10**5,
                     "checkpoint_every": 1000,
-                    **({"learning_rate": 0.1} if name == "pgpe" else {}),  # what it brought when this was measured
                 },
             )
             for env_id in ("CartPoleBullet-v0", "BalancingPlate-v0", "RaceCar-v0")
@@ -573,7 +572,7 @@ over the seeds (Student's t; of equal scores there is none); steps and seconds a
 score while it was trained, or the population's mean where the centre was scored at the end alone.
 {_reservation(results)}
 ![Learning curves]({name}.svg)
-
+{_before(name, row, results)}
 {_table([_detail(each, row) for own in by_run.values() for each in own])}
 
 `python benchmarks/results.py {name}`, commit {", ".join(commits)}; {"; ".join(machines)}.
@@ -592,6 +591,39 @@ def _reservation(results: Sequence[dict[str, Any]]) -> str:
 **These runs are to be made anew.** The version that made them (the commits below) scored every seed on the same
 {EPISODES} starts, so the intervals over seeds hold no noise of starts and are too narrow, and it called a run solved by
 its first lucky confirmation. A difference between lines whose intervals are near each other is not distinguishable.
+"""
+
+
+def _before(name: str, row: Row, results: Sequence[dict[str, Any]]) -> str:
+    """Medians of steps, and ranks by them in each environment, beside those of an earlier version; "" if none is kept.
+
+    Only runs are told that have been made anew.
+    """
+    path = PAGES / name / "before.jsonl"
+    earlier = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    old_commits, kinds = {result["commit"] for result in earlier}, ("training_steps", "total_steps")
+    anew = [result for result in results if result["commit"] not in old_commits]
+    if not anew:
+        return ""
+    medians = {
+        run: [[float(np.median([r[kind] for r in of if r["name"] == run])) for of in (earlier, anew)] for kind in kinds]
+        for run in _by_run(row, anew)
+    }
+
+    def cells(run: str) -> list[str]:
+        found, env_id = [run], row.runs[run][0]
+        beside = [medians[other] for other in medians if row.runs[other][0] == env_id]
+        for kind, values in enumerate(medians[run]):
+            ranks = [1 + sum(other[kind][when] < value for other in beside) for when, value in enumerate(values)]
+            found += [*(f"{value:,.0f}" for value in values), " → ".join(map(str, ranks))]
+        return found
+
+    columns = ["", "training steps before", "now", "rank", "all steps before", "now", "rank"]
+    return f"""
+Medians of steps, and ranks in each environment, before and since evaluations follow a budget (before: commit
+{", ".join(sorted(old_commits))}):
+
+{table(columns, [cells(run) for run in medians])}
 """
 
 
