@@ -247,7 +247,7 @@ ROWS: Mapping[str, Row] = {
     "cartpole-memory": Row(
         title="CartPoleBullet-v0 without velocities: memory or none",
         about="Position and angle are observed, not how they change: that can only be remembered. All policies have "
-        "the same budget, and 16 hidden units, but for the linear one. With three seeds, neither those that remember "
+        "the same budget, and 16 hidden units, but for the linear one. With five seeds, neither those that remember "
         "are distinguishable from each other, nor those that do not.",
         runs={
             **{
@@ -313,8 +313,8 @@ ROWS: Mapping[str, Row] = {
         "with all its steps. The strategies that the environments recommend follow from this table: for the racing car "
         "separable CMA-ES, whose median of steps is the lowest, though with five seeds it is not distinguishable from "
         "CMA-ES, SNES, the genetic algorithm, PGPE and random search (Welch's t, steps with evaluation: p > 0.1); "
-        "OpenAI-ES and ARS take more (p < 0.02). OpenAI-ES for the others: on the plate its median is a tenth above "
-        "the lowest, and on the cart-pole, where nearly any does, all but ARS are not distinguishable. All three tasks "
+        "OpenAI-ES and ARS take more (p < 0.02). OpenAI-ES for the others: on the plate its median is a sixth above "
+        "the lowest, and on the cart-pole, where nearly any does, none is distinguishable. All three tasks "
         "are easy for a linear policy: random search finds one as well, on the plate and the track with two to three "
         "times the steps in the median, and on the plate not with each seed.",
         runs={
@@ -521,6 +521,7 @@ def result_of(run: Run, row: Row, path: Path) -> dict[str, Any]:
         "baselines": {name: score.mean for name, score in run.history[0].baselines.items()},
         "training_steps": sum(stats.steps for stats in run.history),
         "total_steps": last.total_steps,
+        "search_steps": last.search_steps,
         "seconds": sum(stats.seconds for stats in run.history),
         "curve": _curve(run),
         "commit": commit(),
@@ -569,7 +570,8 @@ To reach: {row.line}.
 
 Scores are those of the last centre on {EPISODES} starts that nothing before has seen; the interval is that of the mean
 over the seeds (Student's t; of equal scores there is none); steps and seconds are medians. The curves show the centre's
-score while it was trained, or the population's mean where the centre was scored at the end alone.
+score while it was trained, or the population's mean where the centre was scored at the end alone. Steps with evaluation
+include the episodes that confirm a centre, but not those of the run's final score.
 {_reservation(results)}
 ![Learning curves]({name}.svg)
 {_before(name, row, results)}
@@ -585,12 +587,14 @@ score while it was trained, or the population's mean where the centre was scored
 
 def _reservation(results: Sequence[dict[str, Any]]) -> str:
     """What is to be known of results that an earlier version made."""
-    if all("starts" in result for result in results):
+    older = [result for result in results if "starts" not in result]
+    if not older:
         return ""
+    which = ", ".join(sorted({result["env_id"] for result in older}))
     return f"""
-**These runs are to be made anew.** The version that made them (the commits below) scored every seed on the same
-{EPISODES} starts, so the intervals over seeds hold no noise of starts and are too narrow, and it called a run solved by
-its first lucky confirmation. A difference between lines whose intervals are near each other is not distinguishable.
+**The runs of {which} are to be made anew.** The version that made them scored every seed on the same {EPISODES} starts,
+so the intervals over seeds hold no noise of starts and are too narrow, and it called a run solved by its first lucky
+confirmation. A difference between lines whose intervals are near each other is not distinguishable.
 """
 
 
@@ -602,8 +606,9 @@ def _before(name: str, row: Row, results: Sequence[dict[str, Any]]) -> str:
     path = PAGES / name / "before.jsonl"
     earlier = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
     old_commits, kinds = {result["commit"] for result in earlier}, ("training_steps", "total_steps")
-    anew = [result for result in results if result["commit"] not in old_commits]
-    if not anew:
+    anew = [{**result, "total_steps": _search_steps(result)} for result in results]
+    anew = [result for result in anew if result["commit"] not in old_commits]
+    if not earlier or not anew:
         return ""
     medians = {
         run: [[float(np.median([r[kind] for r in of if r["name"] == run])) for of in (earlier, anew)] for kind in kinds]
@@ -712,7 +717,7 @@ def _summary(run: str, own: Sequence[dict[str, Any]], row: Row) -> dict[str, str
         "success": percent(float(np.mean(rates)), 1) if rates else "",
         "solved": f"{sum(result['solved'] for result in own)} of {len(own)}" if has_goal else "",
         "training steps": f"{np.median([result['training_steps'] for result in own]):,.0f}",
-        "with evaluation": f"{np.median([result['total_steps'] for result in own]):,.0f}" if row.best else "",
+        "with evaluation": f"{np.median([_search_steps(result) for result in own]):,.0f}" if row.best else "",
         "seconds": f"{np.median([result['seconds'] for result in own]):.0f}",
     }
 
@@ -733,10 +738,15 @@ def _detail(result: Mapping[str, Any], row: Row) -> dict[str, str]:
         "solved": "" if goal is None else "yes" if result["solved"] else "no",
         "generations": str(result["generations"]),
         "training steps": f"{result['training_steps']:,}",
-        "with evaluation": f"{result['total_steps']:,}" if row.best else "",
+        "with evaluation": f"{_search_steps(result):,}" if row.best else "",
         "seconds": f"{result['seconds']:.0f}",
         "hash of the last centre": f"`{result['parameter_hash']}`" if row.bits else "",
     }
+
+
+def _search_steps(result: Mapping[str, Any]) -> int:
+    """All steps but those of the final score, which an earlier version did not take."""
+    return int(result.get("search_steps", result["total_steps"]))
 
 
 def _plot(name: str, row: Row, results: Sequence[dict[str, Any]]) -> None:
