@@ -146,8 +146,8 @@ ROWS: Mapping[str, Row] = {
                 ),
             )
         },
-        seeds=range(10),
-        line="500 with at least 9 of 10 seeds",
+        seeds=range(20),
+        line="500 with at least nine of ten seeds",
     ),
     "swimmer-ars": Row(
         title="Swimmer-v5, ARS V1, 2 million steps",
