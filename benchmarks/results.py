@@ -18,6 +18,7 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -605,13 +606,15 @@ def _before(name: str, row: Row, results: Sequence[dict[str, Any]]) -> str:
     """
     path = PAGES / name / "before.jsonl"
     earlier = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
-    old_commits, kinds = {result["commit"] for result in earlier}, ("training_steps", "total_steps")
-    anew = [{**result, "total_steps": _search_steps(result)} for result in results]
-    anew = [result for result in anew if result["commit"] not in old_commits]
+    old_commits = {result["commit"] for result in earlier}
+    anew = [result for result in results if result["commit"] not in old_commits]
     if not earlier or not anew:
         return ""
     medians = {
-        run: [[float(np.median([r[kind] for r in of if r["name"] == run])) for of in (earlier, anew)] for kind in kinds]
+        run: [
+            [float(np.median([steps(each) for each in of if each["name"] == run])) for of in (earlier, anew)]
+            for steps in (itemgetter("training_steps"), _search_steps)
+        ]
         for run in _by_run(row, anew)
     }
 

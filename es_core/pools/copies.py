@@ -5,7 +5,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import gymnasium
 import numpy as np
@@ -29,6 +29,7 @@ EACH, WHOLE, UNCONTROLLED = "each copy seeded", "seeded as a whole", "not contro
 """Ways in which seeds determine the starts of episodes."""
 
 Space = gymnasium.Space[Any]
+Returned = TypeVar("Returned", bound=tuple[Any, ...])
 
 
 class Copies:
@@ -86,7 +87,7 @@ class Copies:
         if self._seeds_at_construction:  # then no copy is made that plays nothing
             self.close()
             self._env = self._make(len(seeds), seed=list(seeds))
-            return self._seen(*self._env.reset())
+            return self._rows(self._env.reset())
         seeds = [*seeds, *[seeds[0]] * (self._width - len(seeds))]
         if isinstance(self._env, AsyncVectorEnv):
             return self.restart(np.ones(self._width, np.bool_), seeds)
@@ -95,30 +96,29 @@ class Copies:
             self._env.reset(seed=seeds[0])
             self._env.step(self._idle)
         seed: Any = {EACH: list(seeds), WHOLE: seeds[0], UNCONTROLLED: None}[self.starts]
-        return self._seen(*self._env.reset(seed=seed))
+        return self._rows(self._env.reset(seed=seed))
 
     def restart(self, mask: NDArray[np.bool_], seeds: Sequence[int | None]) -> tuple[Any, Mapping[str, Any]]:
         """Begin an episode in some copies, each of which is a process; the observations are all copies'."""
         env: AsyncVectorEnv = self._env  # type: ignore[assignment]
         with _quiet():
             env.reset_async(seed=list(seeds), options={"reset_mask": mask})
-            return self._seen(*env.reset_wait(timeout=self._step_timeout))
+            return self._rows(env.reset_wait(timeout=self._step_timeout))
 
     def step(self, actions: "torch.Tensor") -> tuple[Any, Any, Any, Any, Mapping[str, Any]]:
         """Step all copies with actions ``(width, ...)``, which become arrays of the library of the observations."""
         given = as_given(actions[: self._env.num_envs], self._last)
-        if isinstance(self._env, AsyncVectorEnv):
-            with _quiet():
-                self._env.step_async(given)
-                returned = self._env.step_wait(timeout=self._step_timeout)
-        else:
-            returned = self._env.step(given)
-        observations, *outcome, infos = returned
-        return self._seen(observations, infos)[0], *map(self._padded, outcome), infos
+        if not isinstance(self._env, AsyncVectorEnv):
+            return self._rows(self._env.step(given))
+        with _quiet():
+            self._env.step_async(given)
+            return self._rows(self._env.step_wait(timeout=self._step_timeout))
 
-    def _seen(self, observations: Any, infos: Any) -> tuple[Any, Any]:
-        self._last = observations
-        return self._padded(observations), infos
+    def _rows(self, returned: Returned) -> Returned:
+        """What ``reset`` or ``step`` of the copies returned, with a row for those, too, that have not been made."""
+        *arrays, infos = returned
+        self._last = arrays[0]
+        return (*self._padded(tuple(arrays)), infos)  # type: ignore[return-value]
 
     def _padded(self, values: Any) -> Any:
         """Add a row of zeros for each copy that has not been made."""
