@@ -250,6 +250,11 @@ def wild_when_confirmed(episode):
     return 1.0 + (10.0 ** (episode.seed % 1009 / 50) if confirms else 0.0)
 
 
+def good_until_confirmed(episode):
+    """1, but 0 on the starts that confirm a centre."""
+    return 0.0 if 1.5 <= episode.seed / 2**30 < 1.625 else 1.0
+
+
 def depends_on_seed(episode):
     """Differs from episode to episode, whatever the policy does."""
     return float(episode.seed % 1000)

@@ -25,6 +25,7 @@ from es_envs import Episode
 
 _ERROR = 0.05  # maximum probability of calling a run solved whose centre never reaches the goal
 _MOST_LOOKS = 10
+_FIRST_LOOK = 10  # episodes after which a look ends if their mean misses the goal: most lucky centres go here
 _BASELINE_EPISODES = 5
 _DOUBT = 0.2  # probability with which an evaluation may look better than the best by chance, and cost a confirmation
 
@@ -106,8 +107,9 @@ def confirm(
     """Score a centre that looks solved, or better than the best so far, on a second set of starts.
 
     The first score selected it, so it is too good on average; the second is, too, as soon as it selects among several
-    (see ``_look_number``, ``final_score``). The first centre, and the first one that looks better, are confirmed at any
-    price: else a run that is stopped early would leave the untrained policy as its best.
+    (see ``_look_number``, ``final_score``). A look whose first episodes miss the goal ends with them. The first centre,
+    and the first one that looks better, are confirmed at any price: else a run that is stopped early would leave the
+    untrained policy as its best.
 
     Args:
         run: the run.
@@ -139,7 +141,10 @@ def confirm(
         if count == 0:
             return None, False
     seeds = episode_seeds(config.seed, Purpose.CONFIRMATION, count, before.generation)
-    episodes = pool.rollouts(before.mean, before.statistics, seeds)
+    first = count if look is None else min(count, _FIRST_LOOK)
+    episodes = pool.rollouts(before.mean, before.statistics, seeds[:first])
+    if first < count and _reaches(config, Evaluation.from_episodes(episodes)):
+        episodes += pool.rollouts(before.mean, before.statistics, seeds[first:])
     confirmation = Evaluation.from_episodes(episodes)
     solved = False
     if look is not None and config.solved_at is not None and _reaches(config, confirmation):

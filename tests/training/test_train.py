@@ -265,6 +265,15 @@ def test_a_centre_well_above_the_goal_is_solved_at_one_of_the_first_looks(walk, 
     assert len(run.history) < 5
 
 
+def test_a_look_at_a_centre_that_was_only_lucky_ends_after_ten_episodes(walk, tmp_path):
+    lucky = small_run(
+        tmp_path / "l", walk, generations=1, fitness="small_envs:good_until_confirmed", solved_at=0.5, **LUCK
+    )
+    assert [stats.confirmation.episodes for stats in lucky.history if stats.confirmation] == [10, 10]
+    good = small_run(tmp_path / "g", walk, generations=1, fitness="small_envs:luck", solved_at=-0.5, **LUCK)
+    assert good.history[-1].confirmation.episodes == LUCK["confirm_episodes"]
+
+
 @pytest.mark.parametrize(("generations", "looks"), [(70, 7), pytest.param(1030, 10, marks=pytest.mark.long)])
 def test_looks_at_a_centre_that_seems_solved_become_rarer(generations, looks, walk, tmp_path):
     fields = {**LUCK, "confirm_episodes": 2, "fitness": "small_envs:wild_when_confirmed", "solved_at": 1.0}

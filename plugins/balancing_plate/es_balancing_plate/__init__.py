@@ -12,7 +12,6 @@ ON_A_PLATE = {
     "optimizer": "sgd",  # Adam takes about twice the steps
     "learning_rate": 0.1,
     "population_size": 32,
-    "eval_every": 4,  # an evaluation costs more than a generation
 }
 
 

@@ -25,7 +25,6 @@ def register_envs() -> list[EnvDefinition]:
                 "observation_normalization": False,  # its observations are of the order of 1
                 "population_size": 32,
                 "generations": 100,
-                "eval_every": 6,  # an evaluation costs more than a generation
             },
             recommended_for={"openai_es": {"sigma": 0.1, "learning_rate": 0.1}},
         ),
