@@ -96,9 +96,8 @@ def test_every_pretrained_policy_has_the_recommended_settings(env_id):
               "generations", "episode_seeds", "steps_per_generation", "steps_limit")  # fmt: skip
     settled = {name: getattr(config, name) for name in others}  # of the version that trained it
     told = {"seed": 1, "max_steps": 1_200_000, "eval_every": 0} if env_id == "RaceTrack-v0" else {}  # by its README
-    decided = config.decided if told else ()  # older versions did not write it down
-    assert set(decided) <= set(others)
-    assert config == replace(es_core.TrainConfig.for_env(env_id), **settled, **told, decided=decided)
+    assert set(config.decided) <= set(others)
+    assert config == replace(es_core.TrainConfig.for_env(env_id), **settled, **told, decided=config.decided)
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems always have a display")
