@@ -27,7 +27,7 @@ from report import Report, commit, in_words, table
 
 from es_core import STRATEGIES, Checkpoint, Run, evaluate, train
 from es_core.formatting import figures, percent
-from es_core.statistics import mean
+from es_core.statistics import compare_unpaired, mean
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 PAGES = Path("docs/results")
@@ -610,28 +610,36 @@ def _before(name: str, row: Row, results: Sequence[dict[str, Any]]) -> str:
     anew = [result for result in results if result["commit"] not in old_commits]
     if not earlier or not anew:
         return ""
-    medians = {
-        run: [
-            [float(np.median([steps(each) for each in of if each["name"] == run])) for of in (earlier, anew)]
-            for steps in (itemgetter("training_steps"), _search_steps)
-        ]
-        for run in _by_run(row, anew)
-    }
+    kinds = {"training": itemgetter("training_steps"), "all": _search_steps}
+
+    def seen(run: str, kind: str) -> list[list[float]]:
+        return [[float(kinds[kind](each)) for each in of if each["name"] == run] for of in (earlier, anew)]
+
+    runs = list(_by_run(row, anew))
+    medians = {(run, kind): [float(np.median(steps)) for steps in seen(run, kind)] for run in runs for kind in kinds}
 
     def cells(run: str) -> list[str]:
-        found, env_id = [run], row.runs[run][0]
-        beside = [medians[other] for other in medians if row.runs[other][0] == env_id]
-        for kind, values in enumerate(medians[run]):
-            ranks = [1 + sum(other[kind][when] < value for other in beside) for when, value in enumerate(values)]
-            found += [*(f"{value:,.0f}" for value in values), " → ".join(map(str, ranks))]
+        found = [run]
+        beside = [other for other in runs if row.runs[other][0] == row.runs[run][0]]
+        for kind in kinds:
+            values = medians[run, kind]
+            ranks = [
+                1 + sum(medians[other, kind][when] < value for other in beside) for when, value in enumerate(values)
+            ]
+            p = compare_unpaired(*seen(run, kind)).p
+            found += [
+                *(f"{value:,.0f}" for value in values),
+                " → ".join(map(str, ranks)),
+                "" if p is None else f"{p:.2f}",
+            ]
         return found
 
-    columns = ["", "training steps before", "now", "rank", "all steps before", "now", "rank"]
+    columns = ["", *(column for kind in kinds for column in (f"{kind} steps before", "now", "rank", "p"))]
     return f"""
-Medians of steps, and ranks in each environment, before and since evaluations follow a budget (before: commit
-{", ".join(sorted(old_commits))}):
+Medians of steps, ranks by them in each environment, and p of Welch's t test, before and since evaluations follow a
+budget (before: commit {", ".join(sorted(old_commits))}):
 
-{table(columns, [cells(run) for run in medians])}
+{table(columns, [cells(run) for run in runs])}
 """
 
 
