@@ -135,7 +135,8 @@ class Copies:
     def renew(self) -> None:
         """Replace all copies by fresh ones."""
         self.close()
-        self._env = self._make(self._width)
+        if not self._seeds_at_construction:  # else the next reset makes them
+            self._env = self._make(self._width)
 
     def close(self) -> None:
         """Close the copies; processes are killed, since one may hang. May be called twice."""
