@@ -314,10 +314,10 @@ ROWS: Mapping[str, Row] = {
         "with all its steps. The strategies that the environments recommend follow from this table: for the racing car "
         "separable CMA-ES, whose median of steps is the lowest, though with five seeds it is not distinguishable from "
         "CMA-ES, SNES, the genetic algorithm, PGPE and random search (Welch's t, steps with evaluation: p > 0.1); "
-        "OpenAI-ES and ARS take more (p < 0.02). OpenAI-ES for the others: on the plate its median is a sixth above "
-        "the lowest, and on the cart-pole, where nearly any does, none is distinguishable. All three tasks "
-        "are easy for a linear policy: random search finds one as well, on the plate and the track with two to three "
-        "times the steps in the median, and on the plate not with each seed.",
+        "OpenAI-ES and ARS take more (p < 0.02). OpenAI-ES for the others: on the plate its median is an eighth above "
+        "the lowest, and on the cart-pole, where nearly any does, none is distinguishable. All three tasks are easy "
+        "for a linear policy: random search finds one as well, on the plate with four times the lowest median of steps "
+        "and not with each seed, on the track with two to three times.",
         runs={
             f"{env_id.partition('-')[0]}-{name}": (
                 env_id,
