@@ -124,7 +124,7 @@ def test_a_player_has_no_mark_where_nobody_knows_what_is_good(runs, tmp_path, ca
 
 @pytest.mark.slow
 def test_a_populations_title_counts_those_that_finish(tmp_path, captions):
-    settings = {"population_size": 6, "generations": 1, "eval_every": 0, "sigma": 0.3, "progress": False}
+    settings = {"population_size": 6, "generations": 1, "eval_every": 0, "sigma": 0.08, "progress": False}
     run = train("RaceCar-v0", initial=Checkpoint.pretrained("RaceCar-v0"), run_dir=tmp_path / "run", **settings)
     how = {"generations": [0], "population": 6, "layout": "ghosts", "speed": 40, **SMALL}
     episodes = record(run, tmp_path / "film.mp4", **how)
