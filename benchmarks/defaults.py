@@ -222,8 +222,8 @@ def _losses(results: Sequence[dict[str, Any]]) -> str:
     intro = f"""## Tasks that were not reached, and the advice that these runs gave
 
 "Lately" is the mean fitness of the last {STALL} populations, after that of the {STALL} before them: a run that still
-gains needs no advice but more steps, as all on BipedalWalker-v3 do. On Swimmer-v5 seed 4 stands
-still, and no rule of advice sees it."""
+gains needs no advice but more steps, as all on BipedalWalker-v3 do. On Swimmer-v5 seed 4 stands still, and no rule of
+advice sees it."""
     return "\n\n".join([intro, table(["task", "seed", "score", "lately", "advice"], rows)]) + "\n"
 
 
@@ -327,22 +327,18 @@ _TRIED = (
 
 
 def _row(results: Sequence[dict[str, Any]], task: str) -> list[str]:
-    ours, *others = (_cell(_scores(results, task, name)) for name in ("es-envs", *RIVALS, "random actions"))
+    ours, *others = (estimated(_scores(results, task, name)) for name in ("es-envs", *RIVALS, "random actions"))
     steps = [each["steps"] for each in results if (each["task"], each["contender"]) == (task, "es-envs")]
     best = [each["best_score"]["mean"] for each in results if (each["task"], each["contender"]) == (task, "es-envs")]
     return [
         task,
         ours,
-        _cell(best),
+        estimated(best),
         f"{len(steps)} of {SEEDS['es-envs']}",
         *others,
         figures(round(sum(steps) / len(steps))) if steps else "",
         _verdict(results, task),
     ]
-
-
-def _cell(scores: Sequence[float]) -> str:
-    return estimated(scores) if scores else ""
 
 
 def _verdict(results: Sequence[dict[str, Any]], task: str) -> str:

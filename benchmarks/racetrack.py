@@ -172,7 +172,7 @@ def _row(name: str, runs: Sequence[dict[str, Any]], script: Sequence[dict[str, A
     known = [split for split in ("train", "test", "hard") if split in runs[0]]
     cells += [_finished([run[split] for run in runs]) if split in known else "" for split in ("train", "test", "hard")]
     gaps = [100 * (_share(run["train"]) - _share(run["test"])) for run in runs if "train" in run]
-    cells.append(estimated(gaps) if gaps else "")
+    cells.append(estimated(gaps))
     middles = {split: [interquartile_mean(run[split]).value for run in runs] for split in ("test", "hard")}
     cells += [estimated(middles[split]) for split in ("test", "hard")]
     for split in ("test", "hard"):

@@ -128,7 +128,9 @@ def _line(cells: Iterable[str], space: str = " ") -> str:
 
 
 def estimated(values: Sequence[float]) -> str:
-    """The mean, with its 95 % interval if there are several values."""
+    """The mean, with its 95 % interval if there are several values; "" if there is none."""
+    if not values:
+        return ""
     found = mean(values)
     text = figures(found.value, found.interval)
     if found.interval is None:

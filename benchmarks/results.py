@@ -611,27 +611,22 @@ def _before(name: str, row: Row, results: Sequence[dict[str, Any]]) -> str:
     if not earlier or not anew:
         return ""
     kinds = {"training": itemgetter("training_steps"), "all": _search_steps}
-
-    def seen(run: str, kind: str) -> list[list[float]]:
-        return [[float(kinds[kind](each)) for each in of if each["name"] == run] for of in (earlier, anew)]
-
-    runs = list(_by_run(row, anew))
-    medians = {(run, kind): [float(np.median(steps)) for steps in seen(run, kind)] for run in runs for kind in kinds}
+    runs = _by_run(row, anew)
+    steps = {
+        (run, kind): [[float(count(each)) for each in of if each["name"] == run] for of in (earlier, anew)]
+        for run in runs
+        for kind, count in kinds.items()
+    }
+    medians = {key: np.array([np.median(of) for of in both]) for key, both in steps.items()}
 
     def cells(run: str) -> list[str]:
         found = [run]
         beside = [other for other in runs if row.runs[other][0] == row.runs[run][0]]
         for kind in kinds:
-            values = medians[run, kind]
-            ranks = [
-                1 + sum(medians[other, kind][when] < value for other in beside) for when, value in enumerate(values)
-            ]
-            p = compare_unpaired(*seen(run, kind)).p
-            found += [
-                *(f"{value:,.0f}" for value in values),
-                " → ".join(map(str, ranks)),
-                "" if p is None else f"{p:.2f}",
-            ]
+            own, p = medians[run, kind], compare_unpaired(*steps[run, kind]).p
+            ranks = 1 + sum(medians[other, kind] < own for other in beside)
+            found += [*(f"{value:,.0f}" for value in own), " → ".join(map(str, ranks))]
+            found.append("" if p is None else f"{p:.2f}")
         return found
 
     columns = ["", *(column for kind in kinds for column in (f"{kind} steps before", "now", "rank", "p"))]

@@ -244,15 +244,19 @@ def luck(episode):
     return float(np.random.default_rng(episode.seed).normal())
 
 
+def confirms(episode):
+    """Tell whether the episode confirms a centre, by the range of its seed."""
+    return 1.5 <= episode.seed / 2**30 < 1.625
+
+
 def wild_when_confirmed(episode):
     """1, but on the starts that confirm a centre some number above it, of which two are never near each other."""
-    confirms = 1.5 <= episode.seed / 2**30 < 1.625
-    return 1.0 + (10.0 ** (episode.seed % 1009 / 50) if confirms else 0.0)
+    return 1.0 + (10.0 ** (episode.seed % 1009 / 50) if confirms(episode) else 0.0)
 
 
 def good_until_confirmed(episode):
     """1, but 0 on the starts that confirm a centre."""
-    return 0.0 if 1.5 <= episode.seed / 2**30 < 1.625 else 1.0
+    return 0.0 if confirms(episode) else 1.0
 
 
 def depends_on_seed(episode):

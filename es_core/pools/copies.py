@@ -115,7 +115,7 @@ class Copies:
             return self._rows(self._env.step_wait(timeout=self._step_timeout))
 
     def _rows(self, returned: Returned) -> Returned:
-        """What ``reset`` or ``step`` of the copies returned, with a row for those, too, that have not been made."""
+        """Give what ``reset`` or ``step`` returned a row for each copy, also for those that have not been made."""
         *arrays, infos = returned
         self._last = arrays[0]
         return (*self._padded(tuple(arrays)), infos)  # type: ignore[return-value]

@@ -25,7 +25,7 @@ from es_envs import Episode
 
 _ERROR = 0.05  # maximum probability of calling a run solved whose centre never reaches the goal
 _MOST_LOOKS = 10
-_FIRST_LOOK = 10  # episodes after which a look ends if their mean misses the goal: most lucky centres go here
+_FIRST_EPISODES = 10  # of a look, which ends with them if their mean misses the goal: most lucky centres go here
 _BASELINE_EPISODES = 5
 _DOUBT = 0.2  # probability with which an evaluation may look better than the best by chance, and cost a confirmation
 
@@ -141,7 +141,7 @@ def confirm(
         if count == 0:
             return None, False
     seeds = episode_seeds(config.seed, Purpose.CONFIRMATION, count, before.generation)
-    first = count if look is None else min(count, _FIRST_LOOK)
+    first = count if look is None else min(count, _FIRST_EPISODES)
     episodes = pool.rollouts(before.mean, before.statistics, seeds[:first])
     if first < count and _reaches(config, Evaluation.from_episodes(episodes)):
         episodes += pool.rollouts(before.mean, before.statistics, seeds[first:])

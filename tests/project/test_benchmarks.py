@@ -92,7 +92,7 @@ def test_the_runs_of_the_table_had_the_settings_recommended_now(path):
         "steps_per_generation",
     }  # measured before these
     settled |= set(measured.get("decided", ()))  # by the run when it began
-    if measured.get("eval_budget") is None:  # as when evaluations were rare, since none of them had a budget
+    if measured.get("eval_budget") is None:  # from before the budget, when the car and the plate recommended one
         settled.add("eval_every")
     compared = measured.keys() - settled  # what is newer than the table has a default that changes nothing
     assert {name: now[name] for name in compared} == {name: measured[name] for name in compared}
