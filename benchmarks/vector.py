@@ -4,8 +4,9 @@ Usage: python benchmarks/vector.py [--quick]
 
 Environment steps per second of whole generations: CartPole-v1 through Gymnasium's CartPoleVectorEnv, with 1024
 candidates around a policy that was trained beforehand, whose episodes last, and from the beginning, where most are
-short and copies wait for the longest; and, if EnvPool and MuJoCo are installed, HalfCheetah through EnvPool beside
-Gymnasium's own, which the local pool plays. With a CUDA device the vector pool is measured on it, too.
+short and copies wait for the longest; the same with a large policy, where a device pays; and, if they are installed,
+EnvPool's HalfCheetah and JAX's CartPole beside Gymnasium's own, which the local pool plays. With a CUDA device the
+vector pool is measured on it, too.
 """
 
 from collections.abc import Mapping
@@ -23,24 +24,27 @@ from es_core.policies.engines import has_cuda
 
 WIDTHS: dict[str, dict[str, Any]] = {
     "local": {},
-    "vector, a copy each": {"pool": "vector"},
-    "vector, 256 copies": {"pool": "vector", "vector_envs": 256},
+    "vector, a copy each": {"pool": "vector", "device": "cpu"},
+    "vector, 256 copies": {"pool": "vector", "device": "cpu", "vector_envs": 256},
 }
+LARGE = (512, 512)
 
 
-def balancing(folder: Path) -> Path:
+def balancing(folder: Path, hidden_sizes: tuple[int, ...]) -> Path:
     """A policy that balances the pole."""
-    settings: dict[str, Any] = {"hidden_sizes": HIDDEN, "population_size": 64, "generations": 30, "seed": 1, **PLAIN}
-    return train("CartPole-v1", run_dir=folder / "run", progress=False, **settings).best_path
+    settings: dict[str, Any] = {"population_size": 64, "generations": 30, "seed": 1, "device": "cpu", **PLAIN}
+    return train(
+        "CartPole-v1", run_dir=folder / str(hidden_sizes), hidden_sizes=hidden_sizes, progress=False, **settings
+    ).best_path
 
 
 def main() -> None:
     """Measure all contenders for each task in turn, round after round."""
     given = options(__doc__, seconds=3.0, rounds=3)
-    report = Report("vector", given.out, packages=["torch", "envpool", "mujoco"])
-    cuda, has_envpool = has_cuda(), bool(find_spec("envpool") and find_spec("mujoco"))
-    widths = WIDTHS | ({"vector on CUDA": {"pool": "vector", "device": "cuda"}} if cuda else {})
+    report = Report("vector", given.out, packages=["torch", "envpool", "mujoco", "jax"])
     many, some = (8, 8) if given.quick else (1024, 256)
+    widths = WIDTHS | ({"vector on CUDA": {"pool": "vector", "device": "cuda"}} if has_cuda() else {})
+    installed = {name: bool(find_spec(name)) for name in ("envpool", "mujoco", "jax", "flax")}
     report.head("task", "candidates", *(f"{name} [steps/s]" for name in widths))
     results: dict[str, Any] = {}
 
@@ -57,14 +61,19 @@ def main() -> None:
 
     cart_pole = {"vector": "CartPole-v1"}
     with TemporaryDirectory() as folder:
-        trained = {"initial": balancing(Path(folder)), "sigma": 0.02, "learning_rate": 0.001}
-        row("CartPole-v1, a policy that balances", many, cart_pole, **trained)
+        for name, hidden_sizes, count in ("", HIDDEN, many), (" of two layers of 512", LARGE, some):
+            initial = balancing(Path(folder), hidden_sizes)
+            trained = {"initial": initial, "hidden_sizes": hidden_sizes, "sigma": 0.02, "learning_rate": 0.001}
+            row(f"CartPole-v1, a policy{name} that balances", count, cart_pole, **trained)
     row("CartPole-v1, from the beginning", many, cart_pole)
-    if has_envpool and not given.quick:
+    if installed["envpool"] and installed["mujoco"] and not given.quick:
         both = {"local": "HalfCheetah-v4", "vector": "envpool/HalfCheetah-v4"}
         row("HalfCheetah-v4, episodes of 200 steps", some, both, max_episode_steps=200)
-    elif not has_envpool:
-        report.say("EnvPool or MuJoCo is not installed here: its row is missing.")
+    if installed["jax"] and installed["flax"] and not given.quick:
+        row("JAX's CartPole, from the beginning", many, {"local": "CartPole-v1", "vector": "phys2d/CartPole-v1"})
+    missing = ", ".join(name for name, is_there in installed.items() if not is_there)
+    if missing:
+        report.say(f"Not installed here, so that rows are missing: {missing}.")
     report.save(results)
 
 

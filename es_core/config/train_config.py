@@ -395,9 +395,10 @@ class TrainConfig:
         "engine that computes the policy: compiled, torch, or auto (chosen at the start)",
     )
     device: str = _option(
-        "cpu",
+        "auto",
         one_of("auto", "cpu", "cuda"),
-        "device that computes the policy: cpu, cuda, or auto (chosen at the start)",
+        "device that computes the policy: cpu, cuda, or auto (chosen at the start: in the vector pool cuda where there "
+        "is such a device, else cpu)",
     )
     vector_envs: int | None = _option(
         None,

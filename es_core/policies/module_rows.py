@@ -41,7 +41,11 @@ class ModuleRows(Rows):
         self._has_state = has_state(module)
         begin = self._initial_state(0)
         self._is_tuple = isinstance(begin, tuple)
-        self.memory = [part.new_zeros(len(parameters), *part.shape) for part in parts_of(begin)]
+        # On the device of the parameters, wherever a module makes its initial state.
+        self.memory = [
+            torch.zeros(len(parameters), *part.shape, dtype=part.dtype, device=parameters.device)
+            for part in parts_of(begin)
+        ]
         for row in range(len(parameters)):
             self.reset(row)
         self.together = together and self._can_vmap()

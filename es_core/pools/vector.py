@@ -37,6 +37,7 @@ from es_core.rollout.errors import SpaceError
 from es_core.rollout.fitness import Fitnesses, begun, judged, load_fitnesses, observers_of
 from es_core.rollout.rollout import Rollout
 from es_core.strategies.defaults import settled
+from es_core.strategies.population import Drawn
 from es_envs import EnvDefinition, Episode
 from es_envs.returned import info_of
 
@@ -250,7 +251,8 @@ class _Wave:
     def __init__(self, pool: VectorPool, work: Work, queue: deque[_Play], done: dict[tuple[int, int], _Done]) -> None:
         self._pool, self._work, self._queue, self._done = pool, work, queue, done
         self._copies, self._actors = pool.copies, pool.actors
-        width = len(self._actors)
+        width, size = len(self._actors), pool.policy.size
+        self._parameters, self._drawn = np.empty(size, np.float32), Drawn(size)
         self.seats: list[_Play | None] = [None] * width
         self.lost: list[tuple[_Play, BaseException]] = []
         self._live = np.zeros(width, np.bool_)  # True for copies whose episode has begun and not ended
@@ -305,7 +307,7 @@ class _Wave:
                 break
             play = self.seats[row] = self._queue.popleft()
             candidate = min(play.number, len(population))
-            self._actors.load(row, population.candidate(candidate))
+            self._actors.load(row, population.candidate(candidate, self._parameters, self._drawn))
             limit = step_limit(self._pool.definition, self._pool.config)
             if candidate < len(population) and population.max_episode_steps is not None:
                 limit = min(limit, population.max_episode_steps)

@@ -48,7 +48,7 @@ def register_envs() -> list[EnvDefinition]:
             recommended={
                 "strategy": "cma_es",
                 "policy": "mlp",
-                "hidden_sizes": (8,),
+                "hidden_sizes": (),
                 "sigma": 0.5,  # with smaller ones many a run stays before a hole
                 "population_size": 24,
             },
