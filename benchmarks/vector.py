@@ -4,9 +4,8 @@ Usage: python benchmarks/vector.py [--quick]
 
 Environment steps per second of whole generations: CartPole-v1 through Gymnasium's CartPoleVectorEnv, with 1024
 candidates around a policy that was trained beforehand, whose episodes last, and from the beginning, where most are
-short and copies wait for the longest; the same with a large policy, where a device pays; and, if they are installed,
-EnvPool's HalfCheetah and JAX's CartPole beside Gymnasium's own, which the local pool plays. With a CUDA device the
-vector pool is measured on it, too.
+short and copies wait for the longest; a large policy; and, if EnvPool and MuJoCo are installed, HalfCheetah through
+EnvPool beside Gymnasium's own, which the local pool plays. With a CUDA device the vector pool is measured on it, too.
 """
 
 from collections.abc import Mapping
@@ -41,10 +40,9 @@ def balancing(folder: Path, hidden_sizes: tuple[int, ...]) -> Path:
 def main() -> None:
     """Measure all contenders for each task in turn, round after round."""
     given = options(__doc__, seconds=3.0, rounds=3)
-    report = Report("vector", given.out, packages=["torch", "envpool", "mujoco", "jax"])
+    report = Report("vector", given.out, packages=["torch", "envpool", "mujoco"])
     many, some = (8, 8) if given.quick else (1024, 256)
     widths = WIDTHS | ({"vector on CUDA": {"pool": "vector", "device": "cuda"}} if has_cuda() else {})
-    installed = {name: bool(find_spec(name)) for name in ("envpool", "mujoco", "jax", "flax")}
     report.head("task", "candidates", *(f"{name} [steps/s]" for name in widths))
     results: dict[str, Any] = {}
 
@@ -66,14 +64,12 @@ def main() -> None:
             trained = {"initial": initial, "hidden_sizes": hidden_sizes, "sigma": 0.02, "learning_rate": 0.001}
             row(f"CartPole-v1, a policy{name} that balances", count, cart_pole, **trained)
     row("CartPole-v1, from the beginning", many, cart_pole)
-    if installed["envpool"] and installed["mujoco"] and not given.quick:
+    has_envpool = find_spec("envpool") and find_spec("mujoco")
+    if has_envpool and not given.quick:
         both = {"local": "HalfCheetah-v4", "vector": "envpool/HalfCheetah-v4"}
         row("HalfCheetah-v4, episodes of 200 steps", some, both, max_episode_steps=200)
-    if installed["jax"] and installed["flax"] and not given.quick:
-        row("JAX's CartPole, from the beginning", many, {"local": "CartPole-v1", "vector": "phys2d/CartPole-v1"})
-    missing = ", ".join(name for name, is_there in installed.items() if not is_there)
-    if missing:
-        report.say(f"Not installed here, so that rows are missing: {missing}.")
+    elif not has_envpool:
+        report.say("EnvPool or MuJoCo is not installed here: its row is missing.")
     report.save(results)
 
 
