@@ -132,7 +132,7 @@ def test_the_same_run_once_more_and_a_resumed_one_have_the_same_bits_on_one_mach
         assert (resumed.directory / file).read_bytes() == (whole.directory / file).read_bytes()
 
 
-def test_a_run_from_there_is_rebuilt_evaluated_and_exported_on_the_cpu(tmp_path, monkeypatch):
+def test_a_run_from_there_is_rebuilt_and_evaluated_on_the_cpu(tmp_path, monkeypatch):
     run = train("CartPole-v1", run_dir=tmp_path / "r", **SETTINGS)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)  # as on a machine without such a device
     opened = Run.open(run.directory)
