@@ -132,10 +132,15 @@ def estimated(values: Sequence[float]) -> str:
     if not values:
         return ""
     found = mean(values)
-    text = figures(found.value, found.interval)
-    if found.interval is None:
-        return text
-    return f"{text} ({' to '.join(figures(end, found.interval) for end in found.interval)})"
+    return with_interval(found.value, found.interval) if len(values) > 1 else figures(found.value)
+
+
+def with_interval(value: float, interval: Sequence[float] | None) -> str:
+    """A mean with the interval that is known of it."""
+    if interval is None or interval[0] == interval[1]:  # as older versions wrote that there is none
+        return f"{figures(value)} (all alike)"
+    ends = interval[0], interval[1]
+    return f"{figures(value, ends)} ({' to '.join(figures(end, ends) for end in ends)})"
 
 
 def in_words(machine: Mapping[str, Any]) -> str:

@@ -23,11 +23,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from report import Report, commit, in_words, table
+from report import Report, commit, estimated, in_words, table, with_interval
 
 from es_core import STRATEGIES, Checkpoint, Run, evaluate, train
-from es_core.formatting import figures, percent
-from es_core.statistics import compare_unpaired, mean
+from es_core.formatting import percent
+from es_core.statistics import compare_unpaired
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 PAGES = Path("docs/results")
@@ -669,23 +669,11 @@ Reached is the mean of the scores of the seeds' last centres on {EPISODES} unsee
 
 
 def _mean(own: Sequence[dict[str, Any]], of: str = "last_score") -> str:
-    return _mean_of([result[of]["mean"] for result in own])
-
-
-def _mean_of(values: Sequence[float]) -> str:
-    found = mean(values)
-    return _with_interval(found.value, found.interval) if len(values) > 1 else figures(found.value)
-
-
-def _with_interval(value: float, interval: Sequence[float] | None) -> str:
-    if interval is None or interval[0] == interval[1]:  # as older versions wrote that there is none
-        return f"{figures(value)} (all alike)"
-    ends = interval[0], interval[1]
-    return f"{figures(value, ends)} ({' to '.join(figures(end, ends) for end in ends)})"
+    return estimated([result[of]["mean"] for result in own])
 
 
 def _score_cell(score: Mapping[str, Any]) -> str:
-    return _with_interval(score["mean"], score["interval"])
+    return with_interval(score["mean"], score["interval"])
 
 
 def _by_run(row: Row, results: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
@@ -715,11 +703,11 @@ def _summary(run: str, own: Sequence[dict[str, Any]], row: Row) -> dict[str, str
         "seeds": str(len(own)),
         "mean of the seeds' scores (95 % interval)": _mean(own),
         "the same of the best centres": _mean(own, "score") if row.best else "",
-        **{name: _mean_of(values) if values else "" for name, values in floors.items()},
+        **{name: estimated(values) for name, values in floors.items()},
         "median": f"{np.median(scores):.1f}",
         "worst": f"{scores.min():.1f}",
         "best": f"{scores.max():.1f}",
-        **{name: _mean_of(values) for name, values in told.items()},
+        **{name: estimated(values) for name, values in told.items()},
         "success": percent(float(np.mean(rates)), 1) if rates else "",
         "solved": f"{sum(result['solved'] for result in own)} of {len(own)}" if has_goal else "",
         "training steps": f"{np.median([result['training_steps'] for result in own]):,.0f}",
