@@ -81,7 +81,7 @@ def test_the_runs_of_the_table_had_the_settings_recommended_now(path):
     if measured["strategy"] == "ga":
         given["sigma"] = 0.05  # as it chooses when it begins
     now = TrainConfig.for_env(measured["env_id"], seed=measured["seed"], **given).to_json()
-    settled = {"engine", "bits", "vector_envs", "vector_starts"}  # of the version, not of the settings
+    settled = {"engine", "device", "bits", "vector_envs", "vector_starts"}  # of the version or machine
     settled |= {
         "eval_budget",
         "action_squash",
