@@ -168,6 +168,19 @@ class Raising(Good):
         raise RuntimeError("the motor is on fire")
 
 
+class ResetWithoutSeed(Good):
+    def reset(self, options=None):
+        return super().reset(options=options)
+
+
+class UnknownDistance(Good):
+    """Its info holds NaN, which equals no NaN."""
+
+    def step(self, action):
+        observation, reward, terminated, truncated, _ = super().step(action)
+        return observation, reward, terminated, truncated, {"distance": float("nan"), "gaps": np.full(2, np.nan)}
+
+
 class Interrupting(Good):
     def step(self, action):
         if self.time == 7:

@@ -2,6 +2,7 @@
 
 import argparse
 import contextlib
+import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -110,7 +111,8 @@ def _check(options: argparse.Namespace) -> int:
         )
     else:
         rows = [(result.status, " ".join((result.message or result.question).split())) for result in report.results]
-        print_table(rows)
+        counted = [(status, what, len(list(same))) for (status, what), same in itertools.groupby(rows)]
+        print_table([(status, f"{count} checks: {what}" if count > 1 else what) for status, what, count in counted])
         if math.isfinite(report.step_microseconds):
             put(
                 f"a reset takes {report.reset_microseconds:.1f} µs, a step {report.step_microseconds:.1f} µs; "

@@ -61,7 +61,7 @@ def trace(env: gymnasium.Env[Any, Any], seed: int, steps: int, observer: StepFit
 def bits(value: Any) -> bytes:
     """Bytes that are equal only for values equal to the last bit."""
     if isinstance(value, Mapping):
-        return b"{" + b",".join(bits(key) + b":" + bits(value[key]) for key in sorted(value)) + b"}"
+        return b"{" + b",".join(bits(key) + b":" + bits(value[key]) for key in sorted(value, key=repr)) + b"}"
     if isinstance(value, tuple | list):
         return b"(" + b",".join(bits(item) for item in value) + b")"
     if isinstance(value, np.ndarray) and value.dtype.kind != "O":

@@ -1,5 +1,10 @@
 """Errors of the conformance kit."""
 
+import traceback
+from pathlib import Path
+
+_OURS = Path(__file__).parents[1]
+
 
 class ConformanceError(AssertionError):
     """An environment breaks promises; the message has one sentence for each.
@@ -20,5 +25,12 @@ class Skip(Exception):  # noqa: N818  (not an error)
 
 
 def told(error: BaseException) -> str:
-    """Type and message of an error, on one line of a fault."""
-    return f"{type(error).__name__}: {error}"
+    """Type and message of an error, and the user's line that raised it, on one line of a fault."""
+    frames = traceback.extract_tb(error.__traceback__)
+    users = [frame for frame in frames if not _is_library(Path(frame.filename))]
+    where = f", in line {users[-1].lineno} of {users[-1].filename} ({users[-1].name})" if users else ""
+    return f"{type(error).__name__}: {error}{where}"
+
+
+def _is_library(file: Path) -> bool:
+    return "site-packages" in file.parts or _OURS in file.parents or not file.is_file()

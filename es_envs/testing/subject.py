@@ -162,7 +162,7 @@ def elsewhere(subject: Subject, task: str, *arguments: float) -> Answer:
             return Answer(said["result"], (before + after).strip())
         if "hopeless" in said:
             raise HopelessError(said["hopeless"])
-        fault = ConformanceError(f"a fresh process cannot run {definition.entry_point!r} by name: {said['raised']}")
+        fault = ConformanceError(f"in a fresh process {definition.entry_point!r} raises {said['raised']}")
         fault.raised = said["raised"]
         raise fault
     if "Timeout (" in child.stderr:
@@ -173,7 +173,7 @@ def elsewhere(subject: Subject, task: str, *arguments: float) -> Answer:
             f"it ends the process in which it runs ({end}): a crash of compiled code, a lack of memory, or an exit"
         )
     reason = child.stderr.strip().splitlines()[-1]
-    raise ConformanceError(f"a fresh process cannot run {definition.entry_point!r} by name: {reason}")
+    raise ConformanceError(f"in a fresh process {definition.entry_point!r} raises {reason}")
 
 
 def _whereabouts(traceback: str) -> str:

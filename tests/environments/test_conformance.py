@@ -44,11 +44,12 @@ FAULTS = {
     "GreyPicture": "render must return a uint8 array (height, width, 3), got uint8 (8, 12)",
     "ChangedByRendering": "the same seed and actions give another episode while it is filmed",
     "ClosesOnce": "close, called a second time, raises OSError: already closed",
-    "NotInWorkers": "by name: RuntimeError: no place for me here",
+    "NotInWorkers": "in a fresh process 'broken_envs:NotInWorkers' raises RuntimeError: no place for me here, in line ",
+    "ResetWithoutSeed": "reset takes no seed: its parameters are (options); write def reset(self, *, seed=None, ",
     "WrongShape": "the observation of reset(seed=0) is no member of Box(-2.0, 2.0, (2,), float32): array([",
     "Printing": "it prints 'the third step' to stdout, where the results of programs stand: use logging",
     "PrintingInC": "it prints 'from compiled code' to stdout",
-    "Raising": "by name: RuntimeError: the motor is on fire",
+    "Raising": "raises RuntimeError: the motor is on fire, in line ",
 }
 STEP = "; it must return (observation, reward, terminated, truncated, info)"
 NONSENSE = {
@@ -133,6 +134,12 @@ def test_a_good_environment_passes(define):
     assert report.distinct_starts == 8
 
 
+def test_nan_in_an_info_is_named_once_and_taken_for_no_other_fault(define):
+    (fault,) = testing.examine(define("UnknownDistance")).faults
+    assert fault.endswith("step info are not equivalent for the same seed and action; NaN equals no NaN: does an info "
+                          "hold one?")  # fmt: skip
+
+
 @pytest.mark.long
 def test_constructor_arguments_reach_the_environment(define):
     assert testing.check_env(define("Good"), size=0.0).distinct_starts == 1
@@ -173,7 +180,8 @@ def test_an_environment_that_hangs_or_crashes_has_its_own_process(define, name, 
 def test_a_fitness_that_is_no_finite_number_is_caught(define, fitness, fault):
     env_id = define("Good", fitnesses={"odd": f"broken_envs:{fitness}"})
 
-    assert testing.examine(env_id).faults == (fault,)
+    (found,) = testing.examine(env_id).faults
+    assert found.startswith(fault)
 
 
 @pytest.mark.parametrize("preprocessing", [{}, {"stack": 2}], ids=["bare", "wrapped"])
