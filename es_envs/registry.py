@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points
 from inspect import getmembers, isroutine, signature
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -143,6 +144,8 @@ class Registry:
                     importlib.import_module(module)
             except (Exception, SystemExit) as error:
                 hint = f": pip install 'es-envs[{extra}]'" if extra else ""
+                if Path(f"{module.replace('.', '/')}.py").is_file() and isinstance(error, ModuleNotFoundError):
+                    hint = "; for a module of the current folder, run `python -m es_core` in the place of `es-envs`"
                 raise UnknownEnvError(
                     f"No environment {env_id!r}: module {module!r} cannot be imported: {_one_line(error)}{hint}"
                 ) from error
@@ -297,7 +300,12 @@ class Registry:
         for plugin in self._plugins:
             if plugin.status != "active":
                 message += f" Plugin {plugin.name!r} ({plugin.distribution}) is not active: {plugin.error}."
-        return message + " `es-envs list` shows what plugins registered."
+        if module := env_id.rpartition(":")[0]:
+            return f"{message} Module {module!r} was imported, but registers no environment of this name."
+        return (
+            f"{message} `es-envs list` shows what plugins registered; a plugin of your own needs its entry point in "
+            "pyproject.toml, and `pip install -e .` again after each change of that file"
+        )
 
 
 def is_local(env_id: str) -> bool:

@@ -70,12 +70,13 @@ def train_command(config: TrainConfig, directory: str | os.PathLike[str], *, tru
         written = {name: repr(value) for name, value in arguments.items()} | given
         env = written.pop("env", repr(config.env_id))
         return f"train({', '.join([env, *(f'{name}={value}' for name, value in written.items())])})"
-    words = ["es-envs", "train", "--config", str(Path(directory) / "config.json")]
+    trust = _trust(config, trusted=trusted)
+    words = [*_program(trust), "train", "--config", str(Path(directory) / "config.json")]
     if initial.exists():
         words += ["--initial", str(initial)]
     if config.vector_envs is not None:
         words += ["--pool", "vector"]
-    return shlex.join([*words, *_trust(config, trusted=trusted)])
+    return shlex.join([*words, *trust])
 
 
 def run_command(
@@ -115,7 +116,12 @@ def run_command(
     words = [
         word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", value) if word != "True"
     ]
-    return shlex.join(["es-envs", verb, str(directory), *words, *trust])
+    return shlex.join([*_program(trust), verb, str(directory), *words, *trust])
+
+
+def _program(trust: Sequence[str]) -> list[str]:
+    """The program's name; a module outside the installed plugins may be in the current folder, where Python looks."""
+    return ["python", "-m", "es_core"] if trust else ["es-envs"]
 
 
 def _trust(config: TrainConfig, *, trusted: bool) -> list[str]:

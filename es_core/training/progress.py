@@ -191,12 +191,13 @@ class RunProgress:
             return {"solved": "solved", "generations": "done", "plateau": "done: a plateau"}.get(
                 end, f"done: {end} is reached"
             )
-        return f"at most {duration(self._remaining())} left" if self._run.share_done > self._share else "starting"
-
-    def _remaining(self) -> float:
-        """Seconds until the bound that will be reached first, as fast as it has gone on so far."""
         share = self._run.share_done
-        return (time.monotonic() - self._started) / (share - self._share) * (1 - share)
+        if share == 1:
+            return "only the last scores are left"
+        if share <= self._share:
+            return "starting"
+        seconds = (time.monotonic() - self._started) / (share - self._share) * (1 - share)  # as fast as so far
+        return f"about {duration(seconds)} left"
 
 
 def _curve(values: Sequence[float], width: int, bounds: tuple[float, float], levels: str) -> str:

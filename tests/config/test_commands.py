@@ -49,7 +49,9 @@ def said(capsys, words, code=0):
 
 def printed(text):
     """The words of the commands in a text, by the first."""
-    found = re.findall(r"es-envs ((?:resume|replay|evaluate|record|report) .*?)(?=[;`\n<]|$)", text)
+    found = re.findall(
+        r"(?:es-envs|python -m es_core) ((?:resume|replay|evaluate|record|report) .*?)(?=[;`\n<]|$)", text
+    )
     return {command.split()[0]: shlex.split(command) for command in found}
 
 
@@ -84,7 +86,7 @@ def test_the_page_of_a_run_that_nobody_vouches_for_trusts_nothing(fault, capsys)
     config = Run.open("a run").config
     for verb in ("resume", "evaluate", "record", "report", "replay"):
         assert "--trust-names" not in run_command(verb, config, "a run", trusted=False)
-        assert run_command(verb, config, "a run", trusted=True).endswith("--trust-names")
+        assert run_command(verb, config, "a run", trusted=True) == f"python -m es_core {verb} 'a run' --trust-names"
         usual = TrainConfig.for_env("CartPole-v1")
         assert run_command(verb, usual, "a run", trusted=True) == f"es-envs {verb} 'a run'"
 

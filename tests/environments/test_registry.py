@@ -351,10 +351,22 @@ def test_an_id_may_name_the_module_that_registers_it(installed):
         ("no_shop:Shop-v3", "module 'no_shop' cannot be imported: .*No module named 'no_shop'"),
         ("mill:Shop-v3", "module 'mill' cannot be imported: .*no wind"),
         (":Shop-v3", "module '' cannot be imported"),
-        ("shop:Ship-v3", "Did you mean 'Shop-v3'"),
+        (
+            "shop:Ship-v3",
+            "Did you mean 'Shop-v3'.* Module 'shop' was imported, but registers no ",
+        ),
     ]:
         with pytest.raises(UnknownEnvError, match=f"No environment '{env_id}'.*{cause}"):
             es_envs.definition(env_id)
+
+
+def test_who_cannot_find_an_environment_of_ones_own_is_told_how(tmp_path, monkeypatch):
+    with pytest.raises(UnknownEnvError, match=r"needs its entry point in pyproject.toml, and `pip install -e .` again"):
+        es_envs.definition("Rover-v0")
+    (tmp_path / "my_rover.py").write_text("")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnknownEnvError, match="for a module of the current folder, run `python -m es_core`"):
+        es_envs.definition("my_rover:Rover-v0")
 
 
 def test_ids_of_gymnasium_work_and_are_not_listed():

@@ -382,7 +382,7 @@ def test_a_signal_ends_a_run_whose_environments_hang(tmp_path):
         _, said = process.communicate(timeout=30)
         assert process.returncode == 130
         require_gone(marked)
-    words = f"es-envs resume {tmp_path / 'run'} --trust-names"
+    words = f"python -m es_core resume {tmp_path / 'run'} --trust-names"
     assert said == f"interrupted\nNothing is lost: `{words}` runs generation 0 again.\n"
 
 
