@@ -519,6 +519,16 @@ class Ledge(Valley):
         return observation, 100.0 + float(action[0]) if np.abs(action).max() < 0.05 else depth, *rest
 
 
+class Daring(Aim):
+    """The further, the better, but from ever more starts who goes far loses far more."""
+
+    def step(self, action):
+        _, *rest = super().step(action)
+        far = float(np.clip(action[0], 0.0, 1.0))
+        fails = self.np_random.uniform() < 0.3 * far
+        return np.zeros(1, np.float32), -10.0 if fails else far, *rest[1:]
+
+
 class Seconds(Aim):
     """Shows a place and a time, hundreds of times larger."""
 

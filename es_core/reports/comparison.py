@@ -19,6 +19,7 @@ from es_core.config.train_config import STRATEGY_DEFAULTS, TrainConfig
 from es_core.files import write_whole
 from es_core.formatting import text_of
 from es_core.reports.pages import Chart, Mark, render, require_page
+from es_core.runs.listing import run_folders
 from es_core.runs.metrics import GenerationStats
 from es_core.runs.run_folder import RunFolder
 from es_core.statistics import (
@@ -204,12 +205,10 @@ def _chosen(config: TrainConfig) -> set[str]:
 
 
 def _opened(source: RunFolder | str | os.PathLike[str]) -> list[RunFolder]:
-    """A run, or all runs of a folder."""
+    """A run, or all runs of a folder, at any depth."""
     if isinstance(source, RunFolder):
         return [source]
-    within = sorted(file.parent for file in Path(source).glob("*/config.json"))
-    is_run = (Path(source) / "config.json").exists() or not within
-    return [RunFolder.open(folder) for folder in ([source] if is_run else within)]
+    return [RunFolder.open(folder) for folder in sorted(run_folders(Path(source))) or [source]]
 
 
 def _require_comparable(runs: Sequence[RunFolder]) -> None:

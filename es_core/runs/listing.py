@@ -47,10 +47,11 @@ def list_runs(folder: str | os.PathLike[str]) -> list[ListedRun]:
     """
     if not Path(folder).is_dir():
         raise FileNotFoundError(f"there is no folder {folder}: training makes runs/ where it is started")
-    return sorted(map(_listed, _run_folders(Path(folder))), key=lambda run: (run.age, run.directory))
+    return sorted(map(_listed, run_folders(Path(folder))), key=lambda run: (run.age, run.directory))
 
 
-def _run_folders(folder: Path) -> Iterator[Path]:
+def run_folders(folder: Path) -> Iterator[Path]:
+    """Yield the run folders in a folder, at any depth."""
     for parent, folders, files in os.walk(folder):
         # Other programs have files config.json, too; a run that has lost its own is told as damaged.
         if "metrics.jsonl" in files or ("config.json" in files and "checkpoints" in folders):

@@ -172,7 +172,7 @@ def is_stalled(recent: Sequence[GenerationStats]) -> bool:
         [stats.fitness_mean for stats in half if stats.fitness_mean is not None]
         for half in (block[: STALL // 2], block[STALL // 2 :])
     ]
-    return min(map(len, halves)) > 1 and not _is_gain(*halves, errors=1)
+    return min(map(len, halves)) > 1 and not is_gain(*halves, errors=1)
 
 
 NARROWER = 10
@@ -209,9 +209,10 @@ def is_plateau(recent: Sequence[GenerationStats]) -> bool:
     if len(recent) < PLATEAU or min(map(len, scores)) < _FEWEST_SCORES:
         return False
     fitness = [[stats.fitness_mean for stats in part if stats.fitness_mean is not None] for part in parts]
-    return not (_is_gain(*scores, errors=2) or _is_gain(*fitness, errors=2))
+    return not (is_gain(*scores, errors=2) or is_gain(*fitness, errors=2))
 
 
-def _is_gain(before: Sequence[float], after: Sequence[float], *, errors: float) -> bool:
+def is_gain(before: Sequence[float], after: Sequence[float], *, errors: float) -> bool:
+    """Tell whether the mean of some values is higher than that of earlier ones by so many standard errors."""
     error = math.sqrt(sum(variance(part) / len(part) for part in (before, after)))
     return fmean(after) - fmean(before) > errors * error

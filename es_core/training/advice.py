@@ -4,7 +4,16 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from es_core.formatting import percent
-from es_core.runs.metrics import NARROWER, PLATEAU, GenerationStats, is_out_of_reach, is_plateau, since_restart
+from es_core.runs.metrics import (
+    NARROWER,
+    PLATEAU,
+    STALL,
+    GenerationStats,
+    is_gain,
+    is_out_of_reach,
+    is_plateau,
+    since_restart,
+)
 
 _WINDOW = 10  # generations: single ones are noisy, and advice that comes later is of less use
 _LONG_WINDOW = PLATEAU  # for what single generations hardly show
@@ -172,6 +181,28 @@ def _too_wide(recent: History) -> str:
     )
 
 
+def _rare_failures(recent: History) -> str:
+    """Advise if the populations' mean falls while their median does not: some starts set candidates back more and more.
+
+    Ranks tell how many candidates such a start sets back, not how far, and an episode for each hardly shows it.
+    """
+    scored = [(stats.fitness_mean, stats.fitness_median) for stats in recent if stats.fitness_mean is not None]
+    blocks = [scored[end - STALL : end] for end in range(len(scored), STALL - 1, -STALL)]
+    if len(blocks) < 2:
+        return ""
+    (now, median), *earlier = [
+        ([mean for mean, _ in block], fmean(middle for _, middle in block if middle is not None)) for block in blocks
+    ]
+    before, median_before = max(earlier, key=lambda block: fmean(block[0]))
+    if not is_gain(now, before, errors=3) or median < median_before:
+        return ""
+    return (
+        f"the populations' mean fitness fell from {fmean(before):.4g} to {fmean(now):.4g}, while their median rose "
+        f"from {median_before:.4g} to {median:.4g}: rare failures become more frequent or worse, which ranks hardly "
+        "tell; use more episodes_per_candidate, such as 4"
+    )
+
+
 def _no_better_than_nothing(recent: History) -> str:
     """Advise if the latest centres do not beat what no learning gives."""
     baselines = recent[0].baselines if recent and recent[0].generation == 0 else {}
@@ -234,8 +265,8 @@ def _plateau(recent: History) -> str:
 
 # The first that is true is given: causes before their consequences.
 _RULES: tuple[Rule, ...] = (
-    _at_bounds, _no_difference, _ties, _capped, _scales, _long_steps, _turning_back, _noise, _no_better_than_nothing,
-    _no_progress, _too_wide, _plateau,
+    _at_bounds, _no_difference, _ties, _capped, _scales, _long_steps, _turning_back, _rare_failures, _noise,
+    _no_better_than_nothing, _no_progress, _too_wide, _plateau,
 )  # fmt: skip
 
 

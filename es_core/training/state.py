@@ -99,8 +99,9 @@ class TrainingState:
             inputs = input_size(source.observation_space)
             if (source.mean.size, inputs) != (policy.size, policy.inputs):
                 raise ValueError(
-                    f"initial has {source.mean.size} parameters for observations of {inputs} numbers, the policy "
-                    f"{policy.size} for {policy.inputs}: policy, hidden_sizes or spaces differ"
+                    f"initial has {source.mean.size} parameters for the {inputs} numbers of an observation of "
+                    f"{source.config.env_id}, the policy {policy.size} for the {policy.inputs} of {config.env_id}: "
+                    "policy, hidden_sizes or spaces differ"
                 )
             given = source.mean
             if statistics is not None and type(source.statistics) is type(statistics):

@@ -543,7 +543,7 @@ def test_what_is_not_there_is_named(finished, walk, refused, tmp_path):
     refused(FileNotFoundError, f"{tmp_path} is not a run folder: it has no config.json", initial=tmp_path)
     refused(
         ValueError,
-        "initial has 3 parameters for observations of 2 numbers, the policy 17 for 2",
+        "initial has 3 parameters for the 2 numbers of an observation of Walk-v0, the policy 17 for the 2 of Walk-v0",
         initial=finished.checkpoint_path(0),
         hidden_sizes=(4,),
     )

@@ -99,6 +99,11 @@ def test_ties_are_those_of_what_the_strategy_is_told(run_of):
             "it is mostly noise; use more candidates or more episodes_per_candidate",
         ),
         (
+            "Daring",
+            {"initialization": "zeros", "episode_seeds": "independent", "learning_rate": 0.02, "generations": 60},
+            "rare failures become more frequent or worse, which ranks hardly tell; use more episodes_per_candidate",
+        ),
+        (
             "Valley",
             {"initialization": "zeros", "eval_every": 1, "generations": 16},
             "no centre of the first 16 generations scored higher than the first one, 0: try a larger sigma, or",
