@@ -89,7 +89,8 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
             import argcomplete
 
             argcomplete.autocomplete(parser, always_complete_options=False)
-        options, unknown = parser.parse_known_args(arguments)
+        words = sys.argv[1:] if arguments is None else arguments
+        options, unknown = parser.parse_known_args(words or ["--help"])
         if unknown:
             options.parser.error(_unrecognized(unknown, options.parser.options))
         if options.end_with_stdin:

@@ -316,6 +316,8 @@ def _parse(kind: Any, *, automatic: bool = False) -> tuple[Callable[[str], Any],
             return text
         if origin is tuple:
             return tuple(int(part) for part in text.split(",") if part.strip())
+        if base is float and "," in text:
+            raise argparse.ArgumentTypeError(f"numbers have a decimal point, got {text!r}")
         return base(text) if base in {int, float, str} else _json(text)
 
     # argparse says "invalid NAME value: '...'", with the function's name.

@@ -62,8 +62,8 @@ def _show(options: argparse.Namespace) -> None:
         ("actions", space_text(spaces[1])),
         ("fitness", ", ".join(es_envs.fitness.fitness_names(definition))),
         ("behaviour", str(definition.behaviour)),
-        ("step limit", str(definition.max_episode_steps)),
-        ("solved at", str(definition.solved_at)),
+        ("step limit", str(definition.max_episode_steps or "none: give --max-episode-steps")),
+        ("solved at", _goal(definition)),
         ("randomize", _listed(definition.randomize)),
         ("can vary", ", ".join(variations)),
         ("recommended", _listed(definition.recommended)),
@@ -73,6 +73,12 @@ def _show(options: argparse.Namespace) -> None:
         ("pretrained", command_line("watch", definition.id, "--pretrained") if definition.pretrained else ""),
     ]
     print_sheet([(name, value) for name, value in rows if value], sheet)
+
+
+def _goal(definition: es_envs.EnvDefinition) -> str:
+    if definition.solved_at is None:
+        return "unknown: give --max-steps or --max-seconds"
+    return f"{definition.solved_at:g}"
 
 
 def _limited(definition: es_envs.EnvDefinition) -> dict[str, Any]:

@@ -208,7 +208,7 @@ def _opened(source: RunFolder | str | os.PathLike[str]) -> list[RunFolder]:
     """A run, or all runs of a folder, at any depth."""
     if isinstance(source, RunFolder):
         return [source]
-    return [RunFolder.open(folder) for folder in sorted(run_folders(Path(source))) or [source]]
+    return [RunFolder.open(folder) for folder in sorted(run_folders(Path(source))) or [Path(source)]]
 
 
 def _require_comparable(runs: Sequence[RunFolder]) -> None:

@@ -229,6 +229,7 @@ def test_help_of_train_names_a_dozen_options(capsys):
 
 def test_help_of_the_program_arranges_all_commands_in_groups(capsys):
     out = help_of(capsys, "--help")
+    assert help_of(capsys) == out
     listed = [name for names in GROUPS.values() for name in names]
     for group, names in GROUPS.items():
         part = out.partition(f"\n{group}:\n")[2].partition("\n\n")[0]
@@ -325,11 +326,11 @@ def test_errors_go_to_stderr_with_the_documented_exit_code(arguments, code, mess
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "required: COMMAND; `es-envs --help` lists"),
         (["trian"], "there is no command 'trian' (did you mean train?)"),
         (["banana"], "there is no command 'banana'; `es-envs --help`"),
         (["train"], "an ID is required: an environment's, or --config FILE of a run; `es-envs train --help` lists"),
         (["train", "X-v0", "--sigma", "big"], "argument --sigma: invalid number value: 'big'"),
+        (["train", "X-v0", "--sigma", "0,1"], "argument --sigma: numbers have a decimal point, got '0,1'"),
         (["train", "X-v0", "--env-kwargs", "{"], "expected JSON, such as"),
         (["train", "X-v0", "--genertions", "3"], "unrecognized: --genertions 3 (did you mean --generations?)"),
         (["record", "run", "--out", "film.mp4"], "unrecognized: --out film.mp4; `es-envs record --help`"),

@@ -80,11 +80,10 @@ def test_a_folder_of_runs_stands_for_all_of_them(made, tmp_path, capsys):
     runs = [made(seed, 100.0 + seed, sigma=0.1) for seed in (1, 2)]
     alone = made(3, 110.0, sigma=0.2)
     group = tmp_path / "group"
-    group.mkdir()
+    (group / "below").mkdir(parents=True)
     (group / "settings.json").write_text("{}")
-    for run in runs:
-        run.rename(group / run.name)
-    assert compare([group, alone]).to_json() == compare([*sorted(group.glob("run *")), alone]).to_json()
+    inside = [run.rename(group / place / run.name) for run, place in zip(runs, ("", "below"), strict=True)]
+    assert compare([group, alone]).to_json() == compare([*sorted(inside), alone]).to_json()
     assert main(["compare", str(group), "-o", str(tmp_path / "page.html")]) == 0
     assert capsys.readouterr().out.splitlines()[1].startswith("all runs")
 
