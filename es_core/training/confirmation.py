@@ -1,5 +1,6 @@
 """Scores of a centre: when it is evaluated, and its confirmation as the best, or as solved, beyond chance."""
 
+import warnings
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -75,6 +76,8 @@ def baselines(
             played["random actions"] = pool.random_rollouts(seeds)
     scores = {name: Evaluation.from_episodes(episodes) for name, episodes in played.items()}
     space = pool.observation_space
+    if pool.config.vector_starts is None:
+        _warn_of_other_starts(run, space, list(played.values()))
     is_decided = (  # by the run, by whoever wrote the environment, or by the policy from which the run starts
         run.config.observation_normalization
         or run.definition.recommended.get("observation_normalization") is False
@@ -83,6 +86,22 @@ def baselines(
     if is_decided or not played or any(is_image(part) for _, _, part in leaves(space)):
         return scores, None
     return scores, _spread(space, [episode for episodes in played.values() for episode in episodes])
+
+
+def _warn_of_other_starts(run: RunFolder, space: gymnasium.Space[Any], played: Sequence[Sequence[Episode]]) -> None:
+    """Warn if episodes with the same seeds begin differently, which they have been played anyhow to tell."""
+    encode, size = encoder(space), input_size(space)
+    begun = [np.empty((len(episodes), size), np.float32) for episodes in played]
+    for starts, episodes in zip(begun, played, strict=True):
+        for row, episode in zip(starts, episodes, strict=True):
+            encode(episode.first_observation, row)
+    if not all(np.array_equal(begun[0], starts, equal_nan=True) for starts in begun[1:]):
+        warnings.warn(
+            f"{run.definition.label}: two episodes with the same seed begin differently, so no score can be repeated, "
+            f"and candidates do not meet the same starts: `es-envs check {run.config.env_id}` says what to change",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 def _spread(space: gymnasium.Space[Any], episodes: Sequence[Episode]) -> list[float] | None:

@@ -6,6 +6,7 @@ import math
 import numpy as np
 import psutil
 import pytest
+from conftest import TINY
 from threadpoolctl import threadpool_limits
 from written import lines
 
@@ -355,7 +356,11 @@ def test_a_config_is_complete_and_cannot_be_overridden(tmp_path):
     )
     run = train(config, run_dir=tmp_path / "r", progress=False, workers=1)
     assert run.config == dataclasses.replace(
-        config, fitness="episode_length", engine="compiled", **{name: getattr(run.config, name) for name in settled}
+        config,
+        fitness="episode_length",
+        engine="compiled",
+        device="cpu",
+        **{name: getattr(run.config, name) for name in settled},
     )
     with pytest.raises(TypeError, match="sigma"):
         train(config, sigma=1.0)
@@ -488,3 +493,11 @@ def test_every_way_to_name_a_policy_gives_the_same_score(whole):
     scores = [es_core.evaluate(source, episodes=5) for source in (whole, whole.directory, str(best), best, whole.best)]
     assert all(score == scores[0] for score in scores)
     assert es_core.evaluate(whole, episodes=5, generation=0) == es_core.evaluate(whole.checkpoint_at(0), episodes=5)
+
+
+def test_who_ignores_the_seed_is_told_so_as_training_begins(register, tmp_path):
+    env_id = register("Unseeded-v0", "broken_envs:Unseeded", fitness="episode_return", max_episode_steps=60)
+    with pytest.warns(
+        RuntimeWarning, match="begin differently, .* `es-envs check Unseeded-v0` says"
+    ):
+        train(env_id, run_dir=tmp_path / "r", **{**TINY, "eval_every": 1})
