@@ -121,6 +121,16 @@ BESIDE_THE_CART = {
     "generations": 10**5,
 }
 
+SMALL_PICTURES = {
+    "pool": "vector",
+    "workers": None,
+    "env_kwargs": {"img_height": 12, "img_width": 12, "stack_num": 2, "use_inter_area_resize": True},
+    "preprocessing": {"flatten": True},
+    "observation_normalization": False,
+    "max_steps": 300_000,
+    "generations": 10**5,
+}
+
 # Steps that a run may take, and the hidden units of the other kind of policy.
 CLASSICS: Mapping[str, tuple[int, Sequence[int]]] = {
     "CartPoleSwingUp-v0": (5_000_000, ()),
@@ -374,6 +384,21 @@ ROWS: Mapping[str, Row] = {
         seeds=range(3),
         line="laps finished, and 500 steps",
         best=True,
+    ),
+    "atari": Row(
+        title="Two Atari games, from twelve times twelve pixels",
+        about="EnvPool's Freeway and Asterix in the vector pool: two grey pictures of 12x12 pixels, the last and the one "
+        "before, four frames apart, to a linear policy with what else `train` chooses, for 300 000 steps. Doing nothing "
+        "and random actions are measured when each run begins. Neither game proves that a policy sees: whoever "
+        "always walks up crosses the road of Freeway about 21 times.",
+        runs={
+            "freeway": ("envpool/Freeway-v5", SMALL_PICTURES),
+            "asterix": ("envpool/Asterix-v5", SMALL_PICTURES),
+        },
+        seeds=range(3),
+        line="each seed clearly above doing nothing and random actions",
+        best=True,
+        packages=("envpool", "torch"),
     ),
     "fitness": Row(
         title="What fitness does: one track, three ideas of what is good",
