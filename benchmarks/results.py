@@ -387,10 +387,10 @@ ROWS: Mapping[str, Row] = {
     ),
     "atari": Row(
         title="Two Atari games, from twelve times twelve pixels",
-        about="EnvPool's Freeway and Asterix in the vector pool: two grey pictures of 12x12 pixels, the last and the one "
-        "before, four frames apart, to a linear policy with what else `train` chooses, for 300 000 steps. Doing nothing "
-        "and random actions are measured when each run begins. Neither game proves that a policy sees: whoever "
-        "always walks up crosses the road of Freeway about 21 times.",
+        about="EnvPool's Freeway and Asterix in the vector pool: two grey pictures of 12x12 pixels, the last and the "
+        "one before, to a linear policy, with all else as `train` chooses it, for 300 000 steps. Doing nothing and "
+        "random actions are measured when each run begins. Neither game proves that a policy sees: whoever always "
+        "walks up crosses the road of Freeway about 21 times.",
         runs={
             "freeway": ("envpool/Freeway-v5", SMALL_PICTURES),
             "asterix": ("envpool/Asterix-v5", SMALL_PICTURES),
