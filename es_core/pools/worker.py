@@ -7,11 +7,13 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gymnasium.error import DependencyNotInstalled
 
+import es_envs
 from es_core import seeding
 from es_core.config.train_config import TrainConfig
 from es_core.policies.compilation import load_kernels
@@ -47,6 +49,7 @@ from es_envs import Episode, import_path
 _REPLY_EVERY = 0.05  # seconds: many short episodes make one message, a long one is reported at once
 ATTEMPTS = 2
 """Attempts to play a task whose episodes fail."""
+_OURS = {Path(__file__).parents[1], Path(es_envs.__file__).parent}
 _STARTING = -1  # in the record: the episode belongs to no task
 
 
@@ -305,9 +308,15 @@ def _row(episode: Episode, names: Sequence[str]) -> list[float]:
 
 
 def described(error: BaseException) -> tuple[str, str, str]:
-    """Kind, message and traceback of an error; a missing package has none, since Gymnasium says what to install."""
-    where = "" if isinstance(error, DependencyNotInstalled) else "".join(traceback.format_exception(error))
-    return type(error).__name__, str(error), where
+    """Kind, message and traceback of an error, from where it leaves our code, if it does.
+
+    A missing package has no traceback, since Gymnasium says what to install.
+    """
+    place = error.__traceback__
+    while place is not None and _OURS & {*Path(place.tb_frame.f_code.co_filename).parents}:
+        place = place.tb_next
+    lines = traceback.format_exception(type(error), error, place or error.__traceback__)
+    return type(error).__name__, str(error), "" if isinstance(error, DependencyNotInstalled) else "".join(lines)
 
 
 def _portable(episode: Episode) -> Episode:
