@@ -127,6 +127,7 @@ SMALL_PICTURES = {
     "env_kwargs": {"img_height": 12, "img_width": 12, "stack_num": 2, "use_inter_area_resize": True},
     "preprocessing": {"flatten": True},
     "observation_normalization": False,
+    "initialization": "zeros",  # others press one button from the beginning, which may score
     "max_steps": 300_000,
     "generations": 10**5,
 }
@@ -388,9 +389,10 @@ ROWS: Mapping[str, Row] = {
     "atari": Row(
         title="Two Atari games, from twelve times twelve pixels",
         about="EnvPool's Freeway and Asterix in the vector pool: two grey pictures of 12x12 pixels, the last and the "
-        "one before, to a linear policy, with all else as `train` chooses it, for 300 000 steps. Doing nothing and "
-        "random actions are measured when each run begins. Neither game proves that a policy sees: whoever always "
-        "walks up crosses the road of Freeway about 21 times.",
+        "one before, to a linear policy that does nothing at first, with all else as `train` chooses it, for 300 000 "
+        "steps. Doing nothing and random actions are measured when each run begins. Neither game proves that a policy "
+        "sees: whoever always walks up crosses the road of Freeway about 21 times, and one direction scores 650 in "
+        "Asterix. Boxing, which nobody wins with one button, was not learnt in 700 000 steps.",
         runs={
             "freeway": ("envpool/Freeway-v5", SMALL_PICTURES),
             "asterix": ("envpool/Asterix-v5", SMALL_PICTURES),
