@@ -71,6 +71,7 @@ _LEFT_OPEN: Mapping[str, Any] = {
 # What it means that an older config lacks a field, where that is not the field's default.
 _BEFORE: Mapping[str, Any] = {
     "bits": 0,
+    "device": "cpu",
     "generations": 300,
     "strategy": "openai_es",
     "population_size": 64,
