@@ -497,7 +497,5 @@ def test_every_way_to_name_a_policy_gives_the_same_score(whole):
 
 def test_who_ignores_the_seed_is_told_so_as_training_begins(register, tmp_path):
     env_id = register("Unseeded-v0", "broken_envs:Unseeded", fitness="episode_return", max_episode_steps=60)
-    with pytest.warns(
-        RuntimeWarning, match="begin differently, .* `es-envs check Unseeded-v0` says"
-    ):
+    with pytest.warns(RuntimeWarning, match="begin differently, .* `es-envs check Unseeded-v0` says"):
         train(env_id, run_dir=tmp_path / "r", **{**TINY, "eval_every": 1})
