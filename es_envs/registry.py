@@ -144,7 +144,8 @@ class Registry:
                     importlib.import_module(module)
             except (Exception, SystemExit) as error:
                 hint = f": pip install 'es-envs[{extra}]'" if extra else ""
-                if Path(f"{module.replace('.', '/')}.py").is_file() and isinstance(error, ModuleNotFoundError):
+                is_unseen = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
+                if is_unseen and Path(f"{module.replace('.', '/')}.py").is_file():
                     hint = "; for a module of the current folder, run `python -m es_core` in the place of `es-envs`"
                 raise UnknownEnvError(
                     f"No environment {env_id!r}: module {module!r} cannot be imported: {_one_line(error)}{hint}"

@@ -186,13 +186,15 @@ def _rare_failures(recent: History) -> str:
 
     Ranks tell how many candidates such a start sets back, not how far, and an episode for each hardly shows it.
     """
-    scored = [(stats.fitness_mean, stats.fitness_median) for stats in recent if stats.fitness_mean is not None]
+    scored = [
+        (stats.fitness_mean, stats.fitness_median)
+        for stats in recent
+        if stats.fitness_mean is not None and stats.fitness_median is not None
+    ]
     blocks = [scored[end - STALL : end] for end in range(len(scored), STALL - 1, -STALL)]
     if len(blocks) < 2:
         return ""
-    (now, median), *earlier = [
-        ([mean for mean, _ in block], fmean(middle for _, middle in block if middle is not None)) for block in blocks
-    ]
+    (now, median), *earlier = [([mean for mean, _ in block], fmean(middle for _, middle in block)) for block in blocks]
     before, median_before = max(earlier, key=lambda block: fmean(block[0]))
     if not is_gain(now, before, errors=3) or median < median_before:
         return ""

@@ -8,6 +8,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from numpy.typing import NDArray
 
 from es_core.config.budgets import FEWEST_EPISODES, evaluation_episodes, fitting_episodes
 from es_core.config.train_config import TrainConfig
@@ -76,8 +77,9 @@ def baselines(
             played["random actions"] = pool.random_rollouts(seeds)
     scores = {name: Evaluation.from_episodes(episodes) for name, episodes in played.items()}
     space = pool.observation_space
-    if pool.config.vector_starts is None:
-        _warn_of_other_starts(run, space, list(played.values()))
+    ends = [_ends(space, episodes) for episodes in played.values()]
+    if pool.config.vector_starts is None:  # else copies may begin elsewhere than single environments
+        _warn_of_other_starts(run, [each[:, 0] for each in ends])
     is_decided = (  # by the run, by whoever wrote the environment, or by the policy from which the run starts
         run.config.observation_normalization
         or run.definition.recommended.get("observation_normalization") is False
@@ -85,17 +87,22 @@ def baselines(
     )
     if is_decided or not played or any(is_image(part) for _, _, part in leaves(space)):
         return scores, None
-    return scores, _spread(space, [episode for episodes in played.values() for episode in episodes])
+    return scores, _spread(np.concatenate(ends))
 
 
-def _warn_of_other_starts(run: RunFolder, space: gymnasium.Space[Any], played: Sequence[Sequence[Episode]]) -> None:
-    """Warn if episodes with the same seeds begin differently, which they have been played anyhow to tell."""
+def _ends(space: gymnasium.Space[Any], episodes: Sequence[Episode]) -> NDArray[np.float32]:
+    """The first and the last observation of each episode, ``(n, 2, size)``."""
     encode, size = encoder(space), input_size(space)
-    begun = [np.empty((len(episodes), size), np.float32) for episodes in played]
-    for starts, episodes in zip(begun, played, strict=True):
-        for row, episode in zip(starts, episodes, strict=True):
-            encode(episode.first_observation, row)
-    if not all(np.array_equal(begun[0], starts, equal_nan=True) for starts in begun[1:]):
+    seen = np.empty((len(episodes), 2, size), np.float32)
+    for episode, (first, last) in zip(episodes, seen, strict=True):
+        encode(episode.first_observation, first)
+        encode(episode.last_observation, last)
+    return seen
+
+
+def _warn_of_other_starts(run: RunFolder, starts: Sequence[NDArray[np.float32]]) -> None:
+    """Warn if episodes with the same seeds begin differently, which they have been played anyhow to tell."""
+    if not all(np.array_equal(starts[0], others, equal_nan=True) for others in starts[1:]):
         warnings.warn(
             f"{run.definition.label}: two episodes with the same seed begin differently, so no score can be repeated, "
             f"and candidates do not meet the same starts: `es-envs check {run.config.env_id}` says what to change",
@@ -104,13 +111,8 @@ def _warn_of_other_starts(run: RunFolder, space: gymnasium.Space[Any], played: S
         )
 
 
-def _spread(space: gymnasium.Space[Any], episodes: Sequence[Episode]) -> list[float] | None:
-    encode, size = encoder(space), input_size(space)
-    seen = np.empty((len(episodes), 2, size), np.float32)
-    for episode, (first, last) in zip(episodes, seen, strict=True):
-        encode(episode.first_observation, first)
-        encode(episode.last_observation, last)
-    spread = seen.reshape(-1, size).std(0, dtype=np.float64)
+def _spread(ends: NDArray[np.float32]) -> list[float] | None:
+    spread = ends.reshape(-1, ends.shape[-1]).std(0, dtype=np.float64)
     spread = spread[spread > 0]
     return [float(spread.min()), float(spread.max())] if spread.size else None
 

@@ -367,6 +367,11 @@ def test_who_cannot_find_an_environment_of_ones_own_is_told_how(tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UnknownEnvError, match="for a module of the current folder, run `python -m es_core`"):
         es_envs.definition("my_rover:Rover-v0")
+    (tmp_path / "my_rover.py").write_text("import no_such_wheel")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UnknownEnvError, match="No module named 'no_such_wheel'") as caught:
+        es_envs.definition("my_rover:Rover-v0")
+    assert "current folder" not in str(caught.value)  # it was found there; what it imports was not
 
 
 def test_ids_of_gymnasium_work_and_are_not_listed():
