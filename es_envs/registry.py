@@ -8,6 +8,7 @@ import difflib
 import importlib
 import os
 import re
+import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -302,7 +303,13 @@ class Registry:
             if plugin.status != "active":
                 message += f" Plugin {plugin.name!r} ({plugin.distribution}) is not active: {plugin.error}."
         if module := env_id.rpartition(":")[0]:
-            return f"{message} Module {module!r} was imported, but registers no environment of this name."
+            message += f" Module {module!r} was imported, but registers no environment of this name."
+            if hasattr(sys.modules[module], "register_envs"):
+                message += (
+                    " Its register_envs is found through an entry point in pyproject.toml (`es-envs new` writes one); "
+                    "without one, call es_envs.register(EnvDefinition(...)) in the module"
+                )
+            return message
         return (
             f"{message} `es-envs list` shows what plugins registered; a plugin of your own needs its entry point in "
             "pyproject.toml, and `pip install -e .` again after each change of that file"

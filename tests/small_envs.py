@@ -43,7 +43,7 @@ class Walk(gymnasium.Env):
                 sizes = 3, 2
             self.observation_space = spaces.Box(-10.0, 10.0, sizes[:1], np.float32)
         if fault == "image":
-            self.observation_space = spaces.Box(0, 255, (8, 8, 3), np.uint8)
+            self.observation_space = spaces.Box(0, 255, (20, 20, 3), np.uint8)
         if fault == "text":
             self.observation_space = spaces.Dict({"name": spaces.Text(5)})
         if fault == "sequence":

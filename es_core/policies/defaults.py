@@ -1,6 +1,6 @@
 """The rule for the policy's settings that a config leaves at "auto": a function of the spaces alone."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
 from typing import Any
 
@@ -10,7 +10,8 @@ from gymnasium import spaces
 
 from es_core.config.checks import AUTO
 from es_core.config.train_config import TrainConfig
-from es_core.policies.spaces import input_size, is_image, leaves
+from es_core.policies.layered import smallest_image
+from es_core.policies.spaces import image_size, input_size, is_image, leaves
 
 # Linear outputs, with a bias, are learnt from the fewest episodes. But what is linear in two angles and a speed hardly
 # swings a pendulum up, and where there are so few inputs, hidden units cost few parameters. (The last is for a policy
@@ -41,19 +42,25 @@ def with_policy(config: TrainConfig, observation_space: Space, action_space: Spa
     Raises:
         ValueError: observations of this space have no fixed length.
     """
-    has_images = any(is_image(part) for _, _, part in leaves(observation_space))
+    images = [part for _, _, part in leaves(observation_space) if is_image(part)]
     hidden: tuple[int, ...] = _USUAL_HIDDEN
-    if config.policy == AUTO and not has_images:
+    if config.policy == AUTO and not images:
         hidden = FEW_HIDDEN if input_size(observation_space) <= _FEW_INPUTS else ()
     has_learner = config.strategy == "erl" and isinstance(action_space, spaces.Box) and action_space.is_bounded()
     stretches = config.action_bins is None and (has_learner or not _are_usual(action_space))
     return decided(
         config,
-        policy="cnn_nature" if has_images else "mlp",
+        policy=_convolutional(images) if images else "mlp",
         hidden_sizes=hidden,
-        observation_normalization=not (has_images or config.virtual_batch_normalization),
+        observation_normalization=not (images or config.virtual_batch_normalization),
         action_squash="tanh" if stretches else "clip",
     )
+
+
+def _convolutional(images: Sequence[Space]) -> str:
+    """The larger convolutional policy, if no image is too small for it."""
+    pixels = min(min(image_size(image)[:2]) for image in images)
+    return "cnn_nature" if pixels >= smallest_image("cnn_nature") else "cnn_small"
 
 
 def _are_usual(space: Space) -> bool:

@@ -22,7 +22,7 @@ from es_core.policies.layers import (
 )
 from es_core.policies.network import Policy, Vector
 from es_core.policies.normalization import ReferenceBatch, Statistics
-from es_core.policies.spaces import input_size, is_image, leaves
+from es_core.policies.spaces import has_channels_first, image_size, input_size, is_image, leaves
 from es_envs.choice import require_one_of
 
 if TYPE_CHECKING:
@@ -181,6 +181,14 @@ _ARCHITECTURES: Mapping[str, _Architecture] = {
 }
 
 
+def smallest_image(kind: str) -> int:
+    """Pixels that each side of a convolutional policy's images must have."""
+    least = 1
+    for _, size, stride in reversed(_ARCHITECTURES[kind].convolutions):
+        least = (least - 1) * stride + size
+    return least
+
+
 def convolutional(
     kind: Literal["cnn_small", "cnn_nature"],
     config: TrainConfig,
@@ -197,7 +205,7 @@ def convolutional(
     All have relu as activation. Pixels are divided by 255, and never normalised otherwise. An image is a Box of uint8
     with three dimensions, ``(height, width, channels)`` or, if the first dimension is smaller than the last,
     ``(channels, height, width)``, such as four frames of ``FrameStackObservation``. In a Dict or Tuple each image has
-    its own convolutions; all other inputs enter the dense layer beside the images' features.
+    its own convolutions; all other inputs, smaller pictures among them, enter the dense layer beside their features.
 
     Args:
         kind: one of the two above.
@@ -210,32 +218,28 @@ def convolutional(
     """
     architecture, inputs = _ARCHITECTURES[kind], input_size(observation_space)
     parts = list(leaves(observation_space, "observation space"))
-    images = tuple(
-        _encoded_image(kind, f"{name} {part}", place, part.shape or ()) for name, place, part in parts if is_image(part)
-    )
+    images = tuple(_encoded_image(kind, f"{name} {part}", place, part) for name, place, part in parts if is_image(part))
     if not images:
         raise ValueError(
-            f"policy={kind!r} is for images (Box of uint8 with three dimensions), and observation space "
-            f"{observation_space} has none: choose policy='mlp' (stacked frames are an image if they are grey)"
+            f"policy={kind!r} is for images (Box of uint8 with three dimensions, and 20x20 pixels or more), and "
+            f"observation space {observation_space} has none: choose policy='mlp' (stacked frames are an image if they "
+            "are grey)"
         )
     first = ImageEncoder(inputs, images, tuple(place for _, place, part in parts if not is_image(part)))
     return Layered(config, observation_space, action_space, [first, Dense(first.outputs, architecture.dense, "relu")])
 
 
-def _encoded_image(kind: str, what: str, place: slice, shape: tuple[int, ...]) -> EncodedImage:
-    channels_first = shape[0] < shape[2]
-    height, width, channels = (*shape[1:], shape[0]) if channels_first else shape
-    specification = _ARCHITECTURES[kind].convolutions
-    least = 1
-    for _, size, stride in reversed(specification):
-        least = (least - 1) * stride + size
+def _encoded_image(kind: str, what: str, place: slice, space: gymnasium.Space[Any]) -> EncodedImage:
+    height, width, channels = image_size(space)
+    least = smallest_image(kind)
     if min(height, width) < least:
         raise ValueError(
             f"{what} holds images of {height}x{width} pixels, too small for policy={kind!r}, which needs at least "
-            f"{least}x{least}: enlarge them (gymnasium.wrappers.ResizeObservation)"
+            f"{least}x{least}: choose policy='cnn_small', or enlarge them (gymnasium.wrappers.ResizeObservation)"
         )
     image, convolutions = (height, width, channels), []
-    for filters, size, stride in specification:
+    for filters, size, stride in _ARCHITECTURES[kind].convolutions:
         convolutions.append(Convolution(image, filters, size, stride))
         image = convolutions[-1].output
-    return EncodedImage(place, (shape[0], shape[1], shape[2]), channels_first, tuple(convolutions))
+    first, second, third = space.shape or ()
+    return EncodedImage(place, (first, second, third), has_channels_first(space), tuple(convolutions))

@@ -44,8 +44,9 @@ def leaves(
     elif isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         yield name, slice(start, start + int(spaces.flatdim(space))), space
     else:
+        without = ". gymnasium.wrappers.FilterObservation leaves a part of a Dict out" if name.endswith("]") else ""
         raise ValueError(f"{name} {space} is not supported: expected Box, Discrete, MultiDiscrete, MultiBinary, "
-                         "or a Dict or Tuple of these")  # fmt: skip
+                         f"or a Dict or Tuple of these{without}")  # fmt: skip
 
 
 def parts(space: gymnasium.Space[Any], observation: Any) -> list[Any]:
@@ -56,9 +57,26 @@ def parts(space: gymnasium.Space[Any], observation: Any) -> list[Any]:
     return [leaf for key, part in own for leaf in parts(part, observation[key])]
 
 
+_SMALLEST_IMAGE = 20  # of its sides, which "cnn_small" needs; a smaller one, such as a map of tiles, is numbers
+
+
 def is_image(space: gymnasium.Space[Any]) -> bool:
-    """Return True if observations are images: a Box of uint8 with three dimensions."""
-    return isinstance(space, spaces.Box) and len(space.shape) == 3 and space.dtype == np.uint8
+    """Return True if observations are images: a Box of uint8 with three dimensions, and not too small for a network."""
+    if not isinstance(space, spaces.Box) or len(space.shape) != 3 or space.dtype != np.uint8:
+        return False
+    return min(image_size(space)[:2]) >= _SMALLEST_IMAGE
+
+
+def image_size(space: gymnasium.Space[Any]) -> tuple[int, int, int]:
+    """Height, width and channels of an image, whose channels come last or, if they are fewer than columns, first."""
+    first, second, third = space.shape or ()
+    return (second, third, first) if has_channels_first(space) else (first, second, third)
+
+
+def has_channels_first(space: gymnasium.Space[Any]) -> bool:
+    """Return True if an image is ``(channels, height, width)``."""
+    first, _, third = space.shape or ()
+    return bool(first < third)
 
 
 def encoder(space: gymnasium.Space[Any]) -> Encoder:

@@ -232,7 +232,7 @@ def test_a_further_fitness_that_cannot_be_imported_is_refused_early(register, re
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("image", r"observation space Box\(0, 255, \(8, 8, 3\), uint8\) holds images"),
+        ("image", r"observation space Box\(0, 255, \(20, 20, 3\), uint8\) holds images"),
         ("text", r"observation space\['name'\] Text\(.*\) is not supported: expected Box, Discrete, .* Dict or Tuple"),
         (
             "sequence",

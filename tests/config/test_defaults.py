@@ -13,6 +13,7 @@ from es_core.strategies.defaults import explained, settled
 
 VECTOR = spaces.Box(-np.inf, np.inf, (4,), np.float32)
 IMAGE = spaces.Box(0, 255, (84, 84, 3), np.uint8)
+SMALL = spaces.Box(0, 255, (3, 20, 35), np.uint8)
 UNIT = spaces.Box(-1.0, 1.0, (2,), np.float32)
 ONE = spaces.Box(-1.0, 1.0, (1,), np.float32)
 SHORT = {"generations": 3, "eval_episodes": 2, "confirm_episodes": 2, "workers": 1, "progress": False}
@@ -55,6 +56,13 @@ def test_images_are_seen_by_convolutions_and_not_normalised():
     config = settled_for(IMAGE)
     assert (config.policy, config.observation_normalization, config.strategy) == ("cnn_nature", False, "openai_es")
     assert settled_for(VECTOR).observation_normalization
+    assert settled_for(spaces.Dict({"camera": IMAGE, "map": SMALL})).policy == "cnn_small"
+
+
+def test_a_picture_too_small_for_convolutions_is_numbers_like_others():
+    tiles = spaces.Box(0, 255, (7, 7, 3), np.uint8)
+    config = settled_for(spaces.Dict({"image": tiles, "direction": spaces.Discrete(4)}))
+    assert (config.policy, config.hidden_sizes, config.observation_normalization) == ("mlp", (), True)
 
 
 @pytest.mark.parametrize(

@@ -341,6 +341,7 @@ def test_an_id_may_name_the_module_that_registers_it(installed):
     (installed.folder / "shop.py").write_text(
         "import gymnasium\ngymnasium.register('Shop-v3', 'small_envs:Walk', max_episode_steps=7)"
     )
+    (installed.folder / "plugin.py").write_text("def register_envs(): return []")
     (installed.folder / "mill.py").write_text("raise RuntimeError('no wind')")
     found = Registry(found=[]).definition("shop:Shop-v3")
     assert (found.id, found.max_episode_steps) == ("Shop-v3", 7)
@@ -355,6 +356,7 @@ def test_an_id_may_name_the_module_that_registers_it(installed):
             "shop:Ship-v3",
             "Did you mean 'Shop-v3'.* Module 'shop' was imported, but registers no ",
         ),
+        ("plugin:Barn-v3", "registers no .*Its register_envs is found through an entry point in pyproject.toml"),
     ]:
         with pytest.raises(UnknownEnvError, match=f"No environment '{env_id}'.*{cause}"):
             es_envs.definition(env_id)

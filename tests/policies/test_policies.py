@@ -135,7 +135,7 @@ def test_an_observation_of_another_shape_is_not_broadcast_but_refused(observatio
         spaces.Text(5),
         spaces.Sequence(spaces.Discrete(2)),
         spaces.Dict({"a": spaces.Text(3)}),
-        spaces.Box(0, 255, (8, 8, 3), np.uint8),
+        spaces.Box(0, 255, (20, 20, 3), np.uint8),
     ],
     ids=["text", "sequence", "text in dict", "image"],
 )
