@@ -103,7 +103,7 @@ def _run_generations(
 
             limits: dict[str, Any] = {"episode_cap": None, "range_share": None} if last else state.limits(config)
             diagnostics: dict[str, Any] = dict.fromkeys(DIAGNOSTICS)
-            fitness = None if results is None else learning_fitness(config, results)
+            fitness = None if results is None else learning_fitness(config, results, stalled=state.doublings > 0)
             scored = _population_stats(config, results, fitness if strategy.mirrored else None)
             log, matches = None, []
             if results is not None and fitness is not None and not solved:

@@ -4,11 +4,13 @@ import shutil
 
 import numpy as np
 import pytest
-from written import require_equal, rewrite_checkpoint
+from written import lines, require_equal, rewrite_checkpoint
 
 from es_core import Checkpoint, Run, TrainConfig, rebuild, train
 from es_core.cli import main
 from es_core.files import CheckpointError
+from es_core.runs.generation_log import GenerationLog
+from es_envs import hookimpl
 
 SETTINGS = {
     "generations": 130, "population_size": 8, "hidden_sizes": (), "initialization": "fan_in", "sigma": 0.3,
@@ -62,6 +64,17 @@ def test_a_run_that_began_again_is_the_same_with_two_workers_resumed_and_rebuilt
         assert rebuild(run, generation).mean.tobytes() == rebuilt_from_nothing(run, tmp_path, generation).tobytes()
 
 
+class Heard:
+    """Hears the fitness of each population."""
+
+    def __init__(self):
+        self.fitness = []
+
+    @hookimpl
+    def generation_finished(self, fitness):
+        self.fitness.append(fitness)
+
+
 def stops_after(generation):
     return lambda stats: stats.generation < generation
 
@@ -84,6 +97,23 @@ def test_generations_that_gain_nothing_have_twice_the_steps_up_to_a_limit(strate
     shorter = train(aim, run_dir=tmp_path / "shorter", **fields | {"on_generation": stops_after(30), "generations": 70})
     require_equal(shorter.resume(workers=1, progress=False), run)
     assert rebuilt_from_nothing(run, tmp_path, 69).tobytes() == rebuild(run, 69).mean.tobytes()
+
+
+def test_once_a_search_has_stalled_a_start_counts_by_what_is_at_stake_there(aim, tmp_path):
+    fields = {**SETTINGS, "strategy": "cma_es", "generations": 70, "episode_seeds": "grouped"}
+    fields |= {"fitness": "small_envs:scaled_by_seed", "steps_per_generation": 8, "steps_limit": 16}
+    heard = Heard()
+    run = train(aim, run_dir=tmp_path / "run", loggers=[heard], **fields)
+    sizes = set()
+    for fitness, line in zip(heard.fitness[:-1], lines(run), strict=False):
+        groups = fitness.reshape(-1, 4)  # of candidates with the same starts
+        above = groups - np.median(groups, axis=1, keepdims=True)
+        within = np.argsort(np.argsort(groups))
+        learnt = GenerationLog.from_json(line["log"]).fitness
+        expected = above if fitness.size > 8 else within
+        assert np.array_equal(np.argsort(learnt, kind="stable"), np.argsort(expected.ravel(), kind="stable"))
+        sizes.add(fitness.size)
+    assert {8, 16} <= sizes
 
 
 def test_generations_that_gain_keep_their_steps(aim, tmp_path):
