@@ -353,8 +353,8 @@ class TrainConfig:
         AUTO,
         one_of(AUTO, "common", "grouped", "independent"),
         "start states of a generation's candidates: common (the same for all), grouped (the same within each of "
-        "several groups, whose candidates are compared with each other) or independent; auto: grouped where a covariance "
-        "is learnt",
+        "several groups, whose candidates are compared with each other) or independent; auto: grouped where a "
+        "covariance is learnt",
     )
     survival_bonus: float = _option(
         0.0,
