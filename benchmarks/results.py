@@ -136,7 +136,7 @@ SMALL_PICTURES = {
 CLASSICS: Mapping[str, tuple[int, Sequence[int]]] = {
     "CartPoleSwingUp-v0": (5_000_000, ()),
     "DoublePole-v0": (600_000, (8,)),
-    "PlateFigureEight-v0": (1_000_000, (8,)),
+    "PlateFigureEight-v0": (2_000_000, (8,)),
     "BallMaze-v0": (800_000, (8,)),
 }
 
