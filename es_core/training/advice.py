@@ -184,7 +184,7 @@ def _too_wide(recent: History) -> str:
 def _rare_failures(recent: History) -> str:
     """Advise if the populations' mean falls while their median does not: some starts set candidates back more and more.
 
-    Ranks tell how many candidates such a start sets back, not how far, and an episode for each hardly shows it.
+    An episode for each candidate hardly shows it, and ranks within a group tell how many it sets back, not how far.
     """
     scored = [
         (stats.fitness_mean, stats.fitness_median)
@@ -200,8 +200,8 @@ def _rare_failures(recent: History) -> str:
         return ""
     return (
         f"the populations' mean fitness fell from {fmean(before):.4g} to {fmean(now):.4g}, while their median rose "
-        f"from {median_before:.4g} to {median:.4g}: rare failures become more frequent or worse, which ranks hardly "
-        "tell; use more episodes_per_candidate, such as 4"
+        f"from {median_before:.4g} to {median:.4g}: rare failures become more frequent or worse, which few episodes "
+        "hardly tell; use more episodes_per_candidate, such as 4"
     )
 
 

@@ -101,7 +101,7 @@ def test_ties_are_those_of_what_the_strategy_is_told(run_of):
         (
             "Daring",
             {"initialization": "zeros", "episode_seeds": "independent", "learning_rate": 0.02, "generations": 60},
-            "rare failures become more frequent or worse, which ranks hardly tell; use more episodes_per_candidate",
+            "rare failures become more frequent or worse, which few episodes hardly tell; use more episodes_per_candidate",
         ),
         (
             "Valley",
