@@ -200,7 +200,7 @@ class TrainConfig:
         {},
         wrappers,
         "Gymnasium's wrappers for images, as JSON: skip (frames), pixels (so many of a picture, instead of the "
-        "observation), grey (true), resize (pixels), stack (frames)",
+        "observation), grey (true), resize (pixels), stack (frames), flatten (true: one row of numbers)",
     )
     fitness: str | None = _option(None, maybe(text), "fitness to maximise (default: the environment's own)")
     fitness_aggregation: str = _option(
@@ -379,7 +379,8 @@ class TrainConfig:
         0.2,
         maybe(share),
         "maximum share of the run's steps that go into evaluation and confirmation; what does not fit has fewer "
-        "episodes, or waits, except for the first centre, the last, and one that looks solved (none: no maximum)",
+        "episodes, or waits, except for the first centre, the first that looks better, the last, and one that looks "
+        "solved (none: no maximum)",
     )
     confirm_episodes: int = _option(
         100, whole(1, MOST), "episodes that confirm a centre that looks best or solved, and episodes of the final score"
