@@ -2,10 +2,18 @@
 
 import json
 import math
-from collections.abc import Mapping
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+
+
+def shell_line(words: Sequence[str]) -> str:
+    """Words as a line for this system's shell."""
+    return subprocess.list2cmdline(words) if sys.platform == "win32" else shlex.join(words)
 
 
 def figures(value: float | None, interval: tuple[float, float] | None = None) -> str:

@@ -29,7 +29,7 @@ from es_core.runs.scores import Evaluation
 from es_core.strategies.by_name import require_strategy
 from es_core.training.lifecycle import Lifecycle
 from es_core.training.loop import evolve
-from es_core.training.rebuilding import find_best, restore
+from es_core.training.rebuilding import find_best, restore, restore_best
 from es_envs import Episode
 
 
@@ -185,6 +185,7 @@ def train(
             run = _reopen(env, run_dir, config_fields, changed_code=changed_code)
             restore(run)
             if run.finished:
+                restore_best(run)
                 run.write_config(run.config)  # a bound that has grown has no effect any more, but is recorded
             else:
                 evolve(run, resume=True, **how)
@@ -291,7 +292,7 @@ def _reopen(
     vouched = {*given, *("env_id" if name == "env" else name for name in objects)}
     config = run.config.continued(given)
     require_trusted(config, trust=run.trusted, vouched=vouched, where=run.directory / "config.json")
-    run.config = config
+    run.config, run.trusted = config, True
     if not run.finished:
         require_bits(config, run.directory)
     return run

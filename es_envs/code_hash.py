@@ -50,7 +50,7 @@ def keep(target: Any, name: str | None = None) -> str:
     """
     if name is None:
         try:
-            return import_path.name_of(target)
+            return import_path.name_of(target).removeprefix("es_envs.fitness:")  # ours need no module
         except (ValueError, ImportError):
             qualname = getattr(target, "__qualname__", type(target).__qualname__)
             name = f"{getattr(target, '__module__', None) or 'unknown'}:{qualname}#{code_hash(target)}"

@@ -6,7 +6,6 @@ Names, summaries and errors come from plugins and files: all of them pass throug
 import json
 import os
 import re
-import shlex
 import shutil
 import sys
 import textwrap
@@ -14,6 +13,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 from typing import Any
 
+from es_core.formatting import shell_line
 from es_envs.printable import printable
 
 _BOLD = 1
@@ -52,7 +52,7 @@ def say_error(text: str, error: BaseException) -> None:
 
 def command_line(*words: object) -> str:
     """Quote a command for a shell."""
-    return shlex.join(["es-envs", *map(str, words)])
+    return shell_line(["es-envs", *map(str, words)])
 
 
 def print_json(value: Any) -> None:

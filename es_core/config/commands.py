@@ -1,7 +1,6 @@
 """Commands to be copied into a shell: those that would make or continue a run."""
 
 import os
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from es_core.config.checks import AUTO
 from es_core.config.objects import given_objects
 from es_core.config.train_config import TrainConfig, option_fields
 from es_core.config.trust import require_trusted
+from es_core.formatting import shell_line
 
 
 def usual_settings(config: TrainConfig) -> TrainConfig:
@@ -76,7 +76,7 @@ def train_command(config: TrainConfig, directory: str | os.PathLike[str], *, tru
         words += ["--initial", str(initial)]
     if config.vector_envs is not None:
         words += ["--pool", "vector"]
-    return shlex.join([*words, *trust])
+    return shell_line([*words, *trust])
 
 
 def run_command(
@@ -116,7 +116,7 @@ def run_command(
     words = [
         word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", value) if word != "True"
     ]
-    return shlex.join([*_program(trust), verb, str(directory), *words, *trust])
+    return shell_line([*_program(trust), verb, str(directory), *words, *trust])
 
 
 def _program(trust: Sequence[str]) -> list[str]:

@@ -3,7 +3,6 @@
 import difflib
 import json
 import os
-import shlex
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from pathlib import Path
@@ -31,7 +30,7 @@ from es_core.config.checks import (
 )
 from es_core.config.choices import LEARNER, SCHEDULES, SCRIPTED, SIGN_SHAPINGS
 from es_core.files import CheckpointError, read_whole
-from es_core.formatting import lists, shown
+from es_core.formatting import lists, shell_line, shown
 from es_envs import EnvDefinition
 from es_envs.code_hash import keep
 from es_envs.fitness import fitness_names, load_fitness, short_name
@@ -513,7 +512,7 @@ class TrainConfig:
         if self.policy.startswith(SCRIPTED):
             raise ValueError(
                 f"policy={self.policy!r}: a scripted policy has no parameters to evolve; to score it, "
-                f"{shlex.join(['es-envs', 'evaluate', self.env_id, '--script', self.policy.removeprefix(SCRIPTED)])}"
+                f"{shell_line(['es-envs', 'evaluate', self.env_id, '--script', self.policy.removeprefix(SCRIPTED)])}"
             )
         if self.fitness is None:
             fitness = short_name(str(definition.fitness))

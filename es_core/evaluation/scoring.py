@@ -131,12 +131,12 @@ def find_checkpoint(source: Source, *, generation: int | None = None, trust: boo
         if isinstance(source, Checkpoint):
             return replace(source, trusted=trust or source.trusted)
         return Checkpoint.load(source, trust=trust)
-    trust = trust or source.trusted
-    kept = find_best(source) or source.checkpoint if generation is None else rebuild(source, generation, trust=trust)
+    source = replace(source, trusted=trust or source.trusted)
+    kept = find_best(source) or source.checkpoint if generation is None else rebuild(source, generation)
     if kept is None:
         hint = " any more: `es-envs resume` rebuilds it from the log" if source.history else " yet"
         raise FileNotFoundError(f"{source.directory} has no checkpoint{hint}")
-    return replace(kept, trusted=trust, where=str(source.directory / "config.json"))
+    return replace(kept, trusted=source.trusted, where=str(source.directory / "config.json"))
 
 
 def population_of(checkpoint: Checkpoint) -> Population:

@@ -7,7 +7,6 @@ checksums of itself and of the arrays, so that equal runs give equal bytes and d
 import hashlib
 import json
 import os
-import shlex
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -27,13 +26,14 @@ from es_core.config.choices import SCRIPTED
 from es_core.config.train_config import TrainConfig
 from es_core.config.trust import require_trusted_policy
 from es_core.files import CheckpointError, read_whole, write_whole
-from es_core.formatting import shown
+from es_core.formatting import shell_line, shown
 from es_core.policies.actor import Actor
 from es_core.policies.by_name import make_policy
 from es_core.policies.engines import make_actor
 from es_core.policies.network import Policy
 from es_core.policies.normalization import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch, Statistics
 from es_core.policies.spaces import input_size, space_from_json, space_to_json
+from es_core.rollout.environment import make_env
 
 if TYPE_CHECKING:
     import torch
@@ -56,7 +56,7 @@ class Checkpoint:
         statistics: statistics that normalise observations or hidden layers, or None.
         observation_space: the environment's.
         action_space: the environment's.
-        progress: what else a resumed run needs: steps so far, and the best centre so far.
+        progress: what else a resumed run needs, as ``TrainingState`` has it: steps so far, the best centre, and so on.
         trusted: True if the caller vouches for it, so that its policy may be any module; not in the file.
         where: its file, for messages; not in the file.
     """
@@ -172,7 +172,7 @@ class Checkpoint:
             having = [name for name in es_envs.env_ids() if es_envs.definition(name).pretrained]
             raise ValueError(
                 f"{definition.label} has no pretrained policy (these have one: {', '.join(having) or 'none'}); "
-                f"to evolve one, {shlex.join(['es-envs', 'train', env_id])}"
+                f"to evolve one, {shell_line(['es-envs', 'train', env_id])}"
             )
         package, _, name = definition.pretrained.partition(":")
         try:
@@ -208,7 +208,7 @@ class Checkpoint:
                 "definition (max_episode_steps)"
             )
         config = TrainConfig.for_env(env_id, env_kwargs=env_kwargs or {})
-        with closing(definition.build(**config.env_kwargs)) as env:
+        with closing(make_env(definition, config)) as env:
             return cls(
                 config=replace(config, policy=SCRIPTED + name),
                 generation=0,

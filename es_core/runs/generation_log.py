@@ -14,11 +14,19 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config.checks import flag, maybe, number, whole
+from es_core.config.checks import Check, flag, maybe, number, whole
 from es_core.formatting import shown
 from es_core.policies.normalization import ObservationStatistics
 
 _FLOAT64 = np.dtype("<f8")
+_CHECKS: Mapping[str, Check] = {
+    "population_size": maybe(whole(2)),
+    "doublings": whole(0, 63),
+    "restart": flag,
+    "narrower": flag,
+    "episode_cap": maybe(whole(1)),
+    "range_share": lambda value: None if number(0)(value) is None and value <= 1 else "a number from 0 to 1",
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -84,17 +92,10 @@ class GenerationLog:
                 raise ValueError("its checksum does not match")
             # Older runs have no curriculum, doublings and new beginnings.
             log = {"range_share": 1.0, "doublings": 0, "restart": False, "narrower": False, **log}
-            names = (
-                "population_size", "doublings", "restart", "narrower", "episode_cap", "range_share", "observations"
-            )  # fmt: skip
-            size, doublings, restart, narrower, cap, ranges, count = (log[name] for name in names)
-            checks = (
-                maybe(whole(2))(size), whole(0, 63)(doublings), flag(restart), flag(narrower), maybe(whole(1))(cap),
-                number(0)(ranges), maybe(whole(0, 2**63 - 1))(count),
-            )  # fmt: skip
-            if any(checks) or ranges > 1:
-                raise ValueError(f"no log has {shown((size, doublings, restart, narrower, cap, ranges, count))}")
-            sums = None
+            for name, check in (*_CHECKS.items(), ("observations", maybe(whole(0, 2**63 - 1)))):
+                if wrong := check(log[name]):
+                    raise ValueError(f"its {name} must be {wrong}, got {shown(log[name])}")
+            sums, count = None, log["observations"]
             if count is not None:
                 sums = ObservationStatistics(count, _numbers(log["total"]), _numbers(log["squares"]))
                 if not (np.isfinite(sums.total).all() and np.isfinite(sums.squares).all()):
@@ -104,14 +105,9 @@ class GenerationLog:
                 behaviours = _numbers(log["behaviours"]).reshape(len(fitness), -1)
             return cls(
                 fitness=fitness,
-                population_size=size,
-                doublings=doublings,
-                restart=restart,
-                narrower=narrower,
-                episode_cap=cap,
-                range_share=ranges,
                 statistics=sums,
                 behaviours=behaviours,
+                **{name: log[name] for name in _CHECKS},
             )
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ValueError(f"its log cannot be read: {error}") from error

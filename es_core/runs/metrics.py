@@ -49,7 +49,7 @@ class GenerationStats:
         range_share: share of the ranges of ``randomize`` in which they were played; None without a curriculum.
         capped_episodes: share of them that a step limit ended.
         steps: environment steps of the population's episodes, including those that choose an elite.
-        evaluation_steps: environment steps of the centre's episodes.
+        evaluation_steps: environment steps of all other episodes: the centre's, and those of the baselines.
         total_steps: environment steps of both since the run began.
         total_episodes: episodes of the populations since the run began.
         workers_replaced: number of processes that died or hung, and were replaced.
@@ -179,7 +179,7 @@ NARROWER = 10
 """Times smaller is the sigma of a search that begins again because no candidate comes near its centre."""
 
 
-def is_out_of_reach(centre: Evaluation | None, best: float | None, spread: float | None) -> bool:
+def is_out_of_reach(centre: Evaluation, best: float | None, spread: float | None) -> bool:
     """Tell whether no candidate comes near what their centre does, so that sigma is far too large; False if unknown.
 
     They play from other starts, so the difference must be clear beside what starts change, too.
@@ -189,7 +189,7 @@ def is_out_of_reach(centre: Evaluation | None, best: float | None, spread: float
         best: the best candidate's fitness.
         spread: standard deviation of the candidates' fitness.
     """
-    if centre is None or best is None or spread is None:
+    if best is None or spread is None:
         return False
     return centre.mean - centre.std - best > _FAR * spread
 
@@ -201,15 +201,14 @@ def is_plateau(recent: Sequence[GenerationStats]) -> bool:
     errors. Too few scores of centres say nothing.
 
     Args:
-        recent: lines with a population, at least ``PLATEAU`` of them.
+        recent: lines with a population, the latest ``PLATEAU`` of one search; fewer are no plateau.
     """
-    recent = recent[-PLATEAU:]
     parts = recent[: PLATEAU // 2], recent[PLATEAU // 2 :]
     scores = [[stats.evaluation.mean for stats in part if stats.evaluation is not None] for part in parts]
     if len(recent) < PLATEAU or min(map(len, scores)) < _FEWEST_SCORES:
         return False
     fitness = [[stats.fitness_mean for stats in part if stats.fitness_mean is not None] for part in parts]
-    return not (is_gain(*scores, errors=2) or is_gain(*fitness, errors=2))
+    return not any(is_gain(*halves, errors=2) for halves in (scores, fitness) if min(map(len, halves)) > 1)
 
 
 def is_gain(before: Sequence[float], after: Sequence[float], *, errors: float) -> bool:

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shlex
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -33,6 +32,7 @@ from es_core.files import (
     require_plain,
     write_whole,
 )
+from es_core.formatting import shell_line
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.generation_log import GenerationLog
 from es_core.runs.metrics import GenerationStats, is_plateau, since_restart
@@ -81,10 +81,10 @@ class RunFolder:
         path = new_directory(config.env_id, f"s{config.seed}") if directory is None else Path(directory)
         if path.exists() and not path.is_dir():
             raise FileExistsError(f"{path} is a file: a run needs a folder, new or empty")
-        if path.exists() and any(path.iterdir()):
+        if directory is not None and path.exists() and any(path.iterdir()):
             raise FileExistsError(
                 f"{path} exists and is not empty: choose another folder, or continue the run in it with resume=True "
-                f"({shlex.join(['es-envs', 'resume', str(path)])})"
+                f"({shell_line(['es-envs', 'resume', str(path)])})"
             )
         path = path.resolve()
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
@@ -154,7 +154,7 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
-        """True if a bound of the run is reached and its last centre evaluated, or the task is solved."""
+        """True if the task is solved, or a bound or a plateau has ended the run and its last centre is evaluated."""
         return self.end is not None
 
     @property

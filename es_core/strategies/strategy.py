@@ -53,7 +53,7 @@ class Strategy(ABC):
     rebuildable: ClassVar[bool] = True
     """True if a generation follows from the one before and its fitness, so that a log of fitness is enough."""
     compares_generations: ClassVar[bool] = False
-    """True if fitness is compared from one generation to the next, and so cannot be a rank within a group."""
+    """True if fitness is compared from one generation to the next, and so cannot be a rank within a generation."""
     state: ClassVar[tuple[str, ...]] = ()
     """Names of further attributes, arrays and numbers, that determine the next generation."""
 

@@ -165,7 +165,7 @@ def _scales(recent: History) -> str:
 
 
 def _too_wide(recent: History) -> str:
-    """Advise if all candidates are worse than their centre, which has made progress: they are too far away from it."""
+    """Advise if all candidates are worse than their centre: they are too far away from it."""
     scored = [
         (stats.evaluation.mean, stats.fitness_max)
         for stats in recent[-_WINDOW:]
@@ -184,7 +184,7 @@ def _too_wide(recent: History) -> str:
 def _rare_failures(recent: History) -> str:
     """Advise if the populations' mean falls while their median does not: some starts set candidates back more and more.
 
-    An episode for each candidate hardly shows it, and ranks within a group tell how many it sets back, not how far.
+    An episode for each candidate hardly shows it.
     """
     scored = [
         (stats.fitness_mean, stats.fitness_median)

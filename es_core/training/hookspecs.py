@@ -24,7 +24,7 @@ def run_started(run: RunFolder, config: TrainConfig) -> None:
 def generation_finished(run: RunFolder, stats: GenerationStats, fitness: NDArray[np.float64] | None) -> None:
     """Called when a generation's line is written to metrics.jsonl.
 
-    ``fitness`` ``(N,)`` is the candidates', NaN where one failed; None in the line after the last generation.
+    ``fitness`` ``(N,)`` is the candidates', NaN where one failed; None if none counts, as after the last generation.
     """
 
 

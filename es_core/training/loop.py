@@ -31,6 +31,7 @@ from es_core.strategies.strategy import Strategy
 from es_core.training.confirmation import baselines, confirm, episodes_of_evaluation, final_score
 from es_core.training.lifecycle import Lifecycle
 from es_core.training.progress import RunProgress, prepare_policy
+from es_core.training.rebuilding import restore_best
 from es_core.training.selection import choose_elite, compared, learning_fitness, training_seeds
 from es_core.training.state import TrainingState
 
@@ -63,6 +64,8 @@ def evolve(
         with make_pool(pool, run.definition, run.config, **pool_options) as rollout_pool:
             explanation = _write_choices(run, rollout_pool)
             state = (TrainingState.resume if resume else TrainingState.begin)(run, rollout_pool)
+            if resume:
+                restore_best(run)
             lifecycle.call("run_started", run=run, config=run.config)
             try:
                 with RunProgress(run, rollout_pool.choice, explanation) if progress else nullcontext() as shown:
@@ -103,7 +106,7 @@ def _run_generations(
 
             limits: dict[str, Any] = {"episode_cap": None, "range_share": None} if last else state.limits(config)
             diagnostics: dict[str, Any] = dict.fromkeys(DIAGNOSTICS)
-            fitness = None if results is None else learning_fitness(config, results, stalled=state.doublings > 0)
+            fitness = None if results is None else learning_fitness(config, results, doubled=state.doublings > 0)
             scored = _population_stats(config, results, fitness if strategy.mirrored else None)
             log, matches = None, []
             if results is not None and fitness is not None and not solved:
@@ -225,15 +228,9 @@ def _population_stats(
     config: TrainConfig, results: Results | None, paired_fitness: NDArray[np.float64] | None
 ) -> dict[str, Any]:
     if results is None or not results.valid.any():
-        names = ("mean", "median", "max", "min", "std")
-        unknown = ("episode_length", "tied_pairs", "capped_episodes")
-        size = None if results is None else len(results.valid)
-        return {
-            **{f"fitness_{name}": None for name in names},
-            **dict.fromkeys(unknown),
-            "population_size": size,
-            "fitnesses": {},
-        }
+        spread = tuple(f"fitness_{name}" for name in ("mean", "median", "max", "min", "std"))
+        unknown = dict.fromkeys((*spread, "episode_length", "tied_pairs", "capped_episodes"))
+        return {**unknown, "population_size": None if results is None else len(results.valid), "fitnesses": {}}
     valid = results.valid
     fitness = results.fitness[valid]
     parts = [results.fitness[members] for members in compared(config, valid)]

@@ -108,7 +108,7 @@ class RunProgress:
 
     def show(self, stats: GenerationStats, *, begins_narrower: bool = False) -> None:
         """Show one generation; ``begins_narrower``: after it the search begins again with a smaller sigma."""
-        if stats.restarts > self._restarts:
+        if stats.restarts > self._restarts and stats.population_size is not None:
             self._say(
                 f"nothing was gained in {PLATEAU} generations: begun again with {stats.population_size} candidates "
                 f"(restart {stats.restarts} of {self._run.config.restarts}); the best so far is kept"

@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from dataclasses import replace
 
 from es_core.config.budgets import largest_population
 from es_core.config.train_config import require_bits
@@ -35,7 +36,10 @@ def rebuild(run: RunFolder | str | os.PathLike[str], generation: int, *, trust: 
             another version wrote it.
         ValueError: a name is not trusted.
     """
-    run = run if isinstance(run, RunFolder) else RunFolder.open(run, trust=trust)
+    if not isinstance(run, RunFolder):
+        run = RunFolder.open(run, trust=trust)
+    elif trust:
+        run = replace(run, trusted=True)
     kept = run.checkpoint_generations()
     if generation in kept:
         return run.checkpoint_at(generation)
@@ -47,7 +51,7 @@ def rebuild(run: RunFolder | str | os.PathLike[str], generation: int, *, trust: 
         checkpoint = run.checkpoint_at(start)
         state = TrainingState.at(checkpoint, run.checkpoint_path(start))
     else:
-        definition = require_trusted(run.config, trust=trust or run.trusted, where=run.directory / "config.json")
+        definition = require_trusted(run.config, trust=run.trusted, where=run.directory / "config.json")
         with LocalPool(definition, run.config, workers=1, most=1) as pool:
             state = TrainingState.first(run, pool)
             checkpoint = state.checkpoint(run, pool)
@@ -84,7 +88,7 @@ def find_best(run: RunFolder) -> Checkpoint | None:
 
 
 def restore(run: RunFolder) -> None:
-    """Restore the checkpoint to resume from and the best centre, where they are missing or do not match the log.
+    """Restore the folders and the checkpoint to resume from, where they are missing.
 
     The caller holds the folder's lock, and has checked that its names are trusted.
 
@@ -97,6 +101,16 @@ def restore(run: RunFolder) -> None:
             (run.directory / name).mkdir(exist_ok=True)
     if run.history and run.next_generation is None:
         rebuild(run, run.come_to, trust=True).save(run.checkpoint_path(run.come_to))
+
+
+def restore_best(run: RunFolder) -> None:
+    """Restore the best centre, where it is missing or not the log's; the caller has done the same as for ``restore``.
+
+    A run whose bounds have grown has lost its last line, whose centre may be in the file: so this comes after that.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
     if run.best_score is not None and not run.holds_best:
         generation, _ = run.best_score
         try:

@@ -29,10 +29,10 @@ def training_seeds(config: TrainConfig, candidates: int, generation: int) -> NDA
 
 
 def compared(config: TrainConfig, valid: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
-    """Indices of the ``valid`` candidates ``(N,)`` whose fitness is compared with each other, group by group.
+    """Indices of the ``valid`` candidates ``(N,)`` that had the same starts, group by group.
 
     A generation with one start for all candidates learns what suits that start. With a start for each, luck decides. So
-    ``episode_seeds="grouped"`` compares on a few starts, and only candidates that had the same one.
+    ``episode_seeds="grouped"`` has a few starts, and compares each candidate with those that had the same one.
     """
     group = _groups(config, len(valid))
     return [np.flatnonzero(valid & (group == number)) for number in np.unique(group[valid])]
@@ -47,7 +47,7 @@ def _groups(config: TrainConfig, candidates: int) -> NDArray[np.int64]:
     return np.asarray(pairs * count // (pairs[-1] + 1))
 
 
-def learning_fitness(config: TrainConfig, results: Results, *, stalled: bool) -> NDArray[np.float64]:
+def learning_fitness(config: TrainConfig, results: Results, *, doubled: bool) -> NDArray[np.float64]:
     """The fitness ``(N,)`` from which the strategy learns; NaN for a candidate that is dropped.
 
     A failed candidate has none, or the worst fitness of the others, as ``on_candidate_error`` says; shapings by rank
@@ -57,14 +57,14 @@ def learning_fitness(config: TrainConfig, results: Results, *, stalled: bool) ->
     4.2), or the sum of the rewards' signs (``return_proc_mode`` of the released code of Salimans et al. 2017).
 
     In groups, it is the rank among those of the group, so that each start counts alike while all is still to be learnt.
-    In a search that has ``stalled``, most starts are mastered, and what is left differs from start to start: then it is
-    the rank among all by what a candidate's fitness is above its group's median. A start from which half of them fail
-    outweighs one from which they differ in style.
+    Once a search has gained nothing for a while, and its steps have ``doubled``, most starts are mastered, and what is
+    left differs from start to start: then it is the rank among all by what a candidate's fitness is above its group's
+    median. A start from which half of them fail outweighs one from which they differ in style.
 
     Args:
         config: the run's config.
         results: a population's.
-        stalled: True if the steps of this search's generations have doubled.
+        doubled: True if the steps of this search's generations have doubled.
     """
     fitness, valid = results.fitness.copy(), results.valid
     values: NDArray[np.float64] | None = None
@@ -80,8 +80,8 @@ def learning_fitness(config: TrainConfig, results: Results, *, stalled: bool) ->
         compares = ~np.isnan(fitness)
         for members in compared(config, compares):
             own = fitness[members]
-            fitness[members] = own - np.median(own) if stalled else centered_ranks(own)
-        if stalled:
+            fitness[members] = own - np.median(own) if doubled else centered_ranks(own)
+        if doubled:
             fitness[compares] = centered_ranks(fitness[compares])
     return fitness
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from es_core.config.train_config import BOUNDS, TrainConfig
 from es_core.config.trust import require_trusted_policy
 from es_core.evaluation.scoring import find_checkpoint
 from es_core.files import CheckpointError, explained, require_plain, write_whole
+from es_core.formatting import shell_line
 from es_core.machine import usable_cores
 from es_core.pools.by_name import require_pool
 from es_core.pools.pool import STEP_TIMEOUT, require_no_workers, require_workers
@@ -235,7 +235,7 @@ class _Process:
         """Why it has ended before its time; empty if it has not."""
         if self._process.returncode == 0:
             return ""
-        return f"{shlex.join(['es-envs', *self._words])} ended with exit code {self._process.returncode}:\n{self.said}"
+        return f"{shell_line(['es-envs', *self._words])} ended with exit code {self._process.returncode}:\n{self.said}"
 
     def interrupt(self) -> None:
         """Let it write its checkpoint, and end."""

@@ -287,6 +287,17 @@ def test_a_config_from_before_there_was_a_budget_has_none(wander):
     assert TrainConfig.from_json(values).eval_budget is None
 
 
+def test_the_best_of_a_run_whose_bound_has_grown_is_that_of_its_log(register, tmp_path, recwarn):
+    aim = register("Aim-v0", "small_envs:Aim", fitness="episode_return", max_episode_steps=1)
+    fields = {**STALLED, "stop_when": None, "eval_every": 100, "confirm_episodes": 2, "learning_rate": 0.02}
+    run = run_of(aim, tmp_path / "run", **fields | {"generations": 5})
+    assert run.best.generation == 5  # scored since it was the last
+    grown = run.resume(progress=False, generations=8, on_generation=lambda stats: stats.generation < 6)
+    assert grown.end is None
+    assert grown.stored_best.generation == grown.best_score[0] == 0
+    assert not recwarn.list
+
+
 def test_a_grown_bound_gives_the_run_that_had_it_from_the_start(wander, tmp_path):
     longer = run_of(wander, tmp_path / "longer", max_episodes=64)
     run = run_of(wander, tmp_path / "r", max_episodes=20).resume(max_episodes=64, progress=False)

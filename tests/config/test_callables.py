@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 import es_envs
-from es_core import Run, bench, compare, evaluate, record, replay, report, train, train_seeds
+from es_core import Run, TrainConfig, bench, compare, evaluate, record, replay, report, train, train_seeds
 from es_core.cli import main
 from es_envs import UnknownEnvError, import_path, registry
 
@@ -244,3 +244,12 @@ def test_a_policy_may_be_a_class_of_torch_modules_that_the_script_defines(sessio
     with pytest.raises(ValueError, match="give the same one again"):
         there.evaluate(episodes=2, workers=1)
     assert Run.open(run.directory, policy=defined()["module"]()).evaluate(episodes=2, workers=1) == score
+
+
+def test_a_fitness_of_ours_is_the_same_by_name_and_as_a_function(tmp_path):
+    by_name, given = (
+        TrainConfig.for_env("CartPole-v1", fitness=fitness).resolved()
+        for fitness in ("episode_return", es_envs.fitness.episode_return)
+    )
+    assert given == by_name
+    assert given.solved_at == 475

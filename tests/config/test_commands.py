@@ -11,6 +11,7 @@ from small_envs import Walk
 from es_core import Checkpoint, Run, TrainConfig, train
 from es_core.cli import main
 from es_core.config.commands import changed_settings, chosen_settings, run_command, train_command
+from es_core.formatting import shell_line
 from es_core.policies.by_name import make_policy
 from es_core.strategies.defaults import settled
 
@@ -28,6 +29,13 @@ NAMES = {
     "fitness": ["strangers:Stumble-v0", "--fitness=strangers:calm"],
     "policy": ["strangers:Stumble-v0", "--policy=small_modules:Net"],
 }
+
+
+def test_commands_are_quoted_as_the_system_that_shows_them_reads_them(monkeypatch):
+    words = ["es-envs", "resume", r"runs\\my run"]
+    assert shlex.split(shell_line(words)) == words
+    monkeypatch.setattr("sys.platform", "win32")
+    assert shell_line(words) == r'es-envs resume "runs\\my run"'
 
 
 @pytest.fixture

@@ -24,6 +24,12 @@ def test_a_script_is_made_anew_for_each_episode(walk, workers):
     assert (score.mean, score.std, score.episodes) == (3.0, 0.0, 5)
 
 
+def test_a_script_sees_the_environment_as_its_plugin_recommends_to_prepare_it(register):
+    recommended = {"preprocessing": {"stack": 2}}
+    stacked = register("Stacked-v0", recommended=recommended, max_episode_steps=20)
+    assert evaluate(Checkpoint.scripted(stacked), episodes=2, workers=1).episodes == 2
+
+
 def test_random_actions_are_a_script_of_every_environment_and_depend_on_the_seed_alone():
     scores = [evaluate(Checkpoint.scripted("CartPole-v1"), episodes=20, workers=workers) for workers in (1, 2)]
     assert scores[0] == scores[1]

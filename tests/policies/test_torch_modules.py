@@ -170,6 +170,24 @@ def test_text_in_the_options_of_a_policy_must_be_trusted_as_well(run, file):
 
 
 @pytest.mark.slow
+def test_a_run_with_a_module_goes_on_where_the_caller_names_it_again(walk, tiny, tmp_path):
+    folder, settings = tmp_path / "run", {**tiny, "policy": small_modules.Net, "generations": 2}
+    train(walk, run_dir=folder, on_generation=lambda stats: False, **settings)
+    assert train(walk, run_dir=folder, resume=True, **settings).finished
+
+
+@pytest.mark.slow
+def test_a_trusted_run_may_be_rebuilt_from_its_own_checkpoints(run, tmp_path):
+    folder = shutil.copytree(run.directory, tmp_path / "run")
+    (folder / "checkpoints" / "000001.safetensors").unlink()
+    stranger = Run.open(folder)
+    assert es_core.rebuild(stranger, 1, trust=True).mean.tobytes() == es_core.rebuild(run, 1).mean.tobytes()
+    assert es_core.evaluate(stranger, generation=1, episodes=1, workers=1, trust=True).episodes == 1
+    with pytest.raises((ValueError, CheckpointError), match="names policy="):
+        es_core.rebuild(stranger, 1)
+
+
+@pytest.mark.slow
 def test_a_module_that_has_changed_since_is_noticed(run, file, monkeypatch):
     monkeypatch.setattr(small_modules, "Net", small_modules.Remembering)
     checkpoint = Checkpoint.load(file, trust=True)

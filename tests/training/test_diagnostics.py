@@ -1,11 +1,13 @@
 """What a generation's line says about the search, and the advice that follows from it: through whole runs."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from es_core import Run, train
 from es_core.cli import main
-from es_core.runs.metrics import DIAGNOSTICS
+from es_core.runs.metrics import DIAGNOSTICS, PLATEAU, is_plateau
 from es_core.training.advice import Adviser, advice
 
 SETTINGS = {
@@ -101,7 +103,7 @@ def test_ties_are_those_of_what_the_strategy_is_told(run_of):
         (
             "Daring",
             {"initialization": "zeros", "episode_seeds": "independent", "learning_rate": 0.02, "generations": 60},
-            "rare failures become more frequent or worse, which few episodes hardly tell; use more episodes_per_candidate",
+            "rare failures become more frequent or worse, which few episodes hardly tell; use more episodes_per_cand",
         ),
         (
             "Valley",
@@ -188,6 +190,14 @@ def test_nobody_is_advised_against_what_the_environment_recommends(register, tmp
     run = train(seconds, run_dir=tmp_path / "run", **{**SETTINGS, "eval_every": 1, "generations": 1})
     assert not run.config.observation_normalization
     assert advice(run.history) == ""
+
+
+def test_where_no_episode_ends_within_a_generation_centres_alone_tell_a_plateau(run_of):
+    run = run_of("Aim", fitness="small_envs:constant", generations=PLATEAU, eval_every=1, eval_budget=None)
+    history = [replace(stats, fitness_mean=None) for stats in run.history[:-1]]
+    assert is_plateau(history)
+    rising = [replace(each, evaluation=replace(each.evaluation, mean=float(k))) for k, each in enumerate(history)]
+    assert not is_plateau(rising)
 
 
 def test_advice_is_given_once_while_it_stays_true(run_of, capfd):

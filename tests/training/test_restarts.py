@@ -132,6 +132,12 @@ def test_a_search_that_begins_again_has_twice_the_steps_of_a_generation_too(aim,
     assert rebuilt_from_nothing(run, tmp_path, 109).tobytes() == rebuild(run, 109).mean.tobytes()
 
 
+def test_a_search_that_would_begin_again_after_the_last_generation_is_not_announced(aim, tmp_path, capsys):
+    fields = {**SETTINGS, **STUCK, "restarts": 1, "generations": 101, "progress": True}
+    train(aim, run_dir=tmp_path / "run", strategy="openai_es", **fields)
+    assert "begun again" not in capsys.readouterr().err
+
+
 def test_the_best_centre_of_all_searches_is_kept(aim, tmp_path):
     run = train(
         aim, run_dir=tmp_path / "run", strategy="openai_es", learning_rate=0.2, **SETTINGS | {"generations": 250}
