@@ -2,13 +2,14 @@
 
 import os
 from contextlib import closing
+from typing import Any
 
+from es_core.config.train_config import require_bits
 from es_core.evaluation.scoring import find_policy, population_of, require_candidate, require_same_spaces
 from es_core.pools.worker import action_noise_seed
 from es_core.rollout.errors import RolloutError
 from es_core.rollout.rollout import Rollout
 from es_core.runs.run_folder import RunFolder
-from es_core.training.state import TrainingState
 from es_envs import Episode
 
 
@@ -43,20 +44,24 @@ def replay(
         CheckpointError: the checkpoint or the log is damaged.
     """
     checkpoint, definition = find_policy(run, generation=generation, trust=trust)
-    config = checkpoint.config
-    if candidate is None:
-        population = TrainingState.at(checkpoint, checkpoint.where).population()
-    else:
-        population = population_of(checkpoint)
-        require_candidate(population, candidate)
-    with closing(Rollout(definition, config)) as rollout:
+    require_bits(checkpoint.config, checkpoint.where)
+    with closing(Rollout(definition, checkpoint.config)) as rollout:
         require_same_spaces(checkpoint, rollout.env)
-        rollout.use(population.candidate(len(population) if candidate is None else candidate), population.statistics)
-        explored = None if candidate is None else action_noise_seed(rollout.policy, population, candidate, seed)
-        limit, share = (None, 1.0) if candidate is None else (population.max_episode_steps, population.range_share)
+        parameters = checkpoint.mean
+        how: dict[str, Any] = {}
+        if candidate is not None:
+            population = population_of(checkpoint)
+            require_candidate(population, candidate)
+            parameters = population.candidate(candidate)
+            how = {
+                "noise_seed": action_noise_seed(rollout.policy, population, candidate, seed),
+                "max_steps": population.max_episode_steps,
+                "range_share": population.range_share,
+                "describes": population.describes,
+            }
+        rollout.use(parameters, checkpoint.statistics)
         try:
-            describes = candidate is not None and population.describes
-            return rollout.episode(seed, noise_seed=explored, max_steps=limit, range_share=share, describes=describes)
+            return rollout.episode(seed, **how)
         except (Exception, SystemExit) as error:
             who = "the centre" if candidate is None else f"candidate {candidate}"
             raise RolloutError(

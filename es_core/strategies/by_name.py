@@ -121,6 +121,11 @@ def _require_sizes(config: TrainConfig, strategy: type[Strategy]) -> None:
         )
     if not config.restarts:
         return
+    if not (config.sigma_final is None and config.learning_rate_final is None):
+        raise ValueError(
+            f"restarts={config.restarts}: sigma_final and learning_rate_final fall over the whole run, so a search "
+            "that begins again late would hardly look around: leave restarts or the final values out"
+        )
     why = ""
     if not strategy.rebuildable:
         why = "what it has learnt is not only its population"

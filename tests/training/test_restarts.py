@@ -220,6 +220,7 @@ def test_a_run_may_start_from_another_run(aim, tmp_path):
     [
         ({"strategy": "erl", "population_size": 11}, "what it has learnt is not only its population"),
         ({"strategy": "openai_es", "population_size": 600_000}, "more than 1000000"),
+        ({"strategy": "openai_es", "sigma_final": 0.1}, "a search that begins again late would hardly look around"),
         (
             {"strategy": "erl", "steps_per_generation": 40},
             "'erl' keeps its population_size, and steps_per_generation w",
@@ -230,7 +231,7 @@ def test_a_run_may_start_from_another_run(aim, tmp_path):
         ),
         ({"strategy": "snes", "steps_limit": 39}, "steps_limit=39: it is how far steps_per_generation=None may double"),
     ],
-    ids=["learner", "size", "fixed", "limit", "none"],
+    ids=["learner", "size", "schedule", "fixed", "limit", "none"],
 )
 def test_populations_that_cannot_be_are_refused_with_the_reason(fields, reason, aim, tmp_path):
     with pytest.raises(ValueError, match=reason):
