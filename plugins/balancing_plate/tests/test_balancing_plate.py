@@ -99,7 +99,7 @@ def test_both_encodings_give_the_same_episode(env):
     np.testing.assert_array_equal(discrete.reset(seed=4)[0], env.reset(seed=4)[0])
     for action in np.random.default_rng(0).integers(4, size=100).tolist():
         pair = np.array([action // 2, action % 2], np.int8)
-        np.testing.assert_array_equal(discrete.step(action)[0], env.step(pair)[0])
+        np.testing.assert_array_equal(discrete.step(np.array(action))[0], env.step(pair)[0])
     discrete.close()
 
 
