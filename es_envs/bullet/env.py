@@ -337,6 +337,8 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         """Run the physics for ``action_repeat`` steps under ``action``; never truncates."""
         client = self.client
+        if isinstance(action, np.ndarray) and action.ndim == 0:
+            action = action[()]  # a choice, as Stable-Baselines3 predicts it
         if self._is_varied:
             if pushed := self._randomization.push():
                 self.push(pushed)

@@ -139,9 +139,8 @@ class BalancingPlateEnv(BulletEnv):
     def act(self, action: Any) -> None:
         """Turn both hinges."""
         strength = self.varied["motor_strength"]
-        choice: Any = action[()] if isinstance(action, np.ndarray) else action  # Stable-Baselines3 predicts array(1)
         try:
-            pitch, roll = self._torques[tuple(choice) if self.action_encoding == "multi_binary" else choice]
+            pitch, roll = self._torques[tuple(action) if self.action_encoding == "multi_binary" else action]
         except (KeyError, TypeError):
             raise ValueError(f"an action is a member of {self.action_space}, got {action!r}") from None
         pybullet.setJointMotorControlArray(

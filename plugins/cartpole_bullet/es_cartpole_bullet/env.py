@@ -104,9 +104,8 @@ class CartPoleBulletEnv(BulletEnv):
 
     def act(self, action: Any) -> None:
         """Push the cart."""
-        choice: Any = action[()] if isinstance(action, np.ndarray) else action  # Stable-Baselines3 predicts array(1)
         try:
-            force = FORCES[choice] * self.varied["motor_strength"]
+            force = FORCES[action] * self.varied["motor_strength"]
         except (KeyError, TypeError):
             raise ValueError(f"an action is 0 (left) or 1 (right), got {action!r}") from None
         pybullet.setJointMotorControl2(
