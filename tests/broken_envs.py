@@ -40,6 +40,11 @@ class Good(gymnasium.Env):
         return np.full((8, 12, 3), self.time, np.uint8)
 
 
+class Deaf(Good):
+    def step(self, action):
+        return super().step(self.time % 2)
+
+
 class Unseeded(Good):
     def reset(self, *, seed=None, options=None):
         _, info = super().reset(seed=seed, options=options)

@@ -50,7 +50,9 @@ def _after_the_end(run: RunFolder, *, filmed: bool, advised: str) -> NextStep:
     if best is None:
         return _step(run, "No centre was evaluated. To score the last one on unseen starts:", "evaluate")
     solved, succeeds = run.end == "solved", best[1].success_rate == 1
-    said = "It is solved" if solved else "It succeeds from every unseen start" if succeeds else "It has ended"
+    said = "It succeeds from every unseen start" if succeeds else "It has ended"
+    if solved:
+        said = f"It is solved{_but(advised)}"
     done = solved or succeeds
     if not filmed and (done or not advised):
         return _step(run, f"{said}. To see what its best policy does:", "report", film=True)

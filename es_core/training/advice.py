@@ -1,6 +1,6 @@
 """Advice: one plain sentence when the numbers of a run say that something is wrong with its settings."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 
 from es_core.formatting import percent
@@ -59,8 +59,26 @@ class Adviser:
 def _first(history: History, restarts: int) -> tuple[Rule | None, str]:
     begun = history[-1].restarts if history else 0
     recent = since_restart(history, begun)
-    rules = (rule for rule in _RULES if rule is not _plateau or begun == restarts)  # the run itself knows what to do
+    if history and history[-1].solved:
+        rules: Iterable[Rule] = [_asks_for_nothing]
+    else:
+        rules = (rule for rule in _RULES if rule is not _plateau or begun == restarts)  # the run knows what to do
     return next(((rule, sentence) for rule in rules if (sentence := rule(recent))), (None, ""))
+
+
+def _asks_for_nothing(recent: History) -> str:
+    """Advise if a run is solved by a policy that is no better than none."""
+    first, last = recent[0], recent[-1]
+    score = last.final or last.confirmation
+    if first.generation != 0 or not first.baselines or score is None:
+        return ""
+    name, baseline = max(first.baselines.items(), key=lambda item: item[1].mean)
+    if baseline.mean < score.mean:
+        return ""
+    return (
+        f"{name} scores {baseline.mean:.4g}, no less than the policy, {score.mean:.4g}: either solved_at asks for too "
+        "little, or actions do not move what they should; a film of both shows which"
+    )
 
 
 def _at_bounds(recent: History) -> str:

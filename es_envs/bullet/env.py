@@ -4,10 +4,12 @@ Environments take pybullet from here (``from es_envs.bullet import BulletEnv, py
 missing pybullet, and its banner, which every process would print, is suppressed.
 """
 
+import functools
 import math
 import os
 import tempfile
 import time
+import warnings
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -266,6 +268,11 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         if given or self._is_varied:  # or the last episode was
             # A generator of its own: starts are those of the same seed without variation.
             self._randomization.begin(given, self.np_random.spawn(1)[0])
+            if self.varied["push"] and not self._can_be_pushed:
+                raise ArgumentError(
+                    f"randomize['push']: {type(self).__name__} has no loose body that could be pushed: override its "
+                    "method push(velocity), or leave the name out"
+                )
         self._is_varied = bool(given)
         self.place()
         observation = self._observed()
@@ -296,6 +303,11 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
                 (x, y, z), turning = pybullet.getBaseVelocity(body, physicsClientId=self.client)
                 pushed = (x + velocity[0], y + velocity[1], z)
                 pybullet.resetBaseVelocity(body, pushed, turning, physicsClientId=self.client)
+
+    @functools.cached_property
+    def _can_be_pushed(self) -> bool:
+        loose = any(pybullet.getDynamicsInfo(body, -1, physicsClientId=self.client)[0] > 0 for body in self._movable)
+        return loose or type(self).push is not BulletEnv.push
 
     def _find_movable(self) -> dict[int, dict[int, int]]:
         """Bodies that can move, and their movable joints, each with its number of position values."""
@@ -503,13 +515,30 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
 
         Raises:
             FileNotFoundError: there is no such file; Bullet itself would not say which one is missing.
+            RuntimeError: Bullet cannot read the file.
         """
-        model = self._model(path)
-        return int(
-            pybullet.loadURDF(
-                model, position, orientation, useFixedBase=fixed, flags=flags, physicsClientId=self.client
+        model, client = self._model(path), self.client
+        try:
+            body = int(
+                pybullet.loadURDF(model, position, orientation, useFixedBase=fixed, flags=flags, physicsClientId=client)
             )
-        )
+        except pybullet.error as error:
+            hint = "a comment inside a tag, a missing mesh or a link without a joint are what it most often rejects"
+            raise RuntimeError(f"{type(self).__name__}: Bullet cannot read {model} ({error}): {hint}") from error
+        links = range(-1, pybullet.getNumJoints(body, physicsClientId=client))
+        if not (
+            flags & pybullet.URDF_USE_INERTIA_FROM_FILE
+            or any(pybullet.getCollisionShapeData(body, link, physicsClientId=client) for link in links)
+            or all(pybullet.getDynamicsInfo(body, link, physicsClientId=client)[0] == 0 for link in links)
+        ):
+            warnings.warn(
+                f"{type(self).__name__}: no link of {model} has a <collision> shape, so that it touches nothing, and "
+                "Bullet takes its inertias for nearly 0: add shapes, or, if it need not touch anything, pass "
+                "flags=pybullet.URDF_USE_INERTIA_FROM_FILE to load_urdf",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return body
 
     def load_mjcf(self, path: str | Path, *, flags: int = 0) -> list[int]:
         """Load a MuJoCo model in ``build``, and return the ids of its bodies.

@@ -75,6 +75,26 @@ def stays_within_its_spaces(subject: Subject) -> None:
             _check_episode(subject, env, name, actions)
 
 
+def depends_on_actions(subject: Subject) -> None:
+    """What is observed or earned depends on the actions."""
+    with subject.env() as env:
+        seen = set()
+        for choose in [*action_sources(env.action_space).values(), env.action_space.sample]:
+            moments: list[bytes] = []
+
+            def keep(observation: Any, action: Any, reward: float, info: Mapping[str, Any]) -> None:  # noqa: ARG001
+                moments.append(bits((observation, float(reward))))  # noqa: B023  (called before the next begins)
+
+            for _ in play(env, lambda _: choose(), 0, subject.steps, [keep], pauses=True):  # noqa: B023
+                pass
+            seen.add(tuple(moments))
+    if len(seen) == 1 and not (isinstance(env.action_space, spaces.Discrete) and env.action_space.n == 1):
+        raise ConformanceError(
+            "the smallest, the largest and random actions give the same observations and rewards (seed 0): does step "
+            "use its action? In Bullet, is the motor that it drives free, and its body where you think it is?"
+        )
+
+
 def resets_by_seed(subject: Subject) -> None:
     """The same seed gives the same start, bit for bit."""
     with subject.env() as env:
@@ -96,8 +116,8 @@ def begins_as_it_goes_on(subject: Subject) -> None:
     if step:
         raise ConformanceError(
             f"the first episode that a process plays is unlike all later ones with the same seed and actions, {step}: "
-            "what it prepares, later ones find done (a cache, a file read when needed, a warm-up); prepare it in the "
-            "constructor"
+            "what it prepares, later ones find done (a cache, a file read when needed, a warm-up), or it changes what "
+            "reset does not set back (a counter); prepare the one in the constructor, set the other back in reset"
         )
 
 
@@ -246,6 +266,7 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     prints_nothing,
     follows_gymnasium,
     stays_within_its_spaces,
+    depends_on_actions,
     resets_by_seed,
     begins_as_it_goes_on,
     forgets_earlier_episodes,

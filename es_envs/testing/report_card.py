@@ -78,7 +78,9 @@ def check_env(env_id: str, **kwargs: Any) -> Report:
 
 def examine(env_id: str, **kwargs: Any) -> Report:
     """Run all checks, whatever the outcome; arguments as for ``check_env``."""
-    subject = Subject(env_id, registry.definition(env_id), kwargs)
+    definition = registry.definition(env_id)
+    varied = {"randomize": dict(definition.randomize)} if definition.randomize else {}  # as in training
+    subject = Subject(env_id, definition, {**varied, **kwargs})
     # Elsewhere first: what hangs or crashes must not take this process along.
     hopeless = isinstance(subject.rehearsal, HopelessError)
     first = _result(runs_by_name_in_a_fresh_process if hopeless else can_be_made, subject)

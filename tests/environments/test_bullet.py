@@ -4,6 +4,7 @@ import copy
 import gc
 import pickle
 import sys
+import warnings
 
 import numpy as np
 import pybullet
@@ -261,9 +262,19 @@ def test_flags_of_a_model_reach_bullet(made):
     env, model = made(), es_envs.urdf_path("cart_pole.urdf")
     inertias = []
     for flags in (0, pybullet.URDF_USE_INERTIA_FROM_FILE):
-        body = env.load_urdf(model, flags=flags)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            body = env.load_urdf(model, flags=flags)
+        assert [str(warning.message)[:21] for warning in warned] == ([] if flags else ["Recorder: no link of "])
         inertias.append(pybullet.getDynamicsInfo(body, env.joints(body)["hinge"], physicsClientId=env.client)[2][0])
     assert inertias == [pytest.approx(0.0, abs=1e-6), pytest.approx(0.1 * 0.6**2 / 12)]
+
+
+def test_a_model_that_bullet_cannot_read_is_named_with_what_is_often_wrong(made, tmp_path, capfd):
+    broken = tmp_path / "broken.urdf"
+    broken.write_text('<robot name="broken"><link <!-- the base --> name="base"/></robot>', encoding="utf-8")
+    with pytest.raises(RuntimeError, match=r"Bullet cannot read .*broken\.urdf \(.*a comment inside a tag"):
+        made().load_urdf(broken)
 
 
 def test_our_own_model_is_found_and_a_missing_one_is_not():

@@ -26,6 +26,7 @@ OPTIONS = [
     ("RaceCar-v0", {"start_noise": 0.0, "width": 160, "height": 120}),
 ]
 FAULTS = {
+    "Deaf": "the smallest, the largest and random actions give the same observations and rewards (seed 0): does step ",
     "Unseeded": "reset(seed=0) gives different starts when called twice",
     "HistoryDependent": "the same seed and actions give another episode after other episodes, from step 2 on",
     "ProcessDependent": "the same seed and actions give another episode in a fresh process",

@@ -1,11 +1,16 @@
 """Domain randomisation of Bullet worlds: properties that each episode draws within given ranges."""
 
+from contextlib import closing
+
 import numpy as np
 import pytest
 from conftest import TINY
+from puck_env import Puck
 
 import es_envs
 from es_core import evaluate, train
+from es_envs import testing
+from es_envs.bullet import pybullet
 
 IDS = es_envs.env_ids()
 RANGES = {
@@ -175,6 +180,26 @@ def test_a_definition_can_have_ranges_which_the_user_can_leave_out(register, tmp
     )
     assert train(env_id, run_dir=tmp_path / "a", **TINY).config.randomize == {"mass": [0.5, 2]}
     assert train(env_id, run_dir=tmp_path / "b", randomize={}, **TINY).config.randomize == {}
+
+
+def test_the_conformance_kit_examines_an_environment_within_the_ranges_of_its_definition(register):
+    env_id = register(
+        "Varied-v0", "es_cartpole_bullet.env:CartPoleBulletEnv", max_episode_steps=20, randomize={"mas": [0.5, 2]}
+    )
+    with pytest.raises(testing.ConformanceError, match=r"a name in randomize must be one of friction.*'mass'"):
+        testing.check_env(env_id)
+
+
+def test_a_world_in_which_a_push_would_change_nothing_refuses_it():
+    class Fastened(Puck):
+        def build(self):
+            super().build()
+            pybullet.changeDynamics(self.puck, -1, mass=0.0, physicsClientId=self.client)
+
+    with closing(Fastened(randomize={"push": [1, 2]})) as env:
+        with pytest.raises(ValueError, match="Fastened has no loose body that could be pushed: override its method"):
+            env.reset(seed=0)
+        env.reset(seed=0, options={"randomize": {"push": 0}})
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Walk-v0"])

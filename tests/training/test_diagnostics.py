@@ -184,6 +184,15 @@ def test_nothing_is_advised_where_all_is_well(name, fields, run_of):
     assert advice(run_of(name, **fields).history) == ""
 
 
+def test_a_run_that_is_solved_hears_only_whether_its_goal_asks_for_anything(run_of):
+    easy = run_of("Aim", eval_every=1, solved_at=-1e9)
+    assert easy.history[-1].solved
+    assert advice(easy.history).startswith("doing nothing scores -4, no less than the policy, -")
+    learnt = run_of("Aim", eval_every=1, solved_at=-1.0, generations=300, learning_rate=0.05)
+    assert learnt.history[-1].solved
+    assert advice(learnt.history) == ""
+
+
 def test_nobody_is_advised_against_what_the_environment_recommends(register, tmp_path):
     fields = {"recommended": {"observation_normalization": False}, "max_episode_steps": 1000}
     seconds = register("Seconds-v0", "small_envs:Seconds", fitness="episode_return", **fields)
