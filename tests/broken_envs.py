@@ -2,6 +2,7 @@
 
 import os
 import signal
+import subprocess
 import sys
 import time
 from typing import ClassVar
@@ -11,6 +12,7 @@ import numpy as np
 from gymnasium import spaces
 
 LEAK = []
+CHILDREN = []
 
 
 class Good(gymnasium.Env):
@@ -38,6 +40,15 @@ class Good(gymnasium.Env):
 
     def render(self):
         return np.full((8, 12, 3), self.time, np.uint8)
+
+
+class Parent(Good):
+    """Leaves a process behind, which holds its pipes open."""
+
+    def __init__(self, **options):
+        super().__init__(**options)
+        if "pytest" not in sys.modules:
+            CHILDREN.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
 
 
 class Deaf(Good):

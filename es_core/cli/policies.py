@@ -156,8 +156,8 @@ def _robustness(options: argparse.Namespace, how: dict[str, Any]) -> None:
 
     page = require_page(options.robustness)
     found = robustness(_policy(options), randomize=options.randomize, **how)
-    found.save(page)
     if options.json:
+        found.save(page)
         print_json({**found.to_json(), "path": str(page)})
         return
     heads = [f"{stretch:g} times" for stretch in STRETCHES]
@@ -166,6 +166,7 @@ def _robustness(options: argparse.Namespace, how: dict[str, Any]) -> None:
         for name, scores in found.scores.items()
     ]
     print_table([["what varies", "range", *heads], *rows])
+    found.save(page)
     say(f"page: {page}")
 
 

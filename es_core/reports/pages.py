@@ -134,10 +134,13 @@ def require_page(path: str | os.PathLike[str]) -> Path:
 
     Raises:
         ValueError: the path does not end in .html.
+        FileNotFoundError: its folder does not exist.
     """
     page = Path(path).absolute()
     if page.suffix.lower() not in {".html", ".htm"}:
         raise ValueError(f"a page's name must end in .html, got {page.name!r}")
+    if not page.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {page.parent} for the page")
     return page
 
 

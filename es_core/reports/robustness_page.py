@@ -126,15 +126,12 @@ def robustness(
     checkpoint, definition = find_policy(
         source, generation=generation, candidate=candidate, env_kwargs=env_kwargs, trust=trust
     )
-    ranges = dict(checkpoint.config.randomize if randomize is None else randomize)
+    ranges: Any = checkpoint.config.randomize if randomize is None else randomize
     if not ranges:
         raise ValueError(
             f"{definition.label}: this policy was trained without randomize: say what is to vary, such as "
             'randomize={"friction": [0.6, 1.4]} (on the command line: --randomize \'{"friction": [0.6, 1.4]}\')'
         )
-    worlds = {name: {name: ends} for name, ends in ranges.items()}
-    if len(worlds) > 1:
-        worlds[ALL] = ranges
 
     def score(varied: Mapping[str, Any], stretch: float) -> Evaluation:
         return evaluate(
@@ -150,6 +147,9 @@ def robustness(
         closing(make_env(definition, checkpoint.config, randomize=ranges)) as env,
         count_progress(shown=progress) as bar,
     ):
+        worlds = {name: {name: ends} for name, ends in ranges.items()}  # the environment has found them to be ranges
+        if len(worlds) > 1:
+            worlds[ALL] = ranges
         plain = score({}, 0.0)
         scores = {name: [plain] for name in worlds}
         task = bar.add_task("worlds", total=len(worlds) * (len(STRETCHES) - 1))
@@ -157,4 +157,4 @@ def robustness(
             for stretch in STRETCHES[1:]:
                 scores[name].append(score(varied, stretch))
                 bar.advance(task)
-    return Robustness(env_id=definition.id, fitness=str(checkpoint.config.fitness), ranges=ranges, scores=scores)
+    return Robustness(env_id=definition.id, fitness=str(checkpoint.config.fitness), ranges=dict(ranges), scores=scores)

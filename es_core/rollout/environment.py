@@ -119,6 +119,8 @@ def make_env(definition: EnvDefinition, config: TrainConfig, **kwargs: Any) -> g
     """
     randomized = {"randomize": dict(config.randomize)} if config.randomize else {}
     drawn = {"render_mode": "rgb_array"} if config.preprocessing.get("pixels") else {}
+    if drawn and "sensor_noise" in {**randomized, **config.env_kwargs, **kwargs}.get("randomize", {}):
+        raise SpaceError("randomize 'sensor_noise' is for numbers: leave it out where preprocessing has 'pixels'")
     try:
         env = definition.build(**{**drawn, **randomized, **config.env_kwargs, **kwargs})
     except KeywordError as error:

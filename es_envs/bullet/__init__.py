@@ -7,10 +7,21 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from es_envs.bullet.camera import Camera
-    from es_envs.bullet.env import BulletEnv, bounded, pybullet, require_one_of
+    from es_envs.bullet.env import (
+        BulletEnv,
+        bounded,
+        clipped,
+        pybullet,
+        require_number,
+        require_one_of,
+        require_whole,
+    )
     from es_envs.bullet.randomization import MOTOR_STRENGTH, Variation
 
-__all__ = ["MOTOR_STRENGTH", "BulletEnv", "Camera", "Variation", "bounded", "pybullet", "require_one_of"]
+__all__ = [
+    "MOTOR_STRENGTH", "BulletEnv", "Camera", "Variation", "bounded", "clipped", "pybullet", "require_number",
+    "require_one_of", "require_whole",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,6 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -26,10 +25,12 @@ from es_envs.bullet.camera import Camera, View, from_light
 from es_envs.bullet.client import disconnect, load_egl, pybullet, pybullet_data, redirected
 from es_envs.bullet.randomization import VARIATIONS, Randomization, Ranges, Variation, ranges
 from es_envs.bullet.scenery import Colour, Rectangle, Scenery, Silhouette, ghost_colours, laid_over, striped
-from es_envs.choice import ArgumentError, require_one_of
+from es_envs.choice import ArgumentError, require_number, require_one_of, require_whole
 from es_envs.display import has_display
 
-__all__ = ["BulletEnv", "Camera", "bounded", "pybullet", "require_one_of"]
+__all__ = [
+    "BulletEnv", "Camera", "bounded", "clipped", "pybullet", "require_number", "require_one_of", "require_whole",
+]  # fmt: skip
 
 RENDER_MODES = ("rgb_array", "human")
 RENDERERS = ("tiny", "egl")
@@ -85,6 +86,8 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     """Colour below the horizon where there is no body. The ground is not a body: nothing stands on it."""
     ground_height: ClassVar[float] = 0.0
     """Height at which ``mark_ground`` draws [m]."""
+    animated: Sequence[int] = ()
+    """Bodies without mass that the environment itself moves, such as a mark. Set it in ``build`` or ``decorate``."""
     variations: dict[str, Variation] = VARIATIONS
     """What ``randomize`` can vary. A subclass adds its own, and reads their values from ``varied``."""
 
@@ -101,11 +104,11 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise ArgumentError(f"render_mode must be None or one of {', '.join(RENDER_MODES)}, got {render_mode!r}")
         require_one_of("renderer", renderer, RENDERERS)
-        self._ranges = self._checked(randomize or {})
+        self._ranges = self._checked({} if randomize is None else randomize)
         if action_repeat is not None:
-            self.action_repeat = _positive_integer("action_repeat", action_repeat)
-        self.width = _positive_integer("width", width)
-        self.height = _positive_integer("height", height)
+            self.action_repeat = require_whole("action_repeat", action_repeat, 1)
+        self.width = require_whole("width", width, 1)
+        self.height = require_whole("height", height, 1)
         self.render_mode = render_mode
         self.metadata = {
             "render_modes": [mode for mode in RENDER_MODES if mode != "human" or has_display(wayland=False)],
@@ -317,7 +320,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             body = pybullet.getBodyUniqueId(index, physicsClientId=client)
             mass = pybullet.getDynamicsInfo(body, -1, physicsClientId=client)[0]
             joints = range(pybullet.getNumJoints(body, physicsClientId=client))
-            if mass > 0 or joints:
+            if mass > 0 or joints or body in self.animated:
                 movable[body] = {
                     joint: len(pybullet.getJointStateMultiDof(body, joint, physicsClientId=client)[0])
                     for joint in joints
@@ -662,7 +665,15 @@ def bounded(values: list[float], limit: float) -> NDArray[np.float32]:
     return observation
 
 
-def _positive_integer(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ArgumentError(f"{name} must be a positive integer, got {value!r}")
-    return int(value)
+def clipped(value: Any, low: float = -1.0, high: float = 1.0) -> float:
+    """Clip an entry of an action to a Python float, since Bullet does not take numpy scalars everywhere.
+
+    Raises:
+        ValueError: it is NaN, which Bullet would spread through the whole world, and no reset would remove.
+    """
+    number = float(value)
+    if low <= number <= high:
+        return number
+    if math.isnan(number):
+        raise ValueError("an action holds NaN")
+    return low if number < low else high

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -147,14 +148,23 @@ def elsewhere(subject: Subject, task: str, *arguments: float) -> Answer:
         plain = False
     if not plain:
         raise ConformanceError(f"keyword arguments must be plain values to reach a worker, got {message['kwargs']!r}")
-    child = subprocess.run(  # noqa: S603  (this interpreter, this module)
-        [sys.executable, "-c", "from es_envs.testing.fresh_process import answer; answer()", repr(message)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path)},  # noqa: PTH109
-    )
-    before, mark, rest = child.stdout.rpartition(MARK)
+    # Files, since a pipe stays open as long as any process that the environment leaves behind.
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as out, tempfile.TemporaryFile("w+", encoding="utf-8") as err:
+        child = subprocess.run(  # noqa: S603  (this interpreter, this module)
+            [sys.executable, "-c", "from es_envs.testing.fresh_process import answer; answer()", repr(message)],
+            stdout=out,
+            stderr=err,
+            check=False,
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),  # noqa: PTH109
+                "PYTHONIOENCODING": "utf-8:backslashreplace",
+            },
+        )
+        out.seek(0)
+        err.seek(0)
+        stdout, stderr = out.read(), err.read()
+    before, mark, rest = stdout.rpartition(MARK)
     if mark and not child.returncode:
         text, _, after = rest.partition("\n")
         said = json.loads(text)
@@ -165,14 +175,14 @@ def elsewhere(subject: Subject, task: str, *arguments: float) -> Answer:
         fault = ConformanceError(f"in a fresh process {definition.entry_point!r} raises {said['raised']}")
         fault.raised = said["raised"]
         raise fault
-    if "Timeout (" in child.stderr:
-        raise HopelessError(f"it hangs: a call had not returned after {TIME_LIMIT:g} s{_whereabouts(child.stderr)}")
-    if "Traceback (most recent call last)" not in child.stderr:
+    if "Timeout (" in stderr:
+        raise HopelessError(f"it hangs: a call had not returned after {TIME_LIMIT:g} s{_whereabouts(stderr)}")
+    if "Traceback (most recent call last)" not in stderr:
         end = f"signal {-child.returncode}" if child.returncode < 0 else f"exit code {child.returncode}"
         raise HopelessError(
             f"it ends the process in which it runs ({end}): a crash of compiled code, a lack of memory, or an exit"
         )
-    reason = child.stderr.strip().splitlines()[-1]
+    reason = stderr.strip().splitlines()[-1]
     raise ConformanceError(f"in a fresh process {definition.entry_point!r} raises {reason}")
 
 

@@ -93,6 +93,10 @@ def test_the_environment_can_be_made_again_from_a_dataset(runs, tmp_path, monkey
         assert env.observation_space == dataset.observation_space
         env.reset(seed=0)
         env.close()
+    varied = train("CartPoleBullet-v0", run_dir=tmp_path / "varied", randomize={"mass": [2, 2]}, **TINY)
+    env = load(collect(varied, tmp_path, episodes=1, dataset_id="heavy-v0"), monkeypatch).recover_environment()
+    assert env.reset(seed=0)[1]["randomized"]["mass"] == 2
+    env.close()
 
 
 def test_a_whole_population_is_collected_with_who_played(runs, tmp_path, monkeypatch):

@@ -229,10 +229,10 @@ def test_a_window_is_offered_where_there_is_a_display(made, monkeypatch):
     [
         ({"render_mode": "ansi"}, "render_mode must be None or one of rgb_array, human, got 'ansi'"),
         ({"renderer": "opengl"}, "renderer must be one of tiny, egl, got 'opengl'"),
-        ({"action_repeat": 0}, "action_repeat must be a positive integer, got 0"),
-        ({"action_repeat": 1.5}, "action_repeat must be a positive integer, got 1.5"),
-        ({"width": -640}, "width must be a positive integer, got -640"),
-        ({"height": True}, "height must be a positive integer, got True"),
+        ({"action_repeat": 0}, "action_repeat must be a whole number of at least 1, got 0"),
+        ({"action_repeat": 1.5}, "action_repeat must be a whole number of at least 1, got 1.5"),
+        ({"width": -640}, "width must be a whole number of at least 1, got -640"),
+        ({"height": True}, "height must be a whole number of at least 1, got True"),
     ],
 )
 def test_wrong_options_are_refused_with_the_value(options, message):

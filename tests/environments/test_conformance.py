@@ -4,6 +4,7 @@ import contextlib
 import json
 import re
 import threading
+import time
 import warnings
 
 import numpy as np
@@ -166,6 +167,12 @@ def test_an_environment_that_hangs_or_crashes_has_its_own_process(define, name, 
     (fault,) = report.faults
     assert re.fullmatch(f"{sentence}.*", fault)
     assert [result.status for result in report.results] == ["failed"] + ["skipped"] * len(testing.CHECKS)
+
+
+def test_a_process_that_an_environment_leaves_behind_is_not_waited_for(define):
+    started = time.monotonic()
+    testing.examine(define("Parent"))
+    assert time.monotonic() - started < 60
 
 
 @pytest.mark.parametrize(

@@ -374,6 +374,8 @@ def test_a_candidate_is_replayed_to_its_generations_step_limit(tmp_path):
     assert run.history[0].episode_cap == 5
     assert replay(run, generation=0, candidate=1, seed=3).length == 5
     assert replay(run, generation=0, seed=3).length > 5
+    with pytest.raises(ValueError, match="seed must be a whole number of at least 0, got -7"):
+        replay(run, generation=0, seed=-7)
 
 
 def test_a_failed_candidate_is_replayed_as_training_played_it(failing, tmp_path, capsys):

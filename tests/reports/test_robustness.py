@@ -44,6 +44,8 @@ def test_a_run_without_ranges_is_tested_with_given_ones(tmp_path):
     assert len(found.scores["friction"]) == len(STRETCHES)
     with pytest.raises(ValueError, match="did you mean 'friction'"):
         robustness(run, randomize={"fricton": [0.9, 1.1]})
+    with pytest.raises(ValueError, match="randomize must be a dict of ranges"):
+        robustness(run, randomize=[0.9, 1.1])
 
 
 def test_an_environment_with_its_own_way_to_vary_is_stretched_about_the_middle(register, tmp_path):
@@ -73,3 +75,5 @@ def test_the_command_line_prints_a_table_and_writes_a_page(run, tmp_path, capsys
     assert list(json.loads(capsys.readouterr().out)["scores"]) == ["mass"]
     assert main([*words[:-2], str(tmp_path / "page.txt")]) == 2
     assert "must end in .html" in capsys.readouterr().err
+    assert main([*words[:-2], str(tmp_path / "nowhere" / "page.html")]) == 1
+    assert "there is no folder" in capsys.readouterr().err

@@ -163,6 +163,7 @@ def test_beside_a_film_stand_a_picture_and_all_that_tells_what_it_shows(run, tmp
         "environment": "CartPoleBullet-v0",
         "plugin": {"name": "cartpole_bullet"},
         "env_kwargs": {},
+        "randomize": {},
         "layout": "alone",
         "camera": None,
         "speed": 1.0,
@@ -357,6 +358,9 @@ def test_policies_of_different_worlds_are_not_filmed_beside_each_other(runs, tmp
     with pytest.raises(ValueError, match="choose"):
         record(run, tmp_path / "film.mp4", beside=[run], generations="auto")
     assert list(tmp_path.iterdir()) == []
+    varied = train("CartPoleBullet-v0", run_dir=tmp_path / "varied", randomize={"mass": [1, 2]}, **TINY)
+    with pytest.raises(ValueError, match=r"their randomize is \{\} and \{'mass': \[1, 2\]\}"):
+        record(run, tmp_path / "film.mp4", beside=[varied])
 
 
 def test_ghosts_are_seen_where_their_bodies_are_and_nowhere_else():
@@ -392,7 +396,7 @@ def test_drawing_ghosts_changes_no_number_of_the_next_episode():
 
 
 def test_a_pose_is_drawn_as_the_state_that_it_was_taken_from():
-    for env_id in ("BalancingPlate-v0", "RaceCar-v0"):
+    for env_id in ("BalancingPlate-v0", "PlateFigureEight-v0", "RaceCar-v0"):
         env = es_envs.make(env_id, render_mode="rgb_array", width=160, height=120).unwrapped
         env.reset(seed=1)
         env.action_space.seed(1)

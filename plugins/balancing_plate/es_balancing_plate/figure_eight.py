@@ -69,6 +69,7 @@ class PlateFigureEightEnv(BalancingPlateEnv):
             physicsClientId=self.client,
         )
         self._mark = pybullet.createMultiBody(baseVisualShapeIndex=disc, physicsClientId=self.client)
+        self.animated = (self._mark,)
 
     def place(self) -> None:
         """Put the ball above a place on the plate, and the point on its figure."""

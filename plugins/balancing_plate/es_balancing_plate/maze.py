@@ -9,8 +9,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from es_balancing_plate.env import BALL_COLOURS, BALL_MASS, BALL_RADIUS, BASE_HEIGHT, FALLEN_HEIGHT
-from es_envs import ArgumentError, urdf_path
-from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, bounded, pybullet
+from es_envs import urdf_path
+from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, bounded, clipped, pybullet, require_number
 
 MAX_TILT = 0.12  # [rad]
 TILT_RATE = 1.0  # [rad/s]
@@ -66,9 +66,7 @@ class BallMazeEnv(BulletEnv):
     variations = BulletEnv.variations | {"motor_strength": MOTOR_STRENGTH}
 
     def __init__(self, *, start_noise: float = 0.015, **options: Any) -> None:
-        if not 0.0 <= start_noise <= 0.02:
-            raise ArgumentError(f"start_noise must be from 0 to 0.02, got {start_noise!r}")
-        self.start_noise = float(start_noise)
+        self.start_noise = require_number("start_noise", start_noise, 0.0, 0.02)
         self.observation_space = spaces.Box(-BOUND, BOUND, (6,), np.float32)
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         super().__init__(**options)
@@ -114,7 +112,7 @@ class BallMazeEnv(BulletEnv):
                 self.maze,
                 hinge,
                 pybullet.POSITION_CONTROL,
-                targetPosition=max(-1.0, min(1.0, float(value))) * MAX_TILT,
+                targetPosition=clipped(value) * MAX_TILT,
                 force=self._torque,
                 maxVelocity=TILT_RATE,
                 physicsClientId=self.client,
@@ -136,7 +134,7 @@ class BallMazeEnv(BulletEnv):
         self._is_at_goal = math.dist((x, y), WAY[-1]) < GOAL_RADIUS
         before, self._along = self._along, 1.0 if self._is_at_goal else _along((x, y))
         self._gain = self._along - before
-        self._bonus = 1 - self._steps / STEP_LIMIT if self._is_at_goal else 0.0
+        self._bonus = max(0.0, 1 - self._steps / STEP_LIMIT) if self._is_at_goal else 0.0
         has_fallen = height < FALLEN_HEIGHT or any(math.dist((x, y), hole) < HOLE_RADIUS for hole in HOLES)
         return self._gain + self._bonus, self._is_at_goal or has_fallen
 

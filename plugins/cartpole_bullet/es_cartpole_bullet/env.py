@@ -7,8 +7,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from es_cartpole_bullet.rail import decorate_rail
-from es_envs import ArgumentError, urdf_path
-from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, bounded, pybullet, require_one_of
+from es_envs import urdf_path
+from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, bounded, pybullet, require_number, require_one_of
 
 FORCES = {0: -50.0, 1: 50.0}  # [N]; a weaker push cannot hold the pole at 20 Hz
 POSITION_LIMIT = 10.0  # [m]
@@ -70,10 +70,8 @@ class CartPoleBulletEnv(BulletEnv):
 
     def __init__(self, *, observation: str = "full", start_noise: float = 0.05, **options: Any) -> None:
         require_one_of("observation", observation, OBSERVATIONS)
-        if not 0.0 <= start_noise < ANGLE_LIMIT:
-            raise ArgumentError(f"start_noise must be at least 0 and below {ANGLE_LIMIT}, got {start_noise!r}")
         self.observation = observation
-        self.start_noise = float(start_noise)
+        self.start_noise = require_number("start_noise", start_noise, 0.0, ANGLE_LIMIT, below=True)
         self.observation_space = spaces.Box(-BOUND, BOUND, (OBSERVATIONS[observation],), np.float32)
         self.action_space = spaces.Discrete(2)
         self._velocities = observation == "full"

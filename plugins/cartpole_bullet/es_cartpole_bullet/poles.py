@@ -9,8 +9,8 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from es_cartpole_bullet.rail import decorate_rail
-from es_envs import ArgumentError, urdf_path
-from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, bounded, pybullet, require_one_of
+from es_envs import urdf_path
+from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, bounded, clipped, pybullet, require_number, require_one_of
 
 FORCE = 10.0  # [N]
 POSITION_LIMIT = 2.4  # [m]
@@ -71,7 +71,7 @@ class PolesEnv(BulletEnv):
 
     def act(self, action: Any) -> None:
         """Push the cart."""
-        force = max(-1.0, min(1.0, float(action[0]))) * FORCE * self.varied["motor_strength"]
+        force = clipped(action[0]) * FORCE * self.varied["motor_strength"]
         pybullet.setJointMotorControl2(
             self.body, self.cart, pybullet.TORQUE_CONTROL, force=force, physicsClientId=self.client
         )
@@ -140,7 +140,7 @@ class CartPoleSwingUpEnv(PolesEnv):
     hinges = ("hinge",)
 
     def __init__(self, *, start_noise: float = 0.1, **options: Any) -> None:
-        self.start_noise = _noise(start_noise, 1.0)
+        self.start_noise = require_number("start_noise", start_noise, 0.0, 1.0, below=True)
         super().__init__(observations=5, **options)
 
     def start(self) -> tuple[float, ...]:
@@ -218,7 +218,7 @@ class DoublePoleEnv(PolesEnv):
     def __init__(self, *, observation: str = "full", start_noise: float = 0.07, **options: Any) -> None:
         require_one_of("observation", observation, self.OBSERVATIONS)
         self.observation = observation
-        self.start_noise = _noise(start_noise, self.ANGLE_LIMIT)
+        self.start_noise = require_number("start_noise", start_noise, 0.0, self.ANGLE_LIMIT, below=True)
         super().__init__(self.OBSERVATIONS[observation], **options)
 
     def start(self) -> tuple[float, ...]:
@@ -241,9 +241,3 @@ class DoublePoleEnv(PolesEnv):
     def info(self) -> dict[str, Any]:
         """Return the reward's term."""
         return {"reward_survive": 1.0}
-
-
-def _noise(given: float, limit: float) -> float:
-    if not 0.0 <= given < limit:
-        raise ArgumentError(f"start_noise must be at least 0 and below {limit:.3g}, got {given!r}")
-    return float(given)

@@ -165,7 +165,7 @@ def test_weaker_motors_push_less(make):
     ("kind", "options", "message"),
     [
         (CartPoleSwingUpEnv, {"start_noise": -0.1}, "start_noise must be at least 0 and below 1, got -0.1"),
-        (DoublePoleEnv, {"start_noise": 0.7}, "start_noise must be at least 0 and below 0.628, got 0.7"),
+        (DoublePoleEnv, {"start_noise": 0.7}, "start_noise must be at least 0 and below 0.6283, got 0.7"),
         (DoublePoleEnv, {"observation": "all"}, "observation must be one of full, without_velocities, got 'all'"),
     ],
 )

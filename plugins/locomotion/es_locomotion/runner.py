@@ -10,7 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, bounded, pybullet
+from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, bounded, clipped, pybullet
 
 SPEED_SCALE = 0.3  # of the torso [s/m]
 JOINT_SPEED_SCALE = 0.1  # [s/rad]
@@ -171,7 +171,7 @@ class RunnerEnv(BulletEnv):
 
     def act(self, action: Any) -> None:
         """Drive the motors."""
-        self._action = np.clip(action, -1.0, 1.0).tolist()
+        self._action = [clipped(value) for value in action]
         self.drive(self._action)
 
     def observe(self) -> NDArray[np.float32]:

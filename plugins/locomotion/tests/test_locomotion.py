@@ -186,3 +186,5 @@ def test_actions_beyond_the_bounds_are_clipped(envs):
         seen.append(env.step(np.full(6, action, np.float32))[:2])
     np.testing.assert_array_equal(seen[0][0], seen[1][0])
     assert seen[0][1] == seen[1][1]
+    with pytest.raises(ValueError, match="an action holds NaN"):
+        env.step(np.full(6, np.nan, np.float32))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-from es_envs.bullet import BulletEnv, pybullet
+from es_envs.bullet import BulletEnv, clipped, pybullet
 
 STEERING_HINGES = ("left_steering_hinge_joint", "right_steering_hinge_joint")
 WHEELS = ("left_rear_wheel_joint", "right_rear_wheel_joint", "left_front_wheel_joint", "right_front_wheel_joint")
@@ -15,20 +15,6 @@ MAX_SPEED = 4.0  # [m/s], on RaceTrack-v0
 MAX_STEERING = 0.6  # [rad], on RaceTrack-v0
 STATIC_BODIES = 2  # Bullet's collision group of fixed bodies
 SEEN_BODIES = 4  # of other cars
-
-
-def clipped(value: Any, low: float = -1.0, high: float = 1.0) -> float:
-    """Clip ``value`` to a Python float, since Bullet does not take numpy scalars everywhere.
-
-    Raises:
-        ValueError: it is NaN, which Bullet would spread through the whole world.
-    """
-    number = float(value)
-    if low <= number <= high:
-        return number
-    if math.isnan(number):
-        raise ValueError("an action holds NaN")
-    return low if number < low else high
 
 
 class Motion(NamedTuple):

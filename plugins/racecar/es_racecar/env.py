@@ -8,9 +8,18 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from es_envs import ArgumentError
-from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, bounded, pybullet, require_one_of
-from es_racecar.car import STATIC_BODIES, STEERING_HINGES, WHEEL_FORCE, WHEELS, clipped
+from es_envs.bullet import (
+    MOTOR_STRENGTH,
+    BulletEnv,
+    Camera,
+    bounded,
+    clipped,
+    pybullet,
+    require_number,
+    require_one_of,
+    require_whole,
+)
+from es_racecar.car import STATIC_BODIES, STEERING_HINGES, WHEEL_FORCE, WHEELS
 
 START = (0.5, 0.5, 0.1)  # [m]
 START_HEADING = math.pi / 2  # [rad]
@@ -108,16 +117,11 @@ class RaceCarEnv(BulletEnv):
         **options: Any,
     ) -> None:
         require_one_of("control", control, CONTROLS)
-        if not 0.0 <= throttle <= 1.0:
-            raise ArgumentError(f"throttle must be from 0 to 1, got {throttle!r}")
-        if lidar_rays not in range(1, 8193):  # for about twice as many Bullet silently returns nothing
-            raise ArgumentError(f"lidar_rays must be a whole number from 1 to 8192, got {lidar_rays!r}")
-        if not 0.0 <= start_noise <= 0.15:  # more would start inside a wall
-            raise ArgumentError(f"start_noise must be from 0 to 0.15, got {start_noise!r}")
+        require_whole("lidar_rays", lidar_rays, 1, 8192)  # for about twice as many Bullet silently returns nothing
         self.control = control
-        self.throttle = float(throttle)
+        self.throttle = require_number("throttle", throttle, 0.0, 1.0)
         self._constant_throttle = control == "steering"
-        self.start_noise = float(start_noise)
+        self.start_noise = require_number("start_noise", start_noise, 0.0, 0.15)  # more would start inside a wall
         angles = np.linspace(-LIDAR_ANGLE, LIDAR_ANGLE, lidar_rays).tolist() if lidar_rays > 1 else [0.0]
         # The ends of the rays as the car sees them: metres ahead and to the left.
         self._fan = [(LIDAR_RANGE * math.cos(angle), LIDAR_RANGE * math.sin(angle)) for angle in angles]

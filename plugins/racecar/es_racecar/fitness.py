@@ -38,4 +38,4 @@ def progress(episode: Episode) -> float:
 def time(episode: Episode) -> float:
     """Minus the time of the lap [s]; twice the limit of 20 s, minus, for who does not finish it."""
     info = episode.final_info
-    return -float(info["time"]) if info["is_success"] else -2 * TIME_LIMIT
+    return -min(float(info["time"]), 2 * TIME_LIMIT) if info["is_success"] else -2 * TIME_LIMIT

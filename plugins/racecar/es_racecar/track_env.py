@@ -10,7 +10,17 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from es_envs import ArgumentError
-from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, Variation, bounded, pybullet, require_one_of
+from es_envs.bullet import (
+    MOTOR_STRENGTH,
+    BulletEnv,
+    Camera,
+    Variation,
+    bounded,
+    pybullet,
+    require_number,
+    require_one_of,
+    require_whole,
+)
 from es_racecar import tracks
 from es_racecar.car import SEEN_BODIES, STATIC_BODIES, WHEEL_FORCE, Car
 from es_racecar.fitness import TIME_LIMIT
@@ -159,7 +169,8 @@ class RaceTrackEnv(BulletEnv):
     chooses the one of that number.
 
     ## End
-    Terminated on finishing the lap (``info["is_success"]``) or on touching a wall (``info["hit_wall"]``). The
+    Terminated on finishing the lap (``info["is_success"]``) or on touching a wall at the end of a step
+    (``info["hit_wall"]``). The
     definition truncates after 500 steps. ``info`` also holds ``position`` (x, y) and ``distance_from_start`` [m],
     ``progress`` [laps], ``time`` [s], interpolated where the lap ends, ``speed`` [m/s] and ``wrong_way``; and of the
     track its number (``track``, -1 for a file), ``track_hash``, ``track_length`` [m] and ``redraws``, the number of
@@ -218,23 +229,18 @@ class RaceTrackEnv(BulletEnv):
     ) -> None:
         require_one_of("split", split, SPLITS)
         self._stream, most, self._kind = SPLITS[split]
-        if tracks is not None and tracks not in range(1, most + 1):
-            raise ArgumentError(f"tracks must be a whole number from 1 to {most} for split={split!r}, got {tracks!r}")
-        if lidar_rays not in range(1, 8193):  # for about twice as many Bullet silently returns nothing
-            raise ArgumentError(f"lidar_rays must be a whole number from 1 to 8192, got {lidar_rays!r}")
-        if not 0.0 < lidar_range <= 100.0:
-            raise ArgumentError(f"lidar_range must be above 0 and at most 100, got {lidar_range!r}")
-        for name, value, bound in (("lidar_noise", lidar_noise, 1.0), ("start_noise", start_noise, 0.3)):
-            if not 0.0 <= value <= bound:
-                raise ArgumentError(f"{name} must be from 0 to {bound:g}, got {value!r}")
-        if opponent is not None and not 0.0 < opponent <= 2.0:
-            raise ArgumentError(f"opponent must be None, or above 0 and at most 2, got {opponent!r}")
-        self.tracks = most if tracks is None else tracks
-        self._pace = opponent
+        require_whole("lidar_rays", lidar_rays, 1, 8192)  # for about twice as many Bullet silently returns nothing
+        require_number("lidar_range", lidar_range, 0.0, 100.0, above=True)
+        self.lidar_noise = require_number("lidar_noise", lidar_noise, 0.0, 1.0)
+        self.start_noise = require_number("start_noise", start_noise, 0.0, 0.3)
+        if not isinstance(mirror, bool):
+            raise ArgumentError(f"mirror must be True or False, got {mirror!r}")
+        self.mirror = mirror
+        self.tracks = most if tracks is None else require_whole(f"tracks of split {split!r}", tracks, 1, most)
+        self._pace = None if opponent is None else require_number("opponent", opponent, 0.0, 2.0, above=True)
         self._opponent: Opponent | None = None
         self._lidar_height = LIDAR_HEIGHT if opponent is None else LOW_LIDAR_HEIGHT
         self._given = None if track is None else _read(track)
-        self.lidar_noise, self.start_noise, self.mirror = float(lidar_noise), float(start_noise), bool(mirror)
         angles = np.linspace(-LIDAR_ANGLE, LIDAR_ANGLE, lidar_rays).tolist() if lidar_rays > 1 else [0.0]
         # The ends of the rays as the car sees them: metres ahead and to the left.
         self._fan = [(lidar_range * math.cos(angle), lidar_range * math.sin(angle)) for angle in angles]
@@ -244,7 +250,8 @@ class RaceTrackEnv(BulletEnv):
         self.observation_space = spaces.Box(low, high, dtype=np.float32)
         self.action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self._chosen: int | None = None
-        self.variations = {**self.variations, "difficulty": replace(DIFFICULTY, nominal=self._kind.difficulty)}
+        if self._given is None:
+            self.variations = {**self.variations, "difficulty": replace(DIFFICULTY, nominal=self._kind.difficulty)}
         super().__init__(**options)
 
     def build(self) -> None:
@@ -285,9 +292,10 @@ class RaceTrackEnv(BulletEnv):
         chosen = (options or {}).get("track")
         for name in options or {}:
             require_one_of("an option of reset", name, ("track", "randomize"))
-        if chosen is not None and (self._given is not None or chosen not in range(self.tracks)):
-            has = "a track from a file" if self._given is not None else f"tracks 0 to {self.tracks - 1}"
-            raise ValueError(f"there is no track {chosen!r}: this environment has {has}")
+        if chosen is not None and self._given is not None:
+            raise ArgumentError(f"there is no track {chosen!r}: this environment has a track from a file")
+        if chosen is not None:
+            require_whole("the option track", chosen, 0, self.tracks - 1)
         self._chosen = chosen
         return super().reset(seed=seed, options=options)
 
@@ -297,8 +305,9 @@ class RaceTrackEnv(BulletEnv):
         aside, turn = self.np_random.uniform(-self.start_noise, self.start_noise, 2).tolist()
         self.mirrored = self.mirror and bool(self.np_random.integers(2))
         self._number = -1 if self._given is not None else drawn if self._chosen is None else self._chosen
-        kind = replace(self._kind, difficulty=self.varied["difficulty"])
-        self.track = self._given or tracks.draw((self._stream, self._number), kind)
+        self.track = self._given or tracks.draw(
+            (self._stream, self._number), replace(self._kind, difficulty=self.varied["difficulty"])
+        )
         self._place = Place(self.track)
         (x, y), (ahead_x, ahead_y) = self._place.point, self._place.tangent
         self._start = x - aside * ahead_y, y + aside * ahead_x
@@ -426,8 +435,12 @@ class RaceTrackEnv(BulletEnv):
 
 
 def _read(path: str) -> Track:
+    if not isinstance(path, str):
+        raise ArgumentError(f"track must be the name of a CSV file or a circuit, got {path!r}")
     try:
         return tracks.read(CIRCUITS.get(path, path))
     except OSError as error:
-        ours = ", ".join(CIRCUITS)
-        raise ArgumentError(f"the track file cannot be read: {error}; circuits that come with it: {ours}") from error
+        raise ArgumentError(
+            f"the track file {Path(path).absolute()} cannot be read: {error.strerror}; circuits that come with the "
+            f"plugin: {', '.join(CIRCUITS)}"
+        ) from error

@@ -26,6 +26,8 @@ _CORNERS = 12
 _PIECES = 48  # of the spline between two corners, from which evenly spaced points are taken
 _MOST_DRAWS = 1000
 _LARGEST_FILE = 1_000_000  # bytes
+_LENGTHS = 6.0, 400.0  # [m], of a track from a file
+_NARROWEST = 0.6  # [m], of a track from a file: two cars' width
 # cos and sin of 2 pi k / 12: literals, since mathematics libraries differ in last bits.
 _H, _R = 0.5, 0.8660254037844386
 _CIRCLE = np.array(
@@ -160,9 +162,10 @@ def draw(stream: tuple[int, ...], kind: Kind) -> Track:
 
 
 def read(path: str | Path) -> Track:
-    """Read a centre line from a CSV file with a point in each row: x, y and width [m]; a heading is skipped.
+    """Read a centre line from a CSV file with a point in each row: x, y and width [m], with commas between them.
 
-    The track is closed if its ends are no further apart than twice its longest gap.
+    A heading is skipped, and so are lines that begin with ``#``. The track is closed if its ends are no further apart
+    than twice its longest gap.
 
     Raises:
         ValueError: the file is not such a table, or nobody can drive its track; the message names the row or place.
@@ -173,22 +176,26 @@ def read(path: str | Path) -> Track:
         raise ArgumentError(
             f"{path} is larger than {_LARGEST_FILE:,} bytes: a track needs a point every few decimetres"
         )
+    try:
+        text = path.read_text(encoding="utf-8-sig")  # a spreadsheet may have written a byte order mark
+    except UnicodeDecodeError as error:
+        raise ArgumentError(f"{path} is no text in UTF-8: {error.reason} at byte {error.start}") from error
     rows: list[list[float]] = []
-    with path.open(encoding="utf-8", newline="") as file:
-        for number, row in enumerate(csv.reader(file), 1):
-            if not row or row[0].lstrip().startswith("#"):
-                continue
-            try:
-                values = [float(text) for text in row]
-            except ValueError:
-                if not rows:  # a heading
-                    continue
-                values = []
-            if len(values) != 3 or not all(map(math.isfinite, values)) or values[2] <= 0:
-                raise ArgumentError(
-                    f"{path}, line {number}: expected x, y and a width above 0 [m], got {','.join(row)}"
-                )
-            rows.append(values)
+    is_first = True
+    for number, row in enumerate(csv.reader(text.splitlines()), 1):
+        if not row or row[0].lstrip().startswith("#"):
+            continue
+        values = [_number(entry) for entry in row]
+        is_heading = is_first and len(values) == 3 and all(map(math.isnan, values))
+        is_first = False
+        if is_heading:
+            continue
+        if len(values) != 3 or not all(map(math.isfinite, values)) or values[2] < _NARROWEST:
+            raise ArgumentError(
+                f"{path}, line {number}: expected x, y and a width of at least {_NARROWEST:g} [m], with commas between "
+                f"them, got {','.join(row)}"
+            )
+        rows.append(values)
     if len(rows) < 8:
         raise ArgumentError(f"{path} has {len(rows)} points: a track needs at least 8")
     given = np.array(rows)
@@ -200,9 +207,20 @@ def read(path: str | Path) -> Track:
         given, line = given[:-1], line[:-1]
     table = _evenly(_through(given, is_closed), SPACING, is_closed)
     track = Track(table[:, :2], table[:, 2], is_closed)
+    if not _LENGTHS[0] <= track.length <= _LENGTHS[1]:
+        least, most = _LENGTHS
+        raise ArgumentError(f"{path}: its track is {track.length:.4g} m long, expected {least:g} to {most:g} m")
     if fault := track.fault():
         raise ArgumentError(f"{path}: {fault}")
     return track
+
+
+def _number(text: str) -> float:
+    """The number that a text is, or NaN."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
 
 
 def _spline(corners: Points) -> Points:

@@ -161,7 +161,7 @@ def test_a_track_is_chosen_by_its_number(env):
     assert {info["track"] for info in found} == {7}
     assert {info["track_hash"] for info in found} == {tracks.draw((1, 7), SPLITS["train"][2]).hash}
     for options, message in (
-        ({"track": 2**31}, "there is no track 2147483648: this environment has tracks 0 to 2147483647"),
+        ({"track": 2**31}, "the option track must be a whole number from 0 to 2147483647, got 2147483648"),
         ({"lap": 1}, r"an option of reset must be one of track, randomize, got 'lap'"),
     ):
         with pytest.raises(ValueError, match=message):
@@ -190,13 +190,21 @@ def test_noise_of_the_lidar_is_of_the_size_asked_for():
     ("options", "message"),
     [
         ({"split": "exam"}, "split must be one of train, test, hard, got 'exam'"),
-        ({"tracks": 0}, "tracks must be a whole number from 1 to 2147483648 for split='train', got 0"),
-        ({"split": "test", "tracks": 1001}, "from 1 to 1000 for split='test', got 1001"),
+        ({"tracks": 0}, "tracks of split 'train' must be a whole number from 1 to 2147483648, got 0"),
+        ({"split": "test", "tracks": 1001}, "tracks of split 'test' must be a whole number from 1 to 1000, got 1001"),
+        ({"lidar_rays": 8.0}, "lidar_rays must be a whole number from 1 to 8192, got 8.0"),
+        ({"start_noise": "0"}, "start_noise must be from 0 to 0.3, got '0'"),
+        ({"mirror": "false"}, "mirror must be True or False, got 'false'"),
+        ({"track": 5}, "track must be the name of a CSV file or a circuit, got 5"),
+        (
+            {"track": "kidney", "randomize": {"difficulty": [0, 1]}},
+            "a name in randomize must be one of .*, got 'difficulty'",
+        ),
         ({"lidar_rays": 0}, "lidar_rays must be a whole number from 1 to 8192, got 0"),
         ({"lidar_range": 0.0}, "lidar_range must be above 0 and at most 100, got 0.0"),
         ({"lidar_noise": -1}, "lidar_noise must be from 0 to 1, got -1"),
         ({"start_noise": 0.5}, r"start_noise must be from 0 to 0\.3, got 0\.5"),
-        ({"track": "nowhere.csv"}, "the track file cannot be read: .*nowhere.csv"),
+        ({"track": "nowhere.csv"}, r"the track file /.*nowhere.csv cannot be read: No such file"),
     ],
     ids=str,
 )
@@ -214,7 +222,7 @@ def circuit(turns=1.0, width=1.5, radius=4.0, points=60):
 @pytest.mark.parametrize("turns", [1.0, 0.6])
 def test_a_track_from_a_file_is_driven_like_any_other(turns, tmp_path):
     file = tmp_path / "mine.csv"
-    file.write_text("x,y,width\n# from a map\n" + circuit(turns))
+    file.write_text("x,y,width\n# from a map\n" + circuit(turns), encoding="utf-8-sig")
     env = RaceTrackEnv(track=str(file), start_noise=0.0)
     episode = play(env, 0, along_the_middle)
     assert env.track.is_closed == (turns == 1)
@@ -230,10 +238,15 @@ def test_a_track_from_a_file_is_driven_like_any_other(turns, tmp_path):
     ("text", "message"),
     [
         (circuit(points=5), "has 5 points: a track needs at least 8"),
-        ("0,0,1\n1,2\n", "line 2: expected x, y and a width above 0"),
-        ("0,0,1\n1,two,3\n", "line 2: expected x, y and a width above 0"),
-        ("0,0,1\n1,nan,3\n", "line 2: expected x, y and a width above 0"),
-        ("0,0,-1\n", "line 1: expected x, y and a width above 0"),
+        ("0,0,1\n1,2\n", "line 2: expected x, y and a width of at least 0.6"),
+        ("0,0,1\n1,two,3\n", "line 2: expected x, y and a width of at least 0.6"),
+        ("0,0,1\n1,nan,3\n", "line 2: expected x, y and a width of at least 0.6"),
+        ("0,0,1.5m\n", "line 1: expected x, y and a width of at least 0.6 .m., with commas between them, got 0,0,1.5m"),
+        (circuit().replace(",", ";"), "line 1: expected x, y and a width of at least 0.6"),
+        ("# Stra\xdfe\n", "is no text in UTF-8: invalid continuation byte at byte 6"),
+        ("".join(f"{x / 4},0,1.5\n" for x in range(9)), "its track is 2 m long, expected 6 to 400 m"),
+        (circuit(radius=400.0, points=800), "m long, expected 6 to 400 m"),
+        ("0,0,-1\n", "line 1: expected x, y and a width of at least 0.6"),
         (circuit(width=9.0), r"its curve has a radius of 3.99 m: with a width of 9.00 m it must be above 4.50 m"),
         (
             "".join(f"{6 * np.sin(a):.4f},{3 * np.sin(2 * a):.4f},1\n" for a in np.linspace(0, 6.2, 80)),
@@ -241,11 +254,25 @@ def test_a_track_from_a_file_is_driven_like_any_other(turns, tmp_path):
         ),
         ("0,0,1\n" + circuit() + circuit().splitlines()[-1] + "\n", "point 62 is where the one before it is"),
     ],
-    ids=["few", "short", "word", "nan", "width", "wide", "eight", "twice"],
+    ids=[
+        "few",
+        "short",
+        "word",
+        "nan",
+        "unit",
+        "semicolons",
+        "latin",
+        "dash",
+        "county",
+        "width",
+        "wide",
+        "eight",
+        "twice",
+    ],
 )
 def test_a_file_that_is_no_track_is_refused_with_the_place(text, message, tmp_path):
     file = tmp_path / "bad.csv"
-    file.write_text(text)
+    file.write_text(text, encoding="latin-1")
     with pytest.raises(ValueError, match=message) as caught:
         RaceTrackEnv(track=str(file))
     assert "bad.csv" in str(caught.value)
@@ -368,7 +395,7 @@ def test_a_race_without_another_car_says_what_is_missing(env):
 
 @pytest.mark.parametrize("pace", [0, -1, 3])
 def test_another_car_at_an_impossible_pace_is_refused(pace):
-    with pytest.raises(ValueError, match=f"opponent must be None, or above 0 and at most 2, got {pace}"):
+    with pytest.raises(ValueError, match=f"opponent must be above 0 and at most 2, got {pace}"):
         RaceTrackEnv(opponent=pace)
 
 
