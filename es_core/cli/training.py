@@ -241,7 +241,8 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
         return
     put(run.directory)
     if last is not None:
-        say(f"{_ending(run)}; {figures(last.total_steps)} environment steps")
+        scoring = sum(stats.evaluation_steps for stats in run.history)
+        say(f"{_ending(run)}; {figures(last.total_steps)} environment steps, of which {figures(scoring)} score centres")
     if sentence := advice(run.history, restarts=run.config.restarts):
         say(f"advice: {sentence}")
     if best is not None:

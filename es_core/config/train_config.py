@@ -212,7 +212,8 @@ class TrainConfig:
     max_steps: int | None = _option(
         None,
         maybe(whole(1)),
-        "environment steps after which the run ends; its last generation goes a little beyond",
+        "environment steps, evaluation included, after which the run ends; its last generation and the final scores "
+        "go beyond",
     )
     max_episodes: int | None = _option(
         None, maybe(whole(1)), "candidates' episodes after which the run ends, with the generation that reaches them"
@@ -572,7 +573,8 @@ class TrainConfig:
         for name, now in bounds.items():
             then = getattr(self, name)
             if now is not None and (then is None or now < then):
-                raise ValueError(f"{name} can only grow in a resumed run: it was {then}, now {now}")
+                before = "without a bound" if then is None else f"{then}, given or not"
+                raise ValueError(f"{name} can only grow in a resumed run: it was {before}, now {now}")
         return grown
 
     def reopened(self) -> Self:

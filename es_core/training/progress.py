@@ -155,7 +155,7 @@ class RunProgress:
             successful = f", {percent(rate)} successful" if rate is not None else ""
             yield "centre", self._centre, f"{figures(self._score.mean)}{successful}"
         if self._best is not None:
-            yield "best", self._bests, f"{figures(self._best[1])} in generation {self._best[2]}"
+            yield "confirmed", self._bests, f"{figures(self._best[1])} in generation {self._best[2]}"
         if self._run.history:
             yield "speed", [], f"{figures(round(self._run.history[-1].steps_per_second))} steps/s"
 

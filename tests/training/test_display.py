@@ -43,13 +43,13 @@ def shown(columns, *arguments, command=TRAIN):
 @pytest.mark.parametrize("columns", [60, pytest.param(120, marks=pytest.mark.slow)])
 def test_a_terminal_of_any_width_shows_fitness_the_best_and_the_speed(columns, tmp_path):
     out, lines = shown(columns, "--run-dir", str(tmp_path / "run"))
-    names = ("generation", "population", "centre", "best", "speed")
+    names = ("generation", "population", "centre", "confirmed", "speed")
     last = {name: [line.rstrip() for line in lines if line.startswith(name)][-1] for name in names}
     assert last["generation"].startswith("generation 3/3 ")
     assert last["generation"].endswith("done")
     assert re.fullmatch(r"population +[▁▂▃▄▅▆▇█]{3}", last["population"])
     assert re.fullmatch(r"centre      [\d.]+ +[▁▂▃▄▅▆▇█]{4}", last["centre"])
-    assert re.fullmatch(r"best        [\d.]+ in generation \d +[▁▂▃▄▅▆▇█]{4}", last["best"])
+    assert re.fullmatch(r"confirmed   [\d.]+ in generation \d +[▁▂▃▄▅▆▇█]{4}", last["confirmed"])
     assert all(len(line) < columns for line in last.values())
     assert json.loads(out)["generation"] == 3
 
@@ -59,7 +59,7 @@ def test_of_centres_with_equal_scores_the_first_is_shown_as_the_best(walk, tiny,
     del run.history[1:]
     with RunProgress(run) as shown:
         shown.show(replace(run.history[0], generation=1))
-    assert re.search(r"best \S+ in generation 0;", capsys.readouterr().err)
+    assert re.search(r"confirmed \S+ in generation 0;", capsys.readouterr().err)
 
 
 @pytest.mark.parametrize("quiet", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -96,7 +96,7 @@ def test_what_is_no_terminal_gets_plain_lines(tmp_path):
     assert where == f"CartPole-v1: training in {tmp_path / 'run'}"
     number = r"[\d.]+"
     assert re.fullmatch(
-        rf"generation 3/3: centre {number}; best {number} in generation \d; "
+        rf"generation 3/3: centre {number}; confirmed {number} in generation \d; "
         rf"speed [\d\u202f]+ steps/s; done",
         lines[-1],
     )
