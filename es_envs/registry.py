@@ -304,12 +304,23 @@ class Registry:
                 message += f" Plugin {plugin.name!r} ({plugin.distribution}) is not active: {plugin.error}."
         if module := env_id.rpartition(":")[0]:
             message += f" Module {module!r} was imported, but registers no environment of this name."
-            if hasattr(sys.modules[module], "register_envs"):
+            if isinstance(getattr(sys.modules[module], bare_id, None), type):
+                message += (
+                    f" {bare_id} is a class there: give it an id in that module, gymnasium.register('{bare_id}-v0', "
+                    f"'{env_id}', max_episode_steps=...), and name that, {module}:{bare_id}-v0"
+                )
+            elif hasattr(sys.modules[module], "register_envs"):
                 message += (
                     " Its register_envs is found through an entry point in pyproject.toml (`es-envs new` writes one); "
                     "without one, call es_envs.register(EnvDefinition(...)) in the module"
                 )
             return message
+        if bare_id.endswith(".py"):
+            name = Path(bare_id).stem
+            return (
+                f"{message} An id is no file: in its folder run `python -m es_core ... {name}:Name-v0`, where the file "
+                "calls gymnasium.register or es_envs.register with the id Name-v0"
+            )
         return (
             f"{message} `es-envs list` shows what plugins registered; a plugin of your own needs its entry point in "
             "pyproject.toml, and `pip install -e .` again after each change of that file"

@@ -51,6 +51,11 @@ class Parent(Good):
             CHILDREN.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
 
 
+class List(Good):
+    def observation(self):
+        return super().observation().tolist()
+
+
 class Deaf(Good):
     def step(self, action):
         return super().step(self.time % 2)

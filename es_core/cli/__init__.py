@@ -8,6 +8,7 @@ import argparse
 import contextlib
 import difflib
 import os
+import re
 import signal
 import sys
 import threading
@@ -140,7 +141,7 @@ def _unrecognized(words: Sequence[str], options: Sequence[str]) -> str:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    say(f"warning: {message}")
+    say("warning: " + re.sub(r"\x1b\[\d+m", "", str(message)))  # Gymnasium colours its own
 
 
 def make_parser() -> argparse.ArgumentParser:

@@ -323,7 +323,12 @@ def _insist_member(space: gymnasium.Space[Any], observation: Any, what: str) -> 
                 f"{space.low[entry]} to {space.high[entry]}; clip it or widen the space"
             )
         raise ConformanceError(f"{what} has dtype {observation.dtype}, the space says {space.dtype}")
-    raise ConformanceError(f"{what} is no member of {space}: {observation!r}")
+    kind = (
+        ""
+        if isinstance(observation, np.ndarray) or not isinstance(space, spaces.Box)
+        else (f", since it is a {type(observation).__name__}, not a numpy array")
+    )
+    raise ConformanceError(f"{what} is no member of {space}{kind}: {observation!r}")
 
 
 def _numbers(value: Any) -> Iterator[Any]:

@@ -233,7 +233,9 @@ def test_a_run_ends_behind_the_generation_that_reaches_its_bound(bound, value, w
     grown = bounded.resume(progress=False, workers=2, **{bound: None})
     assert getattr(grown.config, bound) is None
     assert lines(grown) == lines(whole)
-    with pytest.raises(ValueError, match=f"{bound} can only grow in a resumed run: it was without a bound, now {value}"):
+    with pytest.raises(
+        ValueError, match=f"{bound} can only grow in a resumed run: it was without a bound, now {value}"
+    ):
         grown.resume(**{bound: value})
 
 

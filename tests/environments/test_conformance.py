@@ -51,6 +51,7 @@ FAULTS = {
     "WrongShape": "the observation of reset(seed=0) is no member of Box(-2.0, 2.0, (2,), float32): array([",
     "Printing": "it prints 'the third step' to stdout, where the results of programs stand: use logging",
     "PrintingInC": "it prints 'from compiled code' to stdout",
+    "List": "is no member of Box(-2.0, 2.0, (2,), float32), since it is a list, not a numpy array: [",
     "Raising": "raises RuntimeError: the motor is on fire, in line ",
 }
 STEP = "; it must return (observation, reward, terminated, truncated, info)"

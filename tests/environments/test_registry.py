@@ -339,7 +339,7 @@ def test_an_unknown_id_gets_suggestions_and_a_next_step(installed):
 
 def test_an_id_may_name_the_module_that_registers_it(installed):
     (installed.folder / "shop.py").write_text(
-        "import gymnasium\ngymnasium.register('Shop-v3', 'small_envs:Walk', max_episode_steps=7)"
+        "import gymnasium\ngymnasium.register('Shop-v3', 'small_envs:Walk', max_episode_steps=7)\nclass Stall: pass"
     )
     (installed.folder / "plugin.py").write_text("def register_envs(): return []")
     (installed.folder / "mill.py").write_text("raise RuntimeError('no wind')")
@@ -357,6 +357,11 @@ def test_an_id_may_name_the_module_that_registers_it(installed):
             "Did you mean 'Shop-v3'.* Module 'shop' was imported, but registers no ",
         ),
         ("plugin:Barn-v3", "registers no .*Its register_envs is found through an entry point in pyproject.toml"),
+        (
+            "shop:Stall",
+            r"Stall is a class there: give it an id in that module, gymnasium.register\('Stall-v0', 'shop:St",
+        ),
+        ("./shop.py", r"An id is no file: in its folder run `python -m es_core \.\.\. shop:Name-v0`"),
     ]:
         with pytest.raises(UnknownEnvError, match=f"No environment '{env_id}'.*{cause}"):
             es_envs.definition(env_id)
