@@ -388,7 +388,10 @@ def _refuse_misspelt_hooks(plugin: object, manager: pluggy.PluginManager) -> Non
         if unknown:
             raise PluginError(f"{name}({', '.join(unknown)}): the arguments of this hook are {', '.join(known)}")
     if not manager.get_hookcallers(plugin):
-        raise PluginError(f"it implements no hook: the hooks are {', '.join(hooks)}, marked with @es_envs.hookimpl")
+        where = f" ({plugin.__name__} is no module: its entry point names one alone)" if isroutine(plugin) else ""
+        raise PluginError(
+            f"it implements no hook{where}: the hooks are {', '.join(hooks)}, marked with @es_envs.hookimpl"
+        )
 
 
 def _complete(plugin: PluginInfo) -> PluginInfo:

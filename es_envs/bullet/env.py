@@ -266,6 +266,8 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             ArgumentError: such a range is none, or its name is unknown.
         """
         super().reset(seed=seed, options=options)
+        if not hasattr(self, "_snapshot"):
+            raise RuntimeError(f"{type(self).__name__} has no world: its __init__ must end in super().__init__(...)")
         self._restore()
         given = {**self._ranges, **self._checked((options or {}).get("randomize", {}))}
         if given or self._is_varied:  # or the last episode was
@@ -494,7 +496,8 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
 
     def close(self) -> None:
         """Disconnect from the world. May be called again; garbage collection closes an environment, too."""
-        self._disconnect()  # a finalizer runs once only
+        if hasattr(self, "_disconnect"):
+            self._disconnect()  # a finalizer runs once only
         self.client = -1  # Bullet gives the number to the next world, which this one must not touch
 
     def load_urdf(
@@ -565,10 +568,13 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         )
 
     def joints(self, body: int) -> dict[str, int]:
-        """Return the joint indices of a body by joint name, for use in ``build``."""
+        """Return the joint indices of a body by joint name, for use in ``build``.
+
+        A name that the body does not have raises a KeyError with those that it has.
+        """
         count = pybullet.getNumJoints(body, physicsClientId=self.client)
         infos = (pybullet.getJointInfo(body, joint, physicsClientId=self.client) for joint in range(count))
-        return {info[1].decode(): info[0] for info in infos}
+        return _Joints((info[1].decode(), info[0]) for info in infos)
 
     def paint(self, body: int, colour: Colour, link: int = -1) -> None:
         """Colour a link of a body (-1: the base), for use in ``decorate``. Opacity 0 hides it."""
@@ -654,6 +660,11 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             f"{type(self).__name__} cannot be pickled or copied, since its world is in Bullet: "
             "make another environment in the process that needs it"
         )
+
+
+class _Joints(dict[str, int]):
+    def __missing__(self, name: str) -> int:
+        raise KeyError(f"there is no joint {name!r}: this body has {', '.join(self) or 'none'}")
 
 
 def bounded(values: list[float], limit: float) -> NDArray[np.float32]:

@@ -205,7 +205,8 @@ def has_finite_fitness(subject: Subject) -> None:
                     value = watching.result(episode) if watching is not None else fitness(episode)
                 except Exception as error:
                     raise ConformanceError(f"fitness {name!r} raises {told(error)}") from error
-                if not isinstance(value, SupportsFloat) or not math.isfinite(value):
+                is_array = isinstance(value, np.ndarray) and value.ndim > 0
+                if is_array or not isinstance(value, SupportsFloat) or not math.isfinite(value):
                     raise ConformanceError(f"fitness {name!r} of an episode is {value!r}, expected a finite number")
 
 

@@ -256,6 +256,19 @@ def test_a_mujoco_model_is_loaded_with_its_bodies(made):
     env = made()
     (hopper,) = env.load_mjcf("mjcf/hopper.xml")
     assert {"thigh_joint", "leg_joint", "foot_joint"} < env.joints(hopper).keys()
+    with pytest.raises(KeyError, match=r"there is no joint .'tail.': this body has .*thigh_joint, "):
+        env.joints(hopper)["tail"]
+
+
+def test_a_constructor_that_makes_no_world_is_named():
+    class Worldless(Recorder):
+        def __init__(self):
+            self.observation_space, self.action_space = spaces.Box(-1, 1, (1,)), spaces.Discrete(2)
+
+    env = Worldless()
+    with pytest.raises(RuntimeError, match=r"Worldless has no world: its __init__ must end in super\(\)\.__init__"):
+        env.reset(seed=0)
+    env.close()
 
 
 def test_flags_of_a_model_reach_bullet(made):

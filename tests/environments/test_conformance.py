@@ -182,6 +182,7 @@ def test_a_process_that_an_environment_leaves_behind_is_not_waited_for(define):
         [
             ("not_finite", "fitness 'odd' of an episode is nan, expected a finite number"),
             ("nothing", "fitness 'odd' of an episode is None, expected a finite number"),
+            ("two_numbers", "fitness 'odd' of an episode is array([1., 2.]), expected a finite number"),
             ("not_there", "fitness 'odd' raises KeyError: 'height'"),
         ]
     ),
