@@ -49,6 +49,7 @@ class Row:
         threshold: a score; the page tells after how many steps an evaluated centre first had it.
         bits: the page shows the last centre's hash.
         measures: further fitness functions by which the last centres are told.
+        curve: the fitness function that the curves show; "": each run's own.
     """
 
     title: str
@@ -60,6 +61,7 @@ class Row:
     threshold: float | None = None
     bits: bool = False
     measures: Sequence[str] = ()
+    curve: str = ""
     packages: Sequence[str] = field(default=("mujoco",))
 
 
@@ -469,21 +471,25 @@ ROWS: Mapping[str, Row] = {
     ),
     "locomotion": Row(
         title="Robots that run: two million steps",
-        about="`es-envs train ID --max-steps 2000000 --eval-every 0`: what the spaces decide, which is a linear policy "
-        "and CMA-ES, separable for the larger robots. Reward and models are those of pybullet's own environments, for "
-        "which evorobotpy publishes centres of OpenAI-ES after 50 million steps, 25 times as many (10 seeds): hopper "
-        "1923, half-cheetah 2364, ant 1387, walker 763. The hopper and the half-cheetah have three seeds here, the "
-        "others one, which tells what can be, not what is typical.",
+        about="`es-envs train ID --max-steps 2000000`, by the reward (`episode_return`) and, with `--fitness progress`, "
+        "by the way alone: what the spaces decide, which is a linear policy and CMA-ES, separable for the larger "
+        "robots. The reward pays for each step without a fall, and so for standing still, which is learnt first. Reward "
+        "and models are those of pybullet's own environments, for which evorobotpy publishes centres of OpenAI-ES after "
+        "50 million steps, 25 times as many (10 seeds, rewards adapted to evolution): hopper 1923, half-cheetah 2364, "
+        "ant 1387, walker 763. The hopper and the half-cheetah have three seeds here, the others one, which tells what "
+        "can be, not what is typical.",
         runs={
-            f"{robot}Bullet-v0": (
+            f"{robot}-{name}": (
                 f"{robot}Bullet-v0",
-                _without_evaluation(max_steps=2_000_000, generations=10**6, checkpoint_every=100),
+                {"fitness": fitness, "max_steps": 2_000_000, "generations": 10**6, "checkpoint_every": 100},
             )
             for robot in ("Hopper", "HalfCheetah", "Walker2D", "Ant", "Humanoid", "A1")
+            for name, fitness in (("reward", "episode_return"), ("progress", "progress"))
         },
         seeds=range(3),
         line="reported beside what is published",
-        measures=("progress",),
+        measures=("episode_return", "progress"),
+        curve="progress",
     ),
 }
 
@@ -551,7 +557,7 @@ def result_of(run: Run, row: Row, path: Path) -> dict[str, Any]:
         "total_steps": last.total_steps,
         "search_steps": last.search_steps,
         "seconds": sum(stats.seconds for stats in run.history),
-        "curve": _curve(run),
+        "curve": _curve(run, row.curve),
         "commit": commit(),
     }
 
@@ -561,13 +567,18 @@ def _score(centre: Checkpoint) -> dict[str, Any]:
     return evaluate(centre, episodes=EPISODES, seed=centre.config.seed).to_json()
 
 
-def _curve(run: Run) -> list[tuple[int, float]]:
-    """Training steps so far, and the centre's score then; the population's where the centre was not scored."""
+def _curve(run: Run, name: str) -> list[tuple[int, float]]:
+    """Training steps so far, and the centre's score then; the population's where the centre was not scored.
+
+    Args:
+        run: the run.
+        name: fitness function of the score; "": that which the run is selected by.
+    """
     points, steps = [], 0
     has_scores = any(stats.evaluation for stats in run.history)
     for stats in run.history:
         if has_scores and stats.evaluation is not None:
-            points.append((steps, stats.evaluation.mean))
+            points.append((steps, stats.evaluation.fitnesses[name] if name else stats.evaluation.mean))
         elif not has_scores and stats.fitness_mean is not None:
             points.append((steps, stats.fitness_mean))
         steps += stats.steps
@@ -781,8 +792,13 @@ def _plot(name: str, row: Row, results: Sequence[dict[str, Any]]) -> None:
 
     measured = {result["env_id"] for result in results}
     envs = [env_id for env_id in dict.fromkeys(env_id for env_id, _ in row.runs.values()) if env_id in measured]
-    figure, axes = plt.subplots(1, len(envs), figsize=(1.5 + 5 * len(envs), 4), squeeze=False, layout="constrained")
-    for env_id, axis in zip(envs, axes[0], strict=True):
+    columns = min(3, len(envs))
+    rows = -(-len(envs) // columns)
+    size = 1.5 + 5 * columns, 4 * rows
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
+    for unused in axes.flat[len(envs) :]:
+        unused.set_visible(False)
+    for env_id, axis in zip(envs, axes.flat, strict=False):
         names = [run for run in row.runs if any(r["name"] == run and r["env_id"] == env_id for r in results)]
         for number, run in enumerate(names):
             curves = [np.array(r["curve"]).reshape(-1, 2) for r in results if r["name"] == run]
@@ -792,7 +808,7 @@ def _plot(name: str, row: Row, results: Sequence[dict[str, Any]]) -> None:
             grid = np.linspace(0, max(curve[-1, 0] for curve in curves), 200)
             middle = np.median([np.interp(grid, *curve.T) for curve in curves], axis=0)
             axis.plot(grid, middle, color=colour, linewidth=2, label=run)
-        axis.set(title=env_id, xlabel="environment steps of training", ylabel="fitness")
+        axis.set(title=env_id, xlabel="environment steps of training", ylabel=row.curve or "fitness")
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
         axis.grid(alpha=0.3)
         axis.legend(frameon=False)
