@@ -471,13 +471,13 @@ ROWS: Mapping[str, Row] = {
     ),
     "locomotion": Row(
         title="Robots that run: two million steps",
-        about="`es-envs train ID --max-steps 2000000`, by the reward (`episode_return`) and, with `--fitness progress`, "
-        "by the way alone: what the spaces decide, which is a linear policy and CMA-ES, separable for the larger "
-        "robots. The reward pays for each step without a fall, and so for standing still, which is learnt first. Reward "
-        "and models are those of pybullet's own environments, for which evorobotpy publishes centres of OpenAI-ES after "
-        "50 million steps, 25 times as many (10 seeds, rewards adapted to evolution): hopper 1923, half-cheetah 2364, "
-        "ant 1387, walker 763. The hopper and the half-cheetah have three seeds here, the others one, which tells what "
-        "can be, not what is typical.",
+        about="`es-envs train ID --max-steps 2000000`, by the reward (`episode_return`) and, with `--fitness "
+        "progress`, by the way alone: what the spaces decide, which is a linear policy and CMA-ES, separable for the "
+        "larger robots. The reward pays for each step without a fall, and so for standing still, which is learnt "
+        "first. Reward and models are those of pybullet's own environments, for which evorobotpy publishes centres of "
+        "OpenAI-ES after 50 million steps, 25 times as many (10 seeds, rewards adapted to evolution): hopper 1923, "
+        "half-cheetah 2364, ant 1387, walker 763. The hopper and the half-cheetah have three seeds here, the others "
+        "one, which tells what can be, not what is typical.",
         runs={
             f"{robot}-{name}": (
                 f"{robot}Bullet-v0",

@@ -256,7 +256,7 @@ def test_a_mujoco_model_is_loaded_with_its_bodies(made):
     env = made()
     (hopper,) = env.load_mjcf("mjcf/hopper.xml")
     assert {"thigh_joint", "leg_joint", "foot_joint"} < env.joints(hopper).keys()
-    with pytest.raises(KeyError, match="there is no joint 'tail': this body has .*, thigh_joint, "):
+    with pytest.raises(KeyError, match=r"there is no joint 'tail': this body has .*, thigh_joint, "):
         env.joints(hopper)["tail"]
 
 
