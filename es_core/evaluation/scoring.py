@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from es_core.config.checks import require_positive
-from es_core.config.choices import LEARNER
+from es_core.config.choices import LEARNER, SCRIPTED
 from es_core.config.trust import require_trusted
 from es_core.pools.local import LocalPool
 from es_core.runs.checkpoint import Checkpoint
@@ -149,6 +149,8 @@ def population_of(checkpoint: Checkpoint) -> Population:
     strategy = checkpoint.config.strategy
     if strategy.startswith(LEARNER):
         raise ValueError(f"{checkpoint.where}: strategy {strategy!r} learns by gradients, and has no candidates")
+    if checkpoint.config.policy.startswith(SCRIPTED):
+        raise ValueError(f"{checkpoint.where}: a scripted policy has no candidates")
     if not checkpoint.strategy:
         raise ValueError(
             f"{checkpoint.where}: this policy comes without the state of its strategy, {strategy!r}, from which "

@@ -337,6 +337,8 @@ def _curve(
 
 def _label(value: Any) -> str:
     """The value of a setting; a float without meaningless digits."""
+    if value is None:
+        return "none"
     return f"{value:g}" if isinstance(value, float) and float(f"{value:g}") == value else text_of(value)
 
 

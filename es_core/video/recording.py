@@ -124,6 +124,8 @@ def record(
     size = frame_size(width, height, aspect)
     if seeds is not None and (not seeds or any(whole(0)(each) for each in seeds)):
         raise ValueError(f"seeds must be one or more whole numbers of at least 0, got {list(seeds)}")
+    if seeds is not None and episodes not in {1, len(seeds)}:
+        raise ValueError(f"seeds name {len(seeds)} episodes, and episodes is {episodes}: give one of the two")
     if beside:
         layout = layout or "grid"
     elif generations is None and layout == "grid":

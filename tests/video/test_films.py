@@ -467,6 +467,7 @@ def test_chosen_seeds_are_those_of_the_episodes(run, tmp_path):
         ({"population": 0}, "population must be a whole number"),
         ({"seeds": []}, "seeds must be one or more whole numbers"),
         ({"seeds": [3, -1]}, r"seeds must be one or more whole numbers of at least 0, got \[3, -1\]"),
+        ({"seeds": [3, 4], "episodes": 3}, "seeds name 2 episodes, and episodes is 3: give one of the two"),
         ({"generations": []}, "generations must name at least one"),
         ({"generations": [0], "generation": 1}, "choose"),
         ({"candidate": 1, "layout": "grid"}, "choose"),
