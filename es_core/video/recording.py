@@ -122,10 +122,7 @@ def record(
         if count is not None:
             require_positive(name, count)
     size = frame_size(width, height, aspect)
-    if seeds is not None and (not seeds or any(whole(0)(each) for each in seeds)):
-        raise ValueError(f"seeds must be one or more whole numbers of at least 0, got {list(seeds)}")
-    if seeds is not None and episodes not in {1, len(seeds)}:
-        raise ValueError(f"seeds name {len(seeds)} episodes, and episodes is {episodes}: give one of the two")
+    starts = episode_seeds(seed, Purpose.TEST, episodes) if seeds is None else _named(seeds, episodes)
     if beside:
         layout = layout or "grid"
     elif generations is None and layout == "grid":
@@ -156,7 +153,6 @@ def record(
     with closing(Renderer(options)) as renderer:
         for policy, checkpoint in zip(groups[0], checkpoints, strict=False):
             require_same_spaces(checkpoint, renderer.rollout_of(policy).env)
-        starts = episode_seeds(seed, Purpose.TEST, episodes) if seeds is None else tuple(seeds)
         clips = score_clips(renderer, groups, starts, options, camera)
         writer = _FilmWriter(path, renderer.rate, clips, progress=progress)
         frames = sum(clip.frames for clip in clips)
@@ -178,6 +174,19 @@ def record(
             warnings.warn(said, RuntimeWarning, stacklevel=2)
         write_whole(path.with_suffix(".json"), _side_car(options, writer, camera))
         return filmed
+
+
+def _named(seeds: Sequence[int], episodes: int) -> tuple[int, ...]:
+    """The episodes' seeds, as they are given.
+
+    Raises:
+        ValueError: there is none, one is no seed, or ``episodes`` says that there are others.
+    """
+    if not seeds or any(whole(0)(each) for each in seeds):
+        raise ValueError(f"seeds must be one or more whole numbers of at least 0, got {list(seeds)}")
+    if episodes not in {1, len(seeds)}:
+        raise ValueError(f"seeds name {len(seeds)} episodes, and episodes is {episodes}: give one of the two")
+    return tuple(seeds)
 
 
 def _refuse_nonsense(
