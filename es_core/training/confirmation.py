@@ -78,6 +78,7 @@ def baselines(
     scores = {name: Evaluation.from_episodes(episodes) for name, episodes in played.items()}
     space = pool.observation_space
     ends = [_ends(space, episodes) for episodes in played.values()]
+    _warn_of_a_stranger(run, space, [episode.first_observation for each in played.values() for episode in each])
     if pool.config.vector_starts is None:  # else copies may begin elsewhere than single environments
         _warn_of_other_starts(run, [each[:, 0] for each in ends])
     is_decided = (  # by the run, by whoever wrote the environment, or by the policy from which the run starts
@@ -106,6 +107,20 @@ def _warn_of_other_starts(run: RunFolder, starts: Sequence[NDArray[np.float32]])
         warnings.warn(
             f"{run.definition.label}: two episodes with the same seed begin differently, so no score can be repeated, "
             f"and candidates do not meet the same starts: `es-envs check {run.config.env_id}` says what to change",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+
+def _warn_of_a_stranger(run: RunFolder, space: gymnasium.Space[Any], starts: Sequence[Any]) -> None:
+    """Warn if an episode begins with an observation that is no member of its space."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Gymnasium says of a list only that it casts it
+        stranger = next((start for start in starts if not space.contains(start)), None)
+    if stranger is not None:
+        warnings.warn(
+            f"{run.definition.label}: an episode begins with an observation that is no member of its space, {space}: "
+            f"{stranger!r:.200}. `es-envs check {run.config.env_id}` says what to change",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -499,3 +499,9 @@ def test_who_ignores_the_seed_is_told_so_as_training_begins(register, tmp_path):
     env_id = register("Unseeded-v0", "broken_envs:Unseeded", fitness="episode_return", max_episode_steps=60)
     with pytest.warns(RuntimeWarning, match="begin differently, .* `es-envs check Unseeded-v0` says"):
         train(env_id, run_dir=tmp_path / "r", **{**TINY, "eval_every": 1})
+
+
+def test_observations_outside_of_their_space_are_told_as_training_begins(register, tmp_path):
+    env_id = register("WrongDtype-v0", "broken_envs:WrongDtype", fitness="episode_return", max_episode_steps=5)
+    with pytest.warns(RuntimeWarning, match=r"an observation that is no member of its space, Box.*`es-envs check "):
+        train(env_id, run_dir=tmp_path / "r", **{**TINY, "eval_every": 1})
