@@ -471,20 +471,20 @@ ROWS: Mapping[str, Row] = {
     ),
     "locomotion": Row(
         title="Robots that run: two million steps",
-        about="`es-envs train ID --max-steps 2000000`, by the reward (`episode_return`) and, with `--fitness "
-        "progress`, by the way alone: what the spaces decide, which is a linear policy and CMA-ES, separable for the "
-        "larger robots. The reward pays for each step without a fall, and so for standing still, which is learnt "
-        "first. Reward and models are those of pybullet's own environments, for which evorobotpy publishes centres of "
+        about="`es-envs train ID --max-steps 2000000`, by the fitness of the plugin, the way and a metre for lasting "
+        "1000 steps, and (-reward) with `--fitness episode_return`, by the sum of rewards: what the spaces decide, "
+        "which is a linear policy and CMA-ES, separable for the larger robots. Each score is of the fitness of its own "
+        "row; episode_return and progress [m] are of the same centres. Reward and models are those of pybullet's own environments, for which evorobotpy publishes centres of "
         "OpenAI-ES after 50 million steps, 25 times as many (10 seeds, rewards adapted to evolution): hopper 1923, "
         "half-cheetah 2364, ant 1387, walker 763. The hopper and the half-cheetah have three seeds here, the others "
         "one, which tells what can be, not what is typical.",
         runs={
-            f"{robot}-{name}": (
+            f"{robot}{name}": (
                 f"{robot}Bullet-v0",
-                {"fitness": fitness, "max_steps": 2_000_000, "generations": 10**6, "checkpoint_every": 100},
+                {**fitness, "max_steps": 2_000_000, "generations": 10**6, "checkpoint_every": 100},
             )
             for robot in ("Hopper", "HalfCheetah", "Walker2D", "Ant", "Humanoid", "A1")
-            for name, fitness in (("reward", "episode_return"), ("progress", "progress"))
+            for name, fitness in (("", {}), ("-reward", {"fitness": "episode_return"}))
         },
         seeds=range(3),
         line="reported beside what is published",

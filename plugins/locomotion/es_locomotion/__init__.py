@@ -21,8 +21,8 @@ def register_envs() -> list[EnvDefinition]:
         EnvDefinition(
             id=f"{name}Bullet-v0",
             entry_point=f"es_locomotion.robots:{name}Env",
-            fitness="episode_return",
-            fitnesses={"progress": "final_info:progress"},
+            fitness="es_locomotion.fitness:progress_and_survival",
+            fitnesses={"progress": "final_info:progress", "episode_return": "episode_return"},
             max_episode_steps=1000,
             summary=f"{summary} (Bullet physics)",
         )

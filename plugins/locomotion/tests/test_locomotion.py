@@ -7,6 +7,7 @@ import pytest
 from es_locomotion import ROBOTS, robots
 
 import es_envs
+from es_core import Checkpoint, evaluate
 from es_envs.bullet import pybullet
 
 IDS = [f"{name}Bullet-v0" for name in ROBOTS]
@@ -39,9 +40,12 @@ def joint_states(env):
 
 
 @pytest.mark.parametrize("env_id", IDS)
-def test_definitions_select_by_the_return_and_log_the_progress(env_id):
+def test_definitions_select_by_progress_and_survival_and_log_the_way_and_the_return(env_id):
     definition = es_envs.definition(env_id)
-    assert (definition.fitness, dict(definition.fitnesses)) == ("episode_return", {"progress": "final_info:progress"})
+    score = evaluate(Checkpoint.scripted(env_id), episodes=3, workers=1)
+    assert list(score.fitnesses) == ["progress_and_survival", "progress", "episode_return"]
+    assert score.mean == pytest.approx(score.fitnesses["progress"] + score.length / 1000)
+    assert score.returns == score.fitnesses["episode_return"]
     assert definition.max_episode_steps == 1000
     assert definition.plugin == "locomotion"
 
