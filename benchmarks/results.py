@@ -471,8 +471,8 @@ ROWS: Mapping[str, Row] = {
     ),
     "locomotion": Row(
         title="Robots that run: two million steps",
-        about="`es-envs train ID --max-steps 2000000`, by the fitness of the plugin, the way and a metre for lasting 1000 "
-        "steps, and (-reward) with `--fitness episode_return`, by the sum of rewards: what the spaces decide, which "
+        about="`es-envs train ID --max-steps 2000000`, by the fitness of the plugin, the way and a metre for lasting "
+        "1000 steps, and (-reward) with `--fitness episode_return`, by the sum of rewards: what the spaces decide, which "
         "is a linear policy and CMA-ES, separable for the larger robots. Each score is of the fitness of its own "
         "row; episode_return and progress [m] are of the same centres. Reward and models are those of pybullet's "
         "own environments, for which evorobotpy publishes centres of OpenAI-ES after 50 million steps, 25 times as "
