@@ -23,13 +23,10 @@ from es_envs import EnvDefinition
 
 FILMS = Path(__file__).parent / "gallery"
 GENERATIONS = {
-    "A1Bullet-v0": 5,
-    "AntBullet-v0": 8,
     "BallMaze-v0": 1000,
     "CartPoleSwingUp-v0": 1000,  # it is solved, and stops, long before
     "DoublePole-v0": 1000,  # the same
     "HalfCheetahBullet-v0": 50,
-    "HopperBullet-v0": 100,
     "HumanoidBullet-v0": 100,
     "PlateFigureEight-v0": 40,
     "Walker2DBullet-v0": 60,

@@ -76,7 +76,7 @@ def test_a_pretrained_policy_that_cannot_be_used_names_the_plugin(name, message)
 def test_a_missing_pretrained_policy_says_which_exist(capsys):
     assert main(["evaluate", "CartPole-v1", "--pretrained"]) == 2
     said = capsys.readouterr().err
-    assert "CartPole-v1 has no pretrained policy (these have one: BalancingPlate-v0, CartPoleBullet-v0" in said
+    assert "CartPole-v1 has no pretrained policy (these have one: A1Bullet-v0, AntBullet-v0, BalancingPlate-v0" in said
     assert "es-envs train CartPole-v1" in said
 
 
@@ -94,8 +94,10 @@ def test_every_pretrained_policy_has_the_recommended_settings(env_id):
     config = Checkpoint.pretrained(env_id).config
     others = ("engine", "device", "bits", "eval_budget", "action_squash", "hidden_sizes", "observation_std_floor",
               "generations", "episode_seeds", "steps_per_generation", "steps_limit")  # fmt: skip
-    settled = {name: getattr(config, name) for name in others}  # of the version that trained it
     told = {"seed": 1, "max_steps": 1_200_000, "eval_every": 0} if env_id == "RaceTrack-v0" else {}  # by its README
+    if es_envs.definition(env_id).plugin == "locomotion":
+        told, others = {"max_steps": 2_000_000, "checkpoint_every": 100}, (*others, *config.decided)
+    settled = {name: getattr(config, name) for name in others}  # of the version that trained it
     assert set(config.decided) <= set(others)
     assert config == replace(es_core.TrainConfig.for_env(env_id), **settled, **told, decided=config.decided)
 

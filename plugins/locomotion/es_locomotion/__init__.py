@@ -14,6 +14,9 @@ ROBOTS = {
 }
 
 
+EVOLVED = ("Hopper", "Ant", "A1")  # `es-envs train ID --seed 0 --max-steps 2000000` evolves their policies
+
+
 @hookimpl
 def register_envs() -> list[EnvDefinition]:
     """This plugin's environments."""
@@ -24,6 +27,7 @@ def register_envs() -> list[EnvDefinition]:
             fitness="es_locomotion.fitness:progress_and_survival",
             fitnesses={"progress": "final_info:progress", "episode_return": "episode_return"},
             max_episode_steps=1000,
+            pretrained=f"es_locomotion:{name}Bullet-v0.safetensors" if name in EVOLVED else None,
             summary=f"{summary} (Bullet physics)",
         )
         for name, summary in ROBOTS.items()
