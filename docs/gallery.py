@@ -26,7 +26,6 @@ GENERATIONS = {
     "BallMaze-v0": 1000,
     "CartPoleSwingUp-v0": 1000,  # it is solved, and stops, long before
     "DoublePole-v0": 1000,  # the same
-    "HalfCheetahBullet-v0": 50,
     "HumanoidBullet-v0": 100,
     "PlateFigureEight-v0": 40,
     "Walker2DBullet-v0": 60,
