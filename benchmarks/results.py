@@ -472,13 +472,16 @@ ROWS: Mapping[str, Row] = {
     "locomotion": Row(
         title="Robots that run: two million steps",
         about="`es-envs train ID --max-steps 2000000`, by the fitness of the plugin, the way and a metre for lasting "
-        "1000 steps, and (-reward) with `--fitness episode_return`, by the sum of rewards: what the spaces decide, "
-        "which is a linear policy and CMA-ES, separable for the larger robots. Each score is of the fitness of its own "
-        "row; episode_return and progress [m] are of the same centres. Reward and models are those of pybullet's "
-        "own environments, for which evorobotpy publishes centres of OpenAI-ES after 50 million steps, 25 times as "
-        "many (10 seeds, rewards adapted to evolution): hopper 1923, half-cheetah 2364, ant 1387, walker 763. The "
-        "hopper and the half-cheetah have three seeds here, the others one, which tells what can be, not what is "
-        "typical.",
+        "1000 steps, and (-reward) with `--fitness episode_return`, by the sum of rewards: what the spaces "
+        "decide, which is a linear policy and CMA-ES, separable for the larger robots. Each score is of the "
+        "fitness of its own row; episode_return and progress [m] are of the same centres. By the sum of rewards, "
+        "robots stand still, which earns up to 1 for each step, and by the way they run, if not with every seed: "
+        "two of three half-cheetahs stand, the walker leans ahead, and the humanoid dives. Reward and models are "
+        "those of pybullet's own environments, for which evorobotpy publishes centres of OpenAI-ES after 50 "
+        "million steps, 25 times as many (10 seeds, rewards adapted to evolution): hopper 1923, half-cheetah "
+        "2364, ant 1387, walker 763. The hopper and the half-cheetah have three seeds here, the others one, which "
+        "tells what can be, not what is typical. Two runs shared a machine of two cores with other work: the "
+        "seconds say little.",
         runs={
             f"{robot}{name}": (
                 f"{robot}Bullet-v0",
