@@ -17,7 +17,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -495,6 +495,7 @@ ROWS: Mapping[str, Row] = {
         best=True,
         measures=("episode_return", "progress"),
         curve="progress",
+        packages=(),
     ),
 }
 
@@ -543,11 +544,11 @@ def result_of(run: Run, row: Row, path: Path) -> dict[str, Any]:
     checkpoint = run.checkpoint
     if checkpoint is None:
         raise RuntimeError(f"{run.directory} has no checkpoint")
-    checkpoint.save(path.with_suffix(".safetensors"))
+    replace(checkpoint, strategy={}).save(path.with_suffix(".safetensors"))  # a covariance matrix is large
     last_score = _score(checkpoint)
     kept = (run.best if row.best else None) or checkpoint
     if kept.generation != checkpoint.generation:
-        kept.save(path.with_suffix(".best.safetensors"))
+        replace(kept, strategy={}).save(path.with_suffix(".best.safetensors"))
     return {
         "env_id": run.config.env_id,
         "config": run.config.to_json(),
