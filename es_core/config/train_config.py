@@ -212,8 +212,8 @@ class TrainConfig:
     max_steps: int | None = _option(
         None,
         maybe(whole(1)),
-        "environment steps, evaluation included, after which the run ends; its last generation and the final scores "
-        "go beyond",
+        "environment steps after which the run ends, those of evaluation included; its last generation and the final "
+        "scores go beyond",
     )
     max_episodes: int | None = _option(
         None, maybe(whole(1)), "candidates' episodes after which the run ends, with the generation that reaches them"
