@@ -273,7 +273,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         if given or self._is_varied:  # or the last episode was
             # A generator of its own: starts are those of the same seed without variation.
             self._randomization.begin(given, self.np_random.spawn(1)[0])
-            if self.varied["push"] and not self._can_be_pushed:
+            if self.varied["push"] and not self._loose and type(self).push is BulletEnv.push:
                 raise ArgumentError(
                     f"randomize['push']: {type(self).__name__} has no loose body that could be pushed: override its "
                     "method push(velocity), or leave the name out"
@@ -303,16 +303,17 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
 
         Called between two steps, if ``randomize`` has pushes. Override it where something else is to be pushed.
         """
-        for body in self._movable:
-            if pybullet.getDynamicsInfo(body, -1, physicsClientId=self.client)[0] > 0:
-                (x, y, z), turning = pybullet.getBaseVelocity(body, physicsClientId=self.client)
-                pushed = (x + velocity[0], y + velocity[1], z)
-                pybullet.resetBaseVelocity(body, pushed, turning, physicsClientId=self.client)
+        for body in self._loose:
+            (x, y, z), turning = pybullet.getBaseVelocity(body, physicsClientId=self.client)
+            pushed = (x + velocity[0], y + velocity[1], z)
+            pybullet.resetBaseVelocity(body, pushed, turning, physicsClientId=self.client)
 
     @functools.cached_property
-    def _can_be_pushed(self) -> bool:
-        loose = any(pybullet.getDynamicsInfo(body, -1, physicsClientId=self.client)[0] > 0 for body in self._movable)
-        return loose or type(self).push is not BulletEnv.push
+    def _loose(self) -> list[int]:
+        """Bodies that are not fastened to the world."""
+        return [
+            body for body in self._movable if pybullet.getDynamicsInfo(body, -1, physicsClientId=self.client)[0] > 0
+        ]
 
     def _find_movable(self) -> dict[int, dict[int, int]]:
         """Bodies that can move, and their movable joints, each with its number of position values."""

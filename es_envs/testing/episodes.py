@@ -33,26 +33,40 @@ class Trace:
 
 
 def playing(
-    env: gymnasium.Env[Any, Any], seed: int, steps: int, observer: StepFitness | None = None, *, pauses: bool = True
+    env: gymnasium.Env[Any, Any],
+    seed: int,
+    steps: int,
+    observer: StepFitness | None = None,
+    *,
+    choose: Callable[[], Any] | None = None,
+    pauses: bool = True,
 ) -> Generator[Callable[[], Episode], None, Trace]:
-    """Play an episode under random actions that depend on the seed; pause after every step."""
-    env.action_space.seed(seed)
+    """Play an episode; pause after every step. ``choose`` gives actions; None: random ones that depend on the seed."""
+    if choose is None:
+        env.action_space.seed(seed)
+        choose = env.action_space.sample
     moments: list[bytes] = []
 
     def keep(observation: Any, action: Any, reward: float, info: Mapping[str, Any]) -> None:  # noqa: ARG001
         moments.append(bits((observation, float(reward))))
 
     observers = [keep] if observer is None else [keep, observer.on_step]
-    sample = env.action_space.sample
-    episode = yield from play(env, lambda _: sample(), seed, steps, observers, pauses=pauses)
+    episode = yield from play(env, lambda _: choose(), seed, steps, observers, pauses=pauses)
     ended = [bits(episode.terminated)] if episode.length < steps else []  # else it may have been cut
     return Trace((bits(episode.first_observation), *moments, *ended), episode)
 
 
-def trace(env: gymnasium.Env[Any, Any], seed: int, steps: int, observer: StepFitness | None = None) -> Trace:
-    """Play a whole episode, or ``steps`` steps of it."""
+def trace(
+    env: gymnasium.Env[Any, Any],
+    seed: int,
+    steps: int,
+    observer: StepFitness | None = None,
+    *,
+    choose: Callable[[], Any] | None = None,
+) -> Trace:
+    """Play a whole episode, or ``steps`` steps of it; ``choose``: see ``playing``."""
     try:
-        next(playing(env, seed, steps, observer, pauses=False))
+        next(playing(env, seed, steps, observer, choose=choose, pauses=False))
     except StopIteration as end:
         return cast("Trace", end.value)
     raise RuntimeError("an episode that does not pause has paused")
