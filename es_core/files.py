@@ -233,6 +233,16 @@ def is_held(path: Path) -> bool:
         return False
 
 
+def require_folder(path: Path, what: str) -> None:
+    """Refuse to write a file into a folder that does not exist, before the work for it.
+
+    Raises:
+        FileNotFoundError: the folder does not exist; the message says ``what`` the file would be.
+    """
+    if not path.parent.is_dir():
+        raise FileNotFoundError(f"there is no folder {path.parent} for the {what}")
+
+
 def remove(path: Path) -> None:
     """Remove a file, a folder with its contents, or a link, but never a link's target."""
     if path.is_dir() and not path.is_symlink():

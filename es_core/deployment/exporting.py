@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from es_core.config.budgets import step_limit
 from es_core.evaluation.scoring import Source, find_policy, require_same_spaces
-from es_core.files import write_whole
+from es_core.files import require_folder, write_whole
 from es_core.policies.spaces import parts
 from es_core.rollout.errors import RolloutError
 from es_core.rollout.rollout import Rollout
@@ -106,8 +106,7 @@ def export(
             raise ImportError(
                 f"{path.suffix} files need {package}, which is not installed: pip install 'es-envs[export]'"
             )
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent} for the file")
+    require_folder(path, "file")
     if isinstance(source, str | os.PathLike) and Path(source).is_dir():
         source = RunFolder.open(source, trust=trust)
     checkpoint, definition = find_policy(source, generation=generation, trust=trust)

@@ -16,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markdown_it import MarkdownIt
 from markupsafe import Markup
 
+from es_core.files import require_folder
 from es_core.formatting import figures
 from es_envs.printable import printable
 
@@ -139,8 +140,7 @@ def require_page(path: str | os.PathLike[str]) -> Path:
     page = Path(path).absolute()
     if page.suffix.lower() not in {".html", ".htm"}:
         raise ValueError(f"a page's name must end in .html, got {page.name!r}")
-    if not page.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {page.parent} for the page")
+    require_folder(page, "page")
     return page
 
 

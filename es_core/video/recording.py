@@ -17,7 +17,7 @@ from PIL import Image
 import es_envs
 from es_core.config.checks import require_positive, whole
 from es_core.evaluation.scoring import Source, require_same_spaces
-from es_core.files import write_whole
+from es_core.files import require_folder, write_whole
 from es_core.machine import usable_cores
 from es_core.runs.checkpoint import parameter_hash
 from es_core.seeding import Purpose, episode_seeds
@@ -138,8 +138,7 @@ def record(
         env_kwargs=env_kwargs,
         trust=trust,
     )
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"there is no folder {path.parent} for the film")
+    require_folder(path, "film")
     fits = (width, height, aspect) != (None, None, None)
     options = FilmOptions(
         definition=definition,
