@@ -502,6 +502,11 @@ class TrainConfig:
         except (TypeError, ValueError) as error:
             raise es_envs.PluginError(f"{definition.label} recommends an invalid setting: {error}") from error
 
+    @property
+    def keyword_arguments(self) -> dict[str, Any]:
+        """Keyword arguments of the environment: ``env_kwargs``, and ``randomize`` if it has ranges."""
+        return {**({"randomize": dict(self.randomize)} if self.randomize else {}), **self.env_kwargs}
+
     def resolved(self, definition: EnvDefinition | None = None) -> Self:
         """Return this config with its fitness's name filled in.
 

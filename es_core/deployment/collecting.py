@@ -247,5 +247,4 @@ def _spec(checkpoint: Checkpoint) -> EnvSpec | None:
         return None
     if config.env_id in gymnasium.registry:
         return gymnasium.spec(config.env_id)
-    varied = {"randomize": dict(config.randomize)} if config.randomize else {}
-    return registry.spec(registry.definition(config.env_id), {**varied, **config.env_kwargs})
+    return registry.spec(registry.definition(config.env_id), config.keyword_arguments)

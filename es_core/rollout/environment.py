@@ -117,20 +117,21 @@ def make_env(definition: EnvDefinition, config: TrainConfig, **kwargs: Any) -> g
         PluginError: the environment cannot be made.
         SpaceError: a wrapper is not for its observations.
     """
-    randomized = {"randomize": dict(config.randomize)} if config.randomize else {}
     drawn = {"render_mode": "rgb_array"} if config.preprocessing.get("pixels") else {}
-    if drawn and "sensor_noise" in {**randomized, **config.env_kwargs, **kwargs}.get("randomize", {}):
+    given = {**drawn, **config.keyword_arguments, **kwargs}
+    ranges = given.get("randomize")
+    if drawn and isinstance(ranges, Mapping) and "sensor_noise" in ranges:
         raise SpaceError("randomize 'sensor_noise' is for numbers: leave it out where preprocessing has 'pixels'")
     try:
-        env = definition.build(**{**drawn, **randomized, **config.env_kwargs, **kwargs})
+        env = definition.build(**given)
     except KeywordError as error:
-        if randomized and "'randomize'" in str(error):
+        if config.randomize and "'randomize'" in str(error):
             raise SpaceError(
                 f"{definition.label} cannot be randomised: it takes no argument 'randomize', as a BulletEnv does"
             ) from error
         raise
     except ValueError as error:
-        if drawn:
+        if drawn and "render" in str(error):
             raise SpaceError(f"preprocessing 'pixels' needs an environment that draws pictures: {error}") from error
         raise
     try:

@@ -117,6 +117,20 @@ def test_who_cannot_draw_cannot_be_played_from_pixels(walk, tiny, tmp_path):
     assert not (tmp_path / "r").exists()
 
 
+@pytest.mark.parametrize(
+    ("ranges", "message"),
+    [
+        ({"sensor_noise": [0, 0.1]}, r"^randomize 'sensor_noise' is for numbers"),
+        (3, "^randomize must be a dict of ranges"),
+    ],
+    ids=str,
+)
+def test_ranges_that_pixels_cannot_have_are_refused_by_their_own_sentence(ranges, message):
+    config = TrainConfig(env_id="CartPoleBullet-v0", env_kwargs={"randomize": ranges}, preprocessing={"pixels": 32})
+    with pytest.raises(ValueError, match=message):
+        make_env(definition("CartPoleBullet-v0"), config)
+
+
 def test_a_skipped_step_sums_rewards_and_shows_the_largest_pixels():
     env, plain = preprocessed(Seen(), {"skip": 3}), Seen()
     env.reset(seed=1)
