@@ -435,7 +435,7 @@ class RaceTrackEnv(BulletEnv):
 
 
 def _read(path: str) -> Track:
-    if not isinstance(path, str):
+    if not isinstance(path, str) or "\0" in path:
         raise ArgumentError(f"track must be the name of a CSV file or a circuit, got {path!r}")
     try:
         return tracks.read(CIRCUITS.get(path, path))

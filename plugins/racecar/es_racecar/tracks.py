@@ -199,7 +199,9 @@ def read(path: str | Path) -> Track:
     if len(rows) < 8:
         raise ArgumentError(f"{path} has {len(rows)} points: a track needs at least 8")
     given = np.array(rows)
-    line, gaps = given[:, :2], _gaps(given[:, :2], is_closed=False)
+    with np.errstate(over="ignore"):  # an infinite length is too long, too
+        line, gaps = given[:, :2], _gaps(given[:, :2], is_closed=False)
+    _require_length(path, gaps.sum(), least=0.0)  # before there is a point every few centimetres
     if not gaps.all():
         raise ArgumentError(f"{path}: point {int(np.argmin(gaps)) + 2} is where the one before it is: leave one out")
     is_closed = bool(_lengths(line[:1] - line[-1:])[0] <= 2 * gaps.max())
@@ -207,12 +209,16 @@ def read(path: str | Path) -> Track:
         given, line = given[:-1], line[:-1]
     table = _evenly(_through(given, is_closed), SPACING, is_closed)
     track = Track(table[:, :2], table[:, 2], is_closed)
-    if not _LENGTHS[0] <= track.length <= _LENGTHS[1]:
-        least, most = _LENGTHS
-        raise ArgumentError(f"{path}: its track is {track.length:.4g} m long, expected {least:g} to {most:g} m")
+    _require_length(path, track.length)
     if fault := track.fault():
         raise ArgumentError(f"{path}: {fault}")
     return track
+
+
+def _require_length(path: Path, length: float, least: float = _LENGTHS[0]) -> None:
+    if not least <= length <= _LENGTHS[1]:
+        expected = f"expected {_LENGTHS[0]:g} to {_LENGTHS[1]:g} m"
+        raise ArgumentError(f"{path}: its track is {length:.4g} m long, {expected}")
 
 
 def _number(text: str) -> float:

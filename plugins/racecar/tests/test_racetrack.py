@@ -196,6 +196,7 @@ def test_noise_of_the_lidar_is_of_the_size_asked_for():
         ({"start_noise": "0"}, "start_noise must be from 0 to 0.3, got '0'"),
         ({"mirror": "false"}, "mirror must be True or False, got 'false'"),
         ({"track": 5}, "track must be the name of a CSV file or a circuit, got 5"),
+        ({"track": "a\0b"}, "track must be the name of a CSV file or a circuit, got "),
         (
             {"track": "kidney", "randomize": {"difficulty": [0, 1]}},
             "a name in randomize must be one of .*, got 'difficulty'",
@@ -246,6 +247,8 @@ def test_a_track_from_a_file_is_driven_like_any_other(turns, tmp_path):
         ("# Stra\xdfe\n", "is no text in UTF-8: invalid continuation byte at byte 6"),
         ("".join(f"{x / 4},0,1.5\n" for x in range(9)), "its track is 2 m long, expected 6 to 400 m"),
         (circuit(radius=400.0, points=800), "m long, expected 6 to 400 m"),
+        (circuit(radius=1e13, points=800), "m long, expected 6 to 400 m"),
+        (circuit(radius=1e200, points=800), "its track is inf m long, expected 6 to 400 m"),
         ("0,0,-1\n", "line 1: expected x, y and a width of at least 0.6"),
         (circuit(width=9.0), r"its curve has a radius of 3.99 m: with a width of 9.00 m it must be above 4.50 m"),
         (
@@ -264,6 +267,8 @@ def test_a_track_from_a_file_is_driven_like_any_other(turns, tmp_path):
         "latin",
         "dash",
         "county",
+        "galaxy",
+        "beyond",
         "width",
         "wide",
         "eight",
