@@ -162,10 +162,15 @@ def _robustness(options: argparse.Namespace, how: dict[str, Any]) -> None:
         return
     heads = [f"{stretch:g} times" for stretch in STRETCHES]
     rows = [
-        [name, str(found.ranges.get(name, "")), *(figures(score.mean, score.interval) for score in scores)]
+        [
+            name,
+            str(found.ranges.get(name, "")),
+            str(found.widest.get(name, "")),
+            *(figures(score.mean, score.interval) for score in scores),
+        ]
         for name, scores in found.scores.items()
     ]
-    print_table([["what varies", "range", *heads], *rows])
+    print_table([["what varies", "range", "widest", *heads], *rows])
     found.save(page)
     say(f"page: {page}")
 

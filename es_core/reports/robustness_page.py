@@ -30,12 +30,14 @@ class Robustness:
         env_id: the environment.
         fitness: name of the fitness.
         ranges: the ranges by name, as in ``randomize``.
+        widest: the ranges of the last of ``STRETCHES``: a property may be bounded, as a probability is by 1.
         scores: for each name, and for all of them together, the score at each of ``STRETCHES``.
     """
 
     env_id: str
     fitness: str
     ranges: Mapping[str, Any]
+    widest: Mapping[str, Any]
     scores: Mapping[str, Sequence[Evaluation]]
 
     def to_json(self) -> dict[str, Any]:
@@ -44,6 +46,7 @@ class Robustness:
             "env_id": self.env_id,
             "fitness": self.fitness,
             "ranges": dict(self.ranges),
+            "widest": dict(self.widest),
             "stretches": list(STRETCHES),
             "scores": {name: [each.to_json() for each in scores] for name, scores in self.scores.items()},
         }
@@ -133,12 +136,12 @@ def robustness(
             'randomize={"friction": [0.6, 1.4]} (on the command line: --randomize \'{"friction": [0.6, 1.4]}\')'
         )
 
-    def score(varied: Mapping[str, Any], stretch: float) -> Evaluation:
+    def score(varied: Mapping[str, Any]) -> Evaluation:
         return evaluate(
             checkpoint,
             episodes=episodes,
             seed=seed,
-            env_kwargs={"randomize": stretched(varied, stretch, env) if stretch else {}},
+            env_kwargs={"randomize": varied},
             workers=workers,
             trust=checkpoint.trusted,
         )
@@ -150,11 +153,16 @@ def robustness(
         worlds = {name: {name: ends} for name, ends in ranges.items()}  # the environment has found them to be ranges
         if len(worlds) > 1:
             worlds[ALL] = ranges
-        plain = score({}, 0.0)
+        plain = score({})
         scores = {name: [plain] for name in worlds}
         task = bar.add_task("worlds", total=len(worlds) * (len(STRETCHES) - 1))
         for name, varied in worlds.items():
             for stretch in STRETCHES[1:]:
-                scores[name].append(score(varied, stretch))
+                scores[name].append(score(stretched(varied, stretch, env)))
                 bar.advance(task)
-    return Robustness(env_id=definition.id, fitness=str(checkpoint.config.fitness), ranges=dict(ranges), scores=scores)
+        widest = {
+            name: [float(f"{end:.6g}") for end in ends]  # for people to read
+            for name, ends in stretched(ranges, STRETCHES[-1], env).items()
+        }
+    fitness = str(checkpoint.config.fitness)
+    return Robustness(env_id=definition.id, fitness=fitness, ranges=dict(ranges), widest=widest, scores=scores)

@@ -161,11 +161,12 @@ def confirm(
     if not evaluated:
         return None, False
     config, evaluation = run.config, Evaluation.from_episodes(evaluated)
-    look = _look_number(run, before.generation) if _reaches(config, evaluation) else None
+    last = results is None
+    look = _look_number(run, before.generation, last=last) if _reaches(config, evaluation) else None
     count = config.confirm_episodes
     if look is None:
         scores = [episode.fitness for episode in evaluated]
-        surely = evaluation.mean if results is None or config.eval_budget is None else lower_bound(scores, _DOUBT)
+        surely = evaluation.mean if last or config.eval_budget is None else lower_bound(scores, _DOUBT)
         if state.best is not None and surely <= state.best[1]:
             return None, False
         if results is not None:
@@ -200,18 +201,18 @@ def _reaches(config: TrainConfig, score: Evaluation | None) -> bool:
     return score.mean >= config.solved_at and score.success_rate in {None, 1.0}
 
 
-def _look_number(run: RunFolder, generation: int) -> int | None:
+def _look_number(run: RunFolder, generation: int, *, last: bool) -> int | None:
     """Number of this look at a centre that seems to solve the task, from 1; None: the next look is not due yet.
 
-    Looks are at least 1, 2, 4, 8, ... generations apart, and at most ten: with enough looks chance alone would succeed.
-    So each look may err with a smaller probability, error / (k (k + 1)) at look k, which never sums to more than the
-    error.
+    Looks are at least 1, 2, 4, 8, ... generations apart, ten at most, and one more at the last centre: with enough
+    looks chance alone would succeed. So each look may err with a smaller probability, error / (k (k + 1)) at look k,
+    which never sums to more than the error.
     """
     looks, due = 0, 0
     for stats in run.history:
         if stats.generation >= due and _reaches(run.config, stats.evaluation):
             looks, due = looks + 1, stats.generation + 2**looks
-    return looks + 1 if generation >= due and looks < _MOST_LOOKS else None
+    return looks + 1 if last or (generation >= due and looks < _MOST_LOOKS) else None
 
 
 def final_score(run: RunFolder, pool: RolloutPool) -> tuple[Evaluation | None, list[float]]:

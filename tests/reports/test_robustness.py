@@ -42,6 +42,9 @@ def test_a_run_without_ranges_is_tested_with_given_ones(tmp_path):
     found = robustness(run, randomize={"friction": [0.9, 1.1]}, episodes=2)
     assert (list(found.scores), found.ranges) == (["friction"], {"friction": [0.9, 1.1]})
     assert len(found.scores["friction"]) == len(STRETCHES)
+    assert found.widest == {"friction": [pytest.approx(0.85), pytest.approx(1.15)]}
+    bounded = robustness(run, randomize={"friction": [0, 2.5]}, episodes=1)
+    assert bounded.widest == {"friction": [0, 3.25]}  # no friction is below 0
     with pytest.raises(ValueError, match="did you mean 'friction'"):
         robustness(run, randomize={"fricton": [0.9, 1.1]})
     with pytest.raises(ValueError, match="randomize must be a dict of ranges"):
@@ -66,7 +69,20 @@ def test_the_command_line_prints_a_table_and_writes_a_page(run, tmp_path, capsys
     words = ["evaluate", str(run.directory), "--episodes", "4", "--robustness", str(page), "--quiet"]
     assert main(words) == 0
     head, *rows = capsys.readouterr().out.splitlines()
-    assert head.split() == ["what", "varies", "range", "0", "times", "0.5", "times", "1", "times", "1.5", "times"]
+    assert head.split() == [
+        "what",
+        "varies",
+        "range",
+        "widest",
+        "0",
+        "times",
+        "0.5",
+        "times",
+        "1",
+        "times",
+        "1.5",
+        "times",
+    ]
     assert [row.split()[0] for row in rows] == ["latency", "motor_strength", "all"]
     text = page.read_text(encoding="utf-8")
     assert "CartPoleBullet-v0: robustness" in text
