@@ -1,7 +1,7 @@
 """The films of the gallery: ``python docs/gallery.py [ID ...]``.
 
-An environment is shown by the policy that comes with it, or else by a run with its recommended settings, seed 0 and a
-few generations, as many as one core plays in a few minutes. A run that was interrupted goes on, and a finished one is
+An environment is shown by the policy that comes with it, or else by a run with its recommended settings and seed 0 that
+takes one core a few minutes. A run that was interrupted goes on, and a finished one is
 not repeated. Without an ID, the films that are missing are made. Beside a film, in docs/gallery, lies a JSON file with
 what the page says about it (gallery_page.py).
 """
@@ -9,7 +9,7 @@ what the page says about it (gallery_page.py).
 import argparse
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -19,17 +19,18 @@ import numpy as np
 from definitions import ours
 
 from es_core import Checkpoint, evaluate, record, train
+from es_core.config.commands import changed_settings
 from es_envs import EnvDefinition
 
 FILMS = Path(__file__).parent / "gallery"
-GENERATIONS = {
-    "BallMaze-v0": 1000,
-    "CartPoleSwingUp-v0": 1000,  # it is solved, and stops, long before
-    "DoublePole-v0": 1000,  # the same
-    "HumanoidBullet-v0": 100,
-    "PlateFigureEight-v0": 40,
-    "Walker2DBullet-v0": 60,
+LIMITS: Mapping[str, Mapping[str, Any]] = {  # of runs that are not solved long before the usual limit
+    "BallMaze-v0": {"max_steps": 640_000},
+    "HumanoidBullet-v0": {"max_steps": 2_000_000},
+    "PlateFigureEight-v0": {"generations": 40},
+    "Walker2DBullet-v0": {"max_steps": 2_000_000},
 }
+CHOSEN = ("seed", "max_steps", "eval_every")
+"""Settings that were given where policies that come with environments were evolved."""
 SHORTEST, LONGEST, MOST_EPISODES = 4.0, 6.0, 3  # seconds of a film, and the starts that it may show to be long enough
 
 
@@ -37,12 +38,14 @@ def shown(definition: EnvDefinition, runs: Path) -> tuple[Checkpoint, dict[str, 
     """The policy of the environment's film, and what its training took."""
     if definition.pretrained:
         policy = Checkpoint.pretrained(definition.id)
-        return policy, {"steps": policy.progress["total_steps"]}
-    generations, folder = GENERATIONS[definition.id], runs / definition.id
-    run = train(definition.id, generations=generations, run_dir=folder, resume=folder.exists(), workers=1)
+        changed = changed_settings(policy.config)
+        given = {name: changed[name] for name in CHOSEN if name in changed}
+        return policy, {"given": given, "steps": policy.progress["total_steps"]}
+    given, folder = dict(LIMITS.get(definition.id, {})), runs / definition.id
+    run = train(definition.id, run_dir=folder, resume=folder.exists(), workers=1, **given)
     assert run.best is not None  # settings evaluate centres
     return run.best, {
-        "generations": generations,
+        "given": given,
         "steps": run.history[-1].total_steps,
         "solved": run.history[-1].solved,
     }

@@ -53,7 +53,7 @@ def entry(definition: EnvDefinition, told: Mapping[str, Any]) -> str:
     elif training["solved"]:
         taken = f"generation {generation}, which solved the task"
     else:
-        taken = f"generation {generation}, the best of {training['generations']}"
+        taken = f"generation {generation}, the best of its run"
     settings = [f"`{name}={value}`" for name, value in definition.recommended.items()]
     facts = {
         f"score{solved}": score,
@@ -75,7 +75,9 @@ def commands(definition: EnvDefinition, told: Mapping[str, Any]) -> str:
     """The commands that evolve a policy and make the film."""
     name, speed, episodes = definition.id, told["speed"], len(told["shots"])
     film = f"{name}.mp4{f' --speed {speed:g}' * (speed != 1)}{f' --episodes {episodes}' * (episodes != 1)}"
+    given = "".join(f" --{option.replace('_', '-')} {value}" for option, value in told["training"]["given"].items())
     if definition.pretrained:
-        return f"es-envs train {name}\nes-envs watch {name} --pretrained\nes-envs record {name} {film} --pretrained"
-    bound = "" if told["training"]["solved"] else f" --generations {told['training']['generations']}"
-    return f"es-envs train {name}{bound} --run-dir {name}\nes-envs record {name} {film}"
+        return (
+            f"es-envs train {name}{given}\nes-envs watch {name} --pretrained\nes-envs record {name} {film} --pretrained"
+        )
+    return f"es-envs train {name}{given} --run-dir {name}\nes-envs record {name} {film}"

@@ -4,6 +4,7 @@ import dataclasses
 import doctest
 import importlib
 import inspect
+import json
 import re
 import shlex
 import tomllib
@@ -198,7 +199,16 @@ def test_the_gallery_has_a_small_film_of_every_environment():
     ours = {definition.id for definition in definitions if definition.entry_point.startswith("es_")}
     films = list((ROOT / "docs" / "gallery").glob("*.mp4"))
     assert {film.stem for film in films} == ours, "`python docs/gallery.py` makes the films that are missing"
-    assert all(film.with_suffix(".json").is_file() and film.stat().st_size <= 300_000 for film in films)
+    assert all(film.with_suffix(".json").is_file() and film.stat().st_size <= 350_000 for film in films)
+
+
+def test_the_gallery_shows_the_policies_that_come_with_environments():
+    for env_id in filter(lambda name: es_envs.definition(name).pretrained, es_envs.env_ids()):
+        told = json.loads((ROOT / "docs" / "gallery" / f"{env_id}.json").read_text(encoding="utf-8"))
+        filmed = told["shots"][0]["players"][0]["parameter_hash"]
+        assert filmed == es_core.Checkpoint.pretrained(env_id).parameter_hash, (
+            f"`python docs/gallery.py {env_id}` films it anew"
+        )
 
 
 def test_the_gallerys_commands_exist(tmp_path, monkeypatch):
