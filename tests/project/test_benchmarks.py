@@ -151,7 +151,7 @@ def test_the_page_of_the_race_track_has_a_row_for_each_policy_and_world(tmp_path
     monkeypatch.chdir(tmp_path)
     racetrack = importlib.import_module("racetrack")
     few = {"population_size": 4, "episodes_per_candidate": 1, "max_episode_steps": 25}
-    sizes = {"STEPS": 100, "TRACKS": 3, "OTHER": 2, "NAMES": {"8 tracks": {"env_kwargs": {"tracks": 8}, **few}}}
+    sizes = {"STEPS": 100, "STARTS": 3, "OTHER": 2, "NAMES": {"8 tracks": {"env_kwargs": {"tracks": 8}, **few}}}
     for name, value in sizes.items():
         monkeypatch.setattr(racetrack, name, value)
     words = ["racetrack.py", "--seeds", "0", "1", "--workers", "1", "--only", "pure pursuit", "8 tracks"]
