@@ -23,6 +23,7 @@ _FAR = 20  # times larger, or smaller, than another scale
 _NOISY = 3  # times larger than another spread
 _NEARLY_ALL = 0.95  # of a centre's actions
 _FEWEST_SCORES = 5  # of centres, from which something can be said
+_SURELY = 2  # standard errors
 
 History = Sequence[GenerationStats]
 Rule = Callable[[History], str]
@@ -76,8 +77,8 @@ def _asks_for_nothing(recent: History) -> str:
     if baseline.mean < score.mean:
         return ""
     return (
-        f"{name} scores {baseline.mean:.4g}, no less than the policy, {score.mean:.4g}: either solved_at asks for too "
-        "little, or actions do not move what they should; a film of both shows which"
+        f"{name} scores {baseline.mean:.4g} in {baseline.episodes} episodes, no less than the policy, {score.mean:.4g}:"
+        " either solved_at asks for too little, or actions do not move what they should; a film of both shows which"
     )
 
 
@@ -103,8 +104,9 @@ def _no_difference(recent: History) -> str:
         return ""
     sigma = f", or sigma, {last[-1].sigma:.2g}, is too small to change them" if last[-1].sigma else ""
     return (
-        f"all candidates of the last {_WINDOW} generations have the same fitness, {last[-1].fitness_mean:g}: either "
-        f"it is the best possible one, or it does not depend on the policy's actions{sigma}"
+        f"in the last {_WINDOW} generations all candidates had the same fitness as others with their start, "
+        f"{last[-1].fitness_mean:.4g} on average: either it is the best possible one, or all miss what it pays for, and"
+        f" it must tell nearly from not at all, or it does not depend on the policy's actions{sigma}"
     )
 
 
@@ -161,9 +163,7 @@ def _noise(recent: History) -> str:
     agreement = _mean("half_agreement", recent, _LONG_WINDOW)
     if agreement is None or agreement > 0:
         return ""
-    fitness = [stats.fitness_mean for stats in recent if stats.fitness_mean is not None]
-    half = len(fitness) // 2
-    if fmean(fitness[half:]) > fmean(fitness[:half]):
+    if _rises(recent):
         return ""
     return (
         f"nothing was gained in {_LONG_WINDOW} generations, and the two halves of the population disagree about the "
@@ -174,7 +174,7 @@ def _noise(recent: History) -> str:
 def _scales(recent: History) -> str:
     """Advise if observations differ much in scale: the same noise then changes some inputs' effect far more."""
     spread = recent[0].observation_spread if recent else None
-    if spread is None or (spread[1] < _FAR * spread[0] and 1 / _FAR < spread[1] < _FAR):
+    if spread is None or (spread[1] < _FAR * spread[0] and 1 / _FAR < spread[1] < _FAR) or _rises(recent):
         return ""
     return (
         f"the observations' standard deviations reach from {spread[0]:.2g} to {spread[1]:.2g}: normalise them "
@@ -191,7 +191,7 @@ def _too_wide(recent: History) -> str:
     ]
     sigma = recent[-1].sigma if recent else None  # None: candidates do not differ by noise
     some_reach_it = any(centre <= best for centre, best in scored)
-    if sigma is None or some_reach_it or len(recent) <= _WINDOW or len(scored) < _WINDOW // 2:
+    if sigma is None or some_reach_it or len(recent) <= _WINDOW or len(scored) < _WINDOW // 2 or _rises(recent):
         return ""
     return (
         f"no candidate reaches what its centre does ({scored[-1][1]:.4g}, {scored[-1][0]:.4g}): sigma is too large, "
@@ -234,14 +234,14 @@ def _no_better_than_nothing(recent: History) -> str:
         return ""
     return (
         f"the centres of the last {_WINDOW} generations score {fmean(scores):.4g}, no better than {name}, "
-        f"{score.mean:.4g}: {_another_way(recent)}"
+        f"{score.mean:.4g} in {score.episodes} episodes: {_another_way(recent)}"
     )
 
 
 def _no_progress(recent: History) -> str:
     """Advise if no centre has scored higher than the first one: by chance alone, one run in eleven would look so."""
     scores = [stats.evaluation.mean for stats in recent if stats.evaluation is not None]
-    if len(scores) <= _WINDOW or recent[0].generation != 0 or max(scores[1:]) > scores[0]:
+    if len(scores) <= _WINDOW or recent[0].generation != 0 or max(scores[1:]) > scores[0] or _rises(recent):
         return ""
     return (
         f"no centre of the first {len(recent)} generations scored higher than the first one, {scores[0]:.4g}: "
@@ -258,11 +258,11 @@ def _another_way(recent: History) -> str:
             f"no candidate of generation 0 came near what its centre does ({first.fitness_max:.4g}, {centre.mean:.4g}):"
             f" try a tenth of its sigma, {first.sigma / NARROWER:.2g}"
         )
-    normalise = ""
-    if first.observation_spread is not None:
-        normalise = "if its observations differ in scale, normalise them (observation_normalization=True); else "
     others = "'cma_es' with policy='linear', or 'ars'" if _with_gradient(recent) else "'openai_es' or 'ars'"
-    return f"{normalise}try a larger sigma, or another strategy ({others})"
+    another = f"try a larger sigma, another strategy ({others})"
+    if first.observation_spread is None:  # they are normalised: by those far away, too, to which failing leads
+        return f"{another}, or observations as they are (observation_normalization=False)"
+    return f"if its observations differ in scale, normalise them (observation_normalization=True); else {another}"
 
 
 def _plateau(recent: History) -> str:
@@ -288,6 +288,13 @@ _RULES: tuple[Rule, ...] = (
     _at_bounds, _no_difference, _ties, _capped, _scales, _long_steps, _turning_back, _rare_failures, _noise,
     _no_better_than_nothing, _no_progress, _too_wide, _plateau,
 )  # fmt: skip
+
+
+def _rises(recent: History) -> bool:
+    """Tell whether populations have become better, beyond chance, from the first half of generations to the second."""
+    fitness = [stats.fitness_mean for stats in recent if stats.fitness_mean is not None]
+    half = len(fitness) // 2
+    return half > 1 and is_gain(fitness[:half], fitness[half:], errors=_SURELY)
 
 
 def _with_gradient(recent: History) -> History:

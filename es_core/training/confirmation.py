@@ -35,8 +35,8 @@ _DOUBT = 0.2  # probability with which an evaluation may look better than the be
 def episodes_of_evaluation(run: RunFolder, state: TrainingState, *, last: bool) -> int:
     """Number of episodes in the evaluation of the next centre, 0 if it is not evaluated.
 
-    An evaluation takes at most half of what is free in ``eval_budget``: the rest is for a confirmation. The first
-    centre is scored at any price, since it may remain the best.
+    An evaluation takes at most half of what is free in ``eval_budget``, and waits until the other half is enough for a
+    confirmation. The first centre is scored at any price, since it may remain the best.
     """
     config, strategy = run.config, state.strategy
     if config.eval_every == 0 or not (last or strategy.generation % config.eval_every == 0):
@@ -50,10 +50,12 @@ def episodes_of_evaluation(run: RunFolder, state: TrainingState, *, last: bool) 
         usual = run.history[-1].episode_length or 1.0
         training = state.total_steps - state.evaluation_steps + training * usual
         length = next((score.length for score in scores), usual)
-    spent = state.evaluation_steps
-    free = fitting_episodes(config, 2 * wanted, training_steps=training, evaluation_steps=spent, length=length)
-    fitting = min(wanted, -(-free // 2))
-    return fitting if run.history else max(fitting, min(wanted, FEWEST_EPISODES))
+    most, spent = 2 * max(wanted, config.confirm_episodes), state.evaluation_steps
+    free = fitting_episodes(config, most, training_steps=training, evaluation_steps=spent, length=length)
+    fewest = min(wanted, FEWEST_EPISODES)
+    if run.history and free < fewest + min(config.confirm_episodes, FEWEST_EPISODES):
+        return 0
+    return min(wanted, max(-(-free // 2), fewest))
 
 
 def baselines(
