@@ -30,7 +30,7 @@ from typing import Any
 from contenders import CONTENDERS
 from report import Report, estimated, in_words, table
 
-from es_core.formatting import figures
+from es_core.formatting import figures, percent
 from es_core.runs.metrics import STALL
 
 PAGES = Path("docs/results")
@@ -165,7 +165,8 @@ def _write_page(results: Sequence[dict[str, Any]]) -> None:
     parts = []
     for title, tasks in (("chosen on", CHOSEN_ON), ("held out", HELD_OUT), ("our own", OWN)):
         rows = [_row(results, task) for task in tasks]
-        columns = ["task", "es-envs", "best centre", "seeds", *RIVALS, "random actions", "steps of es-envs", "reached"]
+        columns = ["task", "es-envs", "best centre", "seeds", *RIVALS, "random actions", "steps of es-envs",
+                   "evaluation", "reached"]  # fmt: skip
         parts.append(f"## Tasks: {title}\n\n{table(columns, rows)}\n")
     # Each run was bound to one core, whatever the machine has.
     machines = sorted({in_words({**each["machine"], "cores": 1}) for each in results if "machine" in each})
@@ -178,6 +179,12 @@ policy's score on 100 starts that no run has seen, with a 95 % interval over see
 "Reached": within 5 % of (best contender - random actions), or better, and solved where a threshold is known. An empty
 cell has not been measured yet, and one without an interval has a single seed. Others' seed 0 ran on a busier machine,
 where many of them took half the steps that their other seeds took in the same time.
+
+To reach: 9 of the 12 public tasks, solved where Gymnasium has a threshold, but for BipedalWalker-v3, and Pendulum-v1
+above -200. {_reached(results)}
+
+"Evaluation" is its share of our steps, with confirmations and the final score of 100 episodes: the steps of a run that
+is solved after a few generations go mostly there, whatever the budget of a fifth.
 
 The rule of our defaults was chosen on the first six tasks, and the others were opened with it. It has changed since, by
 trials on the six and on our own CartPoleSwingUp-v0. LunarLander-v3 got stuck with 16 candidates, also where they
@@ -207,6 +214,12 @@ Command: `python benchmarks/defaults.py`; machine: {"; ".join(machines)}; commit
 {_ablation(PAGES / "defaults" / "ablation")}
 {_trials(PAGES / "defaults" / "trials")}"""
     (PAGES / "defaults.md").write_text(page, encoding="utf-8")
+
+
+def _reached(results: Sequence[dict[str, Any]]) -> str:
+    verdicts = {task: _verdict(results, task) for task in (*CHOSEN_ON, *HELD_OUT)}
+    missed = [task for task, verdict in verdicts.items() if not verdict.startswith("yes")]
+    return f"Reached: {len(verdicts) - len(missed)} of {len(verdicts)}{', not ' * bool(missed)}{' or '.join(missed)}."
 
 
 def _losses(results: Sequence[dict[str, Any]]) -> str:
@@ -358,15 +371,15 @@ _TRIED = (
 
 def _row(results: Sequence[dict[str, Any]], task: str) -> list[str]:
     ours, *others = (estimated(_scores(results, task, name)) for name in ("es-envs", *RIVALS, "random actions"))
-    steps = [each["steps"] for each in results if (each["task"], each["contender"]) == (task, "es-envs")]
-    best = [each["best_score"]["mean"] for each in results if (each["task"], each["contender"]) == (task, "es-envs")]
+    runs = [each for each in results if (each["task"], each["contender"]) == (task, "es-envs")]
     return [
         task,
         ours,
-        estimated(best),
-        f"{len(steps)} of {SEEDS['es-envs']}",
+        estimated([each["best_score"]["mean"] for each in runs]),
+        f"{len(runs)} of {SEEDS['es-envs']}",
         *others,
-        figures(round(sum(steps) / len(steps))) if steps else "",
+        figures(round(fmean(each["steps"] for each in runs))) if runs else "",
+        percent(fmean(1 - each["training_steps"] / each["steps"] for each in runs)) if runs else "",
         _verdict(results, task),
     ]
 

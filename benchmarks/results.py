@@ -276,15 +276,13 @@ ROWS: Mapping[str, Row] = {
     ),
     "torch-modules": Row(
         title="CartPole-v1, torch modules of one's own",
-        about="A module without and one with a state (`benchmarks/torch_modules.py`), in either pool, with one worker "
-        "or two, which a run's name ends with. That a line's hash is the same for one worker and two is promised; that "
-        "it is also the same in either pool is not, but here it was.",
+        about="A module without and one with a state (`benchmarks/torch_modules.py`), with one worker or two, which a "
+        "run's name ends with.",
         runs={
-            f"{module}-{pool}-{workers}": (
+            f"{module}-{workers}": (
                 "CartPole-v1",
                 {
                     "policy": f"torch_modules:{module}",
-                    "pool": pool,
                     "workers": workers,
                     "episodes_per_candidate": 2,
                     "sigma": 0.1,
@@ -293,7 +291,6 @@ ROWS: Mapping[str, Row] = {
                 },
             )
             for module in ("Plain", "Remembering")
-            for pool in ("local",)
             for workers in (1, 2)
         },
         seeds=range(3),
