@@ -155,9 +155,9 @@ def _write_page() -> None:
 Does evolution learn to drive, or tracks by heart? Each run has {STEPS:,} steps on N training tracks, and its last
 centre drives from {STARTS} starts on test tracks of the same distribution ({tracks["test"]} different ones) and from
 {STARTS} on hard tracks ({tracks["hard"]} different ones: narrower, tighter, the other way round). Training has drawn
-none of them: the protocol of Procgen (Cobbe et al. 2020). In training, half of the episodes are mirrored, which makes right turns of
-left ones, except in the row without a mirror; tests never are. The driver by pure pursuit sees the map, which evolved
-ones do not; its numbers were found on training tracks only.
+none of them: the protocol of Procgen (Cobbe et al. 2020). In training, half of the episodes are mirrored, which makes
+right turns of left ones, except in the row without a mirror; tests never are. The driver by pure pursuit sees the map,
+which evolved ones do not; its numbers were found on training tracks only.
 
 To reach, after at most ten minutes on two cores: at least 98 % of laps finished on test tracks and 90 % on hard ones,
 times that are at most pure pursuit's, and with 64 tracks a gap of at most two points between training and test.

@@ -353,8 +353,8 @@ ROWS: Mapping[str, Row] = {
         "in the same budget of steps. A run ends when it is solved. Doing nothing and acting at random are measured "
         "when each run begins: neither has any success. Around balance DoublePole-v0 and PlateFigureEight-v0 are "
         "nearly linear, so a network has nothing to add there and takes longer; in BallMaze-v0 the ball's place alone "
-        "tells how to tilt, and a network gets stuck more often. The swing-up needs one: a linear policy finds a "
-        "fast way with some seeds, and with others none.",
+        "tells how to tilt, and a network gets stuck more often. In the swing-up a linear policy finds a fast way with "
+        "some seeds, and with others none; a network finds one with each.",
         runs={
             f"{env_id.partition('-')[0]}-{name}": (
                 env_id,
@@ -368,7 +368,8 @@ ROWS: Mapping[str, Row] = {
             )
         },
         seeds=range(10),
-        line="every seed solved, and none by random search",
+        line="every seed solved, and none by random search; doing nothing solves none, and the recommended policy more "
+        "than the other kind",
     ),
     "pixels": Row(
         title="From pixels: the racing car and the cart-pole through cameras of their own",
@@ -607,7 +608,7 @@ def _write_page(name: str) -> None:
 {row.about}
 
 To reach: {row.line}.
-
+{_goals(results)}
 {_table([_summary(run, own, row) for run, own in by_run.items()])}
 
 Scores are those of the last centre on {EPISODES} starts that nothing before has seen; the interval is that of the mean
@@ -625,6 +626,18 @@ include the episodes that confirm a centre, but not those of the run's final sco
     _plot(name, row, results)
     _write_index()
     print(PAGES / f"{name}.md")
+
+
+def _goals(results: Sequence[dict[str, Any]]) -> str:
+    """When a run is solved."""
+    goals = {result["env_id"]: result["config"]["solved_at"] for result in results}
+    told = [f"{env_id} at {goal:g}" for env_id, goal in goals.items() if goal is not None]
+    if not told or not any(result["solved"] for result in results):
+        return ""
+    return f"""
+Solved: {", ".join(told)}. The [confirmed](../how-it-works.md#when-a-task-is-solved) mean must reach it, and all of its
+episodes must succeed where success is told.
+"""
 
 
 def _reservation(results: Sequence[dict[str, Any]]) -> str:
@@ -793,16 +806,20 @@ def _plot(name: str, row: Row, results: Sequence[dict[str, Any]]) -> None:
     from matplotlib import pyplot as plt
     from matplotlib.ticker import EngFormatter
 
-    measured = {result["env_id"] for result in results}
-    envs = [env_id for env_id in dict.fromkeys(env_id for env_id, _ in row.runs.values()) if env_id in measured]
-    columns = min(3, len(envs))
-    rows = -(-len(envs) // columns)
-    size = 1.5 + 5 * columns, 4 * rows
+    panels: dict[tuple[str, str], list[str]] = {}  # runs by environment and by what their curves show
+    for run in row.runs:
+        of_run = [result for result in results if result["name"] == run]
+        if of_run:
+            panels.setdefault((of_run[0]["env_id"], row.curve or of_run[0]["config"]["fitness"]), []).append(run)
+    columns = min(3, len(panels))
+    rows = -(-len(panels) // columns)
+    size = 1.5 + 5 * columns, 4.5 * rows
     figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained")
-    for unused in axes.flat[len(envs) :]:
+    for unused in axes.flat[len(panels) :]:
         unused.set_visible(False)
-    for env_id, axis in zip(envs, axes.flat, strict=False):
-        names = [run for run in row.runs if any(r["name"] == run and r["env_id"] == env_id for r in results)]
+    for ((env_id, fitness), names), axis in zip(panels.items(), axes.flat, strict=False):
+        prefix = f"{names[0].partition('-')[0]}-"
+        shared = prefix if all(run.startswith(prefix) for run in names) else ""
         for number, run in enumerate(names):
             curves = [np.array(r["curve"]).reshape(-1, 2) for r in results if r["name"] == run]
             colour = f"C{number % 10}"
@@ -810,11 +827,11 @@ def _plot(name: str, row: Row, results: Sequence[dict[str, Any]]) -> None:
                 axis.plot(*curve.T, color=colour, alpha=0.25, linewidth=0.8)
             grid = np.linspace(0, max(curve[-1, 0] for curve in curves), 200)
             middle = np.median([np.interp(grid, *curve.T) for curve in curves], axis=0)
-            axis.plot(grid, middle, color=colour, linewidth=2, label=run)
-        axis.set(title=env_id, xlabel="environment steps of training", ylabel=row.curve or "fitness")
+            axis.plot(grid, middle, color=colour, linewidth=2, label=run.removeprefix(shared))
+        axis.set(title=env_id, xlabel="environment steps of training", ylabel=fitness.rpartition(":")[2])
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
         axis.grid(alpha=0.3)
-        axis.legend(frameon=False)
+        axis.legend(frameon=False, fontsize="small", loc="upper center", bbox_to_anchor=(0.5, -0.15), ncols=3)
     figure.savefig(PAGES / f"{name}.svg", metadata={"Date": None})
     plt.close(figure)
 
