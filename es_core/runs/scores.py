@@ -1,7 +1,8 @@
 """Scores of a policy: from its episodes to one number, or to an ``Evaluation``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from statistics import fmean
 from typing import Any, Self
 
 import numpy as np
@@ -30,6 +31,7 @@ class Evaluation:
         distinct: number of different episodes; 1 where every start is the same.
         steps: environment steps of all episodes.
         at_bounds: share of the actions' entries that were at a bound; None if it was not counted.
+        randomized: mean of each property that ``randomize`` can vary, as the episodes' last infos say; else empty.
     """
 
     mean: float
@@ -44,6 +46,7 @@ class Evaluation:
     distinct: int
     steps: int
     at_bounds: float | None
+    randomized: dict[str, float]
 
     @classmethod
     def from_episodes(cls, episodes: Sequence[Episode]) -> Self:
@@ -68,6 +71,7 @@ class Evaluation:
             ),
             steps=sum(lengths),
             at_bounds=_mean([episode.at_bounds for episode in episodes]),
+            randomized=_randomized([episode.final_info.get("randomized") for episode in episodes]),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -82,7 +86,7 @@ class Evaluation:
             ValueError: ``values`` is not an evaluation.
         """
         if isinstance(values, dict):
-            values = {"at_bounds": None, **values}  # older ones were not counted
+            values = {"at_bounds": None, "randomized": {}, **values}  # older ones were not counted
         require_fields(cls, values)
         intervals = {name: values[name] and tuple(values[name]) for name in ("interval", "success_interval")}
         return cls(**{**values, **intervals})
@@ -101,6 +105,13 @@ class Evaluation:
             low, high = self.success_interval
             text += f", {percent(self.success_rate)} successful ({percent(low)} to {percent(high)})"
         return text + (", all of them the same" if self.distinct == 1 < self.episodes else "")
+
+
+def _randomized(told: Sequence[Any]) -> dict[str, float]:
+    if not all(isinstance(varied, Mapping) for varied in told):
+        return {}
+    values = {name: [varied.get(name) for varied in told] for name in told[0]}
+    return {name: fmean(of) for name, of in values.items() if all(isinstance(value, int | float) for value in of)}
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

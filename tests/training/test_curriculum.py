@@ -56,6 +56,17 @@ def test_the_centre_is_always_evaluated_in_all_of_the_ranges(run):
     assert evaluate(checkpoint, episodes=5) == evaluate(checkpoint, episodes=5, env_kwargs={"randomize": ranges})
 
 
+def test_a_score_tells_what_varied_on_average(run):
+    score = evaluate(run, episodes=20, workers=1)
+    assert score.randomized.keys() >= run.config.randomize.keys()
+    assert score.randomized["latency"] == 0
+    assert 0.7 < score.randomized["motor_strength"] < 1.5
+    assert 0.05 < score.randomized["sensor_noise"] < 0.15
+    assert run.history[0].evaluation.randomized.keys() == score.randomized.keys()
+    still = evaluate(run, episodes=2, workers=1, env_kwargs={"randomize": {"motor_strength": 1.5}})
+    assert still.randomized["motor_strength"] == 1.5
+
+
 def test_the_result_is_that_of_other_workers_of_a_resumed_run_and_of_the_log(run, tmp_path):
     others = trained(tmp_path / "others", curriculum=12, workers=2)
     assert others.checkpoint.parameter_hash == run.checkpoint.parameter_hash
