@@ -14,7 +14,7 @@ SUCCESS = 0.03  # [m], mean distance
 
 
 class PlateFigureEightEnv(BalancingPlateEnv):
-    """Roll a ball, dropped anywhere on the plate, after a point that moves in a figure eight.
+    """Roll a ball, dropped somewhere on the plate, after a point that moves in a figure eight.
 
     ## Actions
     ``MultiBinary(2)``: the sign of the torque about each axis, pitch (x) and roll (y), ±0.002 N·m; with

@@ -41,7 +41,7 @@ class RunnerEnv(BulletEnv):
     | 6, 7 | roll and pitch of the torso | rad | 1 |
     | 8, 10, ... | position of each joint between its limits | | -1 to 1 |
     | 9, 11, ... | angular velocity of each joint | rad/s | 0.1 |
-    | the last | 1 for each of ``contacts`` that touches the floor, else 0 | | 1 |
+    | the last | 1 for a link that touches the floor, else 0: ``contacts`` | | 1 |
 
     ## Reward
     The sum of ``info``'s terms: ``reward_alive``, 1 for each step (2 for the humanoid, 0 for A1, which stands by
@@ -65,7 +65,7 @@ class RunnerEnv(BulletEnv):
         altitude: the torso's height [m]; ``height`` is a picture's.
         roll: the torso's roll [rad].
         pitch: the torso's pitch [rad].
-        touching: 1.0 for each of ``contacts`` that touches the floor, else 0.0.
+        touching: for each of ``contacts`` 1.0 if it touches the floor, else 0.0.
     """
 
     time_step = 0.0165
@@ -94,7 +94,7 @@ class RunnerEnv(BulletEnv):
         for general, own in (
             ("(n,)", f"({len(cls.motors)},)"),
             ("(8 + 2 n + contacts,)", f"({cls.size()},)"),
-            ("each of ``contacts`` that", f"each of {', '.join(cls.contacts)} that"),
+            ("else 0: ``contacts``", f"else 0: {', '.join(cls.contacts)}"),
         ):
             sheet = sheet.replace(general, own)
         cls.__doc__ = f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{sheet}"
