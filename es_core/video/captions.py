@@ -19,7 +19,7 @@ _GOOD, _BAD = (96, 214, 122), (255, 107, 107)
 _SMALLEST = 8  # height of letters [pixels]
 _TITLE = 0.55  # of a caption's width, which a title may have although the score is long
 _DARKEST = 200  # of 255: opacity of a caption's background
-_DIMMED = 102  # of 256: what is left of the picture of a player whose episode has ended
+_DIMMED = 160  # of 256: what is left of the picture of a player whose episode has ended
 
 
 @dataclass(frozen=True, kw_only=True)
