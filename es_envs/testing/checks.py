@@ -290,12 +290,12 @@ def _check_episode(subject: Subject, env: gymnasium.Env[Any, Any], name: str, ch
 
     def act(observation: Any) -> Any:
         if progress[STEP] == 0:
-            _insist_member(env.observation_space, observation, "the observation of reset(seed=0)")
+            require_member(env.observation_space, observation, "the observation of reset(seed=0)")
         return choose()
 
     def check(observation: Any, action: Any, reward: float, info: Mapping[str, Any]) -> None:  # noqa: ARG001
         when = f"at step {progress[STEP]} under {name} actions (seed 0)"
-        _insist_member(env.observation_space, observation, f"the observation {when}")
+        require_member(env.observation_space, observation, f"the observation {when}")
         if not math.isfinite(reward):
             raise ConformanceError(f"the reward {when} is {reward!r}, expected a finite number")
 
@@ -303,7 +303,12 @@ def _check_episode(subject: Subject, env: gymnasium.Env[Any, Any], name: str, ch
         pass
 
 
-def _insist_member(space: gymnasium.Space[Any], observation: Any, what: str) -> None:
+def require_member(space: gymnasium.Space[Any], observation: Any, what: str) -> None:
+    """Refuse an observation that is no member of its space, or not finite, with the entry or the type that is not.
+
+    Raises:
+        ConformanceError: it is none; the message begins with ``what``.
+    """
     if space.contains(observation) and all(np.all(np.isfinite(leaf)) for leaf in _numbers(observation)):
         return
     if any(not np.all(np.isfinite(leaf)) for leaf in _numbers(observation)):

@@ -506,5 +506,8 @@ def test_who_ignores_the_seed_is_told_so_as_training_begins(register, tmp_path):
 
 def test_observations_outside_of_their_space_are_told_as_training_begins(register, tmp_path):
     env_id = register("WrongDtype-v0", "broken_envs:WrongDtype", fitness="episode_return", max_episode_steps=5)
-    with pytest.warns(RuntimeWarning, match=r"an observation that is no member of its space, Box.*`es-envs check "):
+    with pytest.warns(
+        RuntimeWarning,
+        match="the first observation of an episode has dtype float64, the space says float32. `es-envs check ",
+    ):
         train(env_id, run_dir=tmp_path / "r", **{**TINY, "eval_every": 1})
