@@ -249,11 +249,6 @@ def confirms(episode):
     return 1.5 <= episode.seed / 2**30 < 1.625
 
 
-def wild_when_confirmed(episode):
-    """1, but on the starts that confirm a centre some number above it, of which two are never near each other."""
-    return 1.0 + (10.0 ** (episode.seed % 1009 / 50) if confirms(episode) else 0.0)
-
-
 def good_until_confirmed(episode):
     """1, but 0 on the starts that confirm a centre."""
     return 0.0 if confirms(episode) else 1.0

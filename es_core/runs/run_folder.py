@@ -242,7 +242,7 @@ class RunFolder:
         score that confirmed the centre, which as the highest of several is a little too high.
         """
         confirmed = [
-            (each.solved, each.confirmation.mean, each) for each in self.history if each.confirmation is not None
+            (each.solved, each.confirmation.at_least, each) for each in self.history if each.confirmation is not None
         ]
         if not confirmed:
             return None

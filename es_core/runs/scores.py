@@ -9,8 +9,10 @@ import numpy as np
 
 from es_core.config.checks import require_fields
 from es_core.formatting import figures, percent
-from es_core.statistics import mean, share_interval
+from es_core.statistics import lower_bound, mean, share_interval
 from es_envs import Episode
+
+_ERROR = 0.05
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,6 +22,8 @@ class Evaluation:
     Attributes:
         mean: mean of the run's fitness.
         std: standard deviation of the fitness between episodes.
+        at_least: lower bound of the mean, wrong with probability 0.05 (Student's t), by which centres of a run are
+            compared: few lucky episodes must not count as much as many; in older ones the mean itself.
         interval: 95 % interval of the mean (see ``es_core.statistics``); None if there is only one episode, or if
             all score alike, which says nothing about others.
         returns: mean sum of rewards.
@@ -36,6 +40,7 @@ class Evaluation:
 
     mean: float
     std: float
+    at_least: float
     interval: tuple[float, float] | None
     returns: float
     fitnesses: dict[str, float | None]
@@ -59,6 +64,7 @@ class Evaluation:
         return cls(
             mean=float(fitness.mean()),
             std=float(fitness.std()),
+            at_least=lower_bound(fitness, _ERROR),
             interval=mean(fitness).interval,
             returns=float(np.mean([episode.total_reward for episode in episodes])),
             fitnesses={name: _mean(values) for name, values in named.items()},
@@ -86,7 +92,8 @@ class Evaluation:
             ValueError: ``values`` is not an evaluation.
         """
         if isinstance(values, dict):
-            values = {"at_bounds": None, "randomized": {}, **values}  # older ones were not counted
+            # Older ones have none of these.
+            values = {"at_bounds": None, "randomized": {}, "at_least": values.get("mean"), **values}
         require_fields(cls, values)
         intervals = {name: values[name] and tuple(values[name]) for name in ("interval", "success_interval")}
         return cls(**{**values, **intervals})

@@ -29,7 +29,6 @@ _ERROR = 0.05  # maximum probability of calling a run solved whose centre never 
 _MOST_LOOKS = 10
 _FIRST_EPISODES = 10  # of a look, which ends with them if their mean misses the goal: most lucky centres go here
 _BASELINE_EPISODES = 5
-_DOUBT = 0.2  # probability with which an evaluation may look better than the best by chance, and cost a confirmation
 
 
 def episodes_of_evaluation(run: RunFolder, state: TrainingState, *, last: bool) -> int:
@@ -174,9 +173,8 @@ def confirm(
     look = _look_number(run, before.generation, last=last) if _reaches(config, evaluation) else None
     count = config.confirm_episodes
     if look is None:
-        scores = [episode.fitness for episode in evaluated]
-        surely = evaluation.mean if last or config.eval_budget is None else lower_bound(scores, _DOUBT)
-        if state.best is not None and surely <= state.best[1]:
+        score = evaluation.mean if last else evaluation.at_least
+        if state.best is not None and score <= state.best[1]:
             return None, False
         if results is not None:
             training = state.total_steps - state.evaluation_steps + results.steps
@@ -196,8 +194,8 @@ def confirm(
     if look is not None and config.solved_at is not None and _reaches(config, confirmation):
         bound = lower_bound([episode.fitness for episode in episodes], _ERROR / (look * (look + 1)))
         solved = bound >= config.solved_at
-    if state.best is None or (solved, confirmation.mean) > state.best:
-        state.best = (solved, confirmation.mean)
+    if state.best is None or (solved, confirmation.at_least) > state.best:
+        state.best = (solved, confirmation.at_least)
         if not state.strategy.rebuildable:  # its state may be large, and nobody goes on from here
             before = replace(before, strategy={})
         before.save(run.best_path)

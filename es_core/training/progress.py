@@ -84,7 +84,7 @@ class RunProgress:
         self._low, self._high = math.inf, -math.inf  # of all curves
         self._centre: list[float] = []  # the latest score at each generation
         self._score: Evaluation | None = None
-        self._best: tuple[bool, float, int] | None = None
+        self._best: tuple[tuple[bool, float], float, int] | None = None
         self._bests: list[float] = []  # the best so far at each generation
         for stats in run.history:
             self._take(stats)
@@ -135,9 +135,9 @@ class RunProgress:
         if self._score is not None:
             self._centre.append(self._score.mean)
         if stats.confirmation is not None:
-            scored = (stats.solved, stats.confirmation.mean, stats.generation)
-            if self._best is None or scored[:2] > self._best[:2]:  # the first of equals, as in training
-                self._best = scored
+            rank = stats.solved, stats.confirmation.at_least
+            if self._best is None or rank > self._best[0]:  # the first of equals, as in training
+                self._best = rank, stats.confirmation.mean, stats.generation
         if stats.final is not None and self._best is not None:
             self._best = self._best[0], stats.final.mean, self._best[2]
         if self._best is not None:

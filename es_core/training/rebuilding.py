@@ -139,7 +139,7 @@ def _replay(run: RunFolder, state: TrainingState, stats: GenerationStats, log: G
     except (ValueError, ArithmeticError) as error:
         raise CheckpointError(f"{where}: the strategy cannot learn from it: {error}") from error
     if stats.confirmation is not None:
-        score = stats.solved, stats.confirmation.mean
+        score = stats.solved, stats.confirmation.at_least
         state.best = score if state.best is None else max(state.best, score)
     state.total_steps, state.total_episodes = stats.total_steps, stats.total_episodes
     state.evaluation_steps += stats.evaluation_steps

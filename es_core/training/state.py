@@ -59,7 +59,7 @@ class TrainingState:
         total_steps: environment steps of all episodes so far.
         evaluation_steps: those of the centre's episodes.
         total_episodes: candidates' episodes so far.
-        best: the best centre so far: True if it is solved, and its confirmed fitness.
+        best: the best centre so far: True if it is solved, and the lower bound of its confirmed fitness.
     """
 
     strategy: Strategy
