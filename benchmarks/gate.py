@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from racetrack import share
 from report import table
 
 from es_core.formatting import figures, percent
@@ -82,12 +83,18 @@ def _row(task: Task) -> list[str]:
     evolved, luck = (_value(task, of[name]) for name in (task.evolved, task.random_search))
     idle = _idle(task, of[task.evolved], found)
     other = _value(task, [each for each in found if each["name"] == task.other])
-    verdict = ""
-    if evolved is not None and luck is not None and idle is not None:
-        is_by_luck = luck - idle > _LUCK * (evolved - idle)
-        verdict = "random search does" if is_by_luck else "passed"
     cells = [_shown(task, value) for value in (evolved, luck, idle, other)]
-    return [f"[{task.name}]({task.page}.md)", task.measure, *cells, verdict, task.note]
+    return [f"[{task.name}]({task.page}.md)", task.measure, *cells, _verdict(task, evolved, luck, idle), task.note]
+
+
+def _verdict(task: Task, evolved: float | None, luck: float | None, idle: float | None) -> str:
+    if evolved is None or luck is None or idle is None:
+        return ""
+    if evolved <= idle:
+        return "nothing is learnt"
+    if idle > 0 and task.measure != "score":
+        return "doing nothing does"
+    return "random search does" if luck - idle > _LUCK * (evolved - idle) else "passed"
 
 
 def _value(task: Task, runs: Runs) -> float | None:
@@ -96,7 +103,7 @@ def _value(task: Task, runs: Runs) -> float | None:
         return None
     values = {
         "solved": lambda run: float(run["solved"]),
-        "laps": lambda run: float(np.mean(np.array(run["test"]) < np.max(run["test"]))),
+        "laps": lambda run: share(run["test"]),
         "score": lambda run: run["last_score"]["mean"],
     }
     return float(np.mean([values[task.measure](run) for run in runs]))

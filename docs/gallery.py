@@ -1,9 +1,9 @@
 """The films of the gallery: ``python docs/gallery.py [ID ...]``.
 
 An environment is shown by the policy that comes with it, or else by a run with its recommended settings and seed 0 that
-takes one core a few minutes. A run that was interrupted goes on, and a finished one is
-not repeated. Without an ID, the films that are missing are made. Beside a film, in docs/gallery, lies a JSON file with
-what the page says about it (gallery_page.py).
+takes one core a few minutes. A run that was interrupted goes on, and a finished one is not repeated. Without an ID, the
+films that are missing are made. Beside a film, in docs/gallery, lies a JSON file with what the page says about it
+(gallery_page.py).
 """
 
 import argparse

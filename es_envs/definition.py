@@ -30,6 +30,10 @@ class KeywordError(ValueError):
     """An environment's constructor does not take a keyword argument; the message lists those that it takes."""
 
 
+class RenderError(ValueError):
+    """An environment cannot draw."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class EnvDefinition:
     """A registered environment.
@@ -165,6 +169,7 @@ class EnvDefinition:
 
         Raises:
             PluginError: the entry point or the initializer cannot be imported, or it does not make an environment.
+            RenderError: the entry point takes no render_mode.
             ValueError: the environment does not have this render mode.
             KeywordError: the entry point does not take an argument.
         """
@@ -173,7 +178,7 @@ class EnvDefinition:
         arguments = {**self.kwargs, **kwargs}
         if render_mode is not None:
             if not accepts(factory, "render_mode"):
-                raise ValueError(f"{self.label} cannot render: {self.entry_point} takes no render_mode argument; "
+                raise RenderError(f"{self.label} cannot render: {self.entry_point} takes no render_mode argument; "
                                  "add it to its constructor, and 'rgb_array' to metadata['render_modes']")  # fmt: skip
             arguments["render_mode"] = render_mode
         env = called(factory, arguments, self.label)

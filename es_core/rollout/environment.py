@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from es_core.config.train_config import TrainConfig
 from es_core.rollout.errors import SpaceError
 from es_envs import EnvDefinition
-from es_envs.definition import KeywordError
+from es_envs.definition import KeywordError, RenderError
 from es_envs.returned import Checked
 
 Env = gymnasium.Env[Any, Any]
@@ -130,10 +130,8 @@ def make_env(definition: EnvDefinition, config: TrainConfig, **kwargs: Any) -> g
                 f"{definition.label} cannot be randomised: it takes no argument 'randomize', as a BulletEnv does"
             ) from error
         raise
-    except ValueError as error:
-        if drawn and "render" in str(error):
-            raise SpaceError(f"preprocessing 'pixels' needs an environment that draws pictures: {error}") from error
-        raise
+    except RenderError as error:
+        raise SpaceError(f"preprocessing 'pixels' needs an environment that draws pictures: {error}") from error
     try:
         return preprocessed(env, config.preprocessing)
     except ValueError as error:

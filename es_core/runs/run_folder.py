@@ -36,7 +36,7 @@ from es_core.formatting import shell_line
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.generation_log import GenerationLog
 from es_core.runs.metrics import GenerationStats, is_plateau, since_restart
-from es_core.runs.scores import Evaluation
+from es_core.runs.scores import Evaluation, Standing
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import EnvDefinition
 
@@ -241,14 +241,13 @@ class RunFolder:
         It is the final score, on starts that no decision has seen; in a run that has not ended, and in older ones, the
         score that confirmed the centre, which as the highest of several is a little too high.
         """
-        confirmed = [
-            (each.solved, each.confirmation.at_least, each) for each in self.history if each.confirmation is not None
-        ]
-        if not confirmed:
-            return None
-        stats = max(confirmed, key=lambda each: each[:2])[2]  # the first of equals, as in training
-        score = self.history[-1].final or stats.confirmation
-        return (stats.generation, score) if score is not None else None
+        best: tuple[Standing, int, Evaluation] | None = None
+        for stats in self.history:
+            if stats.confirmation is not None:
+                standing = Standing.of(stats.confirmation, solved=stats.solved)
+                if best is None or standing.beats(best[0]):
+                    best = standing, stats.generation, stats.confirmation
+        return None if best is None else (best[1], self.history[-1].final or best[2])
 
     def checkpoint_generations(self) -> list[int]:
         """Generations that have a checkpoint, ascending."""

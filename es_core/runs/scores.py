@@ -1,18 +1,16 @@
 """Scores of a policy: from its episodes to one number, or to an ``Evaluation``."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from statistics import fmean
 from typing import Any, Self
 
 import numpy as np
 
 from es_core.config.checks import require_fields
 from es_core.formatting import figures, percent
-from es_core.statistics import lower_bound, mean, share_interval
+from es_core.statistics import mean, share_interval
 from es_envs import Episode
-
-_ERROR = 0.05
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,8 +20,6 @@ class Evaluation:
     Attributes:
         mean: mean of the run's fitness.
         std: standard deviation of the fitness between episodes.
-        at_least: lower bound of the mean, wrong with probability 0.05 (Student's t), by which centres of a run are
-            compared: few lucky episodes must not count as much as many; in older ones the mean itself.
         interval: 95 % interval of the mean (see ``es_core.statistics``); None if there is only one episode, or if
             all score alike, which says nothing about others.
         returns: mean sum of rewards.
@@ -35,12 +31,11 @@ class Evaluation:
         distinct: number of different episodes; 1 where every start is the same.
         steps: environment steps of all episodes.
         at_bounds: share of the actions' entries that were at a bound; None if it was not counted.
-        randomized: mean of each property that ``randomize`` can vary, as the episodes' last infos say; else empty.
+        randomized: mean of each property that ``randomize`` can vary, as the episodes' last infos say, if they do.
     """
 
     mean: float
     std: float
-    at_least: float
     interval: tuple[float, float] | None
     returns: float
     fitnesses: dict[str, float | None]
@@ -64,7 +59,6 @@ class Evaluation:
         return cls(
             mean=float(fitness.mean()),
             std=float(fitness.std()),
-            at_least=lower_bound(fitness, _ERROR),
             interval=mean(fitness).interval,
             returns=float(np.mean([episode.total_reward for episode in episodes])),
             fitnesses={name: _mean(values) for name, values in named.items()},
@@ -92,8 +86,7 @@ class Evaluation:
             ValueError: ``values`` is not an evaluation.
         """
         if isinstance(values, dict):
-            # Older ones have none of these.
-            values = {"at_bounds": None, "randomized": {}, "at_least": values.get("mean"), **values}
+            values = {"at_bounds": None, "randomized": {}, **values}  # older ones have neither
         require_fields(cls, values)
         intervals = {name: values[name] and tuple(values[name]) for name in ("interval", "success_interval")}
         return cls(**{**values, **intervals})
@@ -114,11 +107,48 @@ class Evaluation:
         return text + (", all of them the same" if self.distinct == 1 < self.episodes else "")
 
 
+@dataclass(frozen=True)
+class Standing:
+    """What decides which centre of a run is the best.
+
+    Attributes:
+        solved: True if it is solved.
+        mean: mean of its fitness.
+        std: standard deviation of its fitness between episodes.
+        episodes: number of episodes.
+    """
+
+    solved: bool
+    mean: float
+    std: float
+    episodes: int
+
+    @classmethod
+    def of(cls, score: Evaluation, *, solved: bool = False, episodes: int | None = None) -> Self:
+        """That of a centre with this score; ``episodes``: as if it were from so many."""
+        return cls(solved, score.mean, score.std, score.episodes if episodes is None else episodes)
+
+    def beats(self, other: "Standing") -> bool:
+        """Tell whether a centre is better than another.
+
+        Of equally many episodes the higher mean is better. Of fewer ones it must be higher by more, since the best of
+        many short scores is a lucky one: both count as two standard errors less, at the larger of their scatters,
+        because few equal scores do not show theirs.
+        """
+        scatter = max(self.std, other.std)
+        ours, theirs = (each.mean - 2 * scatter / math.sqrt(each.episodes) for each in (self, other))
+        return (self.solved, ours) > (other.solved, theirs)
+
+
 def _randomized(told: Sequence[Any]) -> dict[str, float]:
     if not all(isinstance(varied, Mapping) for varied in told):
         return {}
-    values = {name: [varied.get(name) for varied in told] for name in told[0]}
-    return {name: fmean(of) for name, of in values.items() if all(isinstance(value, int | float) for value in of)}
+    values = {str(name): [varied.get(name) for varied in told] for name in told[0]}
+    return {
+        name: float(np.mean(of))
+        for name, of in values.items()
+        if all(isinstance(value, int | float | np.number) and math.isfinite(value) for value in of)
+    }
 
 
 def _mean(values: Sequence[float | None]) -> float | None:

@@ -259,10 +259,10 @@ def _another_way(recent: History) -> str:
             f" try a tenth of its sigma, {first.sigma / NARROWER:.2g}"
         )
     others = "'cma_es' with policy='linear', or 'ars'" if _with_gradient(recent) else "'openai_es' or 'ars'"
-    another = f"try a larger sigma, another strategy ({others})"
-    if first.observation_spread is None:  # they are normalised: by those far away, too, to which failing leads
-        return f"{another}, or observations as they are (observation_normalization=False)"
-    return f"if its observations differ in scale, normalise them (observation_normalization=True); else {another}"
+    normalise = ""
+    if first.observation_spread is not None:
+        normalise = "if its observations differ in scale, normalise them (observation_normalization=True); else "
+    return f"{normalise}try a larger sigma, or another strategy ({others})"
 
 
 def _plateau(recent: History) -> str:

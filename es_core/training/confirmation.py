@@ -18,7 +18,7 @@ from es_core.pools.pool import Results, RolloutPool
 from es_core.rollout.errors import RolloutError
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.run_folder import RunFolder
-from es_core.runs.scores import Evaluation
+from es_core.runs.scores import Evaluation, Standing
 from es_core.seeding import Purpose, episode_seeds
 from es_core.statistics import lower_bound
 from es_core.training.rebuilding import find_best
@@ -125,10 +125,12 @@ def _warn_of_a_stranger(run: RunFolder, space: gymnasium.Space[Any], starts: Seq
     from es_envs.testing.checks import require_member
 
     try:
-        require_member(space, stranger, "the first observation of an episode")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            require_member(space, stranger, "the first observation of an episode")
     except ConformanceError as error:
         warnings.warn(
-            f"{run.definition.label}: {error}. `es-envs check {run.config.env_id}` says what else to change",
+            f"{run.definition.label}: {error!s:.300}. `es-envs check {run.config.env_id}` says what else to change",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -173,8 +175,9 @@ def confirm(
     look = _look_number(run, before.generation, last=last) if _reaches(config, evaluation) else None
     count = config.confirm_episodes
     if look is None:
-        score = evaluation.mean if last else evaluation.at_least
-        if state.best is not None and score <= state.best[1]:
+        # At the end, and without a budget, a whole confirmation follows, whose mean will count.
+        promised = config.confirm_episodes if last or config.eval_budget is None else None
+        if state.best is not None and not Standing.of(evaluation, episodes=promised).beats(state.best):
             return None, False
         if results is not None:
             training = state.total_steps - state.evaluation_steps + results.steps
@@ -194,8 +197,9 @@ def confirm(
     if look is not None and config.solved_at is not None and _reaches(config, confirmation):
         bound = lower_bound([episode.fitness for episode in episodes], _ERROR / (look * (look + 1)))
         solved = bound >= config.solved_at
-    if state.best is None or (solved, confirmation.at_least) > state.best:
-        state.best = (solved, confirmation.at_least)
+    standing = Standing.of(confirmation, solved=solved)
+    if state.best is None or standing.beats(state.best):
+        state.best = standing
         if not state.strategy.rebuildable:  # its state may be large, and nobody goes on from here
             before = replace(before, strategy={})
         before.save(run.best_path)

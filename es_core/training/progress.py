@@ -28,7 +28,7 @@ from es_core.formatting import duration, figures, percent
 from es_core.policies.compilation import prepare
 from es_core.runs.metrics import PLATEAU, GenerationStats
 from es_core.runs.run_folder import RunFolder
-from es_core.runs.scores import Evaluation
+from es_core.runs.scores import Evaluation, Standing
 from es_core.training.advice import Adviser
 from es_envs.printable import printable
 
@@ -84,7 +84,7 @@ class RunProgress:
         self._low, self._high = math.inf, -math.inf  # of all curves
         self._centre: list[float] = []  # the latest score at each generation
         self._score: Evaluation | None = None
-        self._best: tuple[tuple[bool, float], float, int] | None = None
+        self._best: tuple[Standing, float, int] | None = None
         self._bests: list[float] = []  # the best so far at each generation
         for stats in run.history:
             self._take(stats)
@@ -135,9 +135,9 @@ class RunProgress:
         if self._score is not None:
             self._centre.append(self._score.mean)
         if stats.confirmation is not None:
-            rank = stats.solved, stats.confirmation.at_least
-            if self._best is None or rank > self._best[0]:  # the first of equals, as in training
-                self._best = rank, stats.confirmation.mean, stats.generation
+            standing = Standing.of(stats.confirmation, solved=stats.solved)
+            if self._best is None or standing.beats(self._best[0]):
+                self._best = standing, standing.mean, stats.generation
         if stats.final is not None and self._best is not None:
             self._best = self._best[0], stats.final.mean, self._best[2]
         if self._best is not None:

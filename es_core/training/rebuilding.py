@@ -14,6 +14,7 @@ from es_core.runs.checkpoint import Checkpoint, parameter_hash
 from es_core.runs.generation_log import GenerationLog
 from es_core.runs.metrics import GenerationStats
 from es_core.runs.run_folder import RunFolder
+from es_core.runs.scores import Standing
 from es_core.training.state import TrainingState
 
 
@@ -139,8 +140,9 @@ def _replay(run: RunFolder, state: TrainingState, stats: GenerationStats, log: G
     except (ValueError, ArithmeticError) as error:
         raise CheckpointError(f"{where}: the strategy cannot learn from it: {error}") from error
     if stats.confirmation is not None:
-        score = stats.solved, stats.confirmation.at_least
-        state.best = score if state.best is None else max(state.best, score)
+        standing = Standing.of(stats.confirmation, solved=stats.solved)
+        if state.best is None or standing.beats(state.best):
+            state.best = standing
     state.total_steps, state.total_episodes = stats.total_steps, stats.total_episodes
     state.evaluation_steps += stats.evaluation_steps
 

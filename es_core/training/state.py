@@ -1,7 +1,7 @@
 """The training state, which a run carries from generation to generation, and how it begins or is resumed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -35,6 +35,7 @@ from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.generation_log import GenerationLog
 from es_core.runs.metrics import NARROWER, is_plateau, is_stalled, since_restart
 from es_core.runs.run_folder import RunFolder
+from es_core.runs.scores import Standing
 from es_core.seeding import Purpose, derive
 from es_core.strategies.by_name import make_strategy
 from es_core.strategies.erl import ERL
@@ -59,7 +60,7 @@ class TrainingState:
         total_steps: environment steps of all episodes so far.
         evaluation_steps: those of the centre's episodes.
         total_episodes: candidates' episodes so far.
-        best: the best centre so far: True if it is solved, and the lower bound of its confirmed fitness.
+        best: that of the best centre so far.
     """
 
     strategy: Strategy
@@ -73,7 +74,7 @@ class TrainingState:
     total_steps: int = 0
     evaluation_steps: int = 0
     total_episodes: int = 0
-    best: tuple[bool, float] | None = None
+    best: Standing | None = None
 
     @classmethod
     def begin(cls, run: RunFolder, pool: RolloutPool) -> Self:
@@ -185,7 +186,7 @@ class TrainingState:
                 "total_steps": self.total_steps,
                 "evaluation_steps": self.evaluation_steps,
                 "total_episodes": self.total_episodes,
-                "best": self.best,
+                "best": None if self.best is None else list(astuple(self.best)),
             },
         )
 
@@ -331,7 +332,7 @@ def _progress(checkpoint: Checkpoint) -> dict[str, Any]:
     if totals["restarts"] > checkpoint.config.restarts:
         raise ValueError(f"its config allows {checkpoint.config.restarts} restarts, it has {totals['restarts']}")
     if best is not None:
-        solved, fitness = best
-        best = bool(solved), float(fitness)
+        solved, fitness, std, episodes = best if len(best) == 4 else (*best, 0.0, checkpoint.config.confirm_episodes)
+        best = Standing(bool(solved), float(fitness), float(std), int(episodes))
     narrowed = bool(values["narrowed"])
     return {"episode_cap": cap, "range_share": ranges, "narrowed": narrowed, "best": best, **totals}

@@ -29,6 +29,7 @@ from es_core.rollout.environment import make_env
 from es_core.rollout.errors import RolloutError
 from es_core.run import Run, train
 from es_core.runs.metrics import GenerationStats
+from es_core.runs.scores import Standing
 from es_core.seeding import Purpose, derive
 from es_core.strategies.defaults import settled
 from es_core.training.progress import print_line, search_progress
@@ -346,15 +347,19 @@ class _Follower:
     def __init__(self, play: _Play, trial: "optuna.Trial", config: TrainConfig, show: Callable[[], None]) -> None:
         self._play, self._trial, self._config, self._show = play, trial, config, show
         self._milestone = 0
+        self._best: Standing | None = None
         self.score = RunScore(seed=config.seed, solved=False, fitness=-math.inf, steps=0)
 
     def __call__(self, stats: GenerationStats) -> bool:
-        best = (self.score.solved, self.score.fitness)
         if stats.confirmation is not None:  # it looked best
-            best = max(best, (stats.solved, stats.confirmation.mean))
+            standing = Standing.of(stats.confirmation, solved=stats.solved)
+            if self._best is None or standing.beats(self._best):
+                self._best = standing
         if stats.final is not None:
-            best = stats.solved, stats.final.mean
-        self.score = RunScore(seed=self.score.seed, solved=best[0], fitness=best[1], steps=stats.search_steps)
+            self._best = Standing.of(stats.final, solved=stats.solved)
+        if self._best is not None:
+            self.score = replace(self.score, solved=self._best.solved, fitness=self._best.mean)
+        self.score = replace(self.score, steps=stats.search_steps)
         share = share_done(
             self._config, generations=stats.generation + 1, steps=stats.total_steps, episodes=stats.total_episodes
         )

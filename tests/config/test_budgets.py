@@ -1,6 +1,7 @@
 """What a generation and a run may spend, and what the candidates' episodes are: through whole runs."""
 
 import itertools
+import json
 import math
 import re
 import shutil
@@ -287,6 +288,32 @@ def test_better_centres_are_confirmed_as_long_as_a_run_learns(register, tmp_path
     confirmed = [stats.generation for stats in run.history[:-1] if stats.confirmation]
     assert len(confirmed) > 5
     assert confirmed[-1] > 40
+
+
+@pytest.mark.parametrize(
+    ("scores", "best"),
+    [
+        ([(9.0, 5.0, 100), (10.0, 5.0, 100)], 1),
+        ([(9.0, 5.0, 100), (10.0, 5.0, 5)], 0),
+        ([(10.0, 5.0, 5), (9.0, 5.0, 100)], 1),
+        ([(9.0, 5.0, 100), (15.0, 5.0, 5)], 1),
+        ([(1.0, 0.0, 5), (0.98, 0.14, 100)], 1),
+        ([(1.0, 0.0, 100), (1.0, 0.0, 5), (1.0, 0.0, 100)], 0),
+    ],
+    ids=["as many", "a few", "a few first", "a few, clearly", "a few that are alike", "all alike"],
+)
+def test_a_few_lucky_episodes_do_not_make_the_best_centre(scores, best, wander, tmp_path):
+    run = run_of(wander, tmp_path / "run", generations=2, eval_every=1)
+    lines = [json.loads(line) for line in (run.directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    told = [None] * 3
+    for number, (mean, std, episodes) in enumerate(scores):
+        told[number] = {**lines[0]["confirmation"], "mean": mean, "std": std, "episodes": episodes}
+    lines = [{**line, "confirmation": score, "final": None} for line, score in zip(lines, told, strict=True)]
+    (run.directory / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    assert Run.open(run.directory).best_score[0] == best
+    if best != run.best.generation:
+        with pytest.warns(RuntimeWarning, match=f"not the centre of generation {best}"):
+            assert Run.open(run.directory).best.generation == best
 
 
 def test_without_any_step_limit_a_sentence_asks_for_one():

@@ -31,8 +31,7 @@ def made(template, tmp_path):
         config = json.loads((folder / "config.json").read_text())
         (folder / "config.json").write_text(json.dumps({**config, "seed": seed, **settings}))
         lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-        told = {"mean": score + 1, "at_least": score, "interval": [score - 1, score + 2]}
-        lines[1]["confirmation"] = {**lines[0]["confirmation"], **told}
+        lines[1]["confirmation"] = {**lines[0]["confirmation"], "mean": score + 1, "interval": [score - 1, score + 2]}
         lines[1]["solved"] = solved
         kept = lines[:2] if solved else lines
         kept[-1]["final"] = {**lines[1]["confirmation"], "mean": score}

@@ -117,7 +117,7 @@ def test_ties_are_those_of_what_the_strategy_is_told(run_of):
         (
             "Valley",
             {"output_scale": 50.0, "eval_every": 1, "generations": 27, "learning_rate": 0.01},
-            "no better than doing nothing, 0 in 5 episodes: try a larger sigma, another strategy ('cma_es'",
+            "no better than doing nothing, 0 in 5 episodes: try a larger sigma, or another strategy ('cma_es'",
         ),
         (
             "Ledge",
