@@ -2,11 +2,14 @@
 
 import shutil
 
+import numpy as np
 import pytest
 from conftest import TINY
 
 from es_core import Run, evaluate, rebuild, replay, train
+from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
+from es_envs import Episode
 
 SETTINGS = {
     **TINY,
@@ -65,6 +68,17 @@ def test_a_score_tells_what_varied_on_average(run):
     assert run.history[0].evaluation.randomized.keys() == score.randomized.keys()
     still = evaluate(run, episodes=2, workers=1, env_kwargs={"randomize": {"motor_strength": 1.5}})
     assert still.randomized["motor_strength"] == 1.5
+
+
+def test_what_an_environment_says_of_its_own_properties_is_averaged_if_it_is_a_number():
+    told = [{"wind": np.float32(1), "gust": np.nan, "place": "here"}, {"wind": 2, "gust": 1.0, "place": "there"}]
+    episodes = [
+        Episode(seed=0, length=1, total_reward=0.0, fitness=0.0, final_info={"randomized": each}) for each in told
+    ]
+    assert Evaluation.from_episodes(episodes).randomized == {"wind": 1.5}
+    assert (
+        Evaluation.from_episodes([*episodes, Episode(seed=0, length=1, total_reward=0.0, fitness=0.0)]).randomized == {}
+    )
 
 
 def test_the_result_is_that_of_other_workers_of_a_resumed_run_and_of_the_log(run, tmp_path):

@@ -18,7 +18,9 @@ SETTINGS = {
     "workers": 1, "progress": False,
 }  # fmt: skip
 STUCK = {"fitness": "small_envs:constant"}
-RESTARTING = ("openai_es", "ars", "pgpe", "snes", "cma_es", "sep_cma_es", "ga", "random_search")
+RESTARTING = ("openai_es", "cma_es", *(
+    pytest.param(name, marks=pytest.mark.long) for name in ("ars", "pgpe", "snes", "sep_cma_es", "ga", "random_search")
+))  # fmt: skip
 
 
 @pytest.fixture
@@ -52,7 +54,7 @@ def test_a_stuck_search_begins_again_with_twice_the_candidates(strategy, aim, tm
     assert again.statistics.count > before.statistics.count > 0  # what is known of observations stays
 
 
-@pytest.mark.parametrize("strategy", ["cma_es", "ga"])
+@pytest.mark.parametrize("strategy", ["cma_es", pytest.param("ga", marks=pytest.mark.long)])
 def test_a_run_that_began_again_is_the_same_with_two_workers_resumed_and_rebuilt(strategy, aim, tmp_path):
     fields = {**SETTINGS, **STUCK, "strategy": strategy}
     run = train(aim, run_dir=tmp_path / "run", **fields)
