@@ -72,13 +72,11 @@ def test_a_score_tells_what_varied_on_average(run):
 
 def test_what_an_environment_says_of_its_own_properties_is_averaged_if_it_is_a_number():
     told = [{"wind": np.float32(1), "gust": np.nan, "place": "here"}, {"wind": 2, "gust": 1.0, "place": "there"}]
-    episodes = [
-        Episode(seed=0, length=1, total_reward=0.0, fitness=0.0, final_info={"randomized": each}) for each in told
-    ]
-    assert Evaluation.from_episodes(episodes).randomized == {"wind": 1.5}
-    assert (
-        Evaluation.from_episodes([*episodes, Episode(seed=0, length=1, total_reward=0.0, fitness=0.0)]).randomized == {}
-    )
+    how = {"seed": 0, "total_reward": 0.0, "length": 1, "terminated": True, "truncated": False}
+    infos = [*({"randomized": each} for each in told), {}]
+    episodes = [Episode(**how, fitnesses={"f": 0.0}, final_info=info) for info in infos]
+    assert Evaluation.from_episodes(episodes[:2]).randomized == {"wind": 1.5}
+    assert Evaluation.from_episodes(episodes).randomized == {}
 
 
 def test_the_result_is_that_of_other_workers_of_a_resumed_run_and_of_the_log(run, tmp_path):
