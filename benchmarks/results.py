@@ -334,7 +334,8 @@ ROWS: Mapping[str, Row] = {
         "with all its steps. The strategies that the environments recommend follow from this table: for the racing car "
         "separable CMA-ES, whose median of steps is the lowest, though with five seeds it is not distinguishable from "
         "SNES, the genetic algorithm and CMA-ES (Welch's t, steps with evaluation: p > 0.5), nor from OpenAI-ES and "
-        "random search, some of whose seeds are fast (p > 0.1); ARS and PGPE take more (p < 0.02). OpenAI-ES for the others: on the plate its median is an eighth above "
+        "random search, some of whose seeds are fast (p > 0.1); ARS and PGPE take more (p < 0.02). OpenAI-ES for the "
+        "others: on the plate its median is an eighth above "
         "the lowest, and on the cart-pole, where nearly any does, none is distinguishable. All three tasks are easy "
         "for a linear policy: random search finds one as well, on the plate with four times the lowest median of steps "
         "and not with each seed, on the track with two to three times.",
