@@ -131,6 +131,8 @@ def make_env(definition: EnvDefinition, config: TrainConfig, **kwargs: Any) -> g
             ) from error
         raise
     except RenderError as error:
+        if not drawn:
+            raise
         raise SpaceError(f"preprocessing 'pixels' needs an environment that draws pictures: {error}") from error
     try:
         return preprocessed(env, config.preprocessing)
