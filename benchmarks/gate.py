@@ -6,12 +6,13 @@ policy.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-import numpy as np
 from racetrack import share
 from report import table
 
@@ -19,7 +20,15 @@ from es_core.formatting import figures, percent
 
 PAGES = Path("docs/results")
 _LUCK = 0.3  # of what evolution gains
-Runs = Sequence[Mapping[str, Any]]
+Run = Mapping[str, Any]
+ROBOTS = ("Hopper", "HalfCheetah", "Walker2D", "Ant", "Humanoid", "A1")
+_VALUES: Mapping[str, Callable[[Run], float]] = {
+    "solved": lambda run: run["solved"],
+    "laps": lambda run: share(run["test"]),
+    "hard laps": lambda run: share(run["hard"]),
+    "score": lambda run: run["last_score"]["mean"],
+}
+"""By measure, what a run has reached."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,7 +73,7 @@ TASKS = (
          other="BallMaze-network", note="the ball's place tells how to tilt: a network gets stuck more often"),
     *(Task(name=f"{robot}Bullet-v0", page="locomotion", measure="score", evolved=robot,
            random_search=f"{robot}-random_search", other=f"{robot}-network")
-      for robot in ("Hopper", "HalfCheetah", "Walker2D", "Ant", "Humanoid", "A1")),
+      for robot in ROBOTS),
     Task(name="RaceTrack-v0 from pixels", page="pixels", measure="score", evolved="racetrack",
          random_search="racetrack-random_search", note="linear, of 216 numbers"),
     Task(name="CartPoleBullet-v0 from pixels", page="pixels", measure="score", evolved="cartpole",
@@ -81,14 +90,19 @@ def gate() -> str:
 
 
 def _row(task: Task) -> list[str]:
-    files = sorted((PAGES / task.page).glob("*.json"))
-    found = [json.loads(path.read_text(encoding="utf-8")) for path in files]
-    of = {name: [each for each in found if each["name"] == name] for name in (task.evolved, task.random_search)}
-    evolved, luck = (_value(task, of[name]) for name in (task.evolved, task.random_search))
-    idle = _idle(task, of[task.evolved], found)
-    other = _value(task, [each for each in found if each["name"] == task.other])
+    evolved, luck, other = (_value(task, name) for name in (task.evolved, task.random_search, task.other))
+    idle = _idle(task)
     cells = [_shown(task, value) for value in (evolved, luck, idle, other)]
     return [f"[{task.name}]({task.page}.md)", task.measure, *cells, _verdict(task, evolved, luck, idle), task.note]
+
+
+@cache
+def _measured(page: str) -> list[Run]:
+    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted((PAGES / page).glob("*.json"))]
+
+
+def _named(task: Task, name: str) -> list[Run]:
+    return [run for run in _measured(task.page) if run["name"] == name]
 
 
 def _verdict(task: Task, evolved: float | None, luck: float | None, idle: float | None) -> str:
@@ -102,26 +116,20 @@ def _verdict(task: Task, evolved: float | None, luck: float | None, idle: float 
     return "random search does" if luck - idle > _LUCK * (evolved - idle) else "passed"
 
 
-def _value(task: Task, runs: Runs) -> float | None:
-    """Share of runs that are solved, or of laps; or the mean score."""
-    if not runs:
-        return None
-    values = {
-        "solved": lambda run: float(run["solved"]),
-        "laps": lambda run: share(run["test"]),
-        "hard laps": lambda run: share(run["hard"]),
-        "score": lambda run: run["last_score"]["mean"],
-    }
-    return float(np.mean([values[task.measure](run) for run in runs]))
+def _value(task: Task, name: str) -> float | None:
+    """Share of the runs of that name that are solved, or of their laps; or the mean score; None if there are none."""
+    runs = _named(task, name)
+    return fmean(map(_VALUES[task.measure], runs)) if runs else None
 
 
-def _idle(task: Task, evolved: Runs, found: Runs) -> float | None:
+def _idle(task: Task) -> float | None:
     if "laps" in task.measure:
-        return _value(task, [each for each in found if each["name"] == "doing nothing"])
-    scores = [run["baselines"]["doing nothing"] for run in evolved if "doing nothing" in run.get("baselines", {})]
-    if task.measure == "solved":
-        return float(any(score >= evolved[0]["config"]["solved_at"] for score in scores)) if scores else None
-    return float(np.mean(scores)) if scores else None
+        return _value(task, "doing nothing")
+    runs = [run for run in _named(task, task.evolved) if "doing nothing" in run.get("baselines", {})]
+    scores = [run["baselines"]["doing nothing"] for run in runs]
+    if task.measure == "solved" and runs:
+        return float(any(score >= runs[0]["config"]["solved_at"] for score in scores))
+    return fmean(scores) if scores else None
 
 
 def _shown(task: Task, value: float | None) -> str:

@@ -187,7 +187,7 @@ standard deviation of each observed number.
 
 
 def _verdict(of: Mapping[str, Sequence[dict[str, Any]]]) -> str:
-    """What of the goals is reached, in words."""
+    """Tell in words which goals are reached."""
     pursuit, sentences = of[next(iter(SCRIPTS))], []
     for name in ("all tracks", "64 tracks", "all tracks for longer"):
         runs = of.get(name, ())

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gate import gate
+from gate import ROBOTS, gate
 from report import Report, commit, estimated, in_words, table, with_interval
 
 from es_core import STRATEGIES, Checkpoint, Run, evaluate, train
@@ -141,8 +141,6 @@ SMALL_PICTURES = {
     "max_steps": 300_000,
     "generations": 10**5,
 }
-
-ROBOTS = ("Hopper", "HalfCheetah", "Walker2D", "Ant", "Humanoid", "A1")
 
 # Steps that a run may take, and the hidden units of the other kind of policy.
 CLASSICS: Mapping[str, tuple[int, Sequence[int]]] = {
@@ -653,7 +651,7 @@ include the episodes that confirm a centre, but not those of the run's final sco
 
 
 def _goals(results: Sequence[dict[str, Any]]) -> str:
-    """When a run is solved."""
+    """Tell when a run is solved."""
     goals = {result["env_id"]: result["config"]["solved_at"] for result in results}
     told = [f"{env_id} at {goal:g}" for env_id, goal in goals.items() if goal is not None]
     if not told or not any(result["solved"] for result in results):

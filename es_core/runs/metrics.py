@@ -8,7 +8,7 @@ from statistics import fmean, variance
 from typing import Any, Self
 
 from es_core.config.checks import require_fields
-from es_core.runs.scores import Evaluation
+from es_core.runs.scores import Evaluation, Standing
 
 DIAGNOSTICS = (
     "sigma",
@@ -117,6 +117,11 @@ class GenerationStats:
     def search_steps(self) -> int:
         """``total_steps`` without those of the final score, which comes after all decisions."""
         return self.total_steps - (0 if self.final is None else self.final.steps)
+
+    @property
+    def standing(self) -> Standing | None:
+        """Standing of the centre among those of its run; None if it was not confirmed."""
+        return None if self.confirmation is None else Standing.of(self.confirmation, solved=self.solved)
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON."""

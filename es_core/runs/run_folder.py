@@ -36,7 +36,7 @@ from es_core.formatting import shell_line
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.generation_log import GenerationLog
 from es_core.runs.metrics import GenerationStats, is_plateau, since_restart
-from es_core.runs.scores import Evaluation, Standing
+from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import EnvDefinition
 
@@ -241,13 +241,12 @@ class RunFolder:
         It is the final score, on starts that no decision has seen; in a run that has not ended, and in older ones, the
         score that confirmed the centre, which as the highest of several is a little too high.
         """
-        best: tuple[Standing, int, Evaluation] | None = None
+        best: GenerationStats | None = None
         for stats in self.history:
-            if stats.confirmation is not None:
-                standing = Standing.of(stats.confirmation, solved=stats.solved)
-                if best is None or standing.beats(best[0]):
-                    best = standing, stats.generation, stats.confirmation
-        return None if best is None else (best[1], self.history[-1].final or best[2])
+            if stats.standing is not None and stats.standing.beats(best.standing if best else None):
+                best = stats
+        score = best and (self.history[-1].final or best.confirmation)
+        return (best.generation, score) if best and score else None
 
     def checkpoint_generations(self) -> list[int]:
         """Generations that have a checkpoint, ascending."""

@@ -109,7 +109,7 @@ class Evaluation:
 
 @dataclass(frozen=True)
 class Standing:
-    """What decides which centre of a run is the best.
+    """A score as far as it decides which centre of a run is the best.
 
     Attributes:
         solved: True if it is solved.
@@ -128,13 +128,15 @@ class Standing:
         """That of a centre with this score; ``episodes``: as if it were from so many."""
         return cls(solved, score.mean, score.std, score.episodes if episodes is None else episodes)
 
-    def beats(self, other: "Standing") -> bool:
-        """Tell whether a centre is better than another.
+    def beats(self, other: "Standing | None") -> bool:
+        """Tell whether a centre is better than another, or than none.
 
         Of equally many episodes the higher mean is better. Of fewer ones it must be higher by more, since the best of
         many short scores is a lucky one: both count as two standard errors less, at the larger of their scatters,
         because few equal scores do not show theirs.
         """
+        if other is None:
+            return True
         scatter = max(self.std, other.std)
         ours, theirs = (each.mean - 2 * scatter / math.sqrt(each.episodes) for each in (self, other))
         return (self.solved, ours) > (other.solved, theirs)

@@ -177,7 +177,7 @@ def confirm(
     if look is None:
         # At the end, and without a budget, a whole confirmation follows, whose mean will count.
         promised = config.confirm_episodes if last or config.eval_budget is None else None
-        if state.best is not None and not Standing.of(evaluation, episodes=promised).beats(state.best):
+        if not Standing.of(evaluation, episodes=promised).beats(state.best):
             return None, False
         if results is not None:
             training = state.total_steps - state.evaluation_steps + results.steps
@@ -198,7 +198,7 @@ def confirm(
         bound = lower_bound([episode.fitness for episode in episodes], _ERROR / (look * (look + 1)))
         solved = bound >= config.solved_at
     standing = Standing.of(confirmation, solved=solved)
-    if state.best is None or standing.beats(state.best):
+    if standing.beats(state.best):
         state.best = standing
         if not state.strategy.rebuildable:  # its state may be large, and nobody goes on from here
             before = replace(before, strategy={})

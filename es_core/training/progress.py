@@ -134,10 +134,8 @@ class RunProgress:
         self._score = stats.confirmation or stats.evaluation or self._score
         if self._score is not None:
             self._centre.append(self._score.mean)
-        if stats.confirmation is not None:
-            standing = Standing.of(stats.confirmation, solved=stats.solved)
-            if self._best is None or standing.beats(self._best[0]):
-                self._best = standing, standing.mean, stats.generation
+        if stats.standing is not None and stats.standing.beats(self._best and self._best[0]):
+            self._best = stats.standing, stats.standing.mean, stats.generation
         if stats.final is not None and self._best is not None:
             self._best = self._best[0], stats.final.mean, self._best[2]
         if self._best is not None:

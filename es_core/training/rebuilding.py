@@ -14,7 +14,6 @@ from es_core.runs.checkpoint import Checkpoint, parameter_hash
 from es_core.runs.generation_log import GenerationLog
 from es_core.runs.metrics import GenerationStats
 from es_core.runs.run_folder import RunFolder
-from es_core.runs.scores import Standing
 from es_core.training.state import TrainingState
 
 
@@ -139,10 +138,8 @@ def _replay(run: RunFolder, state: TrainingState, stats: GenerationStats, log: G
         state.move_on(log)
     except (ValueError, ArithmeticError) as error:
         raise CheckpointError(f"{where}: the strategy cannot learn from it: {error}") from error
-    if stats.confirmation is not None:
-        standing = Standing.of(stats.confirmation, solved=stats.solved)
-        if state.best is None or standing.beats(state.best):
-            state.best = standing
+    if stats.standing is not None and stats.standing.beats(state.best):
+        state.best = stats.standing
     state.total_steps, state.total_episodes = stats.total_steps, stats.total_episodes
     state.evaluation_steps += stats.evaluation_steps
 

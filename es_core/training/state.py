@@ -60,7 +60,7 @@ class TrainingState:
         total_steps: environment steps of all episodes so far.
         evaluation_steps: those of the centre's episodes.
         total_episodes: candidates' episodes so far.
-        best: that of the best centre so far.
+        best: standing of the best centre so far; None if none was confirmed.
     """
 
     strategy: Strategy
@@ -333,6 +333,8 @@ def _progress(checkpoint: Checkpoint) -> dict[str, Any]:
         raise ValueError(f"its config allows {checkpoint.config.restarts} restarts, it has {totals['restarts']}")
     if best is not None:
         solved, fitness, std, episodes = best if len(best) == 4 else (*best, 0.0, checkpoint.config.confirm_episodes)
-        best = Standing(bool(solved), float(fitness), float(std), int(episodes))
+        if whole(1)(episodes):
+            raise ValueError(f"its progress cannot be {shown(checkpoint.progress)}")
+        best = Standing(bool(solved), float(fitness), float(std), episodes)
     narrowed = bool(values["narrowed"])
     return {"episode_cap": cap, "range_share": ranges, "narrowed": narrowed, "best": best, **totals}

@@ -351,10 +351,8 @@ class _Follower:
         self.score = RunScore(seed=config.seed, solved=False, fitness=-math.inf, steps=0)
 
     def __call__(self, stats: GenerationStats) -> bool:
-        if stats.confirmation is not None:  # it looked best
-            standing = Standing.of(stats.confirmation, solved=stats.solved)
-            if self._best is None or standing.beats(self._best):
-                self._best = standing
+        if stats.standing is not None and stats.standing.beats(self._best):
+            self._best = stats.standing
         if stats.final is not None:
             self._best = Standing.of(stats.final, solved=stats.solved)
         if self._best is not None:

@@ -240,7 +240,7 @@ def test_a_run_ends_behind_the_generation_that_reaches_its_bound(bound, value, w
         grown.resume(**{bound: value})
 
 
-BUDGET = {"generations": 90, "eval_episodes": 20, "confirm_episodes": 30, "eval_budget": 0.2, "checkpoint_every": 10}
+BUDGET = {"generations": 90, "eval_episodes": 60, "confirm_episodes": 30, "eval_budget": 0.2, "checkpoint_every": 10}
 
 
 def test_evaluation_takes_at_most_its_share_of_the_steps(wander, tmp_path):
@@ -251,9 +251,9 @@ def test_evaluation_takes_at_most_its_share_of_the_steps(wander, tmp_path):
     assert shares[-1] < 0.21
     scored = [stats.evaluation.episodes for stats in during if stats.evaluation]
     assert len(scored) > 5
-    assert min(scored) < 20
+    assert max(scored) < 60
     assert any(stats.confirmation for stats in during)
-    assert last.evaluation.episodes == 20
+    assert last.evaluation.episodes == 60
 
 
 def test_an_evaluation_within_a_budget_depends_on_the_log_alone(wander, tmp_path):
