@@ -12,7 +12,7 @@ tracks from the same starts. Each run writes docs/results/racetrack/NAME-sSEED.j
 
 import argparse
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -166,10 +166,10 @@ times that are at most pure pursuit's, and with 64 tracks a gap of at most two p
 Shares are laps finished. Times are interquartile means over starts, with {TWICE_THE_LIMIT:g} s for a lap that is not
 finished; "of pure pursuit's" is the interquartile mean of the quotients, lap by lap, from the same starts on the same
 tracks. All are means over seeds, with 95 % intervals from three seeds on; of a single driver's shares, over starts.
-Minutes are those of training on one core, the fastest of the runs: others shared their core, or paused. "For longer"
-are {LONGER:,} steps: after {STEPS:,} the step size is still at its largest, and how well a centre drives hard tracks
-changes from one generation to the next; then it shrinks, until every candidate finishes every lap and nothing is left
-to learn. Rows "for ..." were trained on all tracks for another fitness: the distance from the start, progress and the
+Minutes are those of training on one core unless two are named, the fastest of the runs: others shared their core, or
+paused. "For longer" are {LONGER:,} steps: after {STEPS:,} the step size is still at its largest, and how well a centre
+drives hard tracks changes from one generation to the next; then it shrinks, until every candidate finishes every lap
+and nothing is left to learn. Rows "for ..." were trained on all tracks for another fitness: the distance from the start, progress and the
 time that is left, or the time of the lap. Five seeds of each are planned; the table says how many are done.
 
 Command: `python benchmarks/racetrack.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
@@ -213,8 +213,15 @@ def _row(name: str, runs: Sequence[dict[str, Any]], script: Sequence[dict[str, A
         cells.append(_of_seeds([interquartile_mean(run[split]).value for run in runs]))
     for split in ("test", "hard"):
         cells.append(_of_seeds([_quotient(run[split], script[0][split]) for run in runs]) if script else "")
-    minutes = [run["seconds"] / 60 for run in runs if "seconds" in run]
-    return [*cells, f"{min(minutes):.0f}" if minutes else ""]
+    return [*cells, ", ".join(_minutes(runs))]
+
+
+def _minutes(runs: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Training's time on one core and on two, as far as there are such runs: that of the fastest."""
+    for cores, words in ((1, ""), (2, " on two cores")):
+        seconds = [run["seconds"] for run in runs if run.get("seconds") and run["machine"]["cores"] == cores]
+        if seconds:
+            yield f"{min(seconds) / 60:.0f}{words}"
 
 
 def _of_seeds(values: Sequence[float]) -> str:
