@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import json
+import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -226,7 +227,7 @@ def add_source(sub: argparse.ArgumentParser) -> None:
     argument = sub.add_argument(
         "source",
         metavar="RUN",
-        help="a run folder or a checkpoint file; with --pretrained or --script, an environment's ID",
+        help="a run folder or a checkpoint file; with --pretrained or --policy, an environment's ID",
     )
     argument.completer = _env_ids_and_files  # type: ignore[attr-defined]
     sub.add_argument("--pretrained", action="store_true", help="use the policy that comes with this environment")
@@ -243,8 +244,9 @@ def add_policy(sub: argparse.ArgumentParser, episodes: int | None) -> None:
     sub.add_argument("--generation", type=int, metavar="G", help="centre of this generation (default: the best)")
     sub.add_argument("--candidate", type=int, metavar="C", help="a candidate of that generation's population")
     sub.add_argument(
-        "--script",
+        "--policy",
         metavar="NAME",
+        dest="script",
         help="a scripted policy of this environment (`es-envs show ID` lists them), or random: random actions",
     )
     add_json(sub, "--env-kwargs", "keyword arguments of the environment that are others than in training")
@@ -252,7 +254,7 @@ def add_policy(sub: argparse.ArgumentParser, episodes: int | None) -> None:
 
 
 def add_json(sub: argparse.ArgumentParser, name: str, help_text: str) -> None:
-    """Add an option whose value is JSON."""
+    """Add an option whose value is a dict."""
     parse, metavar = _parse(Mapping)
     sub.add_argument(name, type=parse, metavar=metavar, help=help_text)
 
@@ -326,18 +328,30 @@ def _parse(kind: Any, *, automatic: bool = False) -> tuple[Callable[[str], Any],
         float: ("number", "NUMBER"),
         str: ("text", "NAME"),
         tuple: ("list of whole numbers (such as 32,32)", "N,N"),
+        Mapping: ("JSON", "NAME=VALUE,..."),
     }
     parse.__name__, metavar = words.get(origin, ("JSON", "JSON"))
     return parse, metavar
 
 
 def _json(text: str) -> Any:
+    """A value in JSON, or a dict written as ``name=value,name=value``, which no shell's quotes get in the way of."""
+    if re.match(r"[A-Za-z_]\w*=", text):
+        pairs = (part.split("=", 1) for part in re.split(r",\s*(?=[A-Za-z_]\w*=)", text))
+        return {name: _json_or_word(value) for name, value in pairs}
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         why = "nested too deeply" if isinstance(error, RecursionError) else error
-        expected = """expected JSON, such as '{"name": 0.5}', with double quotes inside single ones"""
+        expected = """expected name=0.5, or JSON, such as '{"name": 0.5}', with double quotes inside single ones"""
         raise argparse.ArgumentTypeError(f"{expected}; got {text!r} ({why})") from None
+
+
+def _json_or_word(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return {"True": True, "False": False, "None": None}.get(text, text)
 
 
 def searched(text: str) -> tuple[str, Any]:

@@ -38,7 +38,7 @@ def add(commands: Any) -> None:
         help="score it where the ranges of randomize are 0, 0.5, 1 and 1.5 times as wide, one by one and together, and "
         "write a page with charts (default: %(const)s)",
     )
-    add_json(sub, "--randomize", "ranges other than in training, such as '{\"friction\": [0.6, 1.4]}'")
+    add_json(sub, "--randomize", "ranges other than in training, such as friction=[0.6,1.4]")
 
     sub = add_command(commands, "record", _record, "film a policy, or its evolution")
     add_policy(sub, episodes=1)
@@ -98,7 +98,7 @@ def add(commands: Any) -> None:
 
 def _policy(options: argparse.Namespace) -> Any:
     """The run, checkpoint or environment that ``add_source`` lets you name."""
-    flag = "--pretrained" if options.pretrained else "--script" if getattr(options, "script", None) else None
+    flag = "--pretrained" if options.pretrained else "--policy" if getattr(options, "script", None) else None
     if flag is not None and (Path(options.source) / "config.json").is_file():
         raise ValueError(f"{options.source} is a run, but {flag} plays a policy of an environment: give its ID")
     if options.pretrained:

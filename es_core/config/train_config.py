@@ -182,11 +182,13 @@ class TrainConfig:
     """
 
     env_id: str = field(metadata={"check": text, "help": "id of the environment", "group": "task"})
-    env_kwargs: Mapping[str, Any] = _option({}, json_object, "keyword arguments of the environment, as JSON")
+    env_kwargs: Mapping[str, Any] = _option(
+        {}, json_object, "keyword arguments of the environment, such as track=mine.csv,mirror=false"
+    )
     randomize: Mapping[str, Any] = _option(
         {},
         json_object,
-        'ranges of what differs from episode to episode, as JSON, such as {"friction": [0.6, 1.4], "latency": [0, 3]}, '
+        "ranges of what differs from episode to episode, such as friction=[0.6,1.4],latency=[0,3], "
         "for environments that take them",
     )
     curriculum: float | None = _option(
@@ -198,8 +200,8 @@ class TrainConfig:
     preprocessing: Mapping[str, Any] = _option(
         {},
         wrappers,
-        "Gymnasium's wrappers for images, as JSON: skip (frames), pixels (so many of a picture, instead of the "
-        "observation), grey (true), resize (pixels), stack (frames), flatten (true: one row of numbers)",
+        "Gymnasium's wrappers for images, such as skip=4,grey=true: skip (frames), pixels (so many of a picture, "
+        "instead of the observation), grey (true), resize (pixels), stack (frames), flatten (true: one row of numbers)",
     )
     fitness: str | None = _option(None, maybe(text), "fitness to maximise (default: the environment's own)")
     fitness_aggregation: str = _option(
@@ -233,7 +235,7 @@ class TrainConfig:
         "algorithms of Stable-Baselines3",
         "search",
     )
-    strategy_options: Mapping[str, Any] = _option({}, json_object, "additional arguments of the strategy, as JSON")
+    strategy_options: Mapping[str, Any] = _option({}, json_object, "additional arguments of the strategy")
     population_size: int = _option(
         AUTO,
         auto(whole(2, MOST)),
@@ -277,7 +279,7 @@ class TrainConfig:
         None, maybe(whole(1)), "generations until the final values are reached (default: all)"
     )
     optimizer: str = _option("adam", text, "optimiser of the mean: adam, adamw, sgd or clipup")
-    optimizer_options: Mapping[str, Any] = _option({}, json_object, "additional arguments of the optimiser, as JSON")
+    optimizer_options: Mapping[str, Any] = _option({}, json_object, "additional arguments of the optimiser")
     weight_decay: float = _option(
         0.0,
         number(0),
@@ -295,7 +297,7 @@ class TrainConfig:
         "or cnn_nature, for images; or your own torch module, as module:Class",
         "policy",
     )
-    policy_options: Mapping[str, Any] = _option({}, json_object, "keyword arguments of a policy module:Class, as JSON")
+    policy_options: Mapping[str, Any] = _option({}, json_object, "keyword arguments of a policy module:Class")
     hidden_sizes: tuple[int, ...] = _option(
         AUTO,
         auto(sizes),
@@ -518,7 +520,7 @@ class TrainConfig:
         if self.policy.startswith(SCRIPTED):
             raise ValueError(
                 f"policy={self.policy!r}: a scripted policy has no parameters to evolve; to score it, "
-                f"{shell_line(['es-envs', 'evaluate', self.env_id, '--script', self.policy.removeprefix(SCRIPTED)])}"
+                f"{shell_line(['es-envs', 'evaluate', self.env_id, '--policy', self.policy.removeprefix(SCRIPTED)])}"
             )
         if self.fitness is None:
             fitness = short_name(str(definition.fitness))

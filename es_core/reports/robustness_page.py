@@ -133,7 +133,7 @@ def robustness(
     if not ranges:
         raise ValueError(
             f"{definition.label}: this policy was trained without randomize: say what is to vary, such as "
-            'randomize={"friction": [0.6, 1.4]} (on the command line: --randomize \'{"friction": [0.6, 1.4]}\')'
+            'randomize={"friction": [0.6, 1.4]} (on the command line: --randomize "friction=[0.6,1.4]")'
         )
 
     def score(varied: Mapping[str, Any]) -> Evaluation:

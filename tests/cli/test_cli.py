@@ -110,10 +110,10 @@ def test_train_prints_the_run_folder_and_what_to_do_next(capsys, tmp_path):
 
 # Each setting as it may be typed (a flag alone: an empty text), and what it means.
 EXAMPLES = {
-    "env_kwargs": ('{"start_noise": 0.01}', {"start_noise": 0.01}),
-    "randomize": ('{"mass": [0.5, 2.0]}', {"mass": [0.5, 2.0]}),
+    "env_kwargs": ("start_noise=0.01,observation=full", {"start_noise": 0.01, "observation": "full"}),
+    "randomize": ("mass=[0.5,2.0], friction=[1,2]", {"mass": [0.5, 2.0], "friction": [1, 2]}),
     "curriculum": ("400", 400.0),
-    "preprocessing": ('{"skip": 2}', {"skip": 2}),
+    "preprocessing": ("skip=2,grey=true,flatten=False", {"skip": 2, "grey": True, "flatten": False}),
     "fitness": ("episode_return", "episode_return"),
     "fitness_aggregation": ("median", "median"),
     "seed": ("7", 7),
@@ -331,7 +331,7 @@ def test_errors_go_to_stderr_with_the_documented_exit_code(arguments, code, mess
         (["train"], "an ID is required: an environment's, or --config FILE of a run; `es-envs train --help` lists"),
         (["train", "X-v0", "--sigma", "big"], "argument --sigma: invalid number value: 'big'"),
         (["train", "X-v0", "--sigma", "0,1"], "argument --sigma: numbers have a decimal point, got '0,1'"),
-        (["train", "X-v0", "--env-kwargs", "{"], "expected JSON, such as"),
+        (["train", "X-v0", "--env-kwargs", "{"], "expected name=0.5, or JSON, such as"),
         (["train", "X-v0", "--genertions", "3"], "unrecognized: --genertions 3 (did you mean --generations?)"),
         (["record", "run", "--out", "film.mp4"], "unrecognized: --out film.mp4; `es-envs record --help`"),
         (["record", "run", "--seed", "3", "film.mp4"], "film.mp4 (one name too many, or behind an option"),
