@@ -98,7 +98,8 @@ PLATE = {
     **STEPS,
     "episodes_per_candidate": 2,
     "env_kwargs": {"observation": "without_rates"},
-    "generations": 200,
+    "generations": 10**5,
+    "max_steps": 2_000_000,
     "solved_at": None,
 }
 
