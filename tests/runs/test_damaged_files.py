@@ -412,6 +412,11 @@ def set_state(**values):
         ("openai_es", lambda document, arrays: document["progress"].update(total_steps="many"), "its progress cannot"),
         ("openai_es", lambda document, arrays: document["progress"].update(episode_cap=-3), "its progress cannot be"),
         ("openai_es", lambda document, arrays: document["progress"].update(best=[1]), "ValueError: not enough values"),
+        (
+            "openai_es",
+            lambda document, arrays: document["progress"].update(best=[0, 1.0, 0.1, 0]),
+            "its progress cannot",
+        ),
         ("openai_es", lambda document, arrays: document.update(generation=0), "is of generation 0: the file was rena"),
     ],
 )
