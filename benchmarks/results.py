@@ -735,7 +735,8 @@ Reached is the mean of the scores of the seeds' last centres on {EPISODES} unsee
 
 Random search solves, or gains over doing nothing, at most 30 % of what evolution does in a task that is worth evolving
 for, and doing nothing solves none of it. "Of" says what is compared: the share of seeds solved, the share of laps
-finished on tracks that training never drew, or the score. An empty cell is not measured.
+finished on tracks that training never drew (fast: no later than the scripted driver), or the score. An empty cell is
+not measured.
 
 {gate()}
 
