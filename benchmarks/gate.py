@@ -88,7 +88,7 @@ TASKS = (
 
 def gate() -> str:
     """The table, from the JSON files of the pages."""
-    columns = ["task", "of", "evolved", "random search", "doing nothing", "other policy", "gate", "policy"]
+    columns = ["task", "of", "evolved", "random search", "doing nothing", "other policy", "gate", "remark"]
     return table(columns, [_row(task) for task in TASKS])
 
 
@@ -96,6 +96,9 @@ def _row(task: Task) -> list[str]:
     evolved, luck, other = (_value(task, name) for name in (task.evolved, task.random_search, task.other))
     idle = _idle(task)
     cells = [_shown(task, value) for value in (evolved, luck, idle, other)]
+    scores = [_VALUES[task.measure](run) for run in _named(task, task.evolved)]
+    if task.measure == "score" and len(scores) > 1:
+        cells[0] += f" ({figures(min(scores))} to {figures(max(scores))})"
     return [f"[{task.name}]({task.page}.md)", task.measure, *cells, _verdict(task, evolved, luck, idle), task.note]
 
 

@@ -358,13 +358,16 @@ ROWS: Mapping[str, Row] = {
     ),
     "classics": Row(
         title="Harder classics: what random search does not find",
-        about="`es-envs train ID --max-steps N`, with the settings that each environment recommends, beside random "
-        "search and beside the other kind of policy, a network of 8 hidden units for a linear one or the reverse, each "
-        "in the same budget of steps. A run ends when it is solved. Doing nothing and acting at random are measured "
-        "when each run begins: neither has any success. Around balance DoublePole-v0 and PlateFigureEight-v0 are "
-        "nearly linear, so a network has nothing to add there and takes longer; in BallMaze-v0 the ball's place alone "
-        "tells how to tilt, and a network gets stuck more often. In the swing-up a linear policy finds a fast way with "
-        "some seeds, and with others none; a network finds one with each.",
+        about="`es-envs train ID --max-steps N --generations 100000`, with N of 5 000 000 for the swing-up, "
+        "600 000 for the double pole, 2 000 000 for the figure eight and 800 000 for the maze, evaluation included, "
+        "and with the settings that each environment recommends, beside random search and beside the other kind of "
+        "policy, a network of 8 hidden units for a linear one or the reverse, each in the same budget of steps. A "
+        "run ends when it is solved, which other episodes than those of its score decide: a solved run may fail from "
+        "some of these. Doing nothing and acting at random are measured when each run begins: neither has any "
+        "success. Around balance DoublePole-v0 and PlateFigureEight-v0 are nearly linear, so a network has nothing "
+        "to add there and takes longer; in BallMaze-v0 the ball's place alone tells how to tilt, and a network gets "
+        "stuck more often. In the swing-up a linear policy finds a fast way with some seeds, and with others none; a "
+        "network finds one with each.",
         runs={
             f"{env_id.partition('-')[0]}-{name}": (
                 env_id,
@@ -482,13 +485,14 @@ ROWS: Mapping[str, Row] = {
     ),
     "locomotion": Row(
         title="Robots that run: two million steps",
-        about="`es-envs train ID --max-steps 2000000`, by the fitness of the plugin, the way and a metre for lasting "
-        "1000 steps, and (-reward) with `--fitness episode_return`, by the sum of rewards: what the spaces "
-        "decide, which is a linear policy and CMA-ES, separable for the larger robots. Beside them are random search "
-        "and networks of 16 hidden units (-network), by the plugin's fitness. Each score is of the "
-        "fitness of its own row; episode_return and progress [m] are of the same centres. By the sum of rewards, "
-        "robots stand still, which earns up to 1 for each step, and by the way they run, if not with every seed: "
-        "two of three half-cheetahs stand, the walker leans ahead, and the humanoid dives. Reward and models are "
+        about="`es-envs train ID --max-steps 2000000 --generations 1000000`. Plain rows maximise the plugin's fitness, "
+        "the distance in metres, plus one for lasting 1000 steps. Rows -reward maximise the sum of rewards (`--fitness "
+        "episode_return`). Policies are linear, but for those of 16 hidden units (-network), and the strategy is "
+        "CMA-ES, separable for the larger robots, or random search (-random_search): what the spaces decide. Each "
+        "score is of its row's own fitness; episode_return and progress [m] are of the same centres.\n\n"
+        "With the sum of rewards robots stand still, which earns up to 1 for each step. With the distance most run, "
+        "but two of three half-cheetahs hardly move, the walker leans ahead, and the humanoid dives.\n\n"
+        "Reward and models are "
         "those of pybullet's own environments, for which evorobotpy publishes centres of OpenAI-ES after 50 "
         "million steps, 25 times as many (10 seeds, rewards adapted to evolution): hopper 1923, half-cheetah "
         "2364, ant 1387, walker 763. The hopper and the half-cheetah have three seeds here, the others one, which "
@@ -636,8 +640,7 @@ To reach: {row.line}.
 
 Scores are those of the last centre on {EPISODES} starts that nothing before has seen; the interval is that of the mean
 over the seeds (Student's t; of equal scores there is none); steps and seconds are medians. The curves show the centre's
-score while it was trained, or the population's mean where the centre was scored at the end alone. Steps with evaluation
-include the episodes that confirm a centre, but not those of the run's final score.
+score while it was trained, or the population's mean where the centre was scored at the end alone.{_OF_ALL * row.best}
 {_reservation(results)}
 ![Learning curves]({name}.svg)
 {_before(name, row, results)}
@@ -649,6 +652,10 @@ include the episodes that confirm a centre, but not those of the run's final sco
     _plot(name, row, results)
     _write_index()
     print(PAGES / f"{name}.md")
+
+
+_OF_ALL = """ Steps with
+evaluation include the episodes that confirm a centre, but not those of the run's final score."""
 
 
 def _goals(results: Sequence[dict[str, Any]]) -> str:
@@ -726,17 +733,18 @@ def _write_index() -> None:
     page = f"""# What evolution reaches on known tasks
 
 Each page is written by `python benchmarks/results.py ROW`, which trains what is missing: hours of both cores, for some.
-Reached is the mean of the scores of the seeds' last centres on {EPISODES} unseen starts, with its 95 % interval
-(Student's t). Pages whose runs an earlier version made say so, and what is to be minded.
+"Mean score" is that of the seeds' last centres on {EPISODES} unseen starts, with its 95 % interval (Student's t). A
+page says so if an earlier version made its runs.
 
-{table(["task", "to reach", "runs done", "reached"], rows)}
+{table(["task", "to reach", "runs done", "mean score"], rows)}
 
 ## Learning or luck
 
-Random search solves, or gains over doing nothing, at most 30 % of what evolution does in a task that is worth evolving
-for, and doing nothing solves none of it. "Of" says what is compared: the share of seeds solved, the share of laps
-finished on tracks that training never drew (fast: no later than the scripted driver), or the score. An empty cell is
-not measured.
+Is a task worth evolving for? It passes the gate if random search reaches at most 30 % of what evolution gains over
+doing nothing, and doing nothing solves none of it. "Of" says what is compared: the share of seeds solved, the share of
+laps finished on tracks that training never drew (fast laps: those that take no longer than the scripted driver's), or
+the score, with the lowest and the highest of several seeds. "Other policy" is a network instead of a linear policy, or
+the reverse. An empty cell is not measured.
 
 {gate()}
 

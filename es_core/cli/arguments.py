@@ -222,12 +222,12 @@ def add_size(sub: argparse.ArgumentParser) -> None:
     )
 
 
-def add_source(sub: argparse.ArgumentParser) -> None:
-    """Add the run whose policy is meant."""
+def add_source(sub: argparse.ArgumentParser, *, instead: str = "--pretrained") -> None:
+    """Add the run whose policy is meant; ``instead`` names the options with which it is an environment."""
     argument = sub.add_argument(
         "source",
         metavar="RUN",
-        help="a run folder or a checkpoint file; with --pretrained or --policy, an environment's ID",
+        help=f"a run folder or a checkpoint file; with {instead}, an environment's ID",
     )
     argument.completer = _env_ids_and_files  # type: ignore[attr-defined]
     sub.add_argument("--pretrained", action="store_true", help="use the policy that comes with this environment")
@@ -235,7 +235,7 @@ def add_source(sub: argparse.ArgumentParser) -> None:
 
 def add_policy(sub: argparse.ArgumentParser, episodes: int | None) -> None:
     """Add the policy, and the episodes that it plays (None: without end)."""
-    add_source(sub)
+    add_source(sub, instead="--pretrained or --policy")
     default = "until the window is closed" if episodes is None else episodes
     sub.add_argument("--episodes", type=int, default=episodes, metavar="N", help=f"episodes (default: {default})")
     sub.add_argument(
