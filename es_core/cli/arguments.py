@@ -7,6 +7,7 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, Field
 from typing import Any, NoReturn
 
@@ -336,22 +337,43 @@ def _parse(kind: Any, *, automatic: bool = False) -> tuple[Callable[[str], Any],
 
 def _json(text: str) -> Any:
     """A value in JSON, or a dict written as ``name=value,name=value``, which no shell's quotes get in the way of."""
-    if re.match(r"[A-Za-z_]\w*=", text):
-        pairs = (part.split("=", 1) for part in re.split(r",\s*(?=[A-Za-z_]\w*=)", text))
-        return {name: _json_or_word(value) for name, value in pairs}
     try:
-        return json.loads(text)
+        return _pairs(text) if _NAME.match(text) else json.loads(text)
     except (ValueError, RecursionError) as error:
         why = "nested too deeply" if isinstance(error, RecursionError) else error
         expected = """expected name=0.5, or JSON, such as '{"name": 0.5}', with double quotes inside single ones"""
         raise argparse.ArgumentTypeError(f"{expected}; got {text!r} ({why})") from None
 
 
-def _json_or_word(text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return {"True": True, "False": False, "None": None}.get(text, text)
+_NAME = re.compile(r"\s*([A-Za-z_]\w*)=")
+_WORDS = {"true": True, "True": True, "false": False, "False": False, "null": None, "None": None}
+
+
+def _pairs(text: str) -> dict[str, Any]:
+    """The dict that ``name=value,name=value`` is; a list, dict or quoted text in it is JSON."""
+    found: dict[str, Any] = {}
+    at = 0
+    while at <= len(text):
+        name = _NAME.match(text, at)
+        if name is None or name[1] in found:
+            raise ValueError(f"{name[1]} is there twice" if name else f"no name=value at {text[at:]!r}")
+        if text[name.end() : name.end() + 1] in {"[", "{", '"'}:
+            value, end = json.JSONDecoder().raw_decode(text, name.end())
+        else:
+            end = text.find(",", name.end()) if "," in text[name.end() :] else len(text)
+            value = _word(text[name.end() : end].strip())
+        if text[end : end + 1] not in {"", ","}:
+            raise ValueError(f"no comma at {text[end:]!r}")
+        found[name[1]], at = value, end + 1
+    return found
+
+
+def _word(text: str) -> Any:
+    """The number, truth value or text that a word is."""
+    for kind in (int, float) if re.fullmatch(r"[-+.\deE]+", text) else ():
+        with suppress(ValueError):
+            return kind(text)
+    return _WORDS.get(text, text)
 
 
 def searched(text: str) -> tuple[str, Any]:

@@ -98,17 +98,20 @@ def add(commands: Any) -> None:
 
 def _policy(options: argparse.Namespace) -> Any:
     """The run, checkpoint or environment that ``add_source`` lets you name."""
-    flag = "--pretrained" if options.pretrained else "--policy" if getattr(options, "script", None) else None
+    script = getattr(options, "script", None)
+    if options.pretrained and script is not None:
+        raise ValueError("--pretrained and --policy name two policies: give one of them")
+    flag = "--pretrained" if options.pretrained else "--policy" if script is not None else None
     if flag is not None and (Path(options.source) / "config.json").is_file():
         raise ValueError(f"{options.source} is a run, but {flag} plays a policy of an environment: give its ID")
     if options.pretrained:
         from es_core.runs.checkpoint import Checkpoint
 
         return Checkpoint.pretrained(options.source)
-    if getattr(options, "script", None):
+    if script is not None:
         from es_core.runs.checkpoint import Checkpoint
 
-        return Checkpoint.scripted(options.source, options.script, env_kwargs=options.env_kwargs)
+        return Checkpoint.scripted(options.source, script, env_kwargs=options.env_kwargs)
     if not Path(options.source).exists():
         if options.source in es_envs.env_ids():
             shipped = es_envs.definition(options.source).pretrained

@@ -29,4 +29,4 @@ def _stretched(ends: Any, factor: float, variation: Any) -> list[float]:
     if variation.is_whole:
         least, most = math.ceil(low), math.floor(high)
         low, high = (least, most) if least <= most else (round((low + high) / 2),) * 2
-    return [max(variation.least, low), min(variation.most, high)]
+    return [min(max(variation.least, end), variation.most) for end in (low, high)]

@@ -171,6 +171,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         self._randomization = Randomization(
             client, self._movable, self.variations, self.observation_space, 1 / self.metadata["render_fps"]
         )
+        self._require_pushable(self._ranges)
         self._is_varied = False
         self._shown = self._find_shown()
         self._apart = self._save_apart()
@@ -270,20 +271,23 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             raise RuntimeError(f"{type(self).__name__} has no world: its __init__ must end in super().__init__(...)")
         self._restore()
         given = {**self._ranges, **self._checked((options or {}).get("randomize", {}))}
+        self._require_pushable(given)
         if given or self._is_varied:  # or the last episode was
             # A generator of its own: starts are those of the same seed without variation.
             self._randomization.begin(given, self.np_random.spawn(1)[0])
-            if self.varied["push"] and not self._loose and type(self).push is BulletEnv.push:
-                raise ArgumentError(
-                    f"randomize['push']: {type(self).__name__} has no loose body that could be pushed: override its "
-                    "method push(velocity), or leave the name out"
-                )
         self._is_varied = bool(given)
         self.place()
         observation = self._observed()
         if self.render_mode == "human":
             self._show()
         return observation, self._told()
+
+    def _require_pushable(self, given: Ranges) -> None:
+        if given.get("push", (0, 0))[1] > 0 and not self._loose and type(self).push is BulletEnv.push:
+            raise ArgumentError(
+                f"randomize['push']: {type(self).__name__} has no loose body that could be pushed: override its "
+                "method push(velocity), or leave the name out"
+            )
 
     def _checked(self, randomize: object) -> Ranges:
         return ranges(randomize, self.variations, self.observation_space)

@@ -40,7 +40,7 @@ class Variation:
 VARIATIONS: dict[str, Variation] = {
     "friction": Variation("factor of the friction of all that moves; between two such bodies it counts twice"),
     "mass": Variation("factor of the mass and inertia of all that moves", least=0.01),
-    "latency": Variation("steps by which actions arrive late; until the first one arrives, it acts", 0, is_whole=True),
+    "latency": Variation("steps by which actions arrive late; until then, the first one acts", 0, is_whole=True),
     "sensor_noise": Variation("standard deviation of noise on each entry of the observation", 0),
     "push": Variation("speed of a push in a random horizontal direction, about once a second [m/s]", 0),
 }

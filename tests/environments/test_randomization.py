@@ -196,10 +196,15 @@ def test_a_world_in_which_a_push_would_change_nothing_refuses_it():
             super().build()
             pybullet.changeDynamics(self.puck, -1, mass=0.0, physicsClientId=self.client)
 
-    with closing(Fastened(randomize={"push": [1, 2]})) as env:
-        with pytest.raises(ValueError, match="Fastened has no loose body that could be pushed: override its method"):
-            env.reset(seed=0)
-        env.reset(seed=0, options={"randomize": {"push": 0}})
+    message = "Fastened has no loose body that could be pushed: override its method"
+    with pytest.raises(ValueError, match=message):
+        Fastened(randomize={"push": [1, 2]})
+    with closing(Fastened(randomize={"push": 0})) as env:
+        env.reset(seed=0)
+        with pytest.raises(ValueError, match=message):
+            env.reset(seed=0, options={"randomize": {"mass": 2.0, "push": 1}})
+        env.reset(seed=0)
+        assert env.varied["mass"] == 1.0  # what was refused has changed nothing
 
 
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Walk-v0"])

@@ -45,6 +45,8 @@ def test_a_run_without_ranges_is_tested_with_given_ones(tmp_path):
     assert found.widest == {"friction": [pytest.approx(0.85), pytest.approx(1.15)]}
     bounded = robustness(run, randomize={"friction": [0, 2.5]}, episodes=1)
     assert bounded.widest == {"friction": [0, 3.25]}  # no friction is below 0
+    beside = robustness(run, randomize={"friction": [0.1, 0.2]}, episodes=1)
+    assert beside.widest == {"friction": [0, 0]}  # though both ends are below 0 at 1.5 times
     with pytest.raises(ValueError, match="did you mean 'friction'"):
         robustness(run, randomize={"fricton": [0.9, 1.1]})
     with pytest.raises(ValueError, match="randomize must be a dict of ranges"):
@@ -74,7 +76,7 @@ def test_the_command_line_prints_a_table_and_writes_a_page(run, tmp_path, capsys
     text = page.read_text(encoding="utf-8")
     assert "CartPoleBullet-v0: robustness" in text
     assert "from the same 4 starts" in text
-    assert main([*words, "--json", "--randomize", '{"mass": [0.5, 2]}']) == 0
+    assert main([*words, "--json", "--randomize", "mass=[0.5,2]"]) == 0
     assert list(json.loads(capsys.readouterr().out)["scores"]) == ["mass"]
     assert main([*words[:-2], str(tmp_path / "page.txt")]) == 2
     assert "must end in .html" in capsys.readouterr().err

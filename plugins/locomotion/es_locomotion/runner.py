@@ -91,7 +91,9 @@ class RunnerEnv(BulletEnv):
         super().__init_subclass__()
         sections = inspect.cleandoc(RunnerEnv.__doc__ or "").partition("## Actions")
         sheet = "".join(sections[1:])
+        height = "that of the start" if cls.start_height is None else f"{cls.start_height:g} m"
         for general, own in (
+            ("less that of the start", f"less {height}"),
             ("(n,)", f"({len(cls.motors)},)"),
             ("(8 + 2 n + contacts,)", f"({cls.size()},)"),
             ("else 0: ``contacts``", f"else 0: {', '.join(cls.contacts)}"),

@@ -66,6 +66,14 @@ def test_robots_have_the_classic_sizes(name, sizes, envs):
 
 
 @pytest.mark.parametrize("name", ROBOTS)
+def test_the_data_sheet_says_from_where_the_height_counts(name, envs):
+    env = envs(name)
+    observation, _ = env.reset(seed=0)
+    sheet = "less that of the start" if observation[0] == 0 else f"less {env.start_height:g} m"
+    assert f"height of the torso, {sheet}" in type(env).__doc__
+
+
+@pytest.mark.parametrize("name", ROBOTS)
 def test_joints_start_at_rest_within_a_tenth_of_a_radian(name, envs):
     env = envs(name)
     starts = []

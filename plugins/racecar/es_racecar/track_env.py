@@ -38,6 +38,7 @@ WALL_HALF_SIZE = (tracks.WALL_LENGTH / 2 + 0.05, 0.05, 0.15)  # [m]; a little to
 MOST_WALLS = 164  # of a drawn track
 CELLAR = -10.0  # [m]; walls that a track does not need wait here
 FROM_THE_END = 4  # points between an open track's ends and its start and finish
+_ROOM = 0.6  # [m], of width that a car needs that starts askew
 HEAD_START = 8  # points from the car to the one that drives against it
 _SEARCHED = range(-4, 5)  # points beside the last one among which the nearest is looked for
 
@@ -88,14 +89,14 @@ class Place:
     def moved_to(self, position: tuple[float, float]) -> float:
         """Distance along the centre line from the first point [m], below 0 behind it."""
         (x, y), points, count = position, self._points, len(self._points)
-        last = self.nearest
-        if self._is_closed:
+        last = None
+        while self.nearest != last:  # a second time where a step was long
+            last = self.nearest
             near = [last + step for step in _SEARCHED]
-        else:
-            near = [place for step in _SEARCHED if 0 <= (place := last + step) < count]
-        self.nearest = min(
-            near, key=lambda place: (points[place % count][0] - x) ** 2 + (points[place % count][1] - y) ** 2
-        )
+            self.nearest = min(
+                near if self._is_closed else [place for place in near if 0 <= place < count],
+                key=lambda place: (points[place % count][0] - x) ** 2 + (points[place % count][1] - y) ** 2,
+            )
         (at_x, at_y), (ahead_x, ahead_y) = self.point, self.tangent
         from_start = (self.nearest - self.first) * self._spacing
         return float(from_start + (x - at_x) * ahead_x + (y - at_y) * ahead_y)
@@ -241,6 +242,8 @@ class RaceTrackEnv(BulletEnv):
         self._opponent: Opponent | None = None
         self._lidar_height = LIDAR_HEIGHT if opponent is None else LOW_LIDAR_HEIGHT
         self._given = None if track is None else _read(track)
+        if self._given is not None:
+            self._require_fitting(self._given, split, tracks)
         angles = np.linspace(-LIDAR_ANGLE, LIDAR_ANGLE, lidar_rays).tolist() if lidar_rays > 1 else [0.0]
         # The ends of the rays as the car sees them: metres ahead and to the left.
         self._fan = [(lidar_range * math.cos(angle), lidar_range * math.sin(angle)) for angle in angles]
@@ -253,6 +256,18 @@ class RaceTrackEnv(BulletEnv):
         if self._given is None:
             self.variations = {**self.variations, "difficulty": replace(DIFFICULTY, nominal=self._kind.difficulty)}
         super().__init__(**options)
+
+    def _require_fitting(self, track: Track, split: str, tracks: int | None) -> None:
+        """Refuse arguments that a track from a file has no use or no room for."""
+        if split != "train" or tracks is not None:
+            name, value = ("tracks", tracks) if split == "train" else ("split", split)
+            raise ArgumentError(f"{name}={value!r} is for drawn tracks, and track names a file: leave one out")
+        width = float(track.width[Place(track).first])
+        if width < _ROOM + 2 * self.start_noise:
+            raise ArgumentError(
+                f"start_noise={self.start_noise:g} needs a track that is at least {_ROOM + 2 * self.start_noise:g} m "
+                f"wide where it starts, and this one is {width:.2f} m wide: lower start_noise or widen the track"
+            )
 
     def build(self) -> None:
         """Load a floor, a pool of walls and the car."""

@@ -28,6 +28,7 @@ _MOST_DRAWS = 1000
 _LARGEST_FILE = 1_000_000  # bytes
 _LENGTHS = 6.0, 400.0  # [m], of a track from a file
 _NARROWEST = 0.6  # [m], of a track from a file: two cars' width
+_FARTHEST = 95.0  # [m], of a track's points from the middle of the floor, in x and y
 # cos and sin of 2 pi k / 12: literals, since mathematics libraries differ in last bits.
 _H, _R = 0.5, 0.8660254037844386
 _CIRCLE = np.array(
@@ -121,11 +122,11 @@ class Track:
                 f"at ({x:.2f}, {y:.2f}) its curve has a radius of {radius[worst]:.2f} m: with a width of "
                 f"{self.width[worst]:.2f} m it must be above {least[worst]:.2f} m"
             )
-        count, half = len(self.centre), float(self.width.max()) / 2
+        count, half = len(self.centre), np.maximum(self.width[:, np.newaxis], self.width) / 2
         steps = np.abs(np.arange(count)[:, np.newaxis] - np.arange(count))
         apart = (np.minimum(steps, count - steps) if self.is_closed else steps) * SPACING
         # Stretches are neighbours as long as a half circle may lie between them.
-        others = apart > math.pi * (max(tightest, half) + half)
+        others = apart > math.pi * (np.maximum(tightest, half) + half)
         if not others.any():
             return ""
         dx, dy = (self.centre[:, np.newaxis] - self.centre).transpose(2, 0, 1)
@@ -165,7 +166,7 @@ def read(path: str | Path) -> Track:
     """Read a centre line from a CSV file with a point in each row: x, y and width [m], with commas between them.
 
     A heading is skipped, and so are lines that begin with ``#``. The track is closed if its ends are no further apart
-    than twice its longest gap.
+    than twice its longest gap. One that reaches over the floor's edge is moved to the floor's middle.
 
     Raises:
         ValueError: the file is not such a table, or nobody can drive its track; the message names the row or place.
@@ -182,7 +183,7 @@ def read(path: str | Path) -> Track:
         raise ArgumentError(f"{path} is no text in UTF-8: {error.reason} at byte {error.start}") from error
     rows: list[list[float]] = []
     is_first = True
-    for number, row in enumerate(csv.reader(text.splitlines()), 1):
+    for number, row in enumerate(_table(path, text), 1):
         if not row or row[0].lstrip().startswith("#"):
             continue
         values = [_number(entry) for entry in row]
@@ -207,12 +208,26 @@ def read(path: str | Path) -> Track:
     is_closed = bool(_lengths(line[:1] - line[-1:])[0] <= 2 * gaps.max())
     if is_closed and not _lengths(line[:1] - line[-1:])[0]:  # the first point is there twice
         given, line = given[:-1], line[:-1]
+    if np.abs(line).max() > _FARTHEST:
+        line -= (line.min(axis=0) + line.max(axis=0)) / 2
     table = _evenly(_through(given, is_closed), SPACING, is_closed)
-    track = Track(table[:, :2], table[:, 2], is_closed)
+    # The curve through the widths swings below the narrowest where they change suddenly.
+    least = given[:, 2].min()
+    track = Track(table[:, :2], np.where(table[:, 2] < least - 1e-6, least, table[:, 2]), is_closed)
+    if np.abs(track.centre).max() > _FARTHEST:
+        size = " by ".join(f"{side:.0f}" for side in np.ptp(track.centre, axis=0))
+        raise ArgumentError(f"{path}: its track takes up {size} m, and the floor has {2 * _FARTHEST:g} m each way")
     _require_length(path, track.length)
     if fault := track.fault():
         raise ArgumentError(f"{path}: {fault}")
     return track
+
+
+def _table(path: Path, text: str) -> list[list[str]]:
+    try:
+        return list(csv.reader(text.splitlines()))
+    except csv.Error as error:
+        raise ArgumentError(f"{path} is no table: {error}") from error
 
 
 def _require_length(path: Path, length: float, least: float = _LENGTHS[0]) -> None:

@@ -205,6 +205,11 @@ def test_noise_of_the_lidar_is_of_the_size_asked_for():
         ({"lidar_range": 0.0}, "lidar_range must be above 0 and at most 100, got 0.0"),
         ({"lidar_noise": -1}, "lidar_noise must be from 0 to 1, got -1"),
         ({"start_noise": 0.5}, r"start_noise must be from 0 to 0\.3, got 0\.5"),
+        (
+            {"track": "kidney", "split": "hard"},
+            "split='hard' is for drawn tracks, and track names a file: leave one out",
+        ),
+        ({"track": "kidney", "tracks": 7}, "tracks=7 is for drawn tracks, and track names a file: leave one out"),
         ({"track": "nowhere.csv"}, r"the track file /.*nowhere.csv cannot be read: No such file"),
     ],
     ids=str,
@@ -218,6 +223,58 @@ def circuit(turns=1.0, width=1.5, radius=4.0, points=60):
     """Rows of a circle, or of the part of one."""
     angles = np.linspace(0, 2 * np.pi * turns, points, endpoint=turns < 1)
     return "".join(f"{radius * np.cos(a):.4f},{radius * np.sin(a):.4f},{width}\n" for a in angles)
+
+
+def straight(*widths):
+    """Rows of a straight line with a point every metre."""
+    return "".join(f"{x},0,{width}\n" for x, width in enumerate(widths))
+
+
+def test_a_track_beyond_the_floors_edge_is_moved_onto_it(tmp_path):
+    hashes = []
+    for east in (0.0, 5e5):
+        file = tmp_path / f"{east}.csv"
+        rows = (row.split(",", 1) for row in circuit().splitlines())
+        file.write_text("".join(f"{float(x) + east:.4f},{rest}\n" for x, rest in rows))
+        env = RaceTrackEnv(track=str(file), start_noise=0.0)
+        assert play(env, 0, along_the_middle).final_info["is_success"]
+        assert np.abs(env.track.centre).max() < 5
+        hashes.append(env.track.hash)
+        env.close()
+
+
+def test_a_track_is_nowhere_narrower_than_its_file_says(tmp_path):
+    file = tmp_path / "mine.csv"
+    file.write_text(straight(*[5] * 5, 0.6, 0.6, *[5] * 5))
+    width = tracks.read(file).width
+    assert width.min() == 0.6
+    assert width.max() > 5
+
+
+def test_a_car_that_starts_askew_has_room(tmp_path):
+    file = tmp_path / "narrow.csv"
+    file.write_text(circuit(width=0.8, radius=3.0))
+    env = RaceTrackEnv(track=str(file))
+    for seed in range(100):
+        env.reset(seed=seed)
+        assert not env.step(STAND)[4]["hit_wall"]
+    env.close()
+    with pytest.raises(
+        ValueError, match=r"start_noise=0\.3 needs a track that is at least 1\.2 m wide where it starts"
+    ):
+        RaceTrackEnv(track=str(file), start_noise=0.3)
+
+
+def test_long_steps_are_followed_along_the_track(tmp_path):
+    file = tmp_path / "wide.csv"
+    file.write_text(circuit(radius=8.0, width=3.0, points=120))
+    env = RaceTrackEnv(track=str(file), start_noise=0.0, action_repeat=25)
+    env.reset(seed=0)
+    for _ in range(5):  # up to two metres each
+        _, _, _, _, info = env.step(np.array([0.05, 1.0], np.float32))
+        x, y = info["position"]
+        assert info["progress"] == pytest.approx(np.arctan2(y, x) % (2 * np.pi) / (2 * np.pi), abs=0.02)
+    env.close()
 
 
 @pytest.mark.parametrize("turns", [1.0, 0.6])
@@ -256,6 +313,13 @@ def test_a_track_from_a_file_is_driven_like_any_other(turns, tmp_path):
             "it crosses or touches itself: between",
         ),
         ("0,0,1\n" + circuit() + circuit().splitlines()[-1] + "\n", "point 62 is where the one before it is"),
+        (straight(*[1] * 300), "its track takes up 299 by 0 m, and the floor has 190 m each way"),
+        ("x" * 140_000, "is no table: field larger than field limit"),
+        (
+            "".join(f"{1.5 * np.sin(a):.4f},{1.5 - 1.5 * np.cos(a):.4f},0.8\n" for a in np.linspace(0, 6.3, 40))
+            + "".join(f"{0.1 + x},0.03,{min(6.0, 0.8 + 0.3 * x)}\n" for x in range(1, 25)),
+            "it crosses or touches itself: between",
+        ),
     ],
     ids=[
         "few",
@@ -273,6 +337,9 @@ def test_a_track_from_a_file_is_driven_like_any_other(turns, tmp_path):
         "wide",
         "eight",
         "twice",
+        "runway",
+        "field",
+        "trumpet",
     ],
 )
 def test_a_file_that_is_no_track_is_refused_with_the_place(text, message, tmp_path):
