@@ -11,6 +11,7 @@ import gymnasium
 
 from es_core.config.checks import require_positive, require_seconds
 from es_core.config.choices import LEARNER
+from es_core.config.commands import chosen_settings
 from es_core.config.objects import resolved
 from es_core.config.train_config import OBJECTS, TrainConfig, require_bits
 from es_core.config.trust import require_trusted, require_trusted_policy
@@ -194,7 +195,7 @@ def train(
     require_device(config, pool)
     source: Checkpoint | None = None
     if initial is not None:
-        given = config.to_json() if isinstance(env, TrainConfig) else config_fields
+        given = chosen_settings(config) if isinstance(env, TrainConfig) else config_fields
         config, source = _beginning_with(initial, config, given)
     if config.strategy.startswith(LEARNER):
         require_learner(config, takes_over=source is not None)

@@ -152,7 +152,7 @@ def play(
             of_step(env, returned)  # says what is wrong with it
             raise
         try:
-            total_reward += reward  # type: ignore[operator]  # Gymnasium says SupportsFloat
+            total_reward += float(reward + 0.0)  # type: ignore[operator]  # text is no number; float32 sums would be coarse
         except TypeError:
             raise ValueError(f"the reward of step {length} is {reward!r}, expected a number") from None
         progress[STEP] = length

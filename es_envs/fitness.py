@@ -95,6 +95,11 @@ def fitness_names(definition: EnvDefinition, chosen: str | None = None) -> dict[
     return {chosen: table.get(chosen, chosen), **{name: value for name, value in table.items() if name != chosen}}
 
 
+def is_same_fitness(one: str, other: str) -> bool:
+    """Tell whether two names load the same fitness."""
+    return one.removeprefix(_PREFIX) == other.removeprefix(_PREFIX)
+
+
 def short_name(fitness: str) -> str:
     """Name of a fitness in metrics: the part after ``module:``, or ``final_info:KEY``."""
     fitness = fitness.removeprefix(_PREFIX)

@@ -552,6 +552,10 @@ def constant(episode):
     return 3.0
 
 
+def steps(episode):
+    return float(episode.length)
+
+
 def coarse(episode):
     """Hardly anything makes a difference."""
     return float(round(episode.total_reward))
@@ -612,6 +616,18 @@ class Paid(Tilt):
     def step(self, action):
         observation, reward, *rest = super().step(action)
         return observation, math.nan if self.lost else self.scale * reward, *rest
+
+
+class Coins(Endless):
+    """A tenth of a coin in each step, in this precision."""
+
+    def __init__(self, *, kind):
+        super().__init__()
+        self.coin = np.dtype(kind).type(0.1)
+
+    def step(self, action):
+        observation, _, terminated, truncated, info = super().step(action)
+        return observation, self.coin, terminated, truncated, info
 
 
 class Ahead:

@@ -90,10 +90,17 @@ def test_the_interval_of_a_success_rate_is_wilsons(successes, low, high):
     assert score.success_interval == pytest.approx((low, high), abs=1e-4)
 
 
-@pytest.mark.parametrize("telling", [0, 1, 9])
-def test_a_success_rate_is_unknown_unless_every_episode_tells_it(telling):
+@pytest.mark.parametrize(("telling", "rate"), [(0, None), (1, 0.1), (9, 0.9)])
+def test_an_episode_that_says_nothing_of_success_had_none_where_others_do(telling, rate):
     score = scored(*range(10), final_infos=[{"is_success": True}] * telling + [{}] * (10 - telling))
-    assert (score.success_rate, score.success_interval) == (None, None)
+    assert score.success_rate == rate
+
+
+@pytest.mark.parametrize("value", [0.3, 0.7, 0.9, 1.1, 2.3])
+@pytest.mark.parametrize("episodes", [10, 20, 100])
+def test_the_mean_of_equal_scores_is_their_value(value, episodes):
+    score = scored(*[value] * episodes)
+    assert (score.mean, score.std) == (value, 0.0)
 
 
 @pytest.mark.parametrize(

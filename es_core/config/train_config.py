@@ -33,7 +33,7 @@ from es_core.files import CheckpointError, read_whole
 from es_core.formatting import lists, shell_line, shown
 from es_envs import EnvDefinition
 from es_envs.code_hash import keep
-from es_envs.fitness import fitness_names, load_fitness, short_name
+from es_envs.fitness import fitness_names, is_same_fitness, load_fitness, short_name
 
 
 def _option(default: Any, check: Check, help_text: str, group: str | None = None) -> Any:
@@ -349,7 +349,7 @@ class TrainConfig:
         "raise",
         one_of("raise", "drop", "worst"),
         "if an episode fails twice: raise (the run ends with the error), drop (the candidate is ignored) or worst (it "
-        "gets the worst fitness of the others)",
+        "gets the worst fitness of the others); one of the centre always ends the run",
     )
     episode_seeds: str = _option(
         AUTO,
@@ -489,7 +489,9 @@ class TrainConfig:
         values |= {name: implied(name, {**values, **overrides}) for name in _IMPLIED}
         overrides |= {name: keep(overrides[name]) for name in OBJECTS if callable(overrides.get(name))}
         fitness = overrides.get("fitness")
-        if fitness is not None and fitness_names(definition).get(fitness, fitness) != str(definition.fitness):
+        if fitness is not None and not is_same_fitness(
+            fitness_names(definition).get(fitness, fitness), str(definition.fitness)
+        ):
             values["solved_at"] = None  # the definition's threshold is for its own fitness
         return cls(**{**values, **overrides})
 

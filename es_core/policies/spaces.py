@@ -97,9 +97,34 @@ def encoder(space: gymnasium.Space[Any]) -> Encoder:
         return encode_box
 
     def encode(observation: Any, out: NDArray[np.float32]) -> None:
+        _require_choices(space, observation)
         out[:] = np.asarray(spaces.flatten(space, observation), np.float32)
 
     return encode
+
+
+def _require_choices(space: gymnasium.Space[Any], observation: Any) -> None:
+    """Refuse a choice that the space does not have, and that would be read as another one."""
+    match space:
+        case spaces.Dict():
+            for key, part in space.items():
+                _require_choices(part, observation[key])
+            return
+        case spaces.Tuple():
+            for part, value in zip(space, observation, strict=True):
+                _require_choices(part, value)
+            return
+        case spaces.Discrete():
+            is_one = 0 <= observation - space.start < space.n
+        case spaces.MultiDiscrete():
+            from_zero = np.asarray(observation) - space.start
+            is_one = bool(((from_zero >= 0) & (from_zero < space.nvec)).all())
+        case spaces.MultiBinary():
+            is_one = bool(np.isin(observation, (0, 1)).all())
+        case _:
+            return
+    if not is_one:
+        raise ValueError(f"observation {observation!r} is not in its space, {space}")
 
 
 def space_to_json(space: gymnasium.Space[Any]) -> dict[str, Any]:

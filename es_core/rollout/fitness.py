@@ -23,6 +23,8 @@ def aggregated(values: NDArray[np.float64], aggregation: str) -> NDArray[np.floa
     return _AGGREGATIONS[aggregation](values, axis=1)
 
 
+_LARGEST = 1e150  # the variance of many is a finite number, too
+
 Fitnesses = Sequence[tuple[str, Any]]
 
 
@@ -48,19 +50,17 @@ def judged(episode: Episode, measured: Fitnesses) -> Episode:
     """Return an episode with all fitness values; the first drives selection and must be a number, others may fail.
 
     Raises:
-        ValueError: the first one, or the sum of the rewards, is not finite.
+        ValueError: the first one, or the sum of the rewards, is not finite, or so large that its square is not.
     """
-    if not _is_finite(episode.total_reward):
-        raise ValueError(
-            f"the rewards of {episode.length} steps add up to {episode.total_reward!r}, expected a finite number"
-        )
+    if fault := _fault(episode.total_reward):
+        raise ValueError(f"the rewards of {episode.length} steps add up to {episode.total_reward!r}, {fault}")
     episode = replace(episode, total_reward=float(episode.total_reward))
     values: dict[str, float | None] = {}
     for position, (name, fitness) in enumerate(measured):
         try:
             value = fitness.result(episode) if isinstance(fitness, _PerStep) else fitness(episode)
-            if not _is_finite(value):
-                raise ValueError(f"it returned {value!r}, expected a finite number")
+            if fault := _fault(value):
+                raise ValueError(f"it returned {value!r}, {fault}")
             values[name] = float(value)
         except Exception as error:
             if position == 0:
@@ -108,6 +108,13 @@ class _PerStep:
         if self._error is not None:
             raise self._error
         return self._fitness.result(episode)
+
+
+def _fault(value: Any) -> str:
+    """What is wrong with a fitness; empty if nothing is."""
+    if not _is_finite(value):
+        return "expected a finite number"
+    return f"expected a size of at most {_LARGEST:g}: divide it" if abs(value) > _LARGEST else ""
 
 
 def _is_finite(value: Any) -> bool:

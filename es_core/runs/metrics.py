@@ -203,17 +203,20 @@ def is_plateau(recent: Sequence[GenerationStats]) -> bool:
     """Tell whether nothing was gained lately: neither in the populations' mean fitness nor in the centres' scores.
 
     The means of the last 50 generations and of the 50 before them are compared: a gain is more than two standard
-    errors. Too few scores of centres say nothing.
+    errors. Too few scores of centres say nothing, and populations decide alone.
 
     Args:
         recent: lines with a population, the latest ``PLATEAU`` of one search; fewer are no plateau.
     """
     parts = recent[: PLATEAU // 2], recent[PLATEAU // 2 :]
-    scores = [[stats.evaluation.mean for stats in part if stats.evaluation is not None] for part in parts]
-    if len(recent) < PLATEAU or min(map(len, scores)) < _FEWEST_SCORES:
+    if len(recent) < PLATEAU:
         return False
+    scores = [[stats.evaluation.mean for stats in part if stats.evaluation is not None] for part in parts]
     fitness = [[stats.fitness_mean for stats in part if stats.fitness_mean is not None] for part in parts]
-    return not any(is_gain(*halves, errors=2) for halves in (scores, fitness) if min(map(len, halves)) > 1)
+    enough = min(map(len, fitness)) > 1, min(map(len, scores)) >= _FEWEST_SCORES
+    return any(enough) and not any(
+        is_gain(*halves, errors=2) for halves, are_enough in zip((fitness, scores), enough, strict=True) if are_enough
+    )
 
 
 def is_gain(before: Sequence[float], after: Sequence[float], *, errors: float) -> bool:

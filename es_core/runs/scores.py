@@ -25,7 +25,7 @@ class Evaluation:
         returns: mean sum of rewards.
         fitnesses: mean of every named fitness; None where it failed in some episode.
         length: mean number of steps.
-        success_rate: share of episodes whose last info says ``is_success``; None if the environment does not say.
+        success_rate: share of episodes whose last info says ``is_success``; None if none says anything about it.
         success_interval: 95 % interval of the success rate (Wilson 1927).
         episodes: number of episodes.
         distinct: number of different episodes; 1 where every start is the same.
@@ -53,12 +53,13 @@ class Evaluation:
         """Score ``episodes``, at least one."""
         fitness = np.array([episode.fitness for episode in episodes])
         lengths = [episode.length for episode in episodes]
-        successes = [e.is_success for e in episodes if e.is_success is not None]
-        known = len(successes) == len(episodes)
+        successes = [bool(episode.is_success) for episode in episodes]  # one that does not say so is none
+        known = any(episode.is_success is not None for episode in episodes)
+        are_alike = fitness.min() == fitness.max()  # rounding must not keep them below a goal that is their maximum
         named = {name: [episode.fitnesses[name] for episode in episodes] for name in episodes[0].fitnesses}
         return cls(
-            mean=float(fitness.mean()),
-            std=float(fitness.std()),
+            mean=float(fitness[0] if are_alike else fitness.mean()),
+            std=0.0 if are_alike else float(fitness.std()),
             interval=mean(fitness).interval,
             returns=float(np.mean([episode.total_reward for episode in episodes])),
             fitnesses={name: _mean(values) for name, values in named.items()},

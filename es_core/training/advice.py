@@ -1,6 +1,6 @@
 """Advice: one plain sentence when the numbers of a run say that something is wrong with its settings."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from statistics import fmean
 
 from es_core.formatting import percent
@@ -26,7 +26,8 @@ _FEWEST_SCORES = 5  # of centres, from which something can be said
 _SURELY = 2  # standard errors
 
 History = Sequence[GenerationStats]
-Rule = Callable[[History], str]
+Rule = Callable[..., str]
+"""Of the latest lines of a search, and for those of ``_WITH_FIRST`` of the run's first line, where baselines are."""
 
 
 def advice(history: History, *, restarts: int = 0) -> str:
@@ -58,18 +59,23 @@ class Adviser:
 
 
 def _first(history: History, restarts: int) -> tuple[Rule | None, str]:
-    begun = history[-1].restarts if history else 0
+    if not history:
+        return None, ""
+    begun = history[-1].restarts
     recent = since_restart(history, begun)
-    if history and history[-1].solved:
+    if history[-1].solved:
         rules: Iterable[Rule] = [_asks_for_nothing]
     else:
         rules = (rule for rule in _RULES if rule is not _plateau or begun == restarts)  # the run knows what to do
-    return next(((rule, sentence) for rule in rules if (sentence := rule(recent))), (None, ""))
+    for rule in rules:
+        if recent and (sentence := rule(recent, history[0]) if rule in _WITH_FIRST else rule(recent)):
+            return rule, sentence
+    return None, ""
 
 
-def _asks_for_nothing(recent: History) -> str:
+def _asks_for_nothing(recent: History, first: GenerationStats) -> str:
     """Advise if a run is solved by a policy that is no better than none."""
-    first, last = recent[0], recent[-1]
+    last = recent[-1]
     score = last.final or last.confirmation
     if first.generation != 0 or not first.baselines or score is None:
         return ""
@@ -171,9 +177,9 @@ def _noise(recent: History) -> str:
     )
 
 
-def _scales(recent: History) -> str:
+def _scales(recent: History, first: GenerationStats) -> str:
     """Advise if observations differ much in scale: the same noise then changes some inputs' effect far more."""
-    spread = recent[0].observation_spread if recent else None
+    spread = first.observation_spread
     if spread is None or (spread[1] < _FAR * spread[0] and 1 / _FAR < spread[1] < _FAR) or _rises(recent):
         return ""
     return (
@@ -189,9 +195,11 @@ def _too_wide(recent: History) -> str:
         for stats in recent[-_WINDOW:]
         if stats.evaluation is not None and stats.fitness_max is not None
     ]
-    sigma = recent[-1].sigma if recent else None  # None: candidates do not differ by noise
+    sigma = recent[-1].sigma  # None: candidates do not differ by noise
     some_reach_it = any(centre <= best for centre, best in scored)
-    if sigma is None or some_reach_it or len(recent) <= _WINDOW or len(scored) < _WINDOW // 2 or _rises(recent):
+    if sigma is None or recent[-1].episode_cap is not None or some_reach_it or _rises(recent):
+        return ""
+    if len(recent) <= _WINDOW or len(scored) < _WINDOW // 2:
         return ""
     return (
         f"no candidate reaches what its centre does ({scored[-1][1]:.4g}, {scored[-1][0]:.4g}): sigma is too large, "
@@ -223,9 +231,9 @@ def _rare_failures(recent: History) -> str:
     )
 
 
-def _no_better_than_nothing(recent: History) -> str:
+def _no_better_than_nothing(recent: History, first: GenerationStats) -> str:
     """Advise if the latest centres do not beat what no learning gives."""
-    baselines = recent[0].baselines if recent and recent[0].generation == 0 else {}
+    baselines = first.baselines if first.generation == 0 else {}
     scores = [stats.evaluation.mean for stats in recent[-_WINDOW:] if stats.evaluation is not None]
     if len(recent) <= _PATIENCE or len(scores) < 3 or not baselines:
         return ""
@@ -234,7 +242,7 @@ def _no_better_than_nothing(recent: History) -> str:
         return ""
     return (
         f"the centres of the last {_WINDOW} generations score {fmean(scores):.4g}, no better than {name}, "
-        f"{score.mean:.4g} in {score.episodes} episodes: {_another_way(recent)}"
+        f"{score.mean:.4g} in {score.episodes} episodes: {_another_way(recent, first)}"
     )
 
 
@@ -245,14 +253,13 @@ def _no_progress(recent: History) -> str:
         return ""
     return (
         f"no centre of the first {len(recent)} generations scored higher than the first one, {scores[0]:.4g}: "
-        f"{_another_way(recent)}"
+        f"{_another_way(recent, recent[0])}"
     )
 
 
-def _another_way(recent: History) -> str:
+def _another_way(recent: History, first: GenerationStats) -> str:
     """Say what to try where nothing was learnt from the first generation on."""
-    first = recent[0]
-    centre = first.evaluation
+    centre = None if first.episode_cap is not None else first.evaluation  # a cap ends candidates' episodes alone
     if first.sigma and centre is not None and is_out_of_reach(centre, first.fitness_max, first.fitness_std):
         return (
             f"no candidate of generation 0 came near what its centre does ({first.fitness_max:.4g}, {centre.mean:.4g}):"
@@ -269,12 +276,12 @@ def _plateau(recent: History) -> str:
     """Advise if neither centres nor populations have gained anything for long."""
     if not is_plateau(recent):
         return ""
-    starts = fmean(stats.evaluation.std for stats in recent if stats.evaluation is not None)
+    starts = [stats.evaluation.std for stats in recent if stats.evaluation is not None]
     candidates = fmean(stats.fitness_std or 0.0 for stats in recent)
-    if starts > _NOISY * candidates:
+    if starts and fmean(starts) > _NOISY * candidates:
         return (
             f"nothing was gained in {PLATEAU} generations, and one policy's scores differ more between starts "
-            f"({starts:.3g}) than candidates on one start ({candidates:.3g}): start again with a larger "
+            f"({fmean(starts):.3g}) than candidates on one start ({candidates:.3g}): start again with a larger "
             "population_size, or more episodes_per_candidate"
         )
     return (
@@ -288,6 +295,9 @@ _RULES: tuple[Rule, ...] = (
     _at_bounds, _no_difference, _ties, _capped, _scales, _long_steps, _turning_back, _rare_failures, _noise,
     _no_better_than_nothing, _no_progress, _too_wide, _plateau,
 )  # fmt: skip
+
+
+_WITH_FIRST: Collection[Rule] = {_asks_for_nothing, _scales, _no_better_than_nothing}
 
 
 def _rises(recent: History) -> bool:

@@ -111,11 +111,12 @@ def _run_generations(
             log, matches = None, []
             if results is not None and fitness is not None and not solved:
                 matches = choose_elite(config, state, pool, population, fitness)
-                log = state.log(run, fitness, results, limit, loses_centre=_loses_centre(evaluation, limit, scored))
+                # A cap ends candidates' episodes, and not the centre's.
+                far = limits["episode_cap"] is None and _loses_centre(evaluation, limit, scored)
+                log = state.log(run, fitness, results, limit, loses_centre=far)
                 state.move_on(log, results.transitions)
                 diagnostics = {name: _finite(strategy.diagnostics.get(name)) for name in DIAGNOSTICS}
-            finished = last or solved
-            final, final_fitness = final_score(run, pool) if finished else (None, [])
+            final, final_fitness = final_score(run, pool) if (finished := last or solved) else (None, [])
             evaluation_steps = _steps(evaluation, confirmation, final, *without_learning.values())
             steps = sum(episode.length for episode in matches) + (results.steps if results is not None else 0)
             state.total_steps += evaluation_steps + steps

@@ -144,6 +144,23 @@ def test_a_setting_that_replaces_a_runs_choice_is_none_of_its_choices(walk, tiny
     assert chosen == ("openai_es", 0.05, "common", {})
 
 
+@pytest.mark.parametrize(
+    "words", [["--population-size", "6"], ["--max-steps", "2000"], ["--hidden-sizes", "4,4"], ["--generations", "2"]]
+)
+def test_what_follows_from_settings_follows_from_those_given_beside_a_file(words, walk, tiny, tmp_path):
+    given = {name: value for name, value in tiny.items() if name not in {"population_size", "hidden_sizes"}}
+    first = train(walk, run_dir=tmp_path / "first", sigma_final=0.01, **given)
+    flags = {
+        f"--{name.replace('_', '-')}": value for name, value in given.items() if name not in {"workers", "progress"}
+    }
+    flags = [f"{name}={value}" for name, value in flags.items() if name not in words]
+    more = ["--workers", "1", "--quiet", "--trust-names", *words]
+    file = ["--config", str(first.directory / "config.json")]
+    assert main(["train", *file, *more, "--run-dir", str(tmp_path / "file")]) == 0
+    assert main(["train", walk, "--sigma-final", "0.01", *flags, *more, "--run-dir", str(tmp_path / "id")]) == 0
+    assert Run.open(tmp_path / "file", trust=True).config == Run.open(tmp_path / "id", trust=True).config
+
+
 def test_what_a_run_chose_itself_is_no_changed_setting(walk, tiny, tmp_path):
     run = train(walk, run_dir=tmp_path / "run", sigma_final=0.01, **tiny)
     assert (run.config.engine, run.config.schedule_generations) == ("compiled", 1)

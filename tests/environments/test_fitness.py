@@ -6,7 +6,7 @@ import small_envs
 from conftest import first_fast
 from written import lines
 
-from es_core import RolloutError, Run, TrainConfig, train
+from es_core import Checkpoint, RolloutError, Run, TrainConfig, evaluate, train
 from es_envs import Episode
 from es_envs.fitness import distance_from_start, fitness_names, load_fitness
 
@@ -197,3 +197,16 @@ def test_an_environment_may_write_into_the_arrays_that_it_returned(fitness, walk
     first, other = ([(stats.fitness_mean, stats.parameter_hash) for stats in run.history] for run in runs)
     assert first == other
     assert first[0][0] != 0
+
+
+def test_a_fitness_has_its_goal_by_whichever_name():
+    for name in ("episode_return", "es_envs.fitness:episode_return"):
+        assert TrainConfig.for_env("CartPole-v1", fitness=name).solved_at == 475
+    assert TrainConfig.for_env("CartPole-v1", fitness="small_envs:constant").solved_at is None
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_rewards_of_any_precision_are_added_up_in_double_precision(kind, register):
+    env_id = register("Coins-v0", "small_envs:Coins", kwargs={"kind": kind}, max_episode_steps=3000)
+    score = evaluate(Checkpoint.scripted(env_id), episodes=1, workers=1)
+    assert score.returns == pytest.approx(3000 * float(np.dtype(kind).type(0.1)), rel=1e-12)

@@ -8,7 +8,7 @@ from es_core.config.train_config import TrainConfig
 from es_core.policies.by_name import make_policy
 from es_core.policies.engines import make_actor
 from es_core.policies.normalization import ObservationStatistics
-from es_core.policies.spaces import space_from_json, space_to_json
+from es_core.policies.spaces import encoder, space_from_json, space_to_json
 
 NESTED = spaces.Dict(
     {
@@ -230,3 +230,20 @@ def test_a_policy_acts_in_a_real_environment():
     observation, _ = env.reset(seed=0)
     for _ in range(10):
         observation, *_ = env.step(policy(observation))
+
+
+@pytest.mark.parametrize(
+    ("space", "observation"),
+    [
+        (spaces.Discrete(5), -1),
+        (spaces.Discrete(5), 5),
+        (spaces.Discrete(5, start=3), 1),
+        (spaces.MultiDiscrete([3, 4]), [3, 1]),
+        (spaces.MultiBinary(2), [7, 0]),
+        (spaces.Tuple([spaces.Box(0, 1, (1,)), spaces.Dict({"a": spaces.Discrete(2)})]), ([0.5], {"a": 2})),
+    ],
+    ids=str,
+)
+def test_a_choice_that_a_space_does_not_have_is_refused_and_not_read_as_another(space, observation):
+    with pytest.raises(ValueError, match="is not in its space, "):
+        encoder(space)(observation, np.zeros(spaces.flatdim(space), np.float32))

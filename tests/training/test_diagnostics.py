@@ -229,6 +229,29 @@ def test_where_no_episode_ends_within_a_generation_centres_alone_tell_a_plateau(
     assert not is_plateau(rising)
 
 
+def test_scores_that_are_too_rare_leave_a_plateau_to_the_populations(run_of):
+    run = run_of("Aim", fitness="small_envs:constant", generations=PLATEAU, eval_every=50)
+    history = run.history[:-1]
+    assert is_plateau(history)
+    assert not is_plateau([replace(each, fitness_mean=float(k)) for k, each in enumerate(history)])
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "sentence"),
+    [
+        (
+            "Valley",
+            {"output_scale": 50.0, "eval_every": 1, "generations": 27, "learning_rate": 0.01},
+            "no better than doin",
+        ),
+        ("Seconds", {"eval_every": 1, "generations": 12, "learning_rate": 1e-9}, "normalise them"),
+    ],
+)
+def test_advice_by_the_first_line_is_true_in_long_runs_too(name, fields, sentence, run_of):
+    *history, last = run_of(name, **fields).history[:-1]
+    assert sentence in advice([*history, *[last] * PLATEAU])
+
+
 def test_advice_is_given_once_while_it_stays_true(run_of, capfd):
     run = run_of("Walk", fitness="small_envs:constant", generations=25, progress=True)
     assert capfd.readouterr().err.count("advice: in the last 10 generations all candidates had the same") == 1

@@ -38,6 +38,12 @@ def test_a_start_without_a_number_ends_the_run_in_words(paid, tmp_path, capsys):
     assert "add up to nan" in capsys.readouterr().err
 
 
+def test_a_fitness_whose_variance_would_be_infinite_is_refused_in_words(paid, tmp_path, capsys):
+    words = ["train", paid(scale=1e200), "--generations", "2", "--workers", "1", "--run-dir", str(tmp_path / "r")]
+    assert main(words) == 1
+    assert "expected a size of at most 1e+150: divide it" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("strategy", ["auto", "openai_es", "ars", "pgpe", "snes", "ga"])
 @pytest.mark.parametrize("scale", [2.0**30, 2.0**-30])
 def test_the_scale_of_rewards_changes_nothing(strategy, scale, paid, tmp_path):

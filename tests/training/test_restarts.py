@@ -198,6 +198,14 @@ def test_sigma_stays_where_the_centre_falls_itself(register, tmp_path):
     assert run.history[1].sigma == pytest.approx(run.history[0].sigma, rel=0.5)
 
 
+def test_sigma_stays_where_a_cap_alone_ends_candidates_sooner_than_their_centre(register, tmp_path):
+    endless = register("Endless-v0", "small_envs:Endless", fitness="small_envs:steps", max_episode_steps=20)
+    fields = {**LEDGE, "strategy": "cma_es", "episode_cap": "growing", "episode_cap_start": 5}
+    run = train(endless, run_dir=tmp_path / "run", **fields)
+    assert run.history[0].fitness_max < run.history[0].evaluation.mean
+    assert run.history[1].sigma == pytest.approx(run.history[0].sigma, rel=0.5)
+
+
 def test_sigma_stays_where_one_candidate_comes_near_the_centre(aim, tmp_path):
     run = train(aim, run_dir=tmp_path / "run", **{**LEDGE, "strategy": "cma_es"})
     assert run.history[1].sigma == pytest.approx(run.history[0].sigma, rel=0.5)

@@ -335,6 +335,19 @@ def test_training_improves_the_centre_on_unseen_starts(tmp_path):
     assert (end.interval or (end.mean,))[0] > (start.interval or (start.mean,))[-1]
 
 
+def test_a_config_takes_over_the_network_that_it_does_not_choose_itself(walk, tiny, tmp_path):
+    how = {"workers": 1, "progress": False}
+    usual = {name: value for name, value in tiny.items() if name not in {*how, "hidden_sizes"}}
+    shape = {"policy": "mlp", "hidden_sizes": (3,), "activation": "relu", "observation_clip": 1.0}
+    first = train(walk, run_dir=tmp_path / "first", **{**usual, **shape, **how})
+    begun = {
+        name: train(env, run_dir=tmp_path / name, initial=first.best, **given, **how)
+        for name, env, given in (("id", walk, usual), ("config", TrainConfig.for_env(walk, **usual), {}))
+    }
+    assert {name: getattr(begun["config"].config, name) for name in shape} == shape
+    assert begun["config"].history[-1].parameter_hash == begun["id"].history[-1].parameter_hash
+
+
 def test_a_run_can_start_from_another_runs_policy(whole, tmp_path):
     options = {"generations": 1, "observation_normalization": True}
     run = small_run(tmp_path / "r", initial=whole.directory / "best.safetensors", **options)
