@@ -122,6 +122,8 @@ class Registry:
             if definition.id in self._claims:
                 raise ValueError(self._clash(definition.id))
         self._definitions[definition.id] = definition
+        if "es_envs.gym" in sys.modules:
+            gymnasium_registry[definition.id] = spec(definition, {})
 
     def definition(self, env_id: str) -> EnvDefinition:
         """Return the definition of an id: registered by a plugin or script, ``module:Name-v0``, or one of Gymnasium's.
@@ -428,8 +430,8 @@ def _gymnasium_definition(env_id: str, spec: EnvSpec) -> EnvDefinition:
         entry_point=_BARE,
         kwargs={"env_id": env_id},
         vector_entry_point="es_envs.registry:gymnasium_vector_env" if spec.vector_entry_point else None,
-        max_episode_steps=spec.max_episode_steps,
-        solved_at=spec.reward_threshold,
+        max_episode_steps=None if spec.max_episode_steps == -1 else spec.max_episode_steps,  # its word for none
+        solved_at=None if spec.reward_threshold is None else float(spec.reward_threshold),
         summary="registered with Gymnasium",
     )
 

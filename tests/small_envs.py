@@ -618,6 +618,43 @@ class Paid(Tilt):
         return observation, math.nan if self.lost else self.scale * reward, *rest
 
 
+class Rooms(Walk):
+    """A world of so many rooms, each of which pays one for a step; it draws itself in one size.
+
+    Args:
+        width: rooms from west to east.
+        height: rooms from south to north.
+        fps: steps per second, of its pictures.
+        render_mode: see Gymnasium.
+    """
+
+    def __init__(self, *, width=3, height=2, fps=10, render_mode=None):
+        super().__init__()
+        self.rooms, self.render_mode = width * height, render_mode
+        self.metadata = {"render_modes": ["rgb_array"], "render_fps": fps}
+
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, float(self.rooms), *rest
+
+    def render(self):
+        return np.full((48, 64, 3), 200, np.uint8)
+
+
+class Pale(Rooms):
+    """Draws itself in shares of white."""
+
+    def render(self):
+        return super().render() / 255
+
+
+class Swelling(Rooms):
+    """Draws itself larger in each step."""
+
+    def render(self):
+        return np.full((48 + 2 * self.time, 64, 3), 200, np.uint8)
+
+
 class Coins(Endless):
     """A tenth of a coin in each step, in this precision."""
 

@@ -49,7 +49,15 @@ def _show(options: argparse.Namespace) -> None:
     if options.json:
         print_json(asdict(definition))
         return
-    with contextlib.closing(definition.build()) as env:
+    try:
+        built = definition.build()
+        built.observation_space, built.action_space  # noqa: B018  (it may have none)
+    except (AssertionError, AttributeError, LookupError) as error:
+        raise es_envs.PluginError(
+            f"{definition.label} cannot be made: {type(error).__name__}: {error}; `es-envs check {definition.id}` says "
+            "where"
+        ) from error
+    with contextlib.closing(built) as env:
         spaces, sheet = (env.observation_space, env.action_space), data_sheet(env)
         variations = getattr(env.unwrapped, "variations", {})
     policy = make_policy(TrainConfig.for_env(definition.id, **_limited(definition)), *spaces)

@@ -75,6 +75,25 @@ class _Skip(MaxAndSkipObservation[Any, Any, Any]):
         return np.max(frames, axis=0), total, terminated, truncated, info
 
 
+def _skip(env: Env, settings: Mapping[str, Any]) -> Env:
+    if not isinstance(env.observation_space, spaces.Box | spaces.MultiBinary):
+        raise ValueError("the larger of two choices is no state")
+    return _Skip(env, settings["skip"])
+
+
+class _Drawn(AddRenderObservation[Any, Any, Any]):
+    """Gymnasium's wrapper, which takes pictures of any type."""
+
+    def observation(self, observation: Any) -> NDArray[np.uint8]:
+        picture = np.asarray(super().observation(observation))
+        if picture.dtype != np.uint8 or picture.shape != self.observation_space.shape:
+            raise ValueError(
+                "render() must always return uint8 pixels of one shape, (height, width, 3), got "
+                f"{picture.dtype} {picture.shape}"
+            )
+        return picture
+
+
 @runtime_checkable
 class _Seeing(Protocol):
     def seen(self, size: int) -> NDArray[np.uint8]: ...
@@ -88,7 +107,7 @@ def _pixels(env: Env, settings: Mapping[str, Any]) -> Env:
         return TransformObservation(env, lambda _: bare.seen(size), space)
     if env.render_mode != "rgb_array":
         raise ValueError(f"its render_mode is {env.render_mode!r}, and only 'rgb_array' returns pictures")
-    return ResizeObservation(AddRenderObservation(env), (size, size))
+    return ResizeObservation(_Drawn(env), (size, size))
 
 
 def _grey(env: Env, settings: Mapping[str, Any]) -> Env:
@@ -101,7 +120,7 @@ def _stack(env: Env, settings: Mapping[str, Any]) -> Env:
 
 
 _WRAPPERS: Mapping[str, Callable[[Env, Mapping[str, Any]], Env]] = {
-    "skip": lambda env, settings: _Skip(env, settings["skip"]),
+    "skip": _skip,
     "pixels": _pixels,
     "grey": _grey,
     "resize": lambda env, settings: ResizeObservation(env, (settings["resize"], settings["resize"])),

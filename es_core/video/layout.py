@@ -80,7 +80,7 @@ class Arrangement:
         """Put pictures into a frame, scaled but not distorted; what they leave empty is black."""
         if self.layout == "ghosts" and len(pictures) > 1:
             pictures = [_blended(pictures)]
-        if not self.fits or pictures[0].shape[1::-1] == self.size:
+        if not self.fits or (len(pictures) == 1 and pictures[0].shape[1::-1] == self.size):
             return pictures[0]
         frame = np.zeros((*self.size[::-1], 3), np.uint8)
         width, height = self.picture

@@ -12,6 +12,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from PIL import Image
 
 import es_envs
@@ -181,8 +182,9 @@ def _named(seeds: Sequence[int], episodes: int) -> tuple[int, ...]:
     Raises:
         ValueError: there is none, one is no seed, or ``episodes`` says that there are others.
     """
+    seeds = [each.item() if isinstance(each, np.integer) else each for each in seeds]
     if not seeds or any(whole(0)(each) for each in seeds):
-        raise ValueError(f"seeds must be one or more whole numbers of at least 0, got {list(seeds)}")
+        raise ValueError(f"seeds must be one or more whole numbers of at least 0, got {seeds}")
     if episodes not in {1, len(seeds)}:
         raise ValueError(f"seeds name {len(seeds)} episodes, and episodes is {episodes}: give one of the two")
     return tuple(seeds)

@@ -2,7 +2,9 @@
 
 import math
 from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any, Self
 
 import gymnasium
@@ -16,7 +18,7 @@ from es_core.video.filmed_policies import FilmedPolicy
 from es_core.video.layout import Arrangement, Frame, at_frame, even
 from es_envs import EnvDefinition, Episode
 from es_envs.bullet.camera import Camera, FreeCameraEnv
-from es_envs.definition import KeywordError
+from es_envs.definition import KeywordError, PluginError
 from es_envs.episode import Steps
 
 _USUAL_RATE = 30.0  # steps per second of an environment that does not say
@@ -102,8 +104,12 @@ class Renderer:
     def __init__(self, options: FilmOptions) -> None:
         self._options = options
         self._rollouts: dict[tuple[int, int], Rollout] = {}  # by source, and by place among a clip's players
-        steps_a_second = float(self.env.metadata.get("render_fps") or _USUAL_RATE)
-        steps_a_second *= options.speed / options.configs[0].preprocessing.get("skip", 1)
+        rate = self.env.metadata.get("render_fps") or _USUAL_RATE
+        if not isinstance(rate, Real) or not 0 < float(rate) < math.inf:
+            raise ValueError(
+                f"{options.definition.label}: metadata['render_fps'] must be a number above 0, got {rate!r}"
+            )
+        steps_a_second = float(rate) * options.speed / options.configs[0].preprocessing.get("skip", 1)
         self.every = max(1, math.ceil(steps_a_second / options.fps - 1e-9))
         self.rate = steps_a_second / self.every
 
@@ -128,9 +134,14 @@ class Renderer:
 
     def _make_rollout(self, config: TrainConfig) -> Rollout:
         definition, (width, height) = self._options.definition, self._options.arrangement.picture
-        try:
-            rollout = Rollout(definition, config, render_mode="rgb_array", width=width, height=height)
-        except KeywordError:  # it takes no width or height: its frames have their own size
+        rollout: Rollout | None = None
+        if not {"width", "height"} & {*definition.kwargs, *config.env_kwargs}:
+            with suppress(KeywordError, PluginError):
+                rollout = Rollout(definition, config, render_mode="rgb_array", width=width, height=height)
+        if rollout is not None and not _is_drawn_in_any_size(rollout.env):  # of another world, then: a grid's, say
+            rollout.close()
+            rollout = None
+        if rollout is None:  # its frames have a size of their own
             rollout = Rollout(definition, config, render_mode="rgb_array")
         modes = rollout.env.metadata.get("render_modes", [])
         if "rgb_array" not in modes:
@@ -192,12 +203,18 @@ class Renderer:
             EpisodeInFilm(self._rollout(policy.source, place), policy, clip.seed, self._options)
             for place, policy in enumerate(clip.policies)
         ]
-        number, (first, stride) = 0, share
+        number, (first, stride), shape = 0, share, None
         while sum(in_film.advance(self.every) for in_film in in_film):  # each of them, to the last
             if number % stride == first:
                 cameras = [at_frame(of_policy, number) for of_policy in clip.cameras] or [None] * len(in_film)
                 frames = [each.frame(camera) for each, camera in zip(in_film, cameras, strict=True)]
-                yield self._options.arrangement.frame(frames)
+                frame = self._options.arrangement.frame(frames)
+                if shape is not None and frame.shape != shape:
+                    where = f"{self._options.definition.label}, episode seed {clip.seed}, frame {number}"
+                    sizes = " to ".join(f"{width}x{height}" for height, width, _ in (shape, frame.shape))
+                    raise FrameError(f"{where}: the pictures of render() have changed their size, from {sizes}")
+                shape = frame.shape
+                yield frame
             number += 1
         return [in_film.episode for in_film in in_film]
 
@@ -294,6 +311,11 @@ class EpisodeInFilm:
             )
         self._drawn = self.steps, camera, even(frame)
         return self._drawn[2]
+
+
+def _is_drawn_in_any_size(env: gymnasium.Env[Any, Any]) -> bool:
+    """Tell whether an environment's arguments width and height are those of its pictures, as in Bullet and MuJoCo."""
+    return isinstance(env.unwrapped, FreeCameraEnv) or hasattr(env.unwrapped, "mujoco_renderer")
 
 
 def _free(rollout: Rollout) -> FreeCameraEnv | None:

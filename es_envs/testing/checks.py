@@ -309,6 +309,11 @@ def require_member(space: gymnasium.Space[Any], observation: Any, what: str) -> 
     Raises:
         ConformanceError: it is none; the message begins with ``what``.
     """
+    if isinstance(space, spaces.Box) and not isinstance(observation, np.ndarray | np.generic):  # Gymnasium takes it
+        kind = type(observation).__name__
+        raise ConformanceError(
+            f"{what} is no member of {space}, since it is a {kind}, not a numpy array: {observation!r}"
+        )
     if space.contains(observation) and all(np.all(np.isfinite(leaf)) for leaf in _numbers(observation)):
         return
     if any(not np.all(np.isfinite(leaf)) for leaf in _numbers(observation)):
@@ -322,12 +327,7 @@ def require_member(space: gymnasium.Space[Any], observation: Any, what: str) -> 
                 f"{space.low[entry]} to {space.high[entry]}; clip it or widen the space"
             )
         raise ConformanceError(f"{what} has dtype {observation.dtype}, the space says {space.dtype}")
-    kind = (
-        ""
-        if isinstance(observation, np.ndarray) or not isinstance(space, spaces.Box)
-        else (f", since it is a {type(observation).__name__}, not a numpy array")
-    )
-    raise ConformanceError(f"{what} is no member of {space}{kind}: {observation!r}")
+    raise ConformanceError(f"{what} is no member of {space}: {observation!r}")
 
 
 def _numbers(value: Any) -> Iterator[Any]:

@@ -80,6 +80,8 @@ def bits(value: Any) -> bytes:
         return b"(" + b",".join(bits(item) for item in value) + b")"
     if isinstance(value, np.ndarray) and value.dtype.kind != "O":
         return f"{value.dtype}{value.shape}".encode() + value.tobytes()
+    if getattr(type(value), "__repr__") is object.__repr__:  # noqa: B009  (which tells where it is in memory)
+        return type(value).__name__.encode()
     return repr(value).encode()
 
 

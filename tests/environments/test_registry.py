@@ -306,6 +306,10 @@ def test_a_script_may_register_the_same_but_no_other_definition_twice(installed)
         ({"entry_point": "__main__:Env"}, "X-v0: entry_point '__main__:Env': workers do not import the running script"),
         ({"initializer": 3}, "X-v0: initializer must be a string 'module:name', got 3"),
         ({"fitness": lambda episode: 0}, "X-v0: fitness: .*is a lambda"),
+        (
+            {"fitness": "small_envs:way", "fitnesses": {"way": "small_envs:steps"}},
+            r"X-v0: fitnesses\['way'\] has the name of",
+        ),
         ({"fitnesses": {"a": 3}}, r"X-v0: fitnesses\['a'\] must be a string"),
         ({"max_episode_steps": 0}, "X-v0: max_episode_steps must be a positive integer or None, got 0"),
         ({"max_episode_steps": True}, "X-v0: max_episode_steps must be a positive integer or None, got True"),
@@ -391,6 +395,24 @@ def test_ids_of_gymnasium_work_and_are_not_listed():
         assert type(env) is gymnasium.wrappers.TimeLimit
         env.reset(seed=0)
         assert env.render().ndim == 3
+
+
+def test_a_threshold_of_any_number_and_a_limit_of_none_are_gymnasiums_own_words():
+    gymnasium.register("Odd-v0", "small_envs:Walk", reward_threshold=np.float32(3), max_episode_steps=-1)
+    try:
+        found = es_envs.definition("Odd-v0")
+        assert (found.solved_at, found.max_episode_steps) == (3.0, None)
+    finally:
+        del gymnasium.registry["Odd-v0"]
+
+
+def test_what_is_registered_later_is_known_to_gymnasium_too(python):
+    done = python("""
+import es_envs, es_envs.gym, gymnasium
+es_envs.register(es_envs.EnvDefinition(id="Later-v0", entry_point="small_envs:Walk", max_episode_steps=5))
+print(gymnasium.make("es_envs.gym:Later-v0").unwrapped)
+""")
+    assert "Walk" in done.out, done.err
 
 
 def test_make_adds_the_time_limit_and_a_spec_that_can_make_it_again(register):
@@ -582,6 +604,9 @@ USELESS = {
     "recommended_for={'cma_es': {'optimizer': 'sgd'}}": "strategy 'cma_es' does not use optimizer='sgd'",
     "recommended_for={'nes': {'sigma': 0.1}}": "no strategy is called 'nes'",
     "initializer='no_such_module:start'": "there is no module 'no_such_module' (initializer='no_such_module:start')",
+    "pretrained='no_such_package:x.safetensors'": "there is no module 'no_such_package' (pretrained=",
+    "scripts={'brake': 'no_such_module:Brake'}": "there is no module 'no_such_module' (script 'brake'=",
+    "fitness='episode_retrun'": "there is no fitness 'episode_retrun'",
     "fitnesses={'calm': 'no_envs.none:calm'}": "there is no module 'no_envs.none'",
 }
 

@@ -3,11 +3,12 @@
 import sys
 from contextlib import closing
 
+import gymnasium
 import imageio_ffmpeg
 import numpy as np
 import pytest
 from gymnasium import spaces
-from small_envs import Reusing, Seen
+from small_envs import Pale, Reusing, Seen
 
 import es_envs
 from es_core import TrainConfig, train
@@ -141,6 +142,18 @@ def test_a_skipped_step_sums_rewards_and_shows_the_largest_pixels():
     np.testing.assert_array_equal(observation, np.maximum(*frames[1:]))
     assert reward == pytest.approx(0.3)
     assert not terminated
+
+
+def test_states_that_are_choices_are_not_skipped():
+    with pytest.raises(
+        ValueError, match=r"'skip' is not for observations Discrete\(16\): the larger of two choices is no"
+    ):
+        preprocessed(gymnasium.make("FrozenLake-v1"), {"skip": 2})
+
+
+def test_pictures_that_are_no_pixels_are_refused():
+    with pytest.raises(ValueError, match=r"render\(\) must always return uint8 pixels of one shape.*, got float64"):
+        preprocessed(Pale(render_mode="rgb_array"), {"pixels": 8}).reset(seed=0)
 
 
 @pytest.mark.parametrize("skip", [4, 5, 8])

@@ -257,6 +257,11 @@ def test_a_grid_fills_its_frame_above_the_caption_in_rows(number, size, shape):
         assert across[0] == pytest.approx(size[0] - width - across[-1], abs=2), "in the middle"
 
 
+def test_a_grid_holds_all_of_its_pictures_even_if_one_would_fill_it():
+    pictures = [np.full((48, 64, 3), shade, np.uint8) for shade in (50, 100, 150, 200)]
+    assert {50, 100, 150, 200} <= set(np.unique(grid(4, (64, 48)).frame(pictures)))
+
+
 @pytest.mark.parametrize("aspect", ["16:9", "1:1", "9:16"])
 def test_what_a_caption_writes_stays_inside_and_apart(aspect):
     width, height = frame_size(320, None, aspect)
@@ -453,7 +458,7 @@ def test_a_narrow_film_shows_as_much_from_side_to_side(run, tmp_path):
 
 
 def test_chosen_seeds_are_those_of_the_episodes(run, tmp_path):
-    episodes = record(run, tmp_path / "film.mp4", seeds=[11, 7], **SMALL)
+    episodes = record(run, tmp_path / "film.mp4", seeds=np.array([11, 7]), **SMALL)
     assert [episode.seed for episode in episodes] == [11, 7]
     assert [shot["seed"] for shot in side_car(tmp_path / "film.mp4")["shots"]] == [11, 7]
 

@@ -10,7 +10,7 @@ import imageio_ffmpeg
 import numpy as np
 import psutil
 import pytest
-from conftest import ENV_IDS, first_fast, running, wait_until
+from conftest import ENV_IDS, TINY, first_fast, running, wait_until
 
 import es_envs
 from es_core import record, train
@@ -81,6 +81,30 @@ def test_what_is_filmed_is_what_was_scored(env_id, runs, tmp_path):
     assert [episode.seed for episode in filmed] == list(episode_seeds(5, Purpose.TEST, 2))
     assert np.mean([episode.fitness for episode in filmed]) == score.mean
     assert sum(episode.length for episode in filmed) == score.steps
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"width": 5}])
+def test_an_environment_whose_width_is_no_pictures_is_filmed_as_it_was_scored(kwargs, register, tmp_path):
+    rooms = register("Rooms-v0", "small_envs:Rooms", fitness="episode_return", max_episode_steps=4)
+    run = train(rooms, run_dir=tmp_path / "run", env_kwargs=kwargs, **TINY)
+    [episode] = record(run, tmp_path / "film.mp4", **SIZE)
+    assert episode.fitness == run.evaluate(episodes=1).mean
+    assert episode.fitness == episode.length * kwargs.get("width", 3) * 2
+
+
+@pytest.mark.parametrize(
+    ("entry_point", "kwargs", "message"),
+    [
+        ("Rooms", {"fps": -5}, r"Rooms-v0.*: metadata\['render_fps'\] must be a number above 0, got -5"),
+        ("Rooms", {"fps": "fast"}, r"metadata\['render_fps'\] must be a number above 0, got 'fast'"),
+        ("Swelling", {}, "Rooms-v0.*, episode seed .*, frame 1: the pictures of render.. have changed their size"),
+    ],
+)
+def test_an_environment_that_draws_wrongly_is_told_what(entry_point, kwargs, message, register, tmp_path):
+    rooms = register("Rooms-v0", f"small_envs:{entry_point}", max_episode_steps=4, fitness="small_envs:steps")
+    run = train(rooms, run_dir=tmp_path / "run", env_kwargs=kwargs, **TINY)
+    with pytest.raises(ValueError, match=message):
+        record(run, tmp_path / "film.mp4", workers=1)
 
 
 def test_frames_differ_and_carry_a_caption(runs, tmp_path):
