@@ -151,7 +151,7 @@ def _settings(options: argparse.Namespace) -> "tuple[str | TrainConfig, dict[str
     config = TrainConfig.load(options.config)
     if set(given) - {"seed"}:  # what the run chose suits its own settings
         config = config.reopened()
-    if config.schedule_generations == config.generations:  # it follows from them
+    if "generations" in given and config.schedule_generations == config.generations:  # it follows from them
         config = replace(config, schedule_generations=None)
     if options.env_id not in {None, config.env_id}:
         raise ValueError(f"{options.config} is for {config.env_id}, not for {options.env_id}: leave out one of the two")
