@@ -394,7 +394,10 @@ ROWS: Mapping[str, Row] = {
         runs={
             "racetrack": ("RaceTrack-v0", FROM_THE_BONNET),
             "cartpole": ("CartPoleBullet-v0", BESIDE_THE_CART),
-            "racetrack-random_search": ("RaceTrack-v0", {**FROM_THE_BONNET, "strategy": "random_search"}),
+            "racetrack-random_search": (
+                "RaceTrack-v0",
+                {**FROM_THE_BONNET, "strategy": "random_search", "learning_rate": 0.03},  # its default: it has none
+            ),
             "cartpole-random_search": ("CartPoleBullet-v0", {**BESIDE_THE_CART, "strategy": "random_search"}),
         },
         seeds=range(3),

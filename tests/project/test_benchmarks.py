@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from es_core import Checkpoint, TrainConfig, evaluate, train
+from es_core.strategies.by_name import require_strategy
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 NAMES = (
@@ -153,3 +154,14 @@ def test_the_page_of_the_race_track_has_a_row_for_each_policy_and_world(tmp_path
         assert f"| {world} | " in page
     laps = json.loads((tmp_path / "docs/results/racetrack/8-tracks-s0.json").read_text())["test"]
     assert laps == [racetrack.TWICE_THE_LIMIT] * 3
+
+
+def test_every_planned_run_has_settings_that_there_are(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    monkeypatch.syspath_prepend(str(BENCHMARKS.parent / "examples"))
+    rows = importlib.import_module("results").ROWS
+    planned = [run for row in rows.values() for run in row.runs.values() if not run[0].startswith("envpool/")]
+    assert len(planned) > 60
+    for env_id, fields in planned:
+        config = TrainConfig.for_env(env_id, **{name: fields[name] for name in fields.keys() - {"workers", "pool"}})
+        require_strategy(config)
