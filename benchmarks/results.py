@@ -367,8 +367,8 @@ ROWS: Mapping[str, Row] = {
         "success. Around balance DoublePole-v0 and PlateFigureEight-v0 are nearly linear, so a network has nothing "
         "to add there and takes longer; in BallMaze-v0 the ball's place alone tells how to tilt, and a network gets "
         "stuck more often. In the swing-up a linear policy finds a fast way with some seeds, and with others none. "
-        "There the step size may only triple since these runs began: seeds 1 to 4 of *evolved* and both of *linear* "
-        "are of the rule before, which solved every seed; seeds 0 and 5 are of the present one, which solved neither.",
+        "There the rule has changed since these runs began: seeds 1 to 4 of *evolved* and both of *linear* are of an "
+        "earlier one, which solved every seed; seeds 0 and 5 are of the present one, which solved neither.",
         runs={
             f"{env_id.partition('-')[0]}-{name}": (
                 env_id,
