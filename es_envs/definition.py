@@ -106,8 +106,10 @@ class EnvDefinition:
             raise TypeError(f"{self.id}: override must be True or False, got {self.override!r}")
         self._set("fitnesses", {name: self._named(f"fitnesses[{name!r}]", value, colon=False)
                                 for name, value in self.fitnesses.items()})  # fmt: skip
-        own = str(self.fitness).rpartition(":")[2]
-        if self.fitnesses.get(own, self.fitness) != self.fitness:
+        from es_envs.fitness import is_same_fitness, short_name  # which needs this class
+
+        own = short_name(str(self.fitness))
+        if not is_same_fitness(str(self.fitnesses.get(own, self.fitness)), str(self.fitness)):
             raise ValueError(f"{self.id}: fitnesses[{own!r}] has the name of its fitness {self.fitness!r}: rename one")
         self._set("scripts", {name: self._named(f"scripts[{name!r}]", value) for name, value in self.scripts.items()})
         for attribute in ("initializer", "vector_entry_point"):

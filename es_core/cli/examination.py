@@ -215,12 +215,13 @@ def _faults(definition: EnvDefinition) -> Iterator[str]:
     names = ("entry_point", "initializer", "behaviour", "vector_entry_point", "pretrained")
     targets = {name: getattr(definition, name) for name in names}
     targets |= {f"script {name!r}": target for name, target in definition.scripts.items()}
-    targets |= {f"fitness {name!r}": target for name, target in fitness_names(definition).items()}
+    fitnesses = fitness_names(definition)
+    targets |= {f"fitness {name!r}": target for name, target in fitnesses.items()}
     for what, target in targets.items():
         module = str(target).partition(":")[0] if target and ":" in str(target) else ""
         if module and module != "final_info" and not _is_there(module):
             yield f"{definition.id}: there is no module {module!r} ({what}={target!r})"
-    for name, target in fitness_names(definition).items():
+    for name, target in fitnesses.items():
         if ":" not in target and target not in es_envs.fitness.FITNESSES:
             yield f"{definition.id}: there is no fitness {target!r} (fitness {name!r})"
     usual = implied("strategy", definition.recommended)

@@ -328,6 +328,20 @@ def test_a_definition_that_cannot_be_is_refused(fields, message):
         EnvDefinition(**{"id": "X-v0", "entry_point": "small_envs:Walk", **fields})
 
 
+@pytest.mark.parametrize(
+    ("fitness", "others"),
+    [
+        ("final_info:way", {"way": "small_envs:way"}),
+        ("episode_return", {"episode_return": "es_envs.fitness:episode_return"}),
+        ("small_envs:way", {"way": "small_envs:way"}),
+    ],
+)
+def test_a_definition_may_name_its_fitness_again(fitness, others):
+    assert (
+        EnvDefinition(id="X-v0", entry_point="small_envs:Walk", fitness=fitness, fitnesses=others).fitnesses == others
+    )
+
+
 def test_an_unknown_id_gets_suggestions_and_a_next_step(installed):
     installed.add("good", GOOD.format(id="WindTurbine-v0"))
     registry = installed.registry()

@@ -89,14 +89,15 @@ class Place:
     def moved_to(self, position: tuple[float, float]) -> float:
         """Distance along the centre line from the first point [m], below 0 behind it."""
         (x, y), points, count = position, self._points, len(self._points)
-        last = None
-        while self.nearest != last:  # a second time where a step was long
-            last = self.nearest
-            near = [last + step for step in _SEARCHED]
-            self.nearest = min(
+        for _ in range(count):  # again where a step was so long that it leads to the edge of what was searched
+            near = [self.nearest + step for step in _SEARCHED]
+            nearest = min(
                 near if self._is_closed else [place for place in near if 0 <= place < count],
                 key=lambda place: (points[place % count][0] - x) ** 2 + (points[place % count][1] - y) ** 2,
             )
+            moved, self.nearest = nearest - self.nearest, nearest
+            if moved not in {_SEARCHED[0], _SEARCHED[-1]}:
+                break
         (at_x, at_y), (ahead_x, ahead_y) = self.point, self.tangent
         from_start = (self.nearest - self.first) * self._spacing
         return float(from_start + (x - at_x) * ahead_x + (y - at_y) * ahead_y)
