@@ -16,7 +16,6 @@ from es_core.cli import make_parser
 from es_core.config.train_config import STRATEGY_DEFAULTS, option_fields
 from es_core.reports.data_sheet import data_sheet, space_text
 from es_envs import EnvDefinition
-from es_envs.fitness import fitness_names
 
 ENVIRONMENTS = """# Environments
 
@@ -61,7 +60,7 @@ def ours() -> list[EnvDefinition]:
 def section(definition: EnvDefinition, folder: Path) -> str:
     """An environment's part of the page; without picture, spaces and data sheet where its simulator is missing."""
     rows = {
-        "fitness": ", ".join(f"`{name}`" for name in fitness_names(definition)),
+        "fitness": ", ".join(f"`{name}`" for name in definition.fitness_names()),
         "behaviour": f"`{definition.behaviour}`",
         "step limit": definition.max_episode_steps,
         "solved at": definition.solved_at,

@@ -12,6 +12,7 @@ import gymnasium
 import gymnasium.vector
 
 from es_envs import import_path
+from es_envs.fitness import is_same_fitness, short_name
 from es_envs.scripts import SCRIPTS
 
 # Gymnasium's grammar without the colon, which here separates a module from an id.
@@ -106,8 +107,6 @@ class EnvDefinition:
             raise TypeError(f"{self.id}: override must be True or False, got {self.override!r}")
         self._set("fitnesses", {name: self._named(f"fitnesses[{name!r}]", value, colon=False)
                                 for name, value in self.fitnesses.items()})  # fmt: skip
-        from es_envs.fitness import is_same_fitness, short_name  # which needs this class
-
         own = short_name(str(self.fitness))
         if not is_same_fitness(str(self.fitnesses.get(own, self.fitness)), str(self.fitness)):
             raise ValueError(f"{self.id}: fitnesses[{own!r}] has the name of its fitness {self.fitness!r}: rename one")
@@ -162,6 +161,17 @@ class EnvDefinition:
     def label(self) -> str:
         """The id and the plugin it comes from, for messages."""
         return f"{self.id} (plugin {self.plugin!r})" if self.plugin else self.id
+
+    def fitness_names(self, chosen: str | None = None) -> dict[str, str]:
+        """Fitness functions that are computed for this environment: short name -> name to load.
+
+        The first entry drives selection: ``chosen``, or the definition's own.
+        """
+        table = {short_name(str(self.fitness)): str(self.fitness)}
+        table.update({name: str(value) for name, value in self.fitnesses.items()})
+        if chosen is None:
+            return table
+        return {chosen: table.get(chosen, chosen), **{name: value for name, value in table.items() if name != chosen}}
 
     def build(self, render_mode: str | None = None, **kwargs: Any) -> gymnasium.Env[Any, Any]:
         """Make the bare environment: no TimeLimit, no checking wrappers.

@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from es_envs import import_path
-from es_envs.definition import EnvDefinition
 from es_envs.episode import Episode, StepFitness
 
 
@@ -83,18 +82,6 @@ FITNESSES: Mapping[str, Callable[[Episode], float] | type[StepFitness]] = {
 _PREFIX = "es_envs.fitness:"
 
 
-def fitness_names(definition: EnvDefinition, chosen: str | None = None) -> dict[str, str]:
-    """Fitness functions that are computed for an environment: short name -> name to load.
-
-    The first entry drives selection: ``chosen``, or the definition's own.
-    """
-    table = {short_name(str(definition.fitness)): str(definition.fitness)}
-    table.update({name: str(value) for name, value in definition.fitnesses.items()})
-    if chosen is None:
-        return table
-    return {chosen: table.get(chosen, chosen), **{name: value for name, value in table.items() if name != chosen}}
-
-
 def is_same_fitness(one: str, other: str) -> bool:
     """Tell whether two names load the same fitness."""
     return one.removeprefix(_PREFIX) == other.removeprefix(_PREFIX)
@@ -110,7 +97,8 @@ def load_fitness(name: str, known: Iterable[str] = ()) -> Callable[[Episode], fl
     """Import the fitness function or per-step fitness class that ``name`` names.
 
     Args:
-        name: see the module's docstring; a definition's name must have been looked up in ``fitness_names``.
+        name: see the module's docstring; a definition's name must have been looked up in
+            ``EnvDefinition.fitness_names``.
         known: the names of the environment's definition, for the message.
 
     Raises:

@@ -68,7 +68,7 @@ def _show(options: argparse.Namespace) -> None:
         ("entry point", str(definition.entry_point)),
         ("observations", space_text(spaces[0])),
         ("actions", space_text(spaces[1])),
-        ("fitness", ", ".join(es_envs.fitness.fitness_names(definition))),
+        ("fitness", ", ".join(definition.fitness_names())),
         ("behaviour", str(definition.behaviour)),
         ("step limit", str(definition.max_episode_steps or "none: give --max-episode-steps")),
         ("solved at", _goal(definition)),

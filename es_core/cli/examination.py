@@ -26,7 +26,6 @@ from es_core.pools.forker import Forker
 from es_core.strategies.by_name import STRATEGIES, require_strategy
 from es_envs import EnvDefinition, PluginInfo, registry
 from es_envs.display import has_display
-from es_envs.fitness import fitness_names
 from es_envs.requirements import missing
 
 _PATIENCE = 60  # seconds for a trial
@@ -215,7 +214,7 @@ def _faults(definition: EnvDefinition) -> Iterator[str]:
     names = ("entry_point", "initializer", "behaviour", "vector_entry_point", "pretrained")
     targets = {name: getattr(definition, name) for name in names}
     targets |= {f"script {name!r}": target for name, target in definition.scripts.items()}
-    fitnesses = fitness_names(definition)
+    fitnesses = definition.fitness_names()
     targets |= {f"fitness {name!r}": target for name, target in fitnesses.items()}
     for what, target in targets.items():
         module = str(target).partition(":")[0] if target and ":" in str(target) else ""

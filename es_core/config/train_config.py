@@ -33,7 +33,7 @@ from es_core.files import CheckpointError, read_whole
 from es_core.formatting import lists, shell_line, shown
 from es_envs import EnvDefinition
 from es_envs.code_hash import keep
-from es_envs.fitness import fitness_names, is_same_fitness, load_fitness, short_name
+from es_envs.fitness import is_same_fitness, load_fitness, short_name
 
 
 def _option(default: Any, check: Check, help_text: str, group: str | None = None) -> Any:
@@ -490,7 +490,7 @@ class TrainConfig:
         overrides |= {name: keep(overrides[name]) for name in OBJECTS if callable(overrides.get(name))}
         fitness = overrides.get("fitness")
         if fitness is not None and not is_same_fitness(
-            fitness_names(definition).get(fitness, fitness), str(definition.fitness)
+            definition.fitness_names().get(fitness, fitness), str(definition.fitness)
         ):
             values["solved_at"] = None  # the definition's threshold is for its own fitness
         return cls(**{**values, **overrides})
@@ -527,11 +527,11 @@ class TrainConfig:
         if self.fitness is None:
             fitness = short_name(str(definition.fitness))
         else:
-            known = fitness_names(definition)
+            known = definition.fitness_names()
             fitness = next((name for name, target in known.items() if target == self.fitness), self.fitness)
-        for name, target in fitness_names(definition, fitness).items():
+        for name, target in definition.fitness_names(fitness).items():
             try:
-                load_fitness(target, known=fitness_names(definition))
+                load_fitness(target, known=definition.fitness_names())
             except Exception as error:
                 cause = str(error) if isinstance(error, ImportError | ValueError) else repr(error)
                 raise ValueError(f"{definition.label}: fitness {name!r} cannot be used: {cause}") from error

@@ -9,7 +9,7 @@ from typing import Any
 import es_envs
 from es_core.config.train_config import OBJECTS, STRATEGY_DEFAULTS, TrainConfig
 from es_envs import EnvDefinition, import_path
-from es_envs.fitness import FITNESSES, fitness_names
+from es_envs.fitness import FITNESSES
 
 
 def require_trusted(config: TrainConfig, *, trust: bool, where: object, vouched: Collection[str] = ()) -> EnvDefinition:
@@ -36,7 +36,7 @@ def require_trusted(config: TrainConfig, *, trust: bool, where: object, vouched:
         raise _untrusted("env_id", config.env_id, where)
     definition = es_envs.definition(config.env_id)
     fitness = config.fitness or ""
-    known = {*fitness_names(definition), *fitness_names(definition).values(), *FITNESSES}
+    known = {*definition.fitness_names(), *definition.fitness_names().values(), *FITNESSES}
     # All of them: an environment may import what an argument names, as Gymnasium's make does.
     accepted = {"env_id", *vouched}
     if fitness in known or fitness.startswith("final_info:"):

@@ -256,7 +256,7 @@ def _sheet(config: TrainConfig, definition: EnvDefinition | str) -> dict[str, An
     rows: list[tuple[str, object]] = [
         ("plugin", definition.plugin or "(none)"),
         ("entry point", definition.entry_point),
-        ("fitness", ", ".join(es_envs.fitness.fitness_names(definition, config.fitness))),
+        ("fitness", ", ".join(definition.fitness_names(config.fitness))),
         ("step limit", definition.max_episode_steps),
     ]
     docstring = ""

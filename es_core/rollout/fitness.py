@@ -13,7 +13,7 @@ from es_core.config.choices import SIGN_SHAPINGS
 from es_core.config.train_config import TrainConfig
 from es_envs import EnvDefinition, Episode
 from es_envs.episode import Observer, StepFitness
-from es_envs.fitness import fitness_names, load_fitness
+from es_envs.fitness import load_fitness
 
 _AGGREGATIONS: Mapping[str, Callable[..., NDArray[np.float64]]] = {"mean": np.mean, "median": np.median, "min": np.min}
 
@@ -30,7 +30,7 @@ Fitnesses = Sequence[tuple[str, Any]]
 
 def load_fitnesses(definition: EnvDefinition, config: TrainConfig) -> Fitnesses:
     """Load all fitness functions and classes of a run by name, the one that drives selection first."""
-    fitnesses = fitness_names(definition, config.fitness)
+    fitnesses = definition.fitness_names(config.fitness)
     if config.shaping in SIGN_SHAPINGS:
         fitnesses.setdefault("sign_return", "sign_return")
     return [(name, load_fitness(target)) for name, target in fitnesses.items()]

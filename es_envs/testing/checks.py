@@ -15,7 +15,7 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 
 from es_envs import registry
 from es_envs.episode import STEP, play
-from es_envs.fitness import fitness_names, load_fitness
+from es_envs.fitness import load_fitness
 from es_envs.testing.episodes import Trace, action_sources, bits, first_difference, look, playing, trace
 from es_envs.testing.faults import ConformanceError, Skip, told
 from es_envs.testing.subject import Subject, elsewhere
@@ -189,7 +189,7 @@ def shares_nothing_between_instances(subject: Subject) -> None:
 def has_finite_fitness(subject: Subject) -> None:
     """Every fitness that the definition names is a finite number, for whole and for abandoned episodes."""
     with subject.env() as env:
-        for name, target in fitness_names(subject.definition).items():
+        for name, target in subject.definition.fitness_names().items():
             for seed, steps in ((1, subject.steps), (2, 1)):
                 fitness: Any = load_fitness(target)
                 watching: Any = fitness() if inspect.isclass(fitness) else None

@@ -8,7 +8,7 @@ from written import lines
 
 from es_core import Checkpoint, RolloutError, Run, TrainConfig, evaluate, train
 from es_envs import Episode
-from es_envs.fitness import distance_from_start, fitness_names, load_fitness
+from es_envs.fitness import distance_from_start, load_fitness
 
 
 def episode(**fields):
@@ -73,9 +73,9 @@ def test_the_chosen_fitness_comes_first_and_all_others_are_computed_too(register
     from es_envs import definition
 
     found = definition(register("A-v0", fitness="small_envs:place_reached", fitnesses={"far": "final_info:position"}))
-    assert list(fitness_names(found)) == ["place_reached", "far"]
-    assert fitness_names(found, "far") == {"far": "final_info:position", "place_reached": "small_envs:place_reached"}
-    assert list(fitness_names(found, "episode_length")) == ["episode_length", "place_reached", "far"]
+    assert list(found.fitness_names()) == ["place_reached", "far"]
+    assert found.fitness_names("far") == {"far": "final_info:position", "place_reached": "small_envs:place_reached"}
+    assert list(found.fitness_names("episode_length")) == ["episode_length", "place_reached", "far"]
     with pytest.raises(ValueError, match="has not been computed"):
         _ = episode().fitness
 

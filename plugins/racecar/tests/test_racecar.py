@@ -8,7 +8,7 @@ from es_racecar.fitness import distance_with_finish
 import es_envs
 from es_core import Checkpoint, evaluate
 from es_envs import Episode
-from es_envs.fitness import fitness_names, load_fitness
+from es_envs.fitness import load_fitness
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def test_the_definition_says_how_long_and_how_good():
     definition = es_envs.definition("RaceCar-v0")
 
     assert (definition.max_episode_steps, definition.solved_at) == (2000, 15.1)
-    assert list(fitness_names(definition)) == ["distance_with_finish", "distance"]
+    assert list(definition.fitness_names()) == ["distance_with_finish", "distance"]
     assert load_fitness(definition.fitness) is distance_with_finish
     assert definition.plugin == "racecar"
 

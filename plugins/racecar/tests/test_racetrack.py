@@ -13,7 +13,6 @@ import es_envs
 from es_core import Checkpoint, evaluate
 from es_envs import Episode
 from es_envs.bullet import pybullet
-from es_envs.fitness import fitness_names
 
 
 @pytest.fixture(scope="module")
@@ -53,7 +52,7 @@ def play(env, seed, choose, steps=500, **reset):
 
 def test_the_definition_selects_by_progress():
     definition = es_envs.definition("RaceTrack-v0")
-    assert list(fitness_names(definition)) == ["progress", "time", "progress_and_time", "distance"]
+    assert list(definition.fitness_names()) == ["progress", "time", "progress_and_time", "distance"]
     assert definition.max_episode_steps * 1 / 25 == 20
 
 
