@@ -34,6 +34,8 @@ def register_envs() -> list[EnvDefinition]:
             max_episode_steps=250,
             solved_at=200.0,
             summary="Swing up a pole on a cart, and keep it there",
+            # Its observations are of the order of 1. Normalised, some searches swing the pole and never balance it.
+            recommended={"observation_normalization": False},
         ),
         EnvDefinition(
             id="DoublePole-v0",
