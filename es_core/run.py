@@ -264,7 +264,8 @@ def finetune(
 def _beginning_with(initial: Source, config: TrainConfig, given: Collection[str]) -> tuple[TrainConfig, Checkpoint]:
     """The config with the policy of ``initial``, unless one is ``given``, and the checkpoint to begin with."""
     if isinstance(initial, str | os.PathLike) and Path(initial).suffix.lower() == ".zip":
-        source = from_stable_baselines3(initial, config.env_id, env_kwargs=config.env_kwargs)
+        settings = {name: getattr(config, name) for name in ("env_kwargs", "max_episode_steps", "preprocessing")}
+        source = from_stable_baselines3(initial, config.env_id, **settings)
     else:
         source = find_checkpoint(initial)
     if config.strategy.startswith(LEARNER):

@@ -145,7 +145,7 @@ def play(
 
     for length in range(1, limit + 1):
         action = act(observation)
-        returned = env_step(action)
+        returned = env_step(_kept(action) if observers else action)  # an environment may write into it
         try:
             observation, reward, terminated, truncated, info = returned
         except (TypeError, ValueError):
@@ -168,7 +168,7 @@ def play(
 
 
 def _kept(value: Any) -> Any:
-    """An observation or info with copies of its arrays, since an environment may write into its own again."""
+    """An observation, action or info with copies of its arrays, into which an environment may write."""
     if isinstance(value, np.ndarray):
         return value.copy()
     if isinstance(value, Mapping):

@@ -1,5 +1,7 @@
 """Tiny torch modules that serve as policies, and some that cannot; this folder is on ``sys.path`` (see conftest.py)."""
 
+from typing import NamedTuple
+
 import torch
 from gymnasium.spaces import flatdim
 from torch import nn
@@ -183,6 +185,19 @@ class StateOfText(Net):
 
     def forward(self, observations, state):
         return super().forward(observations), state
+
+
+class Parts(NamedTuple):
+    sum: torch.Tensor
+    count: torch.Tensor
+
+
+class NamedState(Net):
+    def initial_state(self, batch):
+        return Parts(torch.zeros(batch, 1), torch.zeros(batch, 1))
+
+    def forward(self, observations, state):
+        return super().forward(observations), Parts(state.sum, state.count + 1)
 
 
 def no_module(observation_space, action_space):

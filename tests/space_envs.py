@@ -23,6 +23,7 @@ ACTIONS = {
     "wide box": spaces.Box(np.array([-10.0, 0.0]), np.array([30.0, 1.0]), (2,), np.float64),
     "unbounded box": spaces.Box(-np.inf, np.inf, (1, 2), np.float32),
     "whole box": spaces.Box(-2, 2, (2,), np.int32),
+    "wide whole box": spaces.Box(-100, 100, (2,), np.int8),
     "discrete": spaces.Discrete(4, start=2),
     "single": spaces.Discrete(1),
     "multi discrete": spaces.MultiDiscrete([2, 5, 3], start=[0, 7, -1]),

@@ -6,6 +6,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
+from copy import deepcopy
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -214,7 +215,7 @@ def _copied(value: Any) -> Any:
     """A copy of an observation or action, since an environment may write into its own again."""
     if isinstance(value, Mapping):
         return {key: _copied(item) for key, item in value.items()}
-    return tuple(map(_copied, value)) if isinstance(value, tuple) else np.array(value)
+    return tuple(map(_copied, value)) if isinstance(value, tuple | list) else np.array(value)
 
 
 def _written(
@@ -246,5 +247,8 @@ def _spec(checkpoint: Checkpoint) -> EnvSpec | None:
     if registry.is_local(config.env_id):
         return None
     if config.env_id in gymnasium.registry:
-        return gymnasium.spec(config.env_id)
+        spec = deepcopy(gymnasium.spec(config.env_id))
+        spec.kwargs.update(config.keyword_arguments)
+        spec.max_episode_steps = config.max_episode_steps or spec.max_episode_steps
+        return spec
     return registry.spec(registry.definition(config.env_id), config.keyword_arguments)

@@ -210,8 +210,8 @@ def _compare(path: Path, deployed: "Deployed", function: Function, episodes: Seq
             tied = (difference > tolerance) & (margin <= 2 * tolerance)
             difference[tied] = 0
             near_ties += int(tied.sum())
-            if not difference.max() <= tolerance:
-                row = int(difference.max(1).argmax())
+            if not (difference <= tolerance).all():
+                row = int((difference / tolerance).max(1).argmax())
                 raise ExportError(
                     f"{path.name} would act differently from the policy: in step {step} of an episode it takes "
                     f"{actions[row]}, the policy {ours[row]}; nothing is written"
@@ -221,14 +221,15 @@ def _compare(path: Path, deployed: "Deployed", function: Function, episodes: Seq
     return Exported(path=path, observations=observations, largest_difference=largest, near_ties=near_ties)
 
 
-def _limits(deployed: "Deployed", values: Arrays) -> tuple[float, NDArray[np.float32]]:
-    """Tolerance of the outputs to rounding, and their distance from those of other actions."""
+def _limits(deployed: "Deployed", values: Arrays) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """Tolerance of the actions to rounding, for each entry or all, and their distance from other actions."""
     import torch
 
     with torch.inference_mode():
         raw, *_ = deployed.decide(*map(torch.from_numpy, values))
         margin = deployed.action.margin(raw).numpy()  # type: ignore[operator]
-    return _TOLERANCE * max(1.0, raw.abs().max().item()), margin
+    stretch = getattr(deployed.action, "stretch", torch.ones(1))  # of outputs from -1 to 1 to the bounds of the actions
+    return _TOLERANCE * max(1.0, raw.abs().max().item()) * np.maximum(stretch.numpy(), 1), margin
 
 
 def _program(deployed: "Deployed") -> tuple[Any, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 from es_core.config.checks import require_positive
 from es_core.config.choices import LEARNER, SCRIPTED
 from es_core.config.trust import require_trusted
+from es_core.policies.spaces import is_same_space
 from es_core.pools.local import LocalPool
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.run_folder import RunFolder
@@ -180,7 +181,7 @@ def require_same_spaces(checkpoint: Checkpoint, env: object) -> None:
     """
     for name in ("observation_space", "action_space"):
         then, now = getattr(checkpoint, name), getattr(env, name)
-        if then != now:
+        if not is_same_space(then, now):
             raise ValueError(
                 f"{checkpoint.where}: {checkpoint.config.env_id} has another {name} now ({now}) than when this policy "
                 f"was evolved ({then})"

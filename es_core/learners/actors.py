@@ -13,6 +13,7 @@ from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 from torch import Tensor, nn
 
 from es_core.learners.algorithms import dense_layers_of
+from es_core.policies.actions import widths
 from es_core.policies.layers import matrices
 from es_core.policies.network import Policy, Vector
 
@@ -35,7 +36,7 @@ def scale_of(policy: Policy, *, bounded: bool) -> Scale:
     if bounded and policy.actions.decoding == "clip":
         space: Any = policy.action_space
         low, high = space.low.ravel().astype(float), space.high.ravel().astype(float)
-        gain, offset = 2 / (high - low), (high + low) / (low - high)
+        gain, offset = 2 / widths(space), -(high + low) / widths(space)
     return Scale(gain, offset)
 
 
@@ -77,7 +78,7 @@ def explore(model: Any, std: float, policy: Policy, *, bounded: bool) -> None:
             space: Any = policy.action_space
             width = np.ones(policy.outputs)
             if not bounded and policy.actions.decoding == "clip" and space.is_bounded():
-                width = (space.high - space.low).ravel().astype(float) / 2
+                width = widths(space) / 2
             model.policy.log_std.copy_(torch.from_numpy(np.log(std * width)))
 
 

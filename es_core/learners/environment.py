@@ -162,13 +162,14 @@ def raw_actions(policy: Policy, *, bounded: bool) -> tuple[gymnasium.Space[Any],
             return spaces.MultiDiscrete([len(row) for row in rows]), chosen
         case spaces.Box():
             low, high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
-            squashes = policy.actions.decoding == "tanh"
+            squashes, is_whole = policy.actions.decoding == "tanh", np.issubdtype(space.dtype, np.integer)
 
             def stretched(action: Any) -> Any:
                 action = np.asarray(action, np.float64)
                 if bounded or squashes:
                     action = low + ((action if bounded else np.tanh(action)) + 1) / 2 * (high - low)
-                return np.clip(action, low, high).reshape(space.shape).astype(space.dtype)
+                action = np.clip(action, low, high).reshape(space.shape)
+                return (np.rint(action) if is_whole else action).astype(space.dtype)
 
             if bounded:
                 return spaces.Box(-1, 1, (size,), np.float32), stretched

@@ -85,9 +85,18 @@ class Model:
         actors.freeze(model, frozen=is_frozen)
         model._last_obs = None  # noqa: SLF001  (new episodes)
         model.learn(self._config.steps_per_generation, reset_num_timesteps=False, log_interval=None)
+        self._end_episodes()
         if is_frozen and temperature is not None:  # the entropy of a frozen actor does not answer
             temperature.data.copy_(before)
         return not is_frozen
+
+    def _end_episodes(self) -> None:
+        """Let the replay buffer know that the block's end cuts its episodes, which n-step returns would go beyond."""
+        buffer = getattr(self._sb3, "replay_buffer", None)
+        if buffer is not None and buffer.handle_timeout_termination:
+            buffer.timeouts[buffer.pos - 1] = np.maximum(
+                buffer.timeouts[buffer.pos - 1], 1 - buffer.dones[buffer.pos - 1]
+            )
 
     def read(self, gain: NDArray[np.float64]) -> Vector:
         """The parameters ``(d,)`` with which the policy acts like the actor without exploration."""
@@ -141,13 +150,16 @@ class Model:
             options["action_noise"] = NormalActionNoise(np.zeros(policy.outputs), np.full(policy.outputs, noise))
         inner = dict(options.pop("policy_kwargs", {}))
         inner |= network(config, {**algorithm.critic, **inner.get("net_arch", {})})
-        model = algorithm.load()(
-            actors.TakenOverDQN if self._handed_over and algorithm.acts == "greedy" else "MlpPolicy",
-            DummyVecEnv([lambda env=env: env for env in self._envs]),  # type: ignore[misc]
-            seed=derive(config.seed, Purpose.INITIAL_MEAN) % 2**31,
-            policy_kwargs=inner,
-            **options,
-        )
+        try:
+            model = algorithm.load()(
+                actors.TakenOverDQN if self._handed_over and algorithm.acts == "greedy" else "MlpPolicy",
+                DummyVecEnv([lambda env=env: env for env in self._envs]),  # type: ignore[misc]
+                seed=derive(config.seed, Purpose.INITIAL_MEAN) % 2**31,
+                policy_kwargs=inner,
+                **options,
+            )
+        except (AssertionError, AttributeError, TypeError, ValueError) as error:  # each option has its own
+            raise ValueError(f"strategy_options: {config.strategy} refuses {given}: {error}") from error
         if algorithm.is_bounded and policy.actions.decoding == "clip":
             actors.clip_instead_of_squash(model)
         model.set_logger(Logger(folder=None, output_formats=[]))

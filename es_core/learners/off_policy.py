@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from es_core.config.checks import AUTO
 from es_core.learners.algorithms import ALGORITHMS, Algorithm, dense_layers_of
+from es_core.policies.actions import widths
 from es_core.policies.network import Policy, Vector
 from es_core.seeding import Purpose, derive
 from es_core.strategies.transitions import Transitions
@@ -103,8 +104,8 @@ class OffPolicyLearner:
         space: Any = self._policy.action_space
         if isinstance(space, spaces.Discrete):
             return actions.astype(np.int64) - int(space.start)
-        low, high = space.low.ravel(), space.high.ravel()
-        scaled: NDArray[np.float32] = 2 * (actions - low) / (high - low) - 1
+        width = widths(space).astype(np.result_type(np.float32, space.dtype))
+        scaled: NDArray[np.float32] = 2 * (actions - space.low.ravel()) / width - 1
         return scaled
 
     def learn(self, steps: int, seed: int) -> None:

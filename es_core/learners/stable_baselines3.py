@@ -65,6 +65,8 @@ def from_stable_baselines3(
     env_id: str,
     *,
     env_kwargs: Mapping[str, Any] | None = None,
+    max_episode_steps: int | None = None,
+    preprocessing: Mapping[str, Any] | None = None,
     observation_mean: NDArray[np.floating[Any]] | None = None,
     observation_variance: NDArray[np.floating[Any]] | None = None,
     observation_clip: float = 10.0,
@@ -79,6 +81,8 @@ def from_stable_baselines3(
         path: the model's .zip, of PPO, A2C, SAC, TD3, DDPG or DQN with an ``MlpPolicy``.
         env_id: id of the environment that it was trained in.
         env_kwargs: keyword arguments of that environment.
+        max_episode_steps: step limit, for an environment that has none of its own.
+        preprocessing: see ``TrainConfig``: what happens to the environment's observations before the policy sees them.
         observation_mean: ``(n,)``, ``vec_normalize.obs_rms.mean``; None: observations are not normalised.
         observation_variance: ``(n,)``, ``vec_normalize.obs_rms.var``.
         observation_clip: ``vec_normalize.clip_obs``.
@@ -95,6 +99,8 @@ def from_stable_baselines3(
     config = TrainConfig.for_env(
         env_id,
         env_kwargs=env_kwargs or {},
+        max_episode_steps=max_episode_steps,
+        preprocessing=preprocessing or {},
         policy="mlp",
         hidden_sizes=tuple(int(weight.shape[0]) for weight, _ in layers[:-1]),
         activation=_activation(told, layout, path),
@@ -109,6 +115,11 @@ def from_stable_baselines3(
         raise ValueError(
             f"{env_id} has observations {observation_space}: a policy of Stable-Baselines3 is taken over for Box or "
             "Discrete ones"
+        )
+    if len(observation_space.shape or ()) == 3 and observation_space.dtype == np.uint8:
+        raise ValueError(
+            f"{env_id} has observations {observation_space}, which Stable-Baselines3 takes for images: it divides "
+            "their pixels by 255 and may move their channels, which no policy here does"
         )
     policy = make_policy(config, observation_space, action_space)
     own, theirs = (policy.inputs, policy.outputs), (layers[0][0].shape[1], layers[-1][0].shape[0])
@@ -171,6 +182,11 @@ def _actor(
     if strange is not None:
         kind = "remembers" if "lstm" in strange else "has features of its own, as for images"
         raise ValueError(f"the policy in {path} {kind} ({strange}): only an MlpPolicy can be taken over")
+    if "actor.latent_pi.0.weight" in weights and "actor.mu.0.weight" in weights:
+        raise ValueError(
+            f"the policy in {path} was trained with use_sde=True, and clips the mean of its actions, which no policy "
+            "here does: it cannot be taken over"
+        )
     for layout in _LAYOUTS:
         numbers = sorted(
             int(number)

@@ -100,6 +100,8 @@ def make_actions(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
 
 def _require_fitting(config: TrainConfig, space: gymnasium.Space[Any]) -> None:
     is_box, bins = isinstance(space, spaces.Box), config.action_bins is not None
+    if is_box and space.dtype == np.bool_:
+        raise ValueError(f"actions of {space} are bits: let the action space be MultiBinary({list(space.shape or ())})")
     if bins and not is_box:
         raise ValueError(f"action_bins are for Box actions, and {space} has none: leave it None")
     if config.action_squash == "tanh":
@@ -134,6 +136,12 @@ def _require_modest(sizes: Sequence[int]) -> None:
 def _is_bounded(space: Any) -> bool:
     with np.errstate(over="ignore"):  # float32's own limits are bounds that nobody means
         return bool(np.isfinite(space.high - space.low).all())
+
+
+def widths(space: spaces.Box) -> NDArray[np.float64]:
+    """Distances ``(n,)`` between the bounds of the entries, 1 where an entry has one value, so that they can divide."""
+    distance = space.high.astype(float).ravel() - space.low.astype(float).ravel()
+    return np.where(distance == 0, 1.0, distance)
 
 
 def bins(space: spaces.Box, given: int | tuple[Any, ...]) -> tuple[int, Callable[[], list[NDArray[Any]]]]:

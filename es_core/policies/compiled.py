@@ -284,6 +284,8 @@ def _finisher(policy: Policy, action: NDArray[np.float64]) -> Any:
         start = int(space.start)
         return (lambda choice: choice) if start == 0 else (lambda choice: start + choice)
     shape, dtype = space.shape or (), space.dtype
+    if isinstance(space, spaces.Box) and np.issubdtype(dtype, np.integer):
+        return lambda _: np.rint(action).reshape(shape).astype(dtype)
     if len(shape) == 1:
         return lambda _: action.astype(dtype)
     return lambda _: action.reshape(shape).astype(dtype)

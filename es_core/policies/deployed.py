@@ -183,20 +183,23 @@ class _Bounded(nn.Module):
         self.register_buffer("high", torch.from_numpy(high.astype(exact)))
         self._shape, self._dtype, self._squash = space.shape, _torch_dtype(space), squash
         if squash:
-            self.register_buffer("stretch", torch.from_numpy(((high - low) * np.float32(0.5)).astype(exact)))
+            width = high.astype(exact) - low.astype(exact)
+            self.register_buffer("stretch", torch.from_numpy(width * exact.type(0.5)))
 
     def _values(self, raw: Tensor) -> Tensor:
         return self.low + (torch.tanh(raw) + 1) * self.stretch if self._squash else raw.to(self.low.dtype)
 
     def forward(self, raw: Tensor) -> Tensor:
         values = torch.minimum(torch.maximum(self._values(raw), self.low), self.high)
+        if not self._dtype.is_floating_point:
+            values = values.round()
         return values.reshape(-1, *self._shape).to(self._dtype)
 
     def margin(self, raw: Tensor) -> Tensor:
         values = self._values(raw)
         if self._dtype.is_floating_point:
             return torch.full_like(values, torch.inf)
-        return (values - values.round()).abs()  # fractions are cut off
+        return (values - values.floor() - 0.5).abs()  # they are rounded
 
 
 class _Chosen(nn.Module):
@@ -210,7 +213,10 @@ class _Chosen(nn.Module):
     def __init__(self, values: Sequence[NDArray[Any]], space: gymnasium.Space[Any]) -> None:
         super().__init__()
         sizes = [len(row) for row in values]
-        table = value_table(values).astype(space.dtype)
+        table = value_table(values)
+        if np.issubdtype(space.dtype, np.integer):
+            table = np.rint(table)
+        table = table.astype(space.dtype)
         self.register_buffer("columns", torch.from_numpy(group_columns(sizes).ravel()))
         self.register_buffer("is_output", torch.from_numpy(np.arange(max(sizes)) < np.array(sizes)[:, np.newaxis]))
         self.register_buffer("table", torch.from_numpy(table.ravel()))

@@ -185,9 +185,11 @@ def parts_of(state: State) -> Sequence[Tensor]:
     Raises:
         ValueError: the state is neither a tensor nor a tuple of tensors.
     """
-    parts = state if isinstance(state, tuple) else (state,)
+    parts: tuple[Any, ...] = (state,)
+    if type(state) is tuple:  # a namedtuple's names would be lost
+        parts = state
     if not all(isinstance(part, Tensor) for part in parts):
-        raise ValueError(f"a state must be a tensor or a tuple of tensors, got {described(state)}")
+        raise ValueError(f"a state must be a tensor or a plain tuple of tensors, got {described(state)}")
     return parts
 
 
@@ -196,5 +198,6 @@ def described(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"a tensor {tuple(value.shape)}"
     if isinstance(value, tuple):
-        return f"({', '.join(map(described, value))})"
+        name = "" if type(value) is tuple else type(value).__name__
+        return f"{name}({', '.join(map(described, value))})"
     return repr(value)

@@ -38,6 +38,8 @@ def leaves(
     """
     if isinstance(space, spaces.Dict | spaces.Tuple):
         for key, part in space.items() if isinstance(space, spaces.Dict) else enumerate(space):
+            if isinstance(space, spaces.Dict) and not isinstance(key, str):  # which files could not tell apart
+                raise ValueError(f"{name} has the key {key!r}: the keys of a Dict must be strings")
             for leaf in leaves(part, f"{name}[{key!r}]", start):
                 yield leaf
                 start = leaf[1].stop
@@ -127,6 +129,11 @@ def _require_choices(space: gymnasium.Space[Any], observation: Any) -> None:
         raise ValueError(f"observation {observation!r} is not in its space, {space}")
 
 
+def is_same_space(one: gymnasium.Space[Any], other: gymnasium.Space[Any]) -> bool:
+    """Return True if a policy reads and answers both alike; Gymnasium overlooks the order of a Dict's keys."""
+    return one == other and [name for name, _, _ in leaves(one)] == [name for name, _, _ in leaves(other)]
+
+
 def space_to_json(space: gymnasium.Space[Any]) -> dict[str, Any]:
     """A space as JSON, so that a checkpoint can act where its environment is not installed.
 
@@ -144,17 +151,24 @@ def _described(space: gymnasium.Space[Any]) -> dict[str, Any]:
             bounds = {"low": _bound_to_json(space.low), "high": _bound_to_json(space.high)}
             return {"type": "Box", "shape": list(space.shape), "dtype": str(space.dtype), **bounds}
         case spaces.Discrete():
-            return {"type": "Discrete", "n": int(space.n), "start": int(space.start)}
+            return {"type": "Discrete", "n": int(space.n), "start": int(space.start), **_unusual_dtype(space)}
         case spaces.MultiDiscrete():
-            return {"type": "MultiDiscrete", "nvec": space.nvec.tolist(), "start": space.start.tolist()}
+            counts = {"nvec": space.nvec.tolist(), "start": space.start.tolist()}
+            return {"type": "MultiDiscrete", **counts, **_unusual_dtype(space)}
         case spaces.MultiBinary():
             return {"type": "MultiBinary", "shape": list(space.shape)}
         case spaces.Dict():
-            return {"type": "Dict", "spaces": {str(key): _described(part) for key, part in space.items()}}
+            keys = list(space.keys())  # Gymnasium sorts those of a plain dict alone, and files sort all
+            order = {} if keys == sorted(keys) else {"order": keys}
+            return {"type": "Dict", "spaces": {key: _described(part) for key, part in space.items()}, **order}
         case spaces.Tuple():
             return {"type": "Tuple", "spaces": [_described(part) for part in space]}
         case _:
             raise ValueError(f"space {space} is not supported")
+
+
+def _unusual_dtype(space: gymnasium.Space[Any]) -> dict[str, str]:
+    return {} if space.dtype == np.int64 else {"dtype": str(space.dtype)}
 
 
 def space_from_json(described: Mapping[str, Any]) -> gymnasium.Space[Any]:
@@ -175,14 +189,20 @@ def _space(described: Mapping[str, Any]) -> gymnasium.Space[Any]:
             high = _bound_from_json(described["high"], shape, dtype, math.inf)
             return spaces.Box(low, high, shape, dtype.type)
         case "Discrete":
-            return spaces.Discrete(int(described["n"]), start=int(described["start"]))
+            dtype = _dtype(described.get("dtype", "int64"), "integer")
+            return spaces.Discrete(int(described["n"]), start=int(described["start"]), dtype=dtype.type)
         case "MultiDiscrete":
-            return spaces.MultiDiscrete(np.array(described["nvec"]), start=np.array(described["start"]))
+            dtype = _dtype(described.get("dtype", "int64"), "integer")
+            counts, start = (np.array(described[name], dtype) for name in ("nvec", "start"))
+            return spaces.MultiDiscrete(counts, dtype=dtype.type, start=start)
         case "MultiBinary":
             shape = _shape(described["shape"])
             return spaces.MultiBinary(shape[0] if len(shape) == 1 else list(shape))
         case "Dict":
-            return spaces.Dict({key: _space(part) for key, part in described["spaces"].items()})
+            keys = described.get("order", list(described["spaces"]))
+            if sorted(keys) != sorted(described["spaces"]):
+                raise ValueError(f"order {shown(keys)} of a Dict's keys")
+            return spaces.Dict([(key, _space(described["spaces"][key])) for key in keys])
         case "Tuple":
             return spaces.Tuple([_space(part) for part in described["spaces"]])
         case other:
@@ -216,9 +236,12 @@ def _shape(value: Any) -> tuple[int, ...]:
     return shape
 
 
-def _dtype(value: Any) -> np.dtype[Any]:
-    if not (isinstance(value, str) and re.fullmatch(r"float(16|32|64)|u?int(8|16|32|64)", value)):
-        raise ValueError(f"a Box of {shown(value)}")
+_DTYPES = {"integer": r"u?int(8|16|32|64)", "number": r"bool|float(16|32|64)|u?int(8|16|32|64)"}
+
+
+def _dtype(value: Any, kind: str = "number") -> np.dtype[Any]:
+    if not (isinstance(value, str) and re.fullmatch(_DTYPES[kind], value)):
+        raise ValueError(f"a space of {shown(value)}")
     return np.dtype(value)
 
 
@@ -230,5 +253,5 @@ def _bound_to_json(bound: NDArray[Any]) -> Any:
 
 def _bound_from_json(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], infinite: float) -> Any:
     if not isinstance(value, list):
-        return infinite if value is None else value
+        return infinite if value is None else int(value) if isinstance(value, bool) else value
     return np.array([infinite if entry is None else entry for entry in value], dtype).reshape(shape)

@@ -29,7 +29,7 @@ from es_core.learners.off_policy import OffPolicyLearner
 from es_core.policies.by_name import make_policy
 from es_core.policies.network import Policy
 from es_core.policies.normalization import ObservationStatistics, Statistics
-from es_core.policies.spaces import input_size
+from es_core.policies.spaces import input_size, is_same_space
 from es_core.pools.pool import Results, RolloutPool
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.generation_log import GenerationLog
@@ -102,7 +102,7 @@ class TrainingState:
                 raise ValueError(
                     f"initial has {source.mean.size} parameters for the {inputs} numbers of an observation of "
                     f"{source.config.env_id}, the policy {policy.size} for the {policy.inputs} of {config.env_id}: "
-                    "policy, hidden_sizes or spaces differ"
+                    "policy, hidden_sizes, action_bins, sample_actions or spaces differ"
                 )
             given = source.mean
             if statistics is not None and type(source.statistics) is type(statistics):
@@ -127,7 +127,8 @@ class TrainingState:
             run.cut_history(0)
             return cls.begin(run, pool)
         checkpoint = run.checkpoint_at(generation)
-        if (checkpoint.observation_space, checkpoint.action_space) != (pool.observation_space, pool.action_space):
+        if not (is_same_space(checkpoint.observation_space, pool.observation_space)
+                and is_same_space(checkpoint.action_space, pool.action_space)):  # fmt: skip
             raise ValueError(f"{run.config.env_id} has other spaces now than when the run in {run.directory} was made")
         checkpoint.policy()  # raises if a user's module has changed
         state = cls.at(checkpoint, run.checkpoint_path(generation))

@@ -97,6 +97,11 @@ def test_the_environment_can_be_made_again_from_a_dataset(runs, tmp_path, monkey
     env = load(collect(varied, tmp_path, episodes=1, dataset_id="heavy-v0"), monkeypatch).recover_environment()
     assert env.reset(seed=0)[1]["randomized"]["mass"] == 2
     env.close()
+    frozen = {"env_kwargs": {"is_slippery": False}, "max_episode_steps": 7}
+    run = train("FrozenLake-v1", run_dir=tmp_path / "frozen", **{**TINY, **frozen})
+    spec = load(collect(run, tmp_path, episodes=1, dataset_id="frozen-v0"), monkeypatch).recover_environment().spec
+    assert spec.kwargs["is_slippery"] is False
+    assert spec.max_episode_steps == 7
 
 
 def test_a_whole_population_is_collected_with_who_played(runs, tmp_path, monkeypatch):

@@ -31,6 +31,7 @@ FIELDS = {
 }
 SETTINGS = {
     "box": [{}, {"action_squash": "tanh"}, {"action_bins": 4}, {"sample_actions": True}],
+    "wide whole box": [{}, {"action_squash": "tanh"}],
     "wide box": [{"action_squash": "tanh"}, {"action_bins": [[-10, 0.1, 30], [0.0, 1.0]]}],
 }
 KINDS = [(policy, "box") for policy in POLICIES if not policy.startswith("cnn")]

@@ -1,5 +1,6 @@
 """Algorithms of Stable-Baselines3 as strategies, from their own start or an evolved policy's, with the real library."""
 
+from contextlib import closing
 from dataclasses import replace
 from itertools import count
 
@@ -8,10 +9,13 @@ import pytest
 import torch
 from conftest import first_fast
 
+import es_envs
 from es_core import CheckpointError, Run, TrainConfig, evaluate, finetune, rebuild, train, tune
 from es_core.cli import main
 from es_core.learners.algorithms import ALGORITHMS, require_learner
 from es_core.learners.environment import LearnerEnv
+from es_core.learners.models import Model
+from es_core.policies.by_name import make_policy
 from es_core.training.state import TrainingState
 
 TINY = {
@@ -147,6 +151,29 @@ REFUSED = {
     "sb3:a2c": ("CartPole-v1", {"learning_rate": 0.1}, "does not use learning_rate=0.1.* are strategy_options"),
     "sb3:ppo": ("CartPole-v1", {"strategy_options": {"n_step": 64}}, "has no option 'n_step'; did you mean 'n_steps'"),
 }
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"learning_rate": "lin_0.001"}, {"n_steps": 1, "batch_size": 1}, {"policy_kwargs": {"net_arch": {"vf": "x"}}}],
+)
+def test_options_that_an_algorithm_refuses_are_named_before_anything_starts(wrong, tmp_path):
+    with pytest.raises(ValueError, match=f"strategy_options: sb3:ppo refuses .*{next(iter(wrong))}"):
+        learn(tmp_path / "run", strategy_options=wrong)
+
+
+def test_returns_of_several_steps_end_where_a_block_cuts_an_episode(tmp_path):
+    settings = {name: value for name, value in BLOCK.items() if name not in {"workers", "progress"}}
+    settings |= {"strategy_options": options("sac", n_steps=3), "hidden_sizes": (8,), "policy": "mlp"}
+    config = TrainConfig.for_env("Pendulum-v1", strategy="sb3:sac", generations=2, **settings)
+    with closing(es_envs.make("Pendulum-v1")) as env:
+        policy = make_policy(config, env.observation_space, env.action_space)
+    model = Model(config, policy, handed_over=False)
+    with model.block(0, None):
+        model.learn()
+    buffer = model._sb3.replay_buffer
+    assert buffer.pos == 64
+    assert buffer.timeouts[[62, 63], 0].tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("strategy", REFUSED)

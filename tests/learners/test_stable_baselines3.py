@@ -179,7 +179,7 @@ def test_what_the_model_pickled_about_itself_is_never_opened(saved, tmp_path):
     assert from_stable_baselines3(tmp_path / "other.zip", "Pendulum-v1").config.activation == "relu"
 
 
-def test_a_policy_that_cannot_be_taken_over_is_refused_with_the_reason(saved, tmp_path):
+def test_a_policy_that_cannot_be_taken_over_is_refused_with_the_reason(saved, register, tmp_path):
     _, path = saved("PPO")
     with pytest.raises(ValueError, match="maps 4 numbers to 2, and Pendulum-v1 needs 3 to 1: it was trained"):
         from_stable_baselines3(path, "Pendulum-v1")
@@ -195,8 +195,26 @@ def test_a_policy_that_cannot_be_taken_over_is_refused_with_the_reason(saved, tm
     model("PPO", policy_kwargs={"activation_fn": torch.nn.ELU}).save(tmp_path / "elu.zip")
     with pytest.raises(ValueError, match="has the activation ELU: only Tanh, ReLU"):
         from_stable_baselines3(tmp_path / "elu.zip", "CartPole-v1")
+    model("SAC", use_sde=True).save(tmp_path / "sde.zip")
+    with pytest.raises(ValueError, match="was trained with use_sde=True"):
+        from_stable_baselines3(tmp_path / "sde.zip", "Pendulum-v1")
+    small = register("Maps-v0", "space_envs:Spaces", kwargs={"observation": "image", "action": "discrete"},
+                     max_episode_steps=6, fitness="episode_return")  # fmt: skip
+    with pytest.raises(ValueError, match=r"which Stable-Baselines3 takes for images: it divides their pixels by 255"):
+        from_stable_baselines3(path, small)
     with pytest.raises(FileNotFoundError):
         from_stable_baselines3(tmp_path / "none.zip", "CartPole-v1")
+
+
+def test_an_environment_without_a_step_limit_gets_the_one_that_is_given(saved, register, tmp_path):
+    _, path = saved("PPO")
+    endless = register("Endless-v0", "gymnasium.envs.classic_control:CartPoleEnv", max_episode_steps=None)
+    with pytest.raises(ValueError, match="has no step limit"):
+        from_stable_baselines3(path, endless)
+    assert from_stable_baselines3(path, endless, max_episode_steps=20).config.max_episode_steps == 20
+    settings = {name: value for name, value in TINY.items() if name != "hidden_sizes"}
+    run = train(endless, initial=path, run_dir=tmp_path / "run", max_episode_steps=20, **settings)
+    assert run.config.hidden_sizes == (64, 64)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,10 @@ from gymnasium import spaces
 
 from es_core.config.train_config import TrainConfig
 from es_core.policies.by_name import make_policy
+from es_core.policies.deployed import action_of
 from es_core.policies.engines import make_actor
 from es_core.policies.normalization import ObservationStatistics
-from es_core.policies.spaces import encoder, space_from_json, space_to_json
+from es_core.policies.spaces import encoder, is_same_space, space_from_json, space_to_json
 
 NESTED = spaces.Dict(
     {
@@ -28,12 +29,19 @@ OBSERVATION_SPACES = {
     "multi discrete": spaces.MultiDiscrete([3, 4]),
     "multi binary": spaces.MultiBinary(4),
     "nested": NESTED,
+    "dict in its own order": spaces.Dict(
+        [("speed", spaces.Box(-1, 1, (2,), np.float32)), ("gear", spaces.Discrete(3))]
+    ),
+    "small choices": spaces.MultiDiscrete([3, 4], np.uint8),
+    "bits": spaces.Box(0, 1, (3,), np.bool_),
 }
 ACTION_SPACES = {
     "box": spaces.Box(np.array([-1, -np.inf], np.float32), np.array([0.5, np.inf], np.float32)),
     "matrix": spaces.Box(-2, 2, (2, 2), np.float32),
     "float64 box": spaces.Box(-1, 1, (3,), np.float64),
+    "whole box": spaces.Box(-100, 100, (2,), np.int8),
     "discrete": spaces.Discrete(3, start=5),
+    "small discrete": spaces.Discrete(3, dtype=np.int32),
     "multi discrete": spaces.MultiDiscrete([2, 5], start=[0, 3]),
     "multi binary": spaces.MultiBinary(3),
     "binary matrix": spaces.MultiBinary([2, 3]),
@@ -154,7 +162,33 @@ def test_an_unsupported_action_space_is_named(space):
 def test_a_space_survives_json(space):
     import json
 
-    assert space_from_json(json.loads(json.dumps(space_to_json(space), allow_nan=False))) == space
+    described = json.dumps(space_to_json(space), allow_nan=False, sort_keys=True)  # as in a file
+    assert is_same_space(space_from_json(json.loads(described)), space)
+
+
+def test_an_observation_whose_parts_come_in_another_order_is_another_one():
+    one, other = (spaces.Dict([(key, spaces.Discrete(2)) for key in keys]) for keys in ("ab", "ba"))
+    assert one == other  # says Gymnasium
+    assert not is_same_space(one, other)
+
+
+def test_keys_that_are_not_text_are_refused_since_files_could_not_tell_them_apart():
+    with pytest.raises(ValueError, match="observation space has the key 1: the keys of a Dict must be strings"):
+        mlp(spaces.Dict({1: spaces.Discrete(2)}), spaces.Discrete(2))
+
+
+def test_bits_as_a_box_are_refused_as_actions_with_what_to_take_instead():
+    with pytest.raises(ValueError, match=r"are bits: let the action space be MultiBinary\(\[3\]\)"):
+        mlp(BOX, spaces.Box(0, 1, (3,), np.bool_))
+
+
+@pytest.mark.parametrize("squash", ["clip", "tanh"])
+def test_whole_numbers_are_rounded_so_that_the_greatest_is_reached(squash):
+    policy = mlp(BOX, spaces.Box(0, 1, (1,), np.int8), action_squash=squash, hidden_sizes=())
+    parameters = np.zeros(policy.size, np.float32)
+    parameters[-1] = 0.9  # the only output's bias
+    deployed = action_of(policy)(torch.tensor([[0.9]]))
+    assert make_actor(policy, parameters, None)(np.zeros(5, np.float32)) == [1] == deployed.tolist()[0]
 
 
 @pytest.mark.parametrize(
