@@ -179,6 +179,7 @@ def train(
         "on_generation": on_generation,
         "deadline": math.inf if max_seconds is None else time.monotonic() + max_seconds,
     }
+    run_dir = run_dir and Path(run_dir).absolute()  # an environment may change the current folder
     if resume:
         if run_dir is None:
             raise ValueError("resume=True needs run_dir, the folder of the run to continue")

@@ -54,8 +54,18 @@ class Episode:
 
     @property
     def is_success(self) -> bool | None:
-        """``final_info["is_success"]``; None if the environment does not say."""
-        return bool(self.final_info["is_success"]) if "is_success" in self.final_info else None
+        """``final_info["is_success"]``; None if the environment does not say.
+
+        Raises:
+            ValueError: it is no single truth value.
+        """
+        said = self.final_info.get("is_success")
+        if said is None or isinstance(said, bool):
+            return said
+        value = np.asarray(said)
+        if value.size != 1 or value.dtype.kind not in "biuf":
+            raise ValueError(f"info['is_success'] must be True or False, got {said!r}")
+        return bool(value.item())
 
     @property
     def fitness(self) -> float:

@@ -58,7 +58,7 @@ def info_of(infos: Mapping[str, Any], row: int) -> dict[str, Any]:
             info[key] = info_of(values, row)
         else:
             value = values[row] if np.ndim(values) else values
-            value = np.array(value) if hasattr(value, "__dlpack__") else value  # a copy, from whatever device
+            value = np.copy(np.asarray(value)) if hasattr(value, "__dlpack__") else value  # from whatever device
             info[key] = value.item() if isinstance(value, np.ndarray | np.generic) and value.ndim == 0 else value
     return info
 

@@ -20,7 +20,7 @@ from typing import Any
 import es_envs
 from es_core.cli import doctor, environments, plugin, policies, reports, settings, training
 from es_core.cli.arguments import Parser
-from es_core.cli.output import say, say_error
+from es_core.cli.output import bear_any_text, say, say_error
 
 GROUPS = {
     "begin": ("demo", "new", "list"),
@@ -34,6 +34,7 @@ GROUPS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    bear_any_text()
     with _signals_raised(), warnings.catch_warnings():
         warnings.showwarning = _show_warning
         return _exit_code(arguments)

@@ -85,7 +85,7 @@ def _show(options: argparse.Namespace) -> None:
 
 def _goal(definition: es_envs.EnvDefinition) -> str:
     if definition.solved_at is None:
-        return "unknown: give --max-steps or --max-seconds"
+        return "unknown: give --max-steps or --max-episodes"
     return f"{definition.solved_at:g}"
 
 

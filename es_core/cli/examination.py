@@ -255,7 +255,8 @@ def _plugins() -> Iterator[Finding]:
         elif plugin.status == "clash":
             yield Finding(name, "broken", found, "uninstall one of them, or set ES_ENVS_DISABLE_PLUGINS")
         else:
-            advice = f"repair or reinstall {plugin.distribution}; ES_ENVS_STRICT=1 es-envs list shows the traceback"
+            shows = "ES_ENVS_STRICT=1 python -c 'import es_envs; es_envs.env_ids()'"
+            advice = f"repair or reinstall {plugin.distribution}; {shows} shows the traceback"
             yield Finding(name, "broken", found, advice)
 
 

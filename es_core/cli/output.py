@@ -3,13 +3,16 @@
 Names, summaries and errors come from plugins and files: all of them pass through ``printable``.
 """
 
+import codecs
+import io
 import json
+import math
 import os
 import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -56,8 +59,31 @@ def command_line(*words: object) -> str:
 
 
 def print_json(value: Any) -> None:
-    """Print a result for programs."""
-    print(json.dumps(value, indent=2, allow_nan=False, default=str))
+    """Print a result for programs; JSON has no infinite numbers, so they are text."""
+    print(json.dumps(_as_json(value), indent=2, allow_nan=False, default=str))
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: _as_json(item) for key, item in value.items()}
+    return list(map(_as_json, value)) if isinstance(value, list | tuple) else value
+
+
+def bear_any_text() -> None:
+    """Let stdout and stderr replace what their encoding lacks, such as the narrow space between thousands."""
+    codecs.register_error("es_envs", _replaced)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):
+            stream.reconfigure(errors="es_envs")
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    lacking = error.object[error.start : error.end].replace("\u202f", " ")
+    return lacking.encode("ascii", "backslashreplace").decode(), error.end
 
 
 def print_table(rows: Sequence[Sequence[str]], *, names: int | None = None, below: Sequence[str] = ()) -> None:
@@ -96,7 +122,7 @@ def print_sheet(rows: Sequence[tuple[str, str]], markdown: str) -> None:
 
     table = Table.grid(padding=(0, 2))
     for name, value in rows:
-        table.add_row(*(Text(printable(text).replace("\n", "\\n")) for text in (name, value)))
+        table.add_row(*(Text(printable(text).replace("\n", "\\n"), overflow="fold") for text in (name, value)))
     console = Console(highlight=False, emoji=False)
     with console.capture() as capture:
         console.print(Group(table, "", Markdown(printable(markdown), hyperlinks=False)))

@@ -1,6 +1,7 @@
 """The commands that find out how to train: bench, tune."""
 
 import argparse
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -93,6 +94,15 @@ def _bench(options: argparse.Namespace) -> None:
         say(result.advice)
 
 
+def _searches(texts: Sequence[str]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, values in map(searched, texts):
+        if name in found:
+            raise ValueError(f"--search {name} is given twice: one range, or one list of values, for each setting")
+        found[name] = values
+    return found
+
+
 def _tune(options: argparse.Namespace) -> None:
     from es_core.config.commands import run_command, train_command
     from es_core.formatting import figures, text_of
@@ -100,7 +110,7 @@ def _tune(options: argparse.Namespace) -> None:
 
     result = tune(
         options.env_id,
-        search=dict(map(searched, options.search)),
+        search=_searches(options.search),
         trials=options.trials,
         seeds=options.seeds,
         max_seconds=options.max_seconds,

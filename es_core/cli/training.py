@@ -76,7 +76,7 @@ def add(commands: Any) -> None:
         "--algorithm",
         required=True,
         metavar="NAME",
-        help="an algorithm of Stable-Baselines3 that fits the actions: ppo, sac, td3, dqn, a2c, ddpg or tqc",
+        help="an algorithm of Stable-Baselines3 that fits the actions: ppo or a2c; sac, td3, ddpg or tqc; dqn",
     )
     sub.add_argument(
         "--steps", type=int, required=True, metavar="N", help="environment steps, those of its scores included"

@@ -88,9 +88,10 @@ class Copies:
             self.close()
             self._env = self._make(len(seeds), seed=list(seeds))
             return self._rows(self._env.reset())
+        count = len(seeds)
         seeds = [*seeds, *[seeds[0]] * (self._width - len(seeds))]
-        if isinstance(self._env, AsyncVectorEnv):
-            return self.restart(np.ones(self._width, np.bool_), seeds)
+        if isinstance(self._env, AsyncVectorEnv):  # copies that have nothing to play rest
+            return self.restart(np.arange(self._width) < count, seeds)
         if self.starts == WHOLE and self.mode == AutoresetMode.NEXT_STEP:
             # Some (phys2d's of Gymnasium 1.4.0) remember across a reset which copies must restart.
             self._env.reset(seed=seeds[0])
@@ -232,26 +233,30 @@ def has_native_form(definition: EnvDefinition, config: TrainConfig) -> bool:
 
 
 class _Resting(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """A copy that waits when its episode has ended: what ``step`` returns until ``reset`` is meaningless."""
+    """A copy that waits before and after its episode: what ``step`` returns until ``reset`` is meaningless."""
 
-    _last: Any = None
+    def __init__(self, env: gymnasium.Env[Any, Any], limit: int) -> None:
+        super().__init__(env)
+        self._limit, self._steps = limit, 0
+        self._last: Any = (env.observation_space.sample(), 0.0, False, False, {})
 
     def reset(self, **options: Any) -> Any:
-        self._last = None
+        self._last, self._steps = None, 0
         return self.env.reset(**options)
 
     def step(self, action: Any) -> Any:
         if self._last is not None:
             return self._last
         observation, reward, terminated, truncated, info = self.env.step(action)
-        if terminated or truncated:
+        self._steps += 1
+        if terminated or truncated or self._steps == self._limit:
             self._last = observation, 0.0, False, False, {}
         return observation, reward, terminated, truncated, info
 
 
 def _resting(definition: EnvDefinition, config: TrainConfig, objects: Mapping[str, bytes]) -> gymnasium.Env[Any, Any]:
     import_path.receive(objects)
-    return _Resting(Checked(make_env(definition, config)))
+    return _Resting(Checked(make_env(definition, config)), step_limit(definition, config))
 
 
 def as_given(actions: "torch.Tensor", like: Any) -> Any:

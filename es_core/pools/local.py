@@ -18,12 +18,14 @@ from es_core.pools.messages import (
     Failed,
     Order,
     Ready,
+    ReferenceTask,
     Reply,
     Start,
+    Task,
     Work,
 )
 from es_core.pools.pool import STEP_TIMEOUT, RolloutPool, require_pool_options, require_ready
-from es_core.pools.process import BEAT_EVERY, Child, ChildDiedError, end, wait
+from es_core.pools.process import BEAT_EVERY, Child, ChildDiedError, Record, end, wait
 from es_core.pools.scheduler import Scheduler
 from es_core.pools.watchdog import patience
 from es_core.rollout.errors import RolloutError
@@ -203,13 +205,21 @@ class LocalPool(RolloutPool):
         warnings.warn(f"{self.definition.label}: a worker is replaced: {why}", RuntimeWarning, stacklevel=2)
         self.workers_replaced += 1
         record = death.record
-        suspects = self._scheduler.held(worker) if record is None else [record.task - 1]
+        is_known = record is not None and record.task > 0
+        suspects = [record.task - 1] if record is not None and is_known else self._scheduler.held(worker)
         given_up = self._scheduler.die(worker, suspects, hung=death.hung)
         self._launch(worker)
         kind, trace = TIMED_OUT if death.hung else WORKER_DIED, trace_of(death.report)
-        seeds = [work.task(number).seeds[0] if record is None else record.seed for number in given_up]
+        seeds = [self._seed_of(work.task(number), record if is_known else None) for number in given_up]
         failures = [Failed(number, seed, kind, why, trace) for number, seed in zip(given_up, seeds, strict=True)]
         return Reply(numbers=given_up, failures=failures)
+
+    @staticmethod
+    def _seed_of(task: Task, record: Record | None) -> int | None:
+        """Seed of the episode in which a worker died, as far as it is known; None for a reference batch."""
+        if isinstance(task, ReferenceTask):
+            return None
+        return task.seeds[0] if record is None else record.seed
 
     def close(self) -> None:
         """End the workers, by force if necessary. May be called twice."""

@@ -1,6 +1,7 @@
 """All messages between a run and its workers: tasks to play, and their results, as values."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,15 @@ from es_core.policies.normalization import ReferenceBatch
 from es_core.pools.probe import Probe
 from es_core.strategies.population import Population
 from es_core.strategies.transitions import Transitions
-from es_envs import EnvDefinition, Episode
+from es_envs import EnvDefinition, Episode, PluginError
+
+FOR_PEOPLE = {
+    "PluginError": PluginError,
+    "SpaceError": ValueError,
+    "KeywordError": ValueError,
+    "ArgumentError": ValueError,
+}
+"""Errors of our own checks at the start: their message is complete, and is shown without a traceback."""
 
 
 @dataclass(frozen=True)
@@ -215,3 +224,24 @@ class Reply:
     centre: Mapping[int, Episode] = field(default_factory=dict)
     reference: ReferenceBatch | None = None
     failures: Sequence[Failed] = ()
+
+
+def plain(value: Any) -> Any:
+    """``value`` as numbers, text, arrays, lists, tuples and dicts; anything else as its repr.
+
+    What a script or notebook defines cannot be unpickled in another process, nor can much else.
+    """
+    if value is None or type(value) in {bool, int, float, str} or isinstance(value, np.generic):
+        return value
+    for kind, basic in ((int, int), (float, float), (str, str.__str__)):
+        if isinstance(value, kind):  # an IntEnum, say
+            return basic(value)
+    if isinstance(value, Mapping):
+        return {plain(key) if isinstance(key, str) else str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return (tuple if isinstance(value, tuple) else list)(map(plain, value))
+    with suppress(Exception):  # a tensor of torch, or an array of JAX
+        array = np.asarray(value)
+        if array.dtype != object:
+            return array
+    return repr(value)

@@ -15,6 +15,7 @@ from es_core.config import checks
 from es_core.config.train_config import TrainConfig
 from es_core.policies.normalization import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch, Statistics
 from es_core.pools.messages import (
+    FOR_PEOPLE,
     CandidateTask,
     CannotStart,
     CentreTask,
@@ -31,17 +32,10 @@ from es_core.rollout.fitness import aggregated
 from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies.population import Population
 from es_core.strategies.transitions import Transitions
-from es_envs import EnvDefinition, Episode, PluginError
+from es_envs import EnvDefinition, Episode
 
 STEP_TIMEOUT = 300.0  # seconds
 
-# Errors of our own checks at the start: their message is complete, and is shown without a traceback.
-_FOR_PEOPLE = {
-    "PluginError": PluginError,
-    "SpaceError": ValueError,
-    "KeywordError": ValueError,
-    "ArgumentError": ValueError,
-}
 _SHOWN = 200  # characters of a failure's message
 
 
@@ -207,8 +201,7 @@ class RolloutPool(ABC):
     ) -> list[Episode]:
         work = _centre_work(parameters, statistics, tuple(tasks))
         episodes: dict[int, Episode] = {}
-        for reply in self.play(work):
-            self._require_no_failure(work, reply)
+        for reply in self._replies(work):
             episodes |= reply.centre
         return [episodes[number] for number in range(len(work))]
 
@@ -221,14 +214,21 @@ class RolloutPool(ABC):
         seeds = episode_seeds(self.config.seed, Purpose.REFERENCE_BATCH, REFERENCE_SIZE)
         work = _centre_work(np.zeros(0), None, (ReferenceTask(tuple(seeds)),))
         found: list[ReferenceBatch] = []
-        for reply in self.play(work):
-            self._require_no_failure(work, reply)
+        for reply in self._replies(work):
             found += [] if reply.reference is None else [reply.reference]
         return found[0]
 
-    def _require_no_failure(self, work: Work, reply: Reply) -> None:
-        for failure in reply.failures:
-            self._raise_if_fatal(work, failure, 1)
+    def _replies(self, work: Work) -> list[Reply]:
+        """Play ``work`` to its end, since what workers still played would answer the next one.
+
+        Raises:
+            RolloutError: a task has failed.
+        """
+        replies = list(self.play(work))
+        failures = [failure for reply in replies for failure in reply.failures]
+        if failures:
+            self._raise_if_fatal(work, min(failures, key=attrgetter("number")), 1)
+        return replies
 
     def _raise_if_fatal(self, work: Work, failed: Failed, lost: int) -> None:
         """Raise an error if a failure must end the run.
@@ -274,8 +274,8 @@ def require_ready(label: str, greeting: Ready | CannotStart) -> Ready:
     """
     if isinstance(greeting, Ready):
         return greeting
-    if greeting.kind in _FOR_PEOPLE:
-        raise _FOR_PEOPLE[greeting.kind](greeting.message)
+    if greeting.kind in FOR_PEOPLE:
+        raise FOR_PEOPLE[greeting.kind](greeting.message)
     raise RolloutError(f"{label}: a worker could not start: {_cause(greeting)}")
 
 

@@ -177,7 +177,8 @@ class Child:
             ChildDiedError: the child has ended.
         """
         while not self._is_silent and not self._has_message(BEAT_EVERY):
-            self.look()
+            if self.look() and not self._has_message(0):  # its own child may hold the connection open
+                raise self._death()
         if self._is_silent:
             raise self._death()
         try:
@@ -193,13 +194,17 @@ class Child:
         return Record(*RECORD.unpack(os.pread(self._report.fileno(), RECORD.size, 0)))
 
     def look(self) -> bool:
-        """Look for a sign of life, at most once a second; kill the child and return True if it has given none too long.
+        """Look for a sign of life, at most once a second; return True if the child has ended.
 
-        The child's watchdog ends it when its environment hangs. If the child is stopped, its watchdog is, too.
+        A child that has given none too long is killed. Its watchdog ends it when its environment hangs. If the child is
+        stopped, its watchdog is, too.
         """
         now = time.monotonic()
-        if self._patience is None or now < self._looked + BEAT_EVERY:
+        if self._is_silent or self._patience is None or now < self._looked + BEAT_EVERY:
             return self._is_silent
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(timeout=0)
+            return True
         beat = os.fstat(self._report.fileno()).st_mtime
         self._silence = self._silence + BEAT_EVERY if beat == self._beat else 0.0
         self._beat, self._looked = beat, now
@@ -331,6 +336,8 @@ def become_child(report_handle: int = _STDERR) -> None:
     for name in {"SIGINT", "SIGTERM", "SIGHUP"} & {*dir(signal)}:
         # Unlike SIG_IGN, this is not inherited by processes started from here.
         signal.signal(getattr(signal, name), lambda *_: None)
+    if sys.platform != "win32":  # a simulator that an environment forks must end by terminate()
+        os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
 
 
 def serve(handle: int, report_handle: int, target: str) -> None:

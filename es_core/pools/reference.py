@@ -1,6 +1,6 @@
 """A reference batch for virtual batch normalisation: observations from episodes of random actions."""
 
-from collections.abc import Sequence
+from collections.abc import MutableSequence, Sequence
 from copy import deepcopy
 from typing import Any
 
@@ -8,15 +8,19 @@ import numpy as np
 
 from es_core import seeding
 from es_core.policies.normalization import REFERENCE_SIZE, ReferenceBatch
+from es_core.pools import process
 from es_core.rollout.rollout import Rollout
 
 
-def play_reference(rollout: Rollout, seeds: Sequence[int]) -> ReferenceBatch:
+def play_reference(
+    rollout: Rollout, seeds: Sequence[int], record: MutableSequence[int] | None = None
+) -> ReferenceBatch:
     """Play episodes with random actions, one after the other, until there are enough observations.
 
     Args:
         rollout: the rollout that plays them.
         seeds: the episodes' seeds, as many as observations, since an episode may end at once.
+        record: this process's record of what it plays, or None.
 
     Raises:
         ValueError: an observation is not finite.
@@ -36,6 +40,8 @@ def play_reference(rollout: Rollout, seeds: Sequence[int]) -> ReferenceBatch:
         return actions.sample()
 
     for seed in seeds:
+        if record is not None:
+            record[process.SEED] = seed
         actions.seed(seeding.derive(seed, seeding.Purpose.REFERENCE_BATCH))
         for _ in rollout.steps(seed, act):
             if seen == REFERENCE_SIZE:

@@ -140,7 +140,7 @@ class VectorPool(RolloutPool):
             for group in [again] if self.copies.is_native else [[play] for play in again]:
                 for play, error in self._attempt(work, group, done):
                     lost.setdefault(play.number, (play, error))
-        answer = Answer()
+        answer, empty = Answer(), ObservationStatistics.empty(self.policy.inputs)
         retried = {play.number for play, _ in suspects}
         for number in numbers:
             task = work.task(number)
@@ -150,7 +150,7 @@ class VectorPool(RolloutPool):
                 continue
             played = [done[number, place] for place in range(len(task.seeds))]
             observed = [each.observed for each in played if each.observed is not None]
-            merged = observed[0].merged(observed[1:]) if observed else None
+            merged = empty.merged(observed) if self.config.observation_normalization else None
             answer.add(number, task, Played([each.episode for each in played], merged), retried=number in retried)
         self._played += len(plays)
         self.retried += len(retried - lost.keys())

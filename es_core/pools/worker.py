@@ -4,7 +4,7 @@ import math
 import time
 import traceback
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, MutableSequence, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from es_core.policies.network import Policy
 from es_core.policies.normalization import ObservationStatistics, ReferenceBatch
 from es_core.pools import process
 from es_core.pools.messages import (
+    FOR_PEOPLE,
     CandidateTask,
     CannotStart,
     CentreTask,
@@ -35,6 +36,7 @@ from es_core.pools.messages import (
     Start,
     Task,
     Work,
+    plain,
 )
 from es_core.pools.probe import take_probe
 from es_core.pools.reference import play_reference
@@ -70,7 +72,10 @@ def serve(connection: Any) -> None:
         connection.send(CannotStart(*described(error)))
     else:
         connection.send(ready)
-        worker.serve()
+        try:
+            worker.serve()
+        finally:
+            worker.close()
 
 
 @dataclass(frozen=True)
@@ -123,6 +128,11 @@ class Worker:
             self._take(self._connection.recv())
             self._play_all()
 
+    def close(self) -> None:
+        """Close the environment, whose simulator may be a process of its own."""
+        with suppress(Exception, SystemExit):
+            self._rollout.close()
+
     def _take(self, order: Order) -> None:
         if order.work is not None:
             self._work = order.work
@@ -134,9 +144,7 @@ class Worker:
         answer, began = Answer(), time.perf_counter()
         while self._queue:
             number = self._queue.popleft()
-            self._record[process.TASK] = number + 1
             self._play(number, answer)
-            self._record[process.TASK] = 0
             seconds = time.perf_counter() - began
             while self._has_message(0):
                 self._take(self._connection.recv())
@@ -151,13 +159,16 @@ class Worker:
             raise RuntimeError("a task came before its work")
         task = self._work.task(number)
         for attempt in range(ATTEMPTS):
+            self._record[process.TASK] = number + 1
             played = self._attempt(number, task, self._work.population)
+            self._record[process.TASK] = 0
             if isinstance(played, Played):
                 answer.add(number, task, played, retried=attempt > 0)
                 return
             failed = played
-            with suppress(Exception, SystemExit):  # the environment is broken: only its first error matters
-                self._rollout.close()
+            self.close()
+            with suppress(Exception, SystemExit):  # the next attempt raises it, too
+                self._rollout.reopen()  # which may take any time
         answer.fail(failed)
 
     def _attempt(self, number: int, task: Task, population: Population) -> Played | Failed:
@@ -169,7 +180,7 @@ class Worker:
             if isinstance(task, CentreTask | RandomTask):
                 self._record[process.SEED] = seed = task.seed
             if not isinstance(task, CandidateTask):
-                return played_alone(rollout, task, population)
+                return played_alone(rollout, task, population, self._record)
             rollout.use(population.candidate(task.candidate, self._parameters, self._drawn), population.statistics)
             for place, seed in enumerate(task.seeds):
                 self._record[process.SEED] = seed
@@ -195,14 +206,16 @@ class Worker:
         return Played(episodes, statistics, transitions=transitions)
 
 
-def played_alone(rollout: Rollout, task: Other, population: Population) -> Played:
-    """Play a task that is no candidate's.
+def played_alone(
+    rollout: Rollout, task: Other, population: Population, record: MutableSequence[int] | None = None
+) -> Played:
+    """Play a task that is no candidate's; the ``record`` gets the seed of each episode of a reference batch.
 
     Raises:
         Exception: an episode raises it.
     """
     if isinstance(task, ReferenceTask):
-        return Played(found=play_reference(rollout, task.seeds))
+        return Played(found=play_reference(rollout, task.seeds, record))
     if isinstance(task, RandomTask):
         return Played([_portable(rollout.random_episode(task.seed))])
     rollout.use(population.base[0], population.statistics)
@@ -316,21 +329,19 @@ def described(error: BaseException) -> tuple[str, str, str]:
     while place is not None and _OURS & {*Path(place.tb_frame.f_code.co_filename).parents}:
         place = place.tb_next
     lines = traceback.format_exception(type(error), error, place or error.__traceback__)
-    return type(error).__name__, str(error), "" if isinstance(error, DependencyNotInstalled) else "".join(lines)
+    kind, package = type(error).__name__, type(error).__module__.partition(".")[0]
+    if kind in FOR_PEOPLE and package not in {"es_core", "es_envs"}:  # such as that of ctypes
+        kind = f"{package}.{kind}"
+    return kind, str(error), "" if isinstance(error, DependencyNotInstalled) else "".join(lines)
 
 
 def _portable(episode: Episode) -> Episode:
-    return replace(episode, start_info=_plain(episode.start_info), final_info=_plain(episode.final_info))
-
-
-def _plain(value: Any) -> Any:
-    """``value`` as numbers, text, arrays, lists and dicts; anything else as its repr, since it may not be picklable."""
-    if value is None or isinstance(value, bool | int | float | str | np.generic):
-        return value
-    if isinstance(value, np.ndarray) and value.dtype != object:
-        return value
-    if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
-    return repr(value)
+    episode = replace(
+        episode,
+        start_info=plain(episode.start_info),
+        final_info=plain(episode.final_info),
+        first_observation=plain(episode.first_observation),
+        last_observation=plain(episode.last_observation),
+    )
+    _ = episode.is_success  # raises here, where the episode is known
+    return episode

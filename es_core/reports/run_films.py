@@ -22,21 +22,21 @@ _FILM_KINDS = {".mp4": "video/mp4", ".gif": "image/gif"}
 def films(run: RunFolder, beside: Path) -> Iterator[dict[str, Any]]:
     """Films of a run, the newest first: in the page, or linked from ``beside`` if they are too large."""
     files = _own_files(run)
-    films = [file for file in files if file.suffix in _FILM_KINDS]
+    films = [file for file in files if file.suffix.lower() in _FILM_KINDS]
     left = _FILMS_BYTES
     for file in sorted(films, key=lambda film: (-film.stat().st_mtime, film.name)):
         size = file.stat().st_size
         linked = size > min(left, _FILM_BYTES)
         left -= 0 if linked else size
-        beside_it = quote(os.path.relpath(file, beside))
+        beside_it = quote(os.fsencode(os.path.relpath(file, beside)))
         poster = file.with_suffix(".png")
         has_poster = poster in files and poster.stat().st_size <= _FILM_BYTES
         yield {
             "name": file.name,
-            "address": beside_it if linked else data_url(read_whole(file, size), _FILM_KINDS[file.suffix]),
+            "address": beside_it if linked else data_url(read_whole(file, size), _FILM_KINDS[file.suffix.lower()]),
             "linked": linked,
             "poster": data_url(read_whole(poster, _FILM_BYTES), "image/png") if has_poster else None,
-            "moving": file.suffix == ".mp4",
+            "moving": file.suffix.lower() == ".mp4",
         }
 
 

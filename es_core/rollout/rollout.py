@@ -77,6 +77,11 @@ class Rollout:
             self._is_open = False
             self.env.close()
 
+    def reopen(self) -> None:
+        """Make a fresh environment if there is none; the next episode would do so, too."""
+        if not self._is_open:
+            self.env, self._is_open = self._make_env(), True
+
     def use(self, parameters: NDArray[np.float32], statistics: Statistics | None) -> None:
         """Let these parameters ``(d,)`` act from now on, with this normalisation."""
         self.actor.load(parameters, statistics)
@@ -152,8 +157,7 @@ class Rollout:
         pauses: bool,
     ) -> Steps:
         """Play an episode, and compute its fitness; a generator that yields after each step if asked to."""
-        if not self._is_open:
-            self.env, self._is_open = self._make_env(), True
+        self.reopen()
         if isinstance(act, ScriptedActor):
             act.begin(self._script(self.env.unwrapped, derive(seed, Purpose.BASELINE)))
         measured = begun(self._fitnesses)

@@ -36,6 +36,8 @@ class TransitionRecorder:
     def _flat(self, observation: Any) -> Vector:
         flat = np.empty(self._policy.inputs, np.float32)
         self._policy.encode(observation, flat)
+        if not np.isfinite(flat).all():  # a learner would never forget it
+            raise ValueError(f"the observation is not finite: {observation!r}")
         return flat
 
     def transitions(self, episode: Episode) -> Transitions:

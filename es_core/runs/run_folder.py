@@ -40,6 +40,8 @@ from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import EnvDefinition
 
+_OWN = ("config.json", "initial.safetensors", "best.safetensors", "metrics.jsonl", "sessions.jsonl", ".lock",
+        "checkpoints", "videos", "tensorboard")  # fmt: skip
 _LOG = "log"  # the field of a line that is a ``GenerationLog``
 
 
@@ -81,6 +83,8 @@ class RunFolder:
         path = new_directory(config.env_id, f"s{config.seed}") if directory is None else Path(directory)
         if path.exists() and not path.is_dir():
             raise FileExistsError(f"{path} is a file: a run needs a folder, new or empty")
+        if directory is not None and path.is_dir():
+            _clear_half_made(path)
         if directory is not None and path.exists() and any(path.iterdir()):
             raise FileExistsError(
                 f"{path} exists and is not empty: choose another folder, or continue the run in it with resume=True "
@@ -357,12 +361,26 @@ class RunFolder:
         """Remove only what ``create`` made; for a run that failed before its first checkpoint."""
         if not self.directory.is_dir():
             return  # somebody else has removed it
-        for entry in self.directory.iterdir():
-            remove(entry)
+        for name in _OWN:  # an environment may have left a file that tells why
+            if (entry := self.directory / name).exists():
+                remove(entry)
+        remove_partial(self.directory)
         for folder in self._made:
             if any(folder.iterdir()):
                 break
             folder.rmdir()
+
+
+def _clear_half_made(path: Path) -> None:
+    """Empty a folder that a process was killed while it made, before it wrote the config."""
+    begun = {"checkpoints", "videos", "initial.safetensors"}
+    entries = [*path.iterdir()]
+    if not all(entry.name in begun or entry.suffix == ".partial" for entry in entries):
+        return
+    if any(any(entry.iterdir()) for entry in entries if entry.is_dir()):
+        return
+    for entry in entries:
+        remove(entry)
 
 
 def lock(directory: str | os.PathLike[str]) -> AbstractContextManager[object]:

@@ -78,7 +78,10 @@ def baselines(
             played["random actions"] = pool.random_rollouts(seeds)
     scores = {name: Evaluation.from_episodes(episodes) for name, episodes in played.items()}
     space = pool.observation_space
-    ends = [_ends(space, episodes) for episodes in played.values()]
+    try:
+        ends = [_ends(space, episodes) for episodes in played.values()]
+    except (TypeError, ValueError):  # a last observation that no policy sees, such as None
+        return scores, None
     _warn_of_a_stranger(run, space, [episode.first_observation for each in played.values() for episode in each])
     if pool.config.vector_starts is None:  # else copies may begin elsewhere than single environments
         _warn_of_other_starts(run, [each[:, 0] for each in ends])

@@ -6,6 +6,7 @@ from numpy.typing import NDArray
 from es_core.config.choices import SIGN_SHAPINGS
 from es_core.config.train_config import TrainConfig
 from es_core.pools.pool import Results, RolloutPool
+from es_core.rollout.errors import RolloutError
 from es_core.rollout.fitness import aggregated
 from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies.population import Population
@@ -97,8 +98,15 @@ def choose_elite(
     if not contenders:
         return []
     seeds = episode_seeds(config.seed, Purpose.ELITE, episodes, population.generation)
-    matches = [pool.rollouts(population.candidate(index), state.statistics, seeds) for index in contenders]
-    scores = [[episode.fitness - config.survival_bonus * episode.length for episode in match] for match in matches]
-    winner = contenders[int(np.argmax(aggregated(np.array(scores), config.fitness_aggregation)))]
-    fitness[winner] = np.nextafter(np.nanmax(fitness), np.inf)
-    return [episode for match in matches for episode in match]
+    matches: dict[int, list[Episode]] = {}
+    for index in contenders:
+        try:
+            matches[index] = pool.rollouts(population.candidate(index), state.statistics, seeds)
+        except RolloutError as error:
+            if config.on_candidate_error == "raise" or error.failure is None:
+                raise RolloutError(f"candidate {index}, which may become the elite: {error}", error.failure) from error
+    if matches:
+        scores = [[each.fitness - config.survival_bonus * each.length for each in match] for match in matches.values()]
+        winner = list(matches)[int(np.argmax(aggregated(np.array(scores), config.fitness_aggregation)))]
+        fitness[winner] = np.nextafter(np.nanmax(fitness), np.inf)
+    return [episode for match in matches.values() for episode in match]

@@ -103,6 +103,8 @@ def train_seeds(
     configs = _configs(env, list(seeds), config_fields)
     folder = new_directory(configs[0].env_id, "seeds") if run_dir is None else Path(run_dir)
     require_plain(folder)
+    if (folder / "config.json").exists():
+        raise FileExistsError(f"{folder} is a run: choose another folder for these, or leave run_dir out")
     how: list[object] = ["--pool", pool, "--step-timeout", step_timeout, "--quiet"]
     how += [] if recycle_after is None else ["--recycle-after", recycle_after]
     how += [] if max_seconds is None else ["--max-seconds", max_seconds]

@@ -25,15 +25,18 @@ from es_core.formatting import figures, lists, percent, text_of
 from es_core.policies.by_name import make_policy
 from es_core.policies.defaults import Space
 from es_core.pools.by_name import require_pool
+from es_core.pools.pool import require_no_workers, require_workers
 from es_core.rollout.environment import make_env
 from es_core.rollout.errors import RolloutError
 from es_core.run import Run, train
 from es_core.runs.metrics import GenerationStats
 from es_core.runs.scores import Standing
 from es_core.seeding import Purpose, derive
+from es_core.strategies.by_name import require_strategy
 from es_core.strategies.defaults import settled
 from es_core.training.progress import print_line, search_progress
 from es_core.tuning.search_space import Choice, Range, domain, usual_search
+from es_envs.choice import ArgumentError
 
 if TYPE_CHECKING:
     import optuna
@@ -186,6 +189,9 @@ def tune(
     if max_seconds is not None:
         require_seconds("max_seconds", max_seconds)
     require_pool(pool, ray_address)
+    require_workers(workers)
+    if pool == "vector":
+        require_no_workers(workers)
     deadline = math.inf if max_seconds is None else time.monotonic() + max_seconds
     plan = _Plan.make(env_id, config_fields, search, seeds, "local" if pool == "ray" else pool)
     folder = (Path("runs", "tune", plan.name) if directory is None else Path(directory)).resolve()
@@ -256,7 +262,16 @@ class _Plan:
             if name in given:
                 raise ValueError(f"{name} is both searched for and set, to {given[name]!r}: leave out one of the two")
         domains = {name: domain(base, name, values) for name, values in wanted.items()}
-        return cls(env_id, dict(given), spaces, base, domains, seeds, pool)
+        plan = cls(env_id, dict(given), spaces, base, domains, seeds, pool)
+        for name, each in domains.items():
+            for value in each.values if isinstance(each, Choice) else ():
+                try:
+                    require_strategy(plan.config({**given, name: value}))
+                except ArgumentError:  # a misspelt name
+                    raise
+                except ValueError:  # which may fit to other values than the base's
+                    continue
+        return plan
 
     def config(self, fields: Mapping[str, Any]) -> TrainConfig:
         """The config, decided, of a run with these fields.

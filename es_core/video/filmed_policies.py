@@ -140,7 +140,10 @@ def filmed_policies(
             raise ValueError("generations must name at least one generation")
         checkpoint, definition = found[-1]
         if population is not None:
-            return [tuple(_population(each, population)) for each, _ in found], [checkpoint], definition
+            groups = [tuple(_population(each, population)) for each, _ in found]
+            if not together:
+                groups = [(each,) for group in groups for each in group]
+            return groups, [checkpoint], definition
         policies = [policy_of(each) for each, _ in found]
     else:
         checkpoint, definition = find(source, generation=generation, candidate=candidate)

@@ -5,7 +5,7 @@ import math
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from io import BytesIO
@@ -35,6 +35,7 @@ from es_envs import Episode
 from es_envs.choice import require_one_of
 
 _MOST_FRAMES = {".mp4": 30.0, ".gif": 12.5}  # per second: enough for films; simulations run at 50 to 500
+_MOST_OF_A_GIF = 50  # frames per second: it counts hundredths of a second, and players slow down what has one only
 _WORTH_A_PROCESS = 16  # frames: about as many can be drawn while a process starts
 _HOLD = 1.0  # seconds that the last frame of a clip stays, so that one can read how it ended
 _IN_A_GRID = 16  # candidates by default
@@ -105,6 +106,7 @@ def record(
     Raises:
         ValueError: the ending is unknown, a size impossible, arguments do not fit together, or the environment cannot
             render, or has its own camera.
+        FileExistsError: the film's description would replace a file that is none.
         FileNotFoundError: there is no such run or checkpoint, or no such folder for the film.
         RolloutError: an episode failed.
 
@@ -140,6 +142,7 @@ def record(
         trust=trust,
     )
     require_folder(path, "film")
+    _spare_others(path)
     fits = (width, height, aspect) != (None, None, None)
     options = FilmOptions(
         definition=definition,
@@ -195,12 +198,30 @@ def _refuse_nonsense(
 ) -> None:
     if path.suffix.lower() not in ENDINGS:
         raise ValueError(f"a film's name must end in {' or '.join(ENDINGS)}, got {path.name!r}")
+    if path.suffix.lower() == ".gif" and positive["fps"] > _MOST_OF_A_GIF:
+        raise ValueError(f"a GIF shows {_MOST_OF_A_GIF} frames per second at most, got fps={positive['fps']:g}")
     for name, choice, choices in (("layout", layout, LAYOUTS), ("camera", camera, VIEWS), ("aspect", aspect, ASPECTS)):
         if choice is not None:
             require_one_of(name, choice, choices)
     for name, number in positive.items():
         if not (math.isfinite(number) and number > 0):
             raise ValueError(f"{name} must be positive, got {number!r}")
+
+
+def _spare_others(path: Path) -> None:
+    """Refuse a film whose description would replace a file that is none, such as a run's config.json.
+
+    Raises:
+        FileExistsError: it would.
+    """
+    beside = path.with_suffix(".json")
+    if not beside.exists():
+        return
+    with suppress(OSError, ValueError):
+        described = json.loads(beside.read_bytes())
+        if isinstance(described, dict) and {"film", "shots"} <= described.keys():
+            return
+    raise FileExistsError(f"{beside} exists and describes no film: choose another name for the film")
 
 
 @dataclass

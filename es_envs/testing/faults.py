@@ -1,5 +1,6 @@
 """Errors of the conformance kit."""
 
+import sysconfig
 import traceback
 from pathlib import Path
 
@@ -33,4 +34,5 @@ def told(error: BaseException) -> str:
 
 
 def _is_library(file: Path) -> bool:
-    return "site-packages" in file.parts or _OURS in file.parents or not file.is_file()
+    libraries = {Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("platstdlib")), _OURS}
+    return "site-packages" in file.parts or bool(libraries & {*file.parents}) or not file.is_file()

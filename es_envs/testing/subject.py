@@ -1,10 +1,11 @@
 """The environment under test, and how it behaves in a fresh process."""
 
-import ast
+import base64
 import contextlib
 import functools
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -143,15 +144,15 @@ def elsewhere(subject: Subject, task: str, *arguments: float) -> Answer:
         "time_limit": TIME_LIMIT,
     }
     try:
-        plain = ast.literal_eval(repr(message)) == message
-    except (ValueError, SyntaxError):
-        plain = False
-    if not plain:
-        raise ConformanceError(f"keyword arguments must be plain values to reach a worker, got {message['kwargs']!r}")
+        sent = base64.b64encode(pickle.dumps(message)).decode()
+    except Exception as error:
+        raise ConformanceError(
+            f"keyword arguments must be values that pickle takes to reach a worker, got {message['kwargs']!r}: {error}"
+        ) from error
     # Files, since a pipe stays open as long as any process that the environment leaves behind.
     with tempfile.TemporaryFile("w+", encoding="utf-8") as out, tempfile.TemporaryFile("w+", encoding="utf-8") as err:
         child = subprocess.run(  # noqa: S603  (this interpreter, this module)
-            [sys.executable, "-c", "from es_envs.testing.fresh_process import answer; answer()", repr(message)],
+            [sys.executable, "-c", "from es_envs.testing.fresh_process import answer; answer()", sent],
             stdout=out,
             stderr=err,
             check=False,

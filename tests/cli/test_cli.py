@@ -2,6 +2,7 @@ import contextlib
 import importlib
 import inspect
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -432,3 +433,16 @@ def test_demo_trains_scores_and_films(capsys, tmp_path):
     assert film == str(tmp_path / "demo" / "videos" / "CartPoleBullet-v0.mp4")
     assert (tmp_path / "demo" / "videos" / "CartPoleBullet-v0.mp4").stat().st_size > 1000
     assert "generation" in captured.err
+
+
+def test_a_table_can_be_read_where_the_encoding_lacks_a_character(folder):
+    words = [sys.executable, "-m", "es_core", "runs", str(folder.parent)]
+    told = subprocess.run(words, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, check=True)
+    assert b"CartPoleBullet-v0" in told.stdout
+
+
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+def test_a_data_sheet_in_json_tells_numbers_that_json_lacks_as_text(value, register, capsys):
+    env_id = register("Keeping-v0", "broken_envs:Keeping", kwargs={"thing": value})
+    assert main(["show", env_id, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["kwargs"]["thing"] == str(value)

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import shlex
 import shutil
 from pathlib import Path
@@ -228,6 +229,17 @@ def test_a_long_run_is_thinned_and_keeps_its_last_line(run, tmp_path):
     assert len(generations) == 801
     assert (generations[0], generations[-1]) == (0, 1600)
     assert "One generation in 2 is drawn" in content.text
+
+
+def test_films_of_any_name_are_in_the_page(run, tmp_path):
+    folder = copy(run, tmp_path)
+    before = report(folder).read_text().count("data:video/mp4")
+    (folder / "videos" / "Capital.MP4").write_bytes(b"film")
+    try:
+        Path(os.fsdecode(os.fsencode(folder / "videos") + b"/f\xfcr.mp4")).write_bytes(b"film")
+    except OSError:
+        pytest.skip("this file system has names in UTF-8 alone")
+    assert report(folder).read_text().count("data:video/mp4") == before + 2
 
 
 def test_a_film_that_is_a_link_stays_out_of_the_page(run, tmp_path):

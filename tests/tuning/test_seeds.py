@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import generations, running, wait_until
+from conftest import TINY, generations, running, wait_until
 
 from es_core import Run, train, train_seeds
 from es_core.cli import main
@@ -93,6 +93,13 @@ def test_what_cannot_be_is_refused_before_anything_starts(given, message, tmp_pa
     with pytest.raises(ValueError, match=message):
         train_seeds("CartPole-v1", run_dir=tmp_path / "runs", **given)
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_folder_that_is_a_run_is_no_place_for_others(walk, tmp_path):
+    train(walk, run_dir=tmp_path / "run", **TINY)
+    with pytest.raises(FileExistsError, match="is a run: choose another folder"):
+        train_seeds(walk, [0, 1], run_dir=tmp_path / "run")
+    assert not (tmp_path / "run" / "seed-0").exists()
 
 
 def test_an_environment_of_a_script_is_refused_with_a_way_out(tmp_path, register):

@@ -310,6 +310,8 @@ def test_every_strategy_has_ranges_around_what_train_would_take(aim, tmp_path, s
         ("hidden_sizes=[]", "or a list, got []"),
         ("seed=0..5", "seed must be the same in all trials"),
         ("max_steps=100..500", "max_steps must be the same in all trials"),
+        ("optimizer=adam|nope", "optimizer must be one of adam"),
+        ("policy=linear|mpl", "policy must be one of"),
         ("learning_rate=0.1..1", "learning_rate is both searched for and set"),
     ],
 )
@@ -320,6 +322,11 @@ def test_what_cannot_be_searched_is_refused_before_anything_is_made(search, mess
     assert not folder.exists()
 
 
+def test_a_setting_that_is_searched_twice_is_refused(aim, capsys):
+    assert main(["tune", aim, "--search", "sigma=0.01..0.1", "--search", "sigma=0.5..1.5"]) == 2
+    assert "--search sigma is given twice" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -327,6 +334,8 @@ def test_what_cannot_be_searched_is_refused_before_anything_is_made(search, mess
         ({"seeds": 0}, "seeds must be a whole number of at least 1"),
         ({"max_seconds": 0}, "max_seconds must be a finite number above 0"),
         ({"pool": "nowhere"}, "nowhere"),
+        ({"workers": 0}, "workers must be a whole number of at least 1"),
+        ({"pool": "vector", "workers": 2}, "workers=2 is for the pools 'local' and 'ray'"),
         ({"eval_every": 0}, "eval_every must be at least 1, got 0"),
         ({"search": {"optimizer": "adam"}}, "or a list, got 'adam'"),
         ({"search": {"episodes_per_candidate": (1, 5.5)}}, "got 5.5"),

@@ -94,6 +94,10 @@ def test_an_evolution_shows_captioned_generations_on_the_same_start(run, tmp_pat
             {"generations": [0, 2], "population": 2, "layout": "ghosts"},
             [f"generation {g}, 2 candidates" for g in (0, 2)],
         ),
+        (
+            {"generations": [0, 2], "population": 2},
+            [f"generation {g}, candidate {candidate}" for g in (0, 2) for candidate in (0, 1)],
+        ),
     ],
 )
 def test_a_caption_names_the_generation_that_is_seen(run, how, titles, tmp_path, captions):

@@ -151,12 +151,25 @@ def test_a_generation_can_be_chosen(runs, tmp_path):
         ("film.mp4", {"width": -2}, ValueError, "width"),
         ("film.mp4", {"fps": 0}, ValueError, "fps"),
         ("film.mp4", {"workers": 0}, ValueError, "workers"),
+        ("film.gif", {"fps": 200}, ValueError, "a GIF shows 50 frames per second at most, got fps=200"),
     ],
 )
 def test_what_cannot_be_filmed_is_refused_before_anything_is_played(name, options, error, message, runs, tmp_path):
     with pytest.raises(error, match=message):
         record(runs["CartPoleBullet-v0"], tmp_path / name, **options)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_film_does_not_replace_what_describes_no_film(runs, tmp_path):
+    notes = tmp_path / "film.json"
+    notes.write_text('{"mean": 3.0}', encoding="utf-8")
+    how = {"speed": 20, "workers": 1, "width": 64, "height": 48}
+    with pytest.raises(FileExistsError, match=r"film\.json exists and describes no film: choose another name"):
+        record(runs["CartPoleBullet-v0"], tmp_path / "film.mp4", **how)
+    assert [file.name for file in tmp_path.iterdir()] == ["film.json"]
+    notes.unlink()
+    for _ in range(2):  # a film of one's own may be made again
+        assert record(runs["CartPoleBullet-v0"], tmp_path / "film.mp4", **how)
 
 
 def test_a_film_that_fails_leaves_the_old_one_and_no_half_one(runs, tmp_path, monkeypatch):
