@@ -180,7 +180,7 @@ class Checkpoint:
                 checkpoint = cls.load(path)
             if checkpoint.config.env_id != definition.id:
                 raise CheckpointError(f"it is a policy for {checkpoint.config.env_id}")
-        except (ImportError, OSError, CheckpointError) as error:
+        except (ImportError, OSError, TypeError, CheckpointError) as error:  # TypeError: a module is no package
             raise es_envs.PluginError(
                 f"{definition.label}: its pretrained policy {definition.pretrained!r} cannot be used: {error}"
             ) from error

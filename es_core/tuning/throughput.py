@@ -11,6 +11,7 @@ import numpy as np
 
 import es_envs
 from es_core.config.budgets import step_limit
+from es_core.config.checks import require_seconds
 from es_core.config.objects import packed, resolved
 from es_core.config.train_config import TrainConfig
 from es_core.policies.by_name import make_policy
@@ -117,8 +118,7 @@ def bench(
         ValueError, TypeError: a setting is invalid.
         RolloutError: an episode failed.
     """
-    if not (isinstance(seconds, int | float) and seconds > 0):
-        raise ValueError(f"seconds must be positive, got {seconds!r}")
+    require_seconds("seconds", seconds)
     config = resolved(env, config_fields)
     definition = es_envs.definition(config.env_id)
     prepare_policy(config, shown=progress)

@@ -98,6 +98,9 @@ def grid(number: int, size: tuple[int, int], *, below: int = 0) -> Arrangement:
         number: number of pictures.
         size: width and height of the frame.
         below: height that is left for a caption.
+
+    Raises:
+        ValueError: the pictures have no room.
     """
     width, height = size[0], max(2, size[1] - below)
 
@@ -107,7 +110,10 @@ def grid(number: int, size: tuple[int, int], *, below: int = 0) -> Arrangement:
         return number / (across * down) * min(1.0, shape / _SHAPES[0], _SHAPES[1] / shape)
 
     across = max(range(number, 0, -1), key=filled)
-    picture = _share(width, across), _share(height, math.ceil(number / across))
+    down = math.ceil(number / across)
+    if min(width // across, height // down) < 2 + _GAP:
+        raise ValueError(f"a film of {size[0]} by {size[1]} has no room for a grid of {number}: give it a larger width")
+    picture = _share(width, across), _share(height, down)
     corners: list[tuple[int, int]] = []
     for first in range(0, number, across):
         in_row = min(across, number - first)

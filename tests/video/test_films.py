@@ -241,6 +241,11 @@ def test_a_film_may_be_smaller_than_its_captions(run, tmp_path):
     assert frames_of(tmp_path / "film.mp4").shape[1:] == (16, 20, 3)
 
 
+def test_a_grid_without_room_is_refused():
+    with pytest.raises(ValueError, match="a film of 16 by 12 has no room for a grid of 64"):
+        grid(64, (16, 12))
+
+
 @pytest.mark.parametrize(
     ("number", "size", "shape"),
     [(2, (640, 240), (2, 1)), (3, (960, 360), (3, 1)), (3, (640, 480), (2, 2)), (16, (640, 480), (4, 4)),
