@@ -166,6 +166,9 @@ def _report_seeds(comparison: "Comparison", options: argparse.Namespace) -> None
         print_json(comparison.to_json())
         return
     print_comparison(comparison)
+    if stopped := sum(not run.finished for run in runs):
+        folder = runs[0].directory.parent
+        say(f"{stopped} of {len(runs)} runs are not at their end: the same command with --run-dir {folder} continues.")
     say(f"Next: {command_line('compare', runs[0].directory.parent)}; {_command('record', runs[0])}")
 
 
