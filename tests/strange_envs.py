@@ -96,6 +96,25 @@ class Orphaning(Walk):
         return super().step(action)
 
 
+class HangingAtItsEnd(Walk):
+    """Fails once, and then hangs when it is closed."""
+
+    def __init__(self, *, once):
+        super().__init__()
+        self.once, self.has_failed = Path(once), False
+
+    def step(self, action):
+        if not self.once.exists():
+            self.once.touch()
+            self.has_failed = True
+            raise RuntimeError("the motor is on fire")
+        return super().step(action)
+
+    def close(self):
+        if self.has_failed:
+            threading.Event().wait()
+
+
 class Endings(Walk):
     """Its last observation is something else: ``last`` is "none" or "nan"."""
 

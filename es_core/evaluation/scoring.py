@@ -182,9 +182,10 @@ def require_same_spaces(checkpoint: Checkpoint, env: object) -> None:
     for name in ("observation_space", "action_space"):
         then, now = getattr(checkpoint, name), getattr(env, name)
         if not is_same_space(then, now):
+            order = "; its parts come in another order" if then == now else ""
             raise ValueError(
                 f"{checkpoint.where}: {checkpoint.config.env_id} has another {name} now ({now}) than when this policy "
-                f"was evolved ({then})"
+                f"was evolved ({then}){order}"
             )
     if ":" in checkpoint.config.policy:
         checkpoint.policy()

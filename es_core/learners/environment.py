@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from es_core.config.budgets import step_limit
 from es_core.config.train_config import TrainConfig
-from es_core.policies.actions import bins
+from es_core.policies.actions import bins, typed
 from es_core.policies.network import Policy
 from es_core.policies.normalization import Normalization, ObservationStatistics
 from es_core.rollout.environment import make_env
@@ -157,19 +157,18 @@ def raw_actions(policy: Policy, *, bounded: bool) -> tuple[gymnasium.Space[Any],
             rows, dtype, shape = values(), space.dtype, space.shape
 
             def chosen(action: Any) -> Any:
-                return np.array([row[index] for row, index in zip(rows, action, strict=True)], dtype).reshape(shape)
+                return typed(np.array([row[k] for row, k in zip(rows, action, strict=True)]), dtype).reshape(shape)
 
             return spaces.MultiDiscrete([len(row) for row in rows]), chosen
         case spaces.Box():
             low, high = space.low.ravel().astype(np.float64), space.high.ravel().astype(np.float64)
-            squashes, is_whole = policy.actions.decoding == "tanh", np.issubdtype(space.dtype, np.integer)
+            squashes = policy.actions.decoding == "tanh"
 
             def stretched(action: Any) -> Any:
                 action = np.asarray(action, np.float64)
                 if bounded or squashes:
                     action = low + ((action if bounded else np.tanh(action)) + 1) / 2 * (high - low)
-                action = np.clip(action, low, high).reshape(space.shape)
-                return (np.rint(action) if is_whole else action).astype(space.dtype)
+                return typed(np.clip(action, low, high).reshape(space.shape), space.dtype)
 
             if bounded:
                 return spaces.Box(-1, 1, (size,), np.float32), stretched

@@ -116,7 +116,7 @@ def from_stable_baselines3(
             f"{env_id} has observations {observation_space}: a policy of Stable-Baselines3 is taken over for Box or "
             "Discrete ones"
         )
-    if len(observation_space.shape or ()) == 3 and observation_space.dtype == np.uint8:
+    if isinstance(observation_space, spaces.Box) and _is_image(observation_space):
         raise ValueError(
             f"{env_id} has observations {observation_space}, which Stable-Baselines3 takes for images: it divides "
             "their pixels by 255 and may move their channels, which no policy here does"
@@ -141,6 +141,13 @@ def from_stable_baselines3(
         action_space=action_space,
         trusted=True,
         where=str(path),
+    )
+
+
+def _is_image(space: spaces.Box) -> bool:
+    """Tell what Stable-Baselines3 takes for an image."""
+    return (
+        len(space.shape) == 3 and space.dtype == np.uint8 and bool((space.low == 0).all() and (space.high == 255).all())
     )
 
 

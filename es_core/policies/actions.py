@@ -138,6 +138,11 @@ def _is_bounded(space: Any) -> bool:
         return bool(np.isfinite(space.high - space.low).all())
 
 
+def typed(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """Actions as their space has them: whole numbers are rounded."""
+    return (np.rint(values) if np.issubdtype(dtype, np.integer) else values).astype(dtype)
+
+
 def widths(space: spaces.Box) -> NDArray[np.float64]:
     """Distances ``(n,)`` between the bounds of the entries, 1 where an entry has one value, so that they can divide."""
     distance = space.high.astype(float).ravel() - space.low.astype(float).ravel()

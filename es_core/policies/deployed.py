@@ -14,7 +14,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from es_core.policies.actions import bins, group_columns, value_table
+from es_core.policies.actions import bins, group_columns, typed, value_table
 from es_core.policies.module_rows import State, parts_of
 from es_core.policies.network import Policy
 from es_core.policies.spaces import leaves
@@ -213,10 +213,7 @@ class _Chosen(nn.Module):
     def __init__(self, values: Sequence[NDArray[Any]], space: gymnasium.Space[Any]) -> None:
         super().__init__()
         sizes = [len(row) for row in values]
-        table = value_table(values)
-        if np.issubdtype(space.dtype, np.integer):
-            table = np.rint(table)
-        table = table.astype(space.dtype)
+        table = typed(value_table(values), space.dtype)  # type: ignore[arg-type]
         self.register_buffer("columns", torch.from_numpy(group_columns(sizes).ravel()))
         self.register_buffer("is_output", torch.from_numpy(np.arange(max(sizes)) < np.array(sizes)[:, np.newaxis]))
         self.register_buffer("table", torch.from_numpy(table.ravel()))

@@ -189,8 +189,9 @@ def _space(described: Mapping[str, Any]) -> gymnasium.Space[Any]:
             high = _bound_from_json(described["high"], shape, dtype, math.inf)
             return spaces.Box(low, high, shape, dtype.type)
         case "Discrete":
-            dtype = _dtype(described.get("dtype", "int64"), "integer")
-            return spaces.Discrete(int(described["n"]), start=int(described["start"]), dtype=dtype.type)
+            # Gymnasium before 1.2.2 knows no other type.
+            given: Any = {"dtype": _dtype(described["dtype"], "integer").type} if "dtype" in described else {}
+            return spaces.Discrete(int(described["n"]), start=int(described["start"]), **given)
         case "MultiDiscrete":
             dtype = _dtype(described.get("dtype", "int64"), "integer")
             counts, start = (np.array(described[name], dtype) for name in ("nvec", "start"))

@@ -11,6 +11,7 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
+from gymnasium.vector.utils import create_empty_array
 from gymnasium.wrappers.vector import FlattenObservation
 from numpy.typing import NDArray
 
@@ -238,7 +239,8 @@ class _Resting(gymnasium.Wrapper[Any, Any, Any, Any]):
     def __init__(self, env: gymnasium.Env[Any, Any], limit: int) -> None:
         super().__init__(env)
         self._limit, self._steps = limit, 0
-        self._last: Any = (env.observation_space.sample(), 0.0, False, False, {})
+        space = env.observation_space
+        self._last: Any = (row_of(space, create_empty_array(space), 0), 0.0, False, False, {})
 
     def reset(self, **options: Any) -> Any:
         self._last, self._steps = None, 0

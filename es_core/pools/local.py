@@ -205,12 +205,13 @@ class LocalPool(RolloutPool):
         warnings.warn(f"{self.definition.label}: a worker is replaced: {why}", RuntimeWarning, stacklevel=2)
         self.workers_replaced += 1
         record = death.record
-        is_known = record is not None and record.task > 0
-        suspects = [record.task - 1] if record is not None and is_known else self._scheduler.held(worker)
+        if record is not None and record.task <= 0:  # it played none of its tasks at that moment
+            record = None
+        suspects = self._scheduler.held(worker) if record is None else [record.task - 1]
         given_up = self._scheduler.die(worker, suspects, hung=death.hung)
         self._launch(worker)
         kind, trace = TIMED_OUT if death.hung else WORKER_DIED, trace_of(death.report)
-        seeds = [self._seed_of(work.task(number), record if is_known else None) for number in given_up]
+        seeds = [self._seed_of(work.task(number), record) for number in given_up]
         failures = [Failed(number, seed, kind, why, trace) for number, seed in zip(given_up, seeds, strict=True)]
         return Reply(numbers=given_up, failures=failures)
 

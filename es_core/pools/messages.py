@@ -231,7 +231,8 @@ def plain(value: Any) -> Any:
 
     What a script or notebook defines cannot be unpickled in another process, nor can much else.
     """
-    if value is None or type(value) in {bool, int, float, str} or isinstance(value, np.generic):
+    is_array = isinstance(value, np.ndarray) and value.dtype != object
+    if value is None or is_array or type(value) in {bool, int, float, str} or isinstance(value, np.generic):
         return value
     for kind, basic in ((int, int), (float, float), (str, str.__str__)):
         if isinstance(value, kind):  # an IntEnum, say
@@ -240,8 +241,7 @@ def plain(value: Any) -> Any:
         return {plain(key) if isinstance(key, str) else str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return (tuple if isinstance(value, tuple) else list)(map(plain, value))
-    with suppress(Exception):  # a tensor of torch, or an array of JAX
-        array = np.asarray(value)
-        if array.dtype != object:
-            return array
+    if hasattr(value, "__dlpack__"):  # a tensor of torch, or an array of JAX
+        with suppress(Exception):
+            return np.asarray(value)
     return repr(value)

@@ -159,16 +159,17 @@ class Worker:
             raise RuntimeError("a task came before its work")
         task = self._work.task(number)
         for attempt in range(ATTEMPTS):
+            with suppress(Exception, SystemExit):  # the attempt raises it, too
+                self._rollout.reopen()  # which may take any time
             self._record[process.TASK] = number + 1
             played = self._attempt(number, task, self._work.population)
-            self._record[process.TASK] = 0
             if isinstance(played, Played):
+                self._record[process.TASK] = 0
                 answer.add(number, task, played, retried=attempt > 0)
                 return
             failed = played
             self.close()
-            with suppress(Exception, SystemExit):  # the next attempt raises it, too
-                self._rollout.reopen()  # which may take any time
+            self._record[process.TASK] = 0
         answer.fail(failed)
 
     def _attempt(self, number: int, task: Task, population: Population) -> Played | Failed:

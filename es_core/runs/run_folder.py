@@ -83,13 +83,11 @@ class RunFolder:
         path = new_directory(config.env_id, f"s{config.seed}") if directory is None else Path(directory)
         if path.exists() and not path.is_dir():
             raise FileExistsError(f"{path} is a file: a run needs a folder, new or empty")
-        if directory is not None and path.is_dir():
-            _clear_half_made(path)
         if directory is not None and path.exists() and any(path.iterdir()):
-            raise FileExistsError(
-                f"{path} exists and is not empty: choose another folder, or continue the run in it with resume=True "
-                f"({shell_line(['es-envs', 'resume', str(path)])})"
-            )
+            continued = f"continue the run in it with resume=True ({shell_line(['es-envs', 'resume', str(path)])})"
+            begun = (path / "config.json").exists()
+            other = continued if begun else "delete it, if a run that was killed at its very beginning left it"
+            raise FileExistsError(f"{path} exists and is not empty: choose another folder, or {other}")
         path = path.resolve()
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
         try:
@@ -369,18 +367,6 @@ class RunFolder:
             if any(folder.iterdir()):
                 break
             folder.rmdir()
-
-
-def _clear_half_made(path: Path) -> None:
-    """Empty a folder that a process was killed while it made, before it wrote the config."""
-    begun = {"checkpoints", "videos", "initial.safetensors"}
-    entries = [*path.iterdir()]
-    if not all(entry.name in begun or entry.suffix == ".partial" for entry in entries):
-        return
-    if any(any(entry.iterdir()) for entry in entries if entry.is_dir()):
-        return
-    for entry in entries:
-        remove(entry)
 
 
 def lock(directory: str | os.PathLike[str]) -> AbstractContextManager[object]:

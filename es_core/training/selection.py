@@ -104,7 +104,8 @@ def choose_elite(
             matches[index] = pool.rollouts(population.candidate(index), state.statistics, seeds)
         except RolloutError as error:
             if config.on_candidate_error == "raise" or error.failure is None:
-                raise RolloutError(f"candidate {index}, which may become the elite: {error}", error.failure) from error
+                said = str(error).replace("the centre", f"candidate {index}, which may become the elite,", 1)
+                raise RolloutError(said, error.failure) from error
     if matches:
         scores = [[each.fitness - config.survival_bonus * each.length for each in match] for match in matches.values()]
         winner = list(matches)[int(np.argmax(aggregated(np.array(scores), config.fitness_aggregation)))]

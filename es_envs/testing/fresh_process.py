@@ -1,6 +1,5 @@
 """The fresh process in which an environment is tried: it plays, and writes one line of JSON."""
 
-import base64
 import faulthandler
 import functools
 import itertools
@@ -41,7 +40,7 @@ _STDERR = 2  # whatever an environment makes of sys.stderr
 
 def answer() -> None:
     """Run the fresh process: carry out the task that its argument describes, write the result to stdout."""
-    message = pickle.loads(base64.b64decode(sys.argv[1]))  # noqa: S301  (of the process that has started this one)
+    message = pickle.load(sys.stdin.buffer)  # noqa: S301  (of the process that has started this one)
     watch = functools.partial(faulthandler.dump_traceback_later, message["time_limit"], exit=True, file=_STDERR)
     definition = EnvDefinition(
         id=message["id"],

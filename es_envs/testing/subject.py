@@ -1,6 +1,5 @@
 """The environment under test, and how it behaves in a fresh process."""
 
-import base64
 import contextlib
 import functools
 import json
@@ -144,15 +143,16 @@ def elsewhere(subject: Subject, task: str, *arguments: float) -> Answer:
         "time_limit": TIME_LIMIT,
     }
     try:
-        sent = base64.b64encode(pickle.dumps(message)).decode()
+        sent = pickle.dumps(message)
     except Exception as error:
         raise ConformanceError(
             f"keyword arguments must be values that pickle takes to reach a worker, got {message['kwargs']!r}: {error}"
         ) from error
     # Files, since a pipe stays open as long as any process that the environment leaves behind.
     with tempfile.TemporaryFile("w+", encoding="utf-8") as out, tempfile.TemporaryFile("w+", encoding="utf-8") as err:
-        child = subprocess.run(  # noqa: S603  (this interpreter, this module)
-            [sys.executable, "-c", "from es_envs.testing.fresh_process import answer; answer()", sent],
+        child = subprocess.run(
+            [sys.executable, "-c", "from es_envs.testing.fresh_process import answer; answer()"],
+            input=sent,
             stdout=out,
             stderr=err,
             check=False,

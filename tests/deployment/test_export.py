@@ -58,10 +58,8 @@ def statistics_of(config, policy, observations):
 def evolved(kind, seen, done, env_id="Spaces-v0", **settings):
     """A checkpoint of any policy in any spaces, with statistics of some observations; and these observations."""
     space, options, sees = OBSERVATIONS[seen], {"policy": kind}, kind.startswith("cnn")
-    if kind in {"mlp", "cnn_small"}:
-        options["virtual_batch_normalization"] = True
-    elif not sees:
-        options["observation_normalization"] = True
+    has_batch = kind in {"mlp", "cnn_small"}
+    options |= {"virtual_batch_normalization": has_batch, "observation_normalization": not (has_batch or sees)}
     space.seed(0)
     observations = [space.sample() for _ in range(2 if sees else 6)]
     config = TrainConfig(env_id=env_id, max_episode_steps=6, **options, **settings)

@@ -103,7 +103,7 @@ def test_a_contender_for_the_elite_that_fails_is_dropped_like_any_candidate_or_n
     if decision == "drop":
         assert train(failing, **arguments).history[-1].final
     else:
-        with pytest.raises(RolloutError, match=r"candidate \d+, which may become the elite: .*the motor is on fire"):
+        with pytest.raises(RolloutError, match=r"candidate \d+, which may become the elite, .*the motor is on fire"):
             train(failing, **arguments)
 
 
@@ -121,12 +121,17 @@ def test_what_an_environment_wrote_before_it_failed_is_left(register, tmp_path):
     assert [file.name for file in log.parent.iterdir()] == ["crash.log"]
 
 
-def test_a_folder_that_was_half_made_when_its_process_died_is_as_good_as_new(walk, tmp_path):
-    for name in ("checkpoints", "videos"):
-        (tmp_path / "run" / name).mkdir(parents=True)
-    assert train(walk, run_dir=tmp_path / "run", **TINY).history
-    with pytest.raises(FileExistsError):
+def test_a_folder_that_was_half_made_when_its_process_died_may_be_deleted(walk, tmp_path):
+    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
+    with pytest.raises(FileExistsError, match="choose another folder, or delete it, if a run that was killed"):
         train(walk, run_dir=tmp_path / "run", **TINY)
+
+
+def test_an_environment_that_hangs_when_it_is_closed_is_replaced(register, tmp_path):
+    once = str(tmp_path / "once")
+    env_id = register("HangsAtItsEnd-v0", "strange_envs:HangingAtItsEnd", kwargs={"once": once})
+    with pytest.warns(RuntimeWarning, match="a worker is replaced"):
+        assert train(env_id, run_dir=tmp_path / "run", step_timeout=1.0, **TINY).history
 
 
 def test_a_factory_that_changes_the_folder_does_not_move_the_run(tmp_path, monkeypatch):

@@ -151,7 +151,6 @@ def test_a_generation_can_be_chosen(runs, tmp_path):
         ("film.mp4", {"width": -2}, ValueError, "width"),
         ("film.mp4", {"fps": 0}, ValueError, "fps"),
         ("film.mp4", {"workers": 0}, ValueError, "workers"),
-        ("film.gif", {"fps": 200}, ValueError, "a GIF shows 50 frames per second at most, got fps=200"),
     ],
 )
 def test_what_cannot_be_filmed_is_refused_before_anything_is_played(name, options, error, message, runs, tmp_path):
