@@ -110,16 +110,15 @@ def grid(number: int, size: tuple[int, int], *, below: int = 0) -> Arrangement:
         return number / (across * down) * min(1.0, shape / _SHAPES[0], _SHAPES[1] / shape)
 
     across = max(range(number, 0, -1), key=filled)
-    down = math.ceil(number / across)
-    if min(width // across, height // down) < 2 + _GAP:
-        raise ValueError(f"a film of {size[0]} by {size[1]} has no room for a grid of {number}: give it a larger width")
-    picture = _share(width, across), _share(height, down)
+    picture = _share(width, across), _share(height, math.ceil(number / across))
     corners: list[tuple[int, int]] = []
     for first in range(0, number, across):
         in_row = min(across, number - first)
         left = max(0, width - in_row * (picture[0] + _GAP) + _GAP) // 2
         top = first // across * (picture[1] + _GAP)
         corners += [(left + k * (picture[0] + _GAP), top) for k in range(in_row)]
+    if any(x + picture[0] > size[0] or y + picture[1] > size[1] for x, y in corners):
+        raise ValueError(f"a film of {size[0]} by {size[1]} has no room for a grid of {number}: give it a larger width")
     return Arrangement(layout="grid", size=size, picture=picture, corners=tuple(corners))
 
 

@@ -18,7 +18,7 @@ from PIL import Image
 import es_envs
 from es_core.config.checks import require_positive, whole
 from es_core.evaluation.scoring import Source, require_same_spaces
-from es_core.files import require_folder, write_whole
+from es_core.files import CheckpointError, read_whole, require_folder, write_whole
 from es_core.machine import usable_cores
 from es_core.runs.checkpoint import parameter_hash
 from es_core.seeding import Purpose, episode_seeds
@@ -218,8 +218,8 @@ def _spare_others(path: Path) -> None:
     beside = path.with_suffix(".json")
     if not beside.exists():
         return
-    with suppress(OSError, ValueError):
-        described = json.loads(beside.read_bytes())
+    with suppress(CheckpointError, OSError, ValueError):
+        described = json.loads(read_whole(beside))
         if isinstance(described, dict) and {"film", "shots"} <= described.keys():
             return
     raise FileExistsError(f"{beside} exists and describes no film: choose another name for the film")
