@@ -524,14 +524,14 @@ class TrainConfig:
                 f"policy={self.policy!r}: a scripted policy has no parameters to evolve; to score it, "
                 f"{shell_line(['es-envs', 'evaluate', self.env_id, '--policy', self.policy.removeprefix(SCRIPTED)])}"
             )
+        known = definition.fitness_names()
         if self.fitness is None:
             fitness = short_name(str(definition.fitness))
         else:
-            known = definition.fitness_names()
             fitness = next((name for name, target in known.items() if target == self.fitness), self.fitness)
         for name, target in definition.fitness_names(fitness).items():
             try:
-                load_fitness(target, known=definition.fitness_names())
+                load_fitness(target, known=known)
             except Exception as error:
                 cause = str(error) if isinstance(error, ImportError | ValueError) else repr(error)
                 raise ValueError(f"{definition.label}: fitness {name!r} cannot be used: {cause}") from error

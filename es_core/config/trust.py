@@ -36,7 +36,8 @@ def require_trusted(config: TrainConfig, *, trust: bool, where: object, vouched:
         raise _untrusted("env_id", config.env_id, where)
     definition = es_envs.definition(config.env_id)
     fitness = config.fitness or ""
-    known = {*definition.fitness_names(), *definition.fitness_names().values(), *FITNESSES}
+    names = definition.fitness_names()
+    known = {*names, *names.values(), *FITNESSES}
     # All of them: an environment may import what an argument names, as Gymnasium's make does.
     accepted = {"env_id", *vouched}
     if fitness in known or fitness.startswith("final_info:"):

@@ -36,7 +36,8 @@ def scale_of(policy: Policy, *, bounded: bool) -> Scale:
     if bounded and policy.actions.decoding == "clip":
         space: Any = policy.action_space
         low, high = space.low.ravel().astype(float), space.high.ravel().astype(float)
-        gain, offset = 2 / widths(space), -(high + low) / widths(space)
+        width = widths(space)
+        gain, offset = 2 / width, -(high + low) / width
     return Scale(gain, offset)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from es_core.config.objects import require_importable
 from es_core.config.train_config import TrainConfig
-from es_core.pools.pool import STEP_TIMEOUT, RolloutPool
+from es_core.pools.pool import STEP_TIMEOUT, RolloutPool, require_no_workers, require_workers
 from es_core.strategies.defaults import most_candidates
 from es_envs import EnvDefinition
 from es_envs.choice import require_one_of
@@ -12,17 +12,20 @@ from es_envs.choice import require_one_of
 POOLS = ("local", "ray", "vector")
 
 
-def require_pool(name: str, ray_address: str | None = None) -> None:
-    """Refuse a pool that does not exist, or a cluster's address that the pool would not use.
+def require_pool(name: str, ray_address: str | None = None, workers: int | None = None) -> None:
+    """Refuse a pool that does not exist, or a cluster's address or number of workers that is not for it.
 
     Raises:
-        ValueError: the message lists the pools.
+        ValueError: the message says what is possible.
     """
     if name == "batched":  # up to version 0.1
         raise ValueError("pool='batched' was removed: use pool='vector', which computes all candidates in one place")
     require_one_of("pool", name, POOLS)
     if ray_address is not None and name != "ray":
         raise ValueError(f"ray_address={ray_address!r} is for pool='ray' (--pool ray), not {name!r}")
+    require_workers(workers)
+    if name == "vector":
+        require_no_workers(workers)
 
 
 def make_pool(

@@ -28,15 +28,16 @@ def films(run: RunFolder, beside: Path) -> Iterator[dict[str, Any]]:
         size = file.stat().st_size
         linked = size > min(left, _FILM_BYTES)
         left -= 0 if linked else size
+        kind = _FILM_KINDS[file.suffix.lower()]
         beside_it = quote(os.fsencode(os.path.relpath(file, beside)))
         poster = file.with_suffix(".png")
         has_poster = poster in files and poster.stat().st_size <= _FILM_BYTES
         yield {
             "name": file.name,
-            "address": beside_it if linked else data_url(read_whole(file, size), _FILM_KINDS[file.suffix.lower()]),
+            "address": beside_it if linked else data_url(read_whole(file, size), kind),
             "linked": linked,
             "poster": data_url(read_whole(poster, _FILM_BYTES), "image/png") if has_poster else None,
-            "moving": file.suffix.lower() == ".mp4",
+            "moving": kind.startswith("video"),
         }
 
 

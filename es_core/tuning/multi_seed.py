@@ -24,7 +24,7 @@ from es_core.files import CheckpointError, explained, require_plain, write_whole
 from es_core.formatting import shell_line
 from es_core.machine import usable_cores
 from es_core.pools.by_name import require_pool
-from es_core.pools.pool import STEP_TIMEOUT, require_no_workers, require_workers
+from es_core.pools.pool import STEP_TIMEOUT
 from es_core.reports.comparison import Comparison, compare
 from es_core.run import Run
 from es_core.runs.run_folder import new_directory
@@ -87,10 +87,7 @@ def train_seeds(
         CheckpointError: in ``run_dir`` is a damaged run, or a link that leads out of it.
         RuntimeError: a run has failed; the others are complete.
     """
-    require_pool(pool, ray_address)
-    require_workers(workers)
-    if pool == "vector":
-        require_no_workers(workers)
+    require_pool(pool, ray_address, workers)
     require_seconds("step_timeout", step_timeout)
     if max_seconds is not None:
         require_seconds("max_seconds", max_seconds)

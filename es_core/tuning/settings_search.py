@@ -25,7 +25,6 @@ from es_core.formatting import figures, lists, percent, text_of
 from es_core.policies.by_name import make_policy
 from es_core.policies.defaults import Space
 from es_core.pools.by_name import require_pool
-from es_core.pools.pool import require_no_workers, require_workers
 from es_core.rollout.environment import make_env
 from es_core.rollout.errors import RolloutError
 from es_core.run import Run, train
@@ -188,10 +187,7 @@ def tune(
         require_positive(name, value)
     if max_seconds is not None:
         require_seconds("max_seconds", max_seconds)
-    require_pool(pool, ray_address)
-    require_workers(workers)
-    if pool == "vector":
-        require_no_workers(workers)
+    require_pool(pool, ray_address, workers)
     deadline = math.inf if max_seconds is None else time.monotonic() + max_seconds
     plan = _Plan.make(env_id, config_fields, search, seeds, "local" if pool == "ray" else pool)
     folder = (Path("runs", "tune", plan.name) if directory is None else Path(directory)).resolve()

@@ -4,7 +4,7 @@ import sysconfig
 import traceback
 from pathlib import Path
 
-_OURS = Path(__file__).parents[1]
+_LIBRARIES = {Path(__file__).parents[1], *(Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib"))}
 
 
 class ConformanceError(AssertionError):
@@ -34,5 +34,4 @@ def told(error: BaseException) -> str:
 
 
 def _is_library(file: Path) -> bool:
-    libraries = {Path(sysconfig.get_path("stdlib")), Path(sysconfig.get_path("platstdlib")), _OURS}
-    return "site-packages" in file.parts or bool(libraries & {*file.parents}) or not file.is_file()
+    return "site-packages" in file.parts or not _LIBRARIES.isdisjoint(file.parents) or not file.is_file()

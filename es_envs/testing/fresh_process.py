@@ -39,7 +39,7 @@ _STDERR = 2  # whatever an environment makes of sys.stderr
 
 
 def answer() -> None:
-    """Run the fresh process: carry out the task that its argument describes, write the result to stdout."""
+    """Run the fresh process: carry out the task that its stdin describes, write the result to stdout."""
     message = pickle.load(sys.stdin.buffer)  # noqa: S301  (of the process that has started this one)
     watch = functools.partial(faulthandler.dump_traceback_later, message["time_limit"], exit=True, file=_STDERR)
     definition = EnvDefinition(

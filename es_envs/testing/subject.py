@@ -131,7 +131,7 @@ MARK = "\nthe answer of es_envs.testing: "
 
 
 def elsewhere(subject: Subject, task: str, *arguments: float) -> Answer:
-    """The answer of a fresh process that gets names only, as training's workers do."""
+    """The answer of a fresh process that gets names and keyword arguments only, as training's workers do."""
     definition = subject.definition
     message = {
         "id": definition.id,
