@@ -134,6 +134,15 @@ def registered(env_id="Walk-v0", entry_point="small_envs:Walk", **fields):
         yield definition
 
 
+@pytest.fixture(autouse=True)
+def environments():
+    """What a test registers goes with it: a class that it trains in is none of the environments of the next one."""
+    es_envs.env_ids()  # plugins are discovered before the table is patched
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(registry._registry, "_definitions", dict(registry._registry._definitions))
+        yield
+
+
 class SharedForker(Forker):
     """A forker that outlives its pools: to start one takes as long as the smallest run."""
 
