@@ -51,7 +51,8 @@ class EnvDefinition:
         fitnesses: more fitness functions by name; all are logged, and you can choose any with ``train(fitness=name)``.
         behaviour: ``module:name`` of a function ``(Episode) -> sequence of floats``, always as many, which says what
             an episode came to, for strategies that seek what is new (see ``es_envs.behaviour``).
-        max_episode_steps: steps after which an episode is truncated, or None if the environment ends by itself.
+        max_episode_steps: steps after which an episode is truncated, or None if the environment ends by itself. A run
+            then stops at 1000, or at its own ``max_episode_steps``.
         initializer: ``module:name`` of a function that each process calls once before it makes the environment.
         vector_entry_point: ``module:name`` of a factory of this environment's ``gymnasium.vector.VectorEnv``, called
             with ``num_envs`` and the keyword arguments of ``entry_point``, and with ``seed`` (a list, one per copy)

@@ -60,7 +60,7 @@ def _show(options: argparse.Namespace) -> None:
     with contextlib.closing(built) as env:
         spaces, sheet = (env.observation_space, env.action_space), data_sheet(env)
         variations = getattr(env.unwrapped, "variations", {})
-    policy = make_policy(TrainConfig.for_env(definition.id, **_limited(definition)), *spaces)
+    policy = make_policy(TrainConfig.for_env(definition.id), *spaces)
     rows = [
         ("id", definition.id),
         ("plugin", definition.plugin or "(none)"),
@@ -70,7 +70,7 @@ def _show(options: argparse.Namespace) -> None:
         ("actions", space_text(spaces[1])),
         ("fitness", ", ".join(definition.fitness_names())),
         ("behaviour", str(definition.behaviour)),
-        ("step limit", str(definition.max_episode_steps or "none: give --max-episode-steps")),
+        ("step limit", str(definition.max_episode_steps or "none")),
         ("solved at", _goal(definition)),
         ("randomize", _listed(definition.randomize)),
         ("can vary", ", ".join(variations)),
@@ -87,11 +87,6 @@ def _goal(definition: es_envs.EnvDefinition) -> str:
     if definition.solved_at is None:
         return "unknown: give --max-steps or --max-episodes"
     return f"{definition.solved_at:g}"
-
-
-def _limited(definition: es_envs.EnvDefinition) -> dict[str, Any]:
-    """A step limit, where there is none: it decides nothing."""
-    return {"max_episode_steps": 1} if definition.max_episode_steps is None else {}
 
 
 def _listed(settings: Mapping[str, Any]) -> str:

@@ -143,14 +143,7 @@ def only_in_script(config: TrainConfig) -> bool:
 
 
 def _chosen(config: TrainConfig) -> dict[str, Any]:
-    """The settings on which the usual values of others depend, or without which there are none."""
-    usual = TrainConfig.for_env(config.env_id, **_limit(config))
+    """The settings on which the usual values of others depend."""
+    usual = TrainConfig.for_env(config.env_id)
     names = {"strategy", "fitness"} - {*config.decided}
-    return _limit(config) | {
-        name: getattr(config, name) for name in sorted(names) if getattr(config, name) != getattr(usual, name)
-    }
-
-
-def _limit(config: TrainConfig) -> dict[str, Any]:
-    unlimited = es_envs.definition(config.env_id).max_episode_steps is None
-    return {"max_episode_steps": config.max_episode_steps} if unlimited else {}
+    return {name: getattr(config, name) for name in sorted(names) if getattr(config, name) != getattr(usual, name)}

@@ -20,7 +20,7 @@ def resolved(env: str | TrainConfig | Callable[..., Any], config_fields: Mapping
 
     Args:
         env: an id, a complete config, or the class or factory of an environment, which this process then registers.
-            If the config has no step limit, one environment is made to get it from its spec.
+            If no step limit is given, one environment is made to get it from its spec.
         config_fields: settings besides an id, class or factory.
 
     Raises:

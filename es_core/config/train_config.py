@@ -53,6 +53,7 @@ compiled. A change of any bit of a run's result adds one, and names the version 
 _WRITTEN_BY = ("es-envs 0.1.0 (commit 9c9a60a)",)
 
 MOST = 1_000_000
+_USUAL_LIMIT = 1000  # steps of an episode in which neither the environment nor the user sets a limit
 """Maximum of candidates in a generation and of episodes of one: a config must not ask for more than memory holds."""
 
 # Fields that bound a run: the only ones that may change when it is resumed, and only grow (None: no bound).
@@ -61,6 +62,7 @@ BOUNDS = ("generations", "max_steps", "max_episodes")
 # Fields that a run chooses when it begins, and the values that leave the choice to it, where that is not "auto".
 _LEFT_OPEN: Mapping[str, Any] = {
     "fitness": None,
+    "max_episode_steps": None,
     "schedule_generations": None,
     "strategy_options": {},
     "vector_envs": None,
@@ -363,7 +365,9 @@ class TrainConfig:
         number(0),
         "reward per step that training subtracts, so that standing still does not pay (ARS: 1 or 5)",
     )
-    max_episode_steps: int | None = _option(None, maybe(whole(1)), "step limit below the environment's own")
+    max_episode_steps: int | None = _option(
+        None, maybe(whole(1)), "step limit below the environment's own (default of one that has none: 1000)"
+    )
     episode_cap: str | None = _option(
         None,
         maybe(one_of("twice_mean", "growing")),
@@ -512,11 +516,11 @@ class TrainConfig:
         return {**({"randomize": dict(self.randomize)} if self.randomize else {}), **self.env_kwargs}
 
     def resolved(self, definition: EnvDefinition | None = None) -> Self:
-        """Return this config with its fitness's name filled in.
+        """Return this config with its fitness's name filled in, and the step limit where the environment has none.
 
         Raises:
-            ValueError: the fitness cannot be imported, no step limit is known, a survival bonus or a
-                curriculum does not fit, or the policy is scripted.
+            ValueError: the fitness cannot be imported, a survival bonus or a curriculum does not fit, or the policy is
+                scripted.
         """
         definition = definition or es_envs.definition(self.env_id)
         if self.policy.startswith(SCRIPTED):
@@ -535,11 +539,6 @@ class TrainConfig:
             except Exception as error:
                 cause = str(error) if isinstance(error, ImportError | ValueError) else repr(error)
                 raise ValueError(f"{definition.label}: fitness {name!r} cannot be used: {cause}") from error
-        if self.max_episode_steps is None and definition.max_episode_steps is None:
-            raise ValueError(
-                f"{definition.label} has no step limit, and an episode might never end: pass max_episode_steps=1000 "
-                "(on the command line: --max-episode-steps 1000), or set it in the definition"
-            )
         if self.survival_bonus > 0 and (fitness != "episode_return" or self.shaping in SIGN_SHAPINGS):
             raise ValueError(
                 "survival_bonus is subtracted from the sum of the rewards, so it needs fitness='episode_return' and a "
@@ -553,7 +552,16 @@ class TrainConfig:
         generations = self.schedule_generations
         if generations is None and not (self.sigma_final is None and self.learning_rate_final is None):
             generations = self.generations  # fixed now: a resumed run may have more
-        return replace(self, fitness=fitness, schedule_generations=generations)
+        limit, decided = self.max_episode_steps, self.decided
+        if limit is None and definition.max_episode_steps is None:  # an episode might never end
+            limit, decided = _USUAL_LIMIT, (*decided, "max_episode_steps")
+        return replace(
+            self,
+            fitness=fitness,
+            max_episode_steps=limit,
+            schedule_generations=generations,
+            decided=decided,
+        )
 
     def continued(self, given: Mapping[str, Any]) -> Self:
         """Return this config of a run that has begun with the bounds in ``given``, which may have grown.

@@ -197,16 +197,11 @@ class Checkpoint:
 
         Raises:
             UnknownEnvError: no such environment is registered.
-            ValueError: it has no such script, or no step limit; or env_kwargs is not a dict.
+            ValueError: it has no such script, or env_kwargs is not a dict.
             PluginError: the script or the environment cannot be imported.
         """
         definition = es_envs.definition(env_id)
         definition.script(name)
-        if definition.max_episode_steps is None:
-            raise ValueError(
-                f"{definition.label} has no step limit, and an episode might never end: a script needs one in the "
-                "definition (max_episode_steps)"
-            )
         config = TrainConfig.for_env(env_id, env_kwargs=env_kwargs or {})
         with closing(make_env(definition, config)) as env:
             return cls(

@@ -119,6 +119,7 @@ def _words(config: TrainConfig) -> Iterator[str]:
     steps = config.steps_per_generation
     more = "" if steps is None else f" at first, then as many as {steps:,} steps allow"
     words = {
+        "max_episode_steps": f"at most {config.max_episode_steps} steps an episode",
         "policy": _policy(config),
         "observation_normalization": "observations normalised" if config.observation_normalization else "",
         "action_squash": "actions stretched to their bounds" if config.action_squash == "tanh" else "",

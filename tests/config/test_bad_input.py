@@ -183,12 +183,6 @@ def test_an_unknown_environment_gets_a_suggestion(refused):
     )
 
 
-def test_an_environment_without_a_step_limit_is_refused_with_the_remedy(register, refused):
-    error = refused(ValueError, "has no step limit", env=register("Endless-v0", max_episode_steps=None))
-    for text in ("Endless-v0", "max_episode_steps=1000", "--max-episode-steps 1000", "in the definition"):
-        assert text in str(error)
-
-
 def locked_fitness():
     lock = threading.Lock()
 
@@ -633,7 +627,6 @@ MISTAKES = [
     (2, "train Walk-v0 --sigma -1", "sigma must be a finite number above 0, or 'auto', got -1.0"),
     (2, "train Walk-v0 --workers 0", "workers must be a whole number of at least 1"),
     (2, "train Walk-v0 --fitness best", "no fitness 'best'"),
-    (2, "train Endless-v0", "--max-episode-steps 1000"),
     (2, "evaluate {finished} --episodes 0", "episodes must be a whole number of at least 1, got 0"),
     (2, "evaluate {finished} --seed -1", "seed must be a whole number of at least 0, got -1"),
     (2, "evaluate Walk-v0 --pretrained --policy random", "--pretrained and --policy name two policies"),
@@ -660,7 +653,6 @@ import es_envs
 from es_core.cli import main
 from es_envs import EnvDefinition
 es_envs.register(EnvDefinition(id="Walk-v0", entry_point="small_envs:Walk", max_episode_steps=5))
-es_envs.register(EnvDefinition(id="Endless-v0", entry_point="small_envs:Walk"))
 es_envs.register(EnvDefinition(id="Lost-v0", entry_point="no_such_module:Env", max_episode_steps=5))
 for line in json.loads(sys.argv[1]):
     out, err = io.StringIO(), io.StringIO()

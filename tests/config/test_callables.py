@@ -141,8 +141,7 @@ def test_a_factory_has_the_step_limit_of_what_it_makes_unless_given(session, tin
     run = train(HERE["limited"], **{**tiny, "run_dir": tmp_path / "run", "episodes_per_candidate": 9})
     assert run.history[0].capped_episodes > 0
     assert run.history[0].episode_length <= 7
-    with pytest.raises(ValueError, match=r"Here-.* has no step limit"):
-        train(HERE["Here"], **{**tiny, "run_dir": tmp_path / "none"})
+    assert train(HERE["Here"], **{**tiny, "run_dir": tmp_path / "none"}).config.max_episode_steps == 1000
 
 
 def test_a_run_is_used_as_any_other_where_its_objects_are_given_again(finished, run, tmp_path):

@@ -8,6 +8,7 @@ from gymnasium import spaces
 
 from es_core import Checkpoint, Run, TrainConfig, train
 from es_core.cli import main
+from es_core.config.commands import train_command
 from es_core.policies.by_name import make_policy
 from es_core.strategies.defaults import explained, settled
 
@@ -162,6 +163,20 @@ def test_a_run_writes_what_it_decided_and_keeps_it(wander, tmp_path, capsys):
     whole = train(wander, run_dir=tmp_path / "whole", **SHORT)
     hashes = [[stats.parameter_hash for stats in each.history] for each in (finished, whole)]
     assert hashes[0] == hashes[1]
+
+
+def test_an_episode_ends_where_nobody_set_a_step_limit(register, tmp_path, capsys):
+    endless = register("Endless-v0", "small_envs:Endless", max_episode_steps=None)
+    settings = {**SHORT, "run_dir": tmp_path / "run", "generations": 1}
+    run = train(endless, **{**settings, "progress": True})
+    assert run.history[0].episode_length == 1000
+    assert "chosen: at most 1000 steps an episode, policy mlp with " in capsys.readouterr().err
+    assert Run.open(run.directory).evaluate(episodes=1, workers=1).length == 1000
+    assert "max-episode-steps" not in train_command(run.config, run.directory, trusted=True)
+    given = {**settings, "generations": 2, "resume": True}
+    assert train(endless, max_episode_steps=None, **given).config.max_episode_steps == 1000
+    with pytest.raises(ValueError, match="max_episode_steps cannot change in a resumed run: it was 1000, now 20"):
+        train(endless, max_episode_steps=20, **given)
 
 
 def test_a_resumed_run_may_be_given_what_was_left_to_it(wander, tmp_path):

@@ -66,10 +66,9 @@ def test_a_script_that_cannot_be_used_is_named(walk, name, error, message):
         Checkpoint.scripted(walk, name)
 
 
-def test_a_script_needs_a_step_limit_in_the_definition(register):
-    env_id = register("Endless-v0", max_episode_steps=None)
-    with pytest.raises(ValueError, match=r"no step limit, .* a script needs one in the definition \(max_episode_steps"):
-        Checkpoint.scripted(env_id)
+def test_a_script_plays_as_long_as_a_run_does_where_the_environment_has_no_step_limit(register):
+    env_id = register("Endless-v0", "small_envs:Endless", max_episode_steps=None)
+    assert evaluate(Checkpoint.scripted(env_id), episodes=1, workers=1).length == 1000
 
 
 def test_a_definition_refuses_a_script_that_is_no_name():
