@@ -17,7 +17,7 @@ from es_core import STRATEGIES, RolloutError, Run, TrainConfig, tune
 from es_core.cli import main
 from es_core.policies.by_name import make_policy
 from es_core.strategies.defaults import settled
-from es_core.tuning.settings_search import RunScore, Trial
+from es_core.tuning.trial import RunScore, Trial
 
 RUN = {"generations": 10, "population_size": 8, "eval_episodes": 1, "confirm_episodes": 1, "hidden_sizes": ()}
 RECOMMENDED = {

@@ -1,0 +1,124 @@
+"""The plan of a search for settings: what is searched, what is given, and the config of each run."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
+
+import es_envs
+from es_core.config.choices import LEARNER
+from es_core.config.train_config import TrainConfig
+from es_core.files import file_name
+from es_core.formatting import lists
+from es_core.policies.by_name import make_policy
+from es_core.policies.defaults import Space
+from es_core.rollout.environment import make_env
+from es_core.strategies.by_name import require_strategy
+from es_core.strategies.defaults import settled
+from es_core.tuning.search_space import Choice, Range, domain, usual_search
+from es_envs.choice import ArgumentError
+
+
+@dataclass(frozen=True)
+class SearchPlan:
+    """Arguments of a search: the same plan is the same search."""
+
+    env_id: str
+    given: Mapping[str, Any]
+    spaces: tuple[Space, Space]  # the environment's
+    base: TrainConfig  # the settings that ``train`` would use
+    domains: Mapping[str, Range | Choice]
+    seeds: int
+    pool: str  # "local" stands for the ray pool, too, which computes the same
+
+    @classmethod
+    def make(
+        cls, env_id: str, given: Mapping[str, Any], search: Mapping[str, Any] | None, seeds: int, pool: str
+    ) -> Self:
+        """Make the plan of a search; for the arguments and errors see ``es_core.tune``."""
+        base = TrainConfig.for_env(env_id, **given)
+        if base.strategy.startswith(LEARNER):
+            raise ValueError(f"strategy {base.strategy!r} learns by gradients: tune searches for settings of evolution")
+        with closing(make_env(es_envs.definition(env_id), base)) as env:
+            spaces = env.observation_space, env.action_space
+        base = settled(make_policy(base, *spaces))
+        if base.eval_every == 0:
+            raise ValueError("tune compares evaluations of the centre: eval_every must be at least 1, got 0")
+        wanted = search or usual_search(base, given)
+        for name in wanted:
+            if name in given:
+                raise ValueError(f"{name} is both searched for and set, to {given[name]!r}: leave out one of the two")
+        domains = {name: domain(base, name, values) for name, values in wanted.items()}
+        plan = cls(env_id, dict(given), spaces, base, domains, seeds, pool)
+        for name, each in domains.items():
+            for value in each.values if isinstance(each, Choice) else ():
+                try:
+                    require_strategy(plan.config({**given, name: value}))
+                except ArgumentError:  # a misspelt name
+                    raise
+                except ValueError:  # which may fit to other values than the base's
+                    continue
+        return plan
+
+    def config(self, fields: Mapping[str, Any]) -> TrainConfig:
+        """The config, decided, of a run with these fields.
+
+        Raises:
+            ValueError: they do not fit together.
+        """
+        config = TrainConfig.for_env(self.env_id, **fields)
+        return replace(settled(make_policy(config, *self.spaces)), decided=())
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """Everything that identifies this search, as JSON."""
+        settings = {f"setting {name}": value for name, value in self.base.to_json().items() if name != "env_id"}
+        domains = {f"search {name}": lists(list(asdict(domain).values())) for name, domain in self.domains.items()}
+        own = {"environment": self.env_id, "seeds": self.seeds, "pool": self.pool, "given": sorted(self.given)}
+        return {**own, **domains, **settings}
+
+    @property
+    def name(self) -> str:
+        """Name of the search's folder, unless the user gives one."""
+        digest = hashlib.sha256(json.dumps(self.asked, sort_keys=True).encode()).hexdigest()
+        return f"{file_name(self.env_id)}-{digest[:8]}"
+
+    def fields(self, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
+        """Fields of TrainConfig for a run with these searched settings.
+
+        Raises:
+            ValueError: they do not fit together.
+        """
+        chosen = {**self.given, **settings, "seed": seed}
+        config = self.config(chosen)
+        ratio = _candidate_episodes(self.base) / _candidate_episodes(config)
+        if ratio == 1 or any(each.steps_per_generation is not None for each in (self.base, config)):
+            return chosen
+        return chosen | {
+            name: max(1, round(getattr(self.base, name) * ratio)) for name in ("generations", "eval_every")
+        }
+
+    def shortest(self, settings: Mapping[str, Any], made: TrainConfig) -> dict[str, Any]:
+        """The fewest fields that make the config that these searched settings ``made``.
+
+        Those are left out that have the same values anyway.
+        """
+        chosen = [*self.fields(settings, made.seed)]
+        if self.pool != "local":  # it measures what is fastest, and may choose differently another time
+            chosen += ["engine", "device"]
+        fields = {name: getattr(made, name) for name in chosen}
+        config = self.config(fields)
+        for name in chosen:
+            fewer = {kept: value for kept, value in fields.items() if kept != name}
+            try:
+                if self.config(fewer) == config:
+                    fields = fewer
+            except ValueError:  # the other fields need it
+                continue
+        return fields
+
+
+def _candidate_episodes(config: TrainConfig) -> int:
+    return config.population_size * config.episodes_per_candidate
