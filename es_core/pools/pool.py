@@ -188,20 +188,34 @@ class RolloutPool(ABC):
         seeds: Sequence[int],
         *,
         explore: bool = False,
+        who: str = "the centre",
     ) -> list[Episode]:
-        """Play episodes of one policy, in the order of ``seeds``; ``explore``: with action noise, as in training."""
-        return self._episodes(parameters, statistics, [CentreTask(int(seed), explore) for seed in seeds])
+        """Play episodes of one policy, in the order of ``seeds``.
+
+        Args:
+            parameters: the policy's.
+            statistics: those by which it normalises observations, if it does.
+            seeds: the episodes'.
+            explore: with action noise, as in training.
+            who: what an error calls it.
+
+        Raises:
+            RolloutError: an episode has failed, or a worker cannot be replaced.
+        """
+        return self._episodes(parameters, statistics, [CentreTask(int(seed), explore) for seed in seeds], who)
 
     def random_rollouts(self, seeds: Sequence[int]) -> list[Episode]:
         """Play episodes of random actions, in the order of ``seeds``."""
-        return self._episodes(np.zeros(0, np.float32), None, [RandomTask(int(seed)) for seed in seeds])
+        return self._episodes(
+            np.zeros(0, np.float32), None, [RandomTask(int(seed)) for seed in seeds], "random actions"
+        )
 
     def _episodes(
-        self, parameters: NDArray[np.float32], statistics: Statistics | None, tasks: Sequence[Other]
+        self, parameters: NDArray[np.float32], statistics: Statistics | None, tasks: Sequence[Other], who: str
     ) -> list[Episode]:
         work = _centre_work(parameters, statistics, tuple(tasks))
         episodes: dict[int, Episode] = {}
-        for reply in self._replies(work):
+        for reply in self._replies(work, who):
             episodes |= reply.centre
         return [episodes[number] for number in range(len(work))]
 
@@ -218,8 +232,8 @@ class RolloutPool(ABC):
             found += [] if reply.reference is None else [reply.reference]
         return found[0]
 
-    def _replies(self, work: Work) -> list[Reply]:
-        """Play ``work`` to its end, since what workers still played would answer the next one.
+    def _replies(self, work: Work, who: str = "") -> list[Reply]:
+        """Play ``work``, that of ``who``, to its end, since what workers still played would answer the next one.
 
         Raises:
             RolloutError: a task has failed.
@@ -227,16 +241,17 @@ class RolloutPool(ABC):
         replies = list(self.play(work))
         failures = [failure for reply in replies for failure in reply.failures]
         if failures:
-            self._raise_if_fatal(work, min(failures, key=attrgetter("number")), 1)
+            self._raise_if_fatal(work, min(failures, key=attrgetter("number")), 1, who)
         return replies
 
-    def _raise_if_fatal(self, work: Work, failed: Failed, lost: int) -> None:
+    def _raise_if_fatal(self, work: Work, failed: Failed, lost: int, who: str = "the centre") -> None:
         """Raise an error if a failure must end the run.
 
         Args:
             work: the work that was played.
             failed: the failure.
             lost: number of failures in this generation, this one included.
+            who: plays the tasks that are no candidate's.
 
         Raises:
             RolloutError: the centre failed, or too many candidates, or one if the config says "raise".
@@ -244,8 +259,7 @@ class RolloutPool(ABC):
         failure, label = _failure(work, failed), self.definition.label
         if failed.seed is None:
             raise RolloutError(f"{label}: no reference batch could be found: {_cause(failed)}")
-        nobody = "random actions" if isinstance(work.task(failed.number), RandomTask) else "the centre"
-        who = nobody if failure.candidate is None else f"candidate {failure.candidate}"
+        who = who if failure.candidate is None else f"candidate {failure.candidate}"
         candidates = len(work.population)
         when = f" in generation {work.population.generation}" if candidates else ""  # `rollouts` has none
         seeds = f"(episode seed {failed.seed}, run seed {self.config.seed})"

@@ -101,11 +101,11 @@ def choose_elite(
     matches: dict[int, list[Episode]] = {}
     for index in contenders:
         try:
-            matches[index] = pool.rollouts(population.candidate(index), state.statistics, seeds)
+            who = f"candidate {index}, which may become the elite,"
+            matches[index] = pool.rollouts(population.candidate(index), state.statistics, seeds, who=who)
         except RolloutError as error:
             if config.on_candidate_error == "raise" or error.failure is None:
-                said = str(error).replace("the centre", f"candidate {index}, which may become the elite,", 1)
-                raise RolloutError(said, error.failure) from error
+                raise
     if matches:
         scores = [[each.fitness - config.survival_bonus * each.length for each in match] for match in matches.values()]
         winner = list(matches)[int(np.argmax(aggregated(np.array(scores), config.fitness_aggregation)))]
