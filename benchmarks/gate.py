@@ -27,6 +27,7 @@ _VALUES: Mapping[str, Callable[[Run], float]] = {
     "laps": lambda run: share(run["test"]),
     "fast laps": lambda run: fast_share(run["test"], _pure_pursuit()["test"]),
     "hard laps": lambda run: share(run["hard"]),
+    "in time": lambda run: run["last_score"]["success_rate"],
     "score": lambda run: run["last_score"]["mean"],
 }
 """By measure, what a run has reached."""
@@ -40,7 +41,8 @@ class Task:
         name: of the task.
         page: its page, and the folder of its runs.
         measure: "solved", the share of seeds; "laps" or "hard laps", of laps finished on test or hard tracks; "fast
-            laps", of those on test tracks that take no longer than the scripted driver's; "score", the last centre's.
+            laps", of those on test tracks that take no longer than the scripted driver's; "in time", of those on a
+            circuit within its time; "score", the last centre's.
         evolved: name of the runs with the recommended settings.
         random_search: name of those by random search.
         other: name of those with the other kind of policy; "" if there are none.
@@ -79,7 +81,7 @@ TASKS = (
     *(Task(name=f"{robot}Bullet-v0", page="locomotion", measure="score", evolved=robot,
            random_search=f"{robot}-random_search", other=f"{robot}-network", note=_GAITS.get(robot, ""))
       for robot in ROBOTS),
-    Task(name="RaceTrack-v0 from pixels", page="pixels", measure="score", evolved="racetrack",
+    Task(name="RaceTrack-v0 from pixels", page="pixels", measure="in time", evolved="racetrack",
          random_search="racetrack-random_search", note="linear, of 216 numbers"),
     Task(name="CartPoleBullet-v0 from pixels", page="pixels", measure="score", evolved="cartpole",
          random_search="cartpole-random_search", note="linear, of 256 numbers"),
@@ -139,8 +141,9 @@ def _idle(task: Task) -> float | None:
         return _value(task, "doing nothing")
     runs = [run for run in _named(task, task.evolved) if "doing nothing" in run.get("baselines", {})]
     scores = [run["baselines"]["doing nothing"] for run in runs]
-    if task.measure == "solved" and runs:
-        return float(any(score >= runs[0]["config"]["solved_at"] for score in scores))
+    if task.measure in {"solved", "in time"} and runs:
+        goal = runs[0]["config"]["solved_at"] if task.measure == "solved" else 1.0  # of progress: a whole lap
+        return float(any(score >= goal for score in scores))
     return fmean(scores) if scores else None
 
 

@@ -106,13 +106,13 @@ PLATE = {
 TRAP = {"sigma": 0.3, "learning_rate": 0.1, "weight_decay": 0.01}
 
 FROM_THE_BONNET = {
-    "env_kwargs": {"track": "stadium", "mirror": False},
+    "env_kwargs": {"track": "kidney", "mirror": False},
     "preprocessing": {"skip": 2, "pixels": 6, "flatten": True},
+    "max_episode_steps": 170,  # 13.6 s, where the scripted driver takes 14.4 for a lap
     "observation_normalization": True,
     "observation_std_floor": 5.0,  # shades, of 255: the sky's hardly change
-    "strategy": "openai_es",
-    "sigma": 0.1,
-    "learning_rate": 0.05,
+    "strategy": "sep_cma_es",
+    "sigma": 0.05,
     "episodes_per_candidate": 1,
     "eval_every": 5,
     "max_steps": 300_000,
@@ -387,24 +387,24 @@ ROWS: Mapping[str, Row] = {
     ),
     "pixels": Row(
         title="From pixels: the racing car and the cart-pole through cameras of their own",
-        about="Linear policies that see pictures and nothing else. *racetrack*: `RaceTrack-v0` on its easiest circuit, "
-        "`stadium`, as 6x6 pixels in colour from above the car's bonnet, 12.5 times a second: 216 parameters. Training "
-        "goes by progress, and success is a finished lap. *cartpole*: `CartPoleBullet-v0`, as two pictures of 8x8 grey "
-        "pixels, the last and the one before, by a camera that moves along with the cart, so that no picture tells "
-        "where on the rail it is: 256 parameters. Both show that pictures are enough, not that evolution is needed: "
-        "random search found a policy for the same easy circuit that finishes every lap, in its single seed.",
+        about="Linear policies that see pictures and nothing else. *racetrack*: `RaceTrack-v0` on its circuit "
+        "`kidney`, which bends to both sides, as 6x6 pixels in colour from above the car's bonnet, 12.5 times a second: 216 "
+        "parameters. Training goes by progress, and success is a lap within 13.6 seconds; the scripted driver, which "
+        "is told where the track is, takes 14.4. *cartpole*: `CartPoleBullet-v0`, as two pictures of 8x8 grey pixels, "
+        "the last and the one before, by a camera that moves along with the cart, so that no picture tells where on "
+        "the rail it is: 256 parameters.",
         runs={
             "racetrack": ("RaceTrack-v0", FROM_THE_BONNET),
             "cartpole": ("CartPoleBullet-v0", BESIDE_THE_CART),
             "racetrack-random_search": (
                 "RaceTrack-v0",
-                {**FROM_THE_BONNET, "strategy": "random_search", "learning_rate": 0.03},  # its default: it has none
+                {**FROM_THE_BONNET, "strategy": "random_search", "sigma": 0.1},  # with which it finds more
             ),
             "cartpole-random_search": ("CartPoleBullet-v0", {**BESIDE_THE_CART, "strategy": "random_search"}),
         },
         seeds=range(3),
         single=["racetrack-random_search", "cartpole-random_search"],
-        line="laps finished, and 500 steps",
+        line="every lap in time, and 500 steps",
         best=True,
     ),
     "atari": Row(
@@ -749,9 +749,9 @@ page says so if an earlier version made its runs.
 
 Is a task worth evolving for? It passes the gate if random search reaches at most 30 % of what evolution gains over
 doing nothing, and doing nothing solves none of it. "Of" says what is compared: the share of seeds solved, the share of
-laps finished on tracks that training never drew (fast laps: those that take no longer than the scripted driver's), or
-the score, with the lowest and the highest of several seeds. "Other policy" is a network instead of a linear policy, or
-the reverse. An empty cell is not measured.
+laps finished on tracks that training never drew (fast laps: those that take no longer than the scripted driver's; in
+time: those on one circuit within its time limit), or the score, with the lowest and the highest of several seeds.
+"Other policy" is a network instead of a linear policy, or the reverse. An empty cell is not measured.
 
 {gate()}
 
