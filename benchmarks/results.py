@@ -388,11 +388,11 @@ ROWS: Mapping[str, Row] = {
     "pixels": Row(
         title="From pixels: the racing car and the cart-pole through cameras of their own",
         about="Linear policies that see pictures and nothing else. *racetrack*: `RaceTrack-v0` on its circuit "
-        "`kidney`, which bends to both sides, as 6x6 pixels in colour from above the car's bonnet, 12.5 times a second: 216 "
-        "parameters. Training goes by progress, and success is a lap within 13.6 seconds; the scripted driver, which "
-        "is told where the track is, takes 14.4. *cartpole*: `CartPoleBullet-v0`, as two pictures of 8x8 grey pixels, "
-        "the last and the one before, by a camera that moves along with the cart, so that no picture tells where on "
-        "the rail it is: 256 parameters.",
+        "`kidney`, which bends to both sides, as 6x6 pixels in colour from above the car's bonnet, 12.5 times a "
+        "second: 216 parameters. Training goes by progress, and success is a lap within 13.6 seconds; the "
+        "scripted driver, which is told where the track is, takes 14.4. *cartpole*: `CartPoleBullet-v0`, as two "
+        "pictures of 8x8 grey pixels, the last and the one before, by a camera that moves along with the cart, "
+        "so that no picture tells where on the rail it is: 256 parameters.",
         runs={
             "racetrack": ("RaceTrack-v0", FROM_THE_BONNET),
             "cartpole": ("CartPoleBullet-v0", BESIDE_THE_CART),
