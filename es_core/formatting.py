@@ -55,6 +55,11 @@ def percent(share: float, decimals: int = 0) -> str:
     return f"{100 * share:.{decimals}f} %"
 
 
+def counted(number: int, thing: str) -> str:
+    """A number of things: "1 episode", "2 episodes"."""
+    return f"{figures(number)} {thing}{'' if number == 1 else 's'}"
+
+
 def _exponent(value: float) -> int:
     return math.floor(math.log10(abs(value))) if 0 < abs(value) < math.inf else 0
 

@@ -116,7 +116,8 @@ def compare_paired(first: Values, second: Values) -> Difference:
     signs = 1.0 - 2.0 * (np.arange(2**n)[:, None] >> np.arange(n) & 1) if exact else _signs(n)
     relabelled, value = np.abs(signs @ differences) / n, float(differences.mean())
     # A sum in another order may differ in its last bits: equal sums must count as equal.
-    extreme = int(np.sum(relabelled >= abs(value) - 1e-9 * max(1.0, float(relabelled.max()))))
+    rounding = 1e-9 * float(max(np.abs(one).max(), np.abs(other).max()))
+    extreme = int(np.sum(relabelled >= abs(value) - rounding))
     # Beside a sample, what was observed is itself one of the relabellings (Phipson and Smyth 2010).
     p = extreme / len(relabelled) if exact else (extreme + 1) / (len(relabelled) + 1)
     spreads = one.std() * other.std()

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator
 from types import CellType, CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, ModuleType
 from typing import Any
 
+import gymnasium
+
 from es_envs import import_path
 
 LENGTH = 8
@@ -18,6 +20,8 @@ _PASSED_OVER = frozenset({
     "__module__", "__orig_bases__", "__parameters__", "__static_attributes__", "_abc_impl",
 })  # fmt: skip
 _MADE_BY_PYTHON = 1 << 9  # Py_TPFLAGS_HEAPTYPE; the interpreter's own types need not be in the module that they name
+# Attributes of a Gymnasium space that change when it is printed, or drawn from.
+_OF_USE = frozenset({"_np_random", "low_repr", "high_repr"})
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(...))
 
 
@@ -108,6 +112,9 @@ class _Walk:
             self._add_all("cell", _content(value))
         elif hasattr(value, "__wrapped__"):  # such as a cached or compiled function
             self._add_all("wrapped", (type(value), value.__wrapped__))
+        elif isinstance(value, gymnasium.Space):
+            state = vars(value).items()
+            self._add_all("space", [type(value), {name: item for name, item in state if name not in _OF_USE}])
         elif hasattr(value, "detach") and hasattr(value, "dtype"):  # a tensor, whose pickle is another one each time
             self._add_all("tensor", (type(value), str(value.dtype), value.detach().cpu().double().numpy()))
         else:

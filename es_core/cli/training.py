@@ -161,14 +161,16 @@ def _settings(options: argparse.Namespace) -> "tuple[str | TrainConfig, dict[str
 
 
 def _report_seeds(comparison: "Comparison", options: argparse.Namespace) -> None:
+    from es_core.formatting import shell_line
+
     runs = [run for group in comparison.groups for run in group.runs]
     if options.json:
         print_json(comparison.to_json())
         return
     print_comparison(comparison)
     if stopped := sum(not run.finished for run in runs):
-        folder = runs[0].directory.parent
-        say(f"{stopped} of {len(runs)} runs are not at their end: the same command with --run-dir {folder} continues.")
+        folder = shell_line(["--run-dir", str(runs[0].directory.parent)])
+        say(f"{stopped} of {len(runs)} runs are not at their end: the same command with {folder} continues.")
     say(f"Next: {command_line('compare', runs[0].directory.parent)}; {_command('record', runs[0])}")
 
 

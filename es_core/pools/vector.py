@@ -330,7 +330,7 @@ class _Wave:
             if isinstance(task, CandidateTask):
                 noise_seed = action_noise_seed(pool.policy, population, task.candidate, play.seed)
             elif isinstance(task, CentreTask):
-                play.bounds, self._counted = BoundsCounter(pool.action_space), True
+                play.bounds, self._counted = BoundsCounter(pool.policy), True
                 if task.explore:
                     noise_seed = action_noise_seed(pool.policy, population, None, play.seed)
             self._actors.reset(row, noise_seed=noise_seed)

@@ -221,7 +221,7 @@ def played_alone(
         return Played([_portable(rollout.random_episode(task.seed))])
     rollout.use(population.base[0], population.statistics)
     noise = action_noise_seed(rollout.policy, population, None, task.seed) if task.explore else None
-    bounds = BoundsCounter(rollout.policy.action_space)
+    bounds = BoundsCounter(rollout.policy)
     return Played([_portable(bounds.noted(rollout.episode(task.seed, observers=bounds.observers, noise_seed=noise)))])
 
 

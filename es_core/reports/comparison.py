@@ -308,7 +308,7 @@ def _charts(comparison: Comparison, grids: dict[str, NDArray[np.float64]]) -> li
 def _places(run: RunFolder, axis: str) -> NDArray[np.float64]:
     if axis == "seconds":
         return np.cumsum([stats.seconds for stats in run.history])
-    name = {"generations": "generation", "steps": "total_steps"}[axis]
+    name = {"generations": "generation", "steps": "search_steps"}[axis]
     return np.array([getattr(stats, name) for stats in run.history], float)
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import es_envs
 from es_core.config.commands import only_in_script, run_command, train_command
 from es_core.config.train_config import BITS, BOUNDS
+from es_core.formatting import shell_line
 from es_core.runs.run_folder import RunFolder
 
 
@@ -22,7 +23,9 @@ class NextStep:
     command: str
 
 
-def next_step(run: RunFolder, *, training: bool, followed: bool, filmed: bool, advised: str) -> NextStep:
+def next_step(
+    run: RunFolder, *, training: bool, followed: bool, filmed: bool, installed: bool, advised: str
+) -> NextStep:
     """Choose what to do now about a run: go on, change something, look at its policy, or use it.
 
     Args:
@@ -30,6 +33,7 @@ def next_step(run: RunFolder, *, training: bool, followed: bool, filmed: bool, a
         training: a process trains in its folder.
         followed: the page is written again after each generation.
         filmed: there is a film, or there can be none.
+        installed: its environment is.
         advised: what ``advice`` says about its history.
     """
     if training:
@@ -37,6 +41,9 @@ def next_step(run: RunFolder, *, training: bool, followed: bool, filmed: bool, a
         if followed:
             return _step(run, f"{still} To see its best policy so far:", "watch", live=True)
         return _step(run, f"{still} To keep this page up to date:", "report", follow=True)
+    if not installed:
+        plugins = shell_line(["es-envs", "list"])
+        return NextStep(sentence="Its environment is not installed here. To see what is:", command=plugins)
     if run.end is None and run.config.bits == BITS:
         if not run.history:
             return _step(run, "It has stopped before a generation was finished. To begin again:", "resume")

@@ -17,7 +17,7 @@ from markdown_it import MarkdownIt
 from markupsafe import Markup
 
 from es_core.files import require_folder
-from es_core.formatting import figures
+from es_core.formatting import counted, figures
 from es_envs.printable import printable
 
 _FOLDER = Path(__file__).parent / "templates"
@@ -108,7 +108,7 @@ def render(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"markdown": _markdown, "figures": figures}
+    environment.filters |= {"markdown": _markdown, "figures": figures, "counted": counted}
     sources = {name: (_FOLDER / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")}
     own = {name: f"'sha256-{_digest(text)}'" for name, text in sources.items()}
     beside = " 'self' file:" if linked else ""

@@ -76,7 +76,7 @@ class Robustness:
         fitness, success = [], []
         for number, (name, scores) in enumerate(self.scores.items()):
             colour = f"group-{number % 8 + 1}"
-            ends = [each.interval or (each.mean, each.mean) for each in scores]
+            ends = [each.interval or (None, None) for each in scores]
             low, high = zip(*ends, strict=True)
             means = [each.mean for each in scores]
             fitness.append(Mark(label=name, colour=colour, grid="stretches", values=means, low=low, high=high))

@@ -183,9 +183,7 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
             is_diagnostic=True,
             title="Throughput",
             note="Environment steps per second, of all workers and all episodes together.",
-            marks=(
-                curve("steps / s", "population", of(lambda stats: stats.steps_per_second if stats.seconds else None)),
-            ),
+            marks=(curve("steps / s", "population", of(lambda stats: stats.steps_per_second)),),
         ),
         Chart(
             name="failures",

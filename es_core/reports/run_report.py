@@ -104,6 +104,8 @@ def _page(
     fault: str = "",
 ) -> bytes:
     shown = list(films(run, path.parent))
+    missing = "" if isinstance(definition, EnvDefinition) else definition
+    fault = fault or missing
     every = math.ceil(len(run.history) / _MOST_POINTS) or 1
     drawn = run.history[::every]
     if run.history and drawn[-1] is not run.history[-1]:
@@ -120,7 +122,14 @@ def _page(
         summary=definition.summary if isinstance(definition, EnvDefinition) else "",
         verdict=list(_verdict(run, training=training)),
         costs=list(_costs(run)),
-        next=next_step(run, training=training, followed=is_followed, filmed=bool(shown or fault), advised=advised),
+        next=next_step(
+            run,
+            training=training,
+            followed=is_followed,
+            filmed=bool(shown or fault),
+            installed=not missing,
+            advised=advised,
+        ),
         every=every,
         films=shown,
         film_fault=fault,

@@ -3,10 +3,10 @@
 from dataclasses import replace
 from typing import Any
 
-import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from es_core.policies.network import Policy
 from es_envs import Episode
 from es_envs.episode import Observer
 
@@ -14,19 +14,22 @@ _NEAR = 0.01  # of the distance between the bounds: a tanh never quite reaches t
 
 
 class BoundsCounter:
-    """Counts the entries of one episode's actions that are at a bound; in spaces without bounds it counts nothing.
+    """Counts the entries of one episode's actions that are at a bound.
+
+    It counts nothing in spaces without bounds, nor where the policy chooses among values, such as the bounds.
 
     Args:
-        space: the action space.
+        policy: the policy that acts.
 
     Attributes:
         observers: what has to see every step of the episode.
     """
 
-    def __init__(self, space: gymnasium.Space[Any]) -> None:
+    def __init__(self, policy: Policy) -> None:
+        space = policy.action_space
         self._at_bounds = self._entries = 0
         self.observers: list[Observer] = []
-        if isinstance(space, spaces.Box) and space.is_bounded():
+        if isinstance(space, spaces.Box) and space.is_bounded() and policy.config.action_bins is None:
             with np.errstate(over="ignore"):
                 margin = _NEAR * (space.high.astype(float) - space.low)
             self._low, self._high = space.low + margin, space.high - margin

@@ -109,9 +109,10 @@ class GenerationStats:
     seconds: float
 
     @property
-    def steps_per_second(self) -> float:
-        """Environment steps of all episodes per second of wall time."""
-        return (self.steps + self.evaluation_steps) / self.seconds
+    def steps_per_second(self) -> float | None:
+        """Environment steps of all episodes per second of wall time; None if nothing was played."""
+        played = self.steps + self.evaluation_steps
+        return played / self.seconds if played and self.seconds else None
 
     @property
     def search_steps(self) -> int:

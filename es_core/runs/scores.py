@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from es_core.config.checks import require_fields
-from es_core.formatting import figures, percent
+from es_core.formatting import counted, figures, percent
 from es_core.statistics import mean, share_interval
 from es_envs import Episode
 
@@ -101,7 +101,7 @@ class Evaluation:
         return f"95 % interval {low} to {high}"
 
     def __str__(self) -> str:
-        text = f"{figures(self.mean, self.interval)} ({self.spread}) over {self.episodes} episodes"
+        text = f"{figures(self.mean, self.interval)} ({self.spread}) over {counted(self.episodes, 'episode')}"
         if self.success_rate is not None and self.success_interval is not None:
             low, high = self.success_interval
             text += f", {percent(self.success_rate)} successful ({percent(low)} to {percent(high)})"

@@ -99,7 +99,8 @@ def _at_bounds(recent: History) -> str:
         return ""
     return (
         f"{percent(fmean(shares))} of the centres' actions are at a bound, and nothing is gained: if better is "
-        "possible, stretch actions to their bounds (action_squash='tanh') or choose a smaller sigma"
+        "possible, choose a smaller sigma, or stretch actions to their bounds if they are cut off there "
+        "(action_squash='tanh')"
     )
 
 
@@ -224,10 +225,11 @@ def _rare_failures(recent: History) -> str:
     before, median_before = max(earlier, key=lambda block: fmean(block[0]))
     if not is_gain(now, before, errors=3) or median < median_before:
         return ""
+    rose = f"rose from {median_before:.4g} to {median:.4g}" if median > median_before else f"stayed at {median:.4g}"
     return (
-        f"the populations' mean fitness fell from {fmean(before):.4g} to {fmean(now):.4g}, while their median rose "
-        f"from {median_before:.4g} to {median:.4g}: rare failures become more frequent or worse, which few episodes "
-        "hardly tell; use more episodes_per_candidate, such as 4"
+        f"the populations' mean fitness fell from {fmean(before):.4g} to {fmean(now):.4g}, while their median {rose}: "
+        "rare failures become more frequent or worse, which few episodes hardly tell; use more "
+        "episodes_per_candidate, such as 4"
     )
 
 
@@ -269,6 +271,8 @@ def _another_way(recent: History, first: GenerationStats) -> str:
     normalise = ""
     if first.observation_spread is not None:
         normalise = "if its observations differ in scale, normalise them (observation_normalization=True); else "
+    if _learns_by_gradients(recent):
+        return f"{normalise}try another learning_rate (strategy_options), or evolution (strategy='auto')"
     return f"{normalise}try a larger sigma, or another strategy ({others})"
 
 
@@ -277,16 +281,21 @@ def _plateau(recent: History) -> str:
     if not is_plateau(recent):
         return ""
     starts = [stats.evaluation.std for stats in recent if stats.evaluation is not None]
-    candidates = fmean(stats.fitness_std or 0.0 for stats in recent)
-    if starts and fmean(starts) > _NOISY * candidates:
+    spreads = [stats.fitness_std for stats in recent if stats.fitness_std is not None]
+    candidates = fmean(spreads) if spreads else 0.0
+    learner = _learns_by_gradients(recent)
+    if starts and fmean(starts) > _NOISY * candidates and not learner:
         return (
             f"nothing was gained in {PLATEAU} generations, and one policy's scores differ more between starts "
             f"({fmean(starts):.3g}) than candidates on one start ({candidates:.3g}): start again with a larger "
             "population_size, or more episodes_per_candidate"
         )
+    fitness = [stats.fitness_mean for stats in recent if stats.fitness_mean is not None]
+    about = f", at about {fitness[-1]:.4g}" if fitness else ""
+    larger = "another learning_rate (strategy_options)" if learner else "a larger population_size or sigma"
     return (
-        f"nothing was gained in {PLATEAU} generations, at about {recent[-1].fitness_mean:.4g}: if better is possible, "
-        "start again with another seed, a larger population_size or sigma, or a larger policy (hidden_sizes)"
+        f"nothing was gained in {PLATEAU} generations{about}: if better is possible, start again with another seed, "
+        f"{larger}, or a larger policy (hidden_sizes)"
     )
 
 
@@ -305,6 +314,11 @@ def _rises(recent: History) -> bool:
     fitness = [stats.fitness_mean for stats in recent if stats.fitness_mean is not None]
     half = len(fitness) // 2
     return half > 1 and is_gain(fitness[:half], fitness[half:], errors=_SURELY)
+
+
+def _learns_by_gradients(recent: History) -> bool:
+    """Tell whether a learner makes the run: it has no candidates that noise makes different."""
+    return recent[-1].sigma is None
 
 
 def _with_gradient(recent: History) -> History:

@@ -241,7 +241,10 @@ def _population_stats(
         "fitness_median": float(np.median(fitness)),
         "fitness_max": float(fitness.max()),
         "fitness_min": float(fitness.min()),
-        "fitness_std": math.sqrt(sum(part.size * part.var() for part in parts) / fitness.size),
+        # A single episode, as a learner's block may have, does not differ from others.
+        "fitness_std": math.sqrt(sum(part.size * part.var() for part in parts) / fitness.size)
+        if fitness.size > 1
+        else None,
         "fitnesses": {name: None if math.isnan(value) else value for name, value in named.items()},
         "population_size": len(valid),
         "episode_length": float(results.lengths[valid].mean()),

@@ -154,8 +154,9 @@ class RunProgress:
             yield "centre", self._centre, f"{figures(self._score.mean)}{successful}"
         if self._best is not None:
             yield "confirmed", self._bests, f"{figures(self._best[1])} in generation {self._best[2]}"
-        if self._run.history:
-            yield "speed", [], f"{figures(round(self._run.history[-1].steps_per_second))} steps/s"
+        speed = next((speed for stats in self._run.history[:-3:-1] if (speed := stats.steps_per_second)), None)
+        if speed is not None:  # the run's last generation may play nothing
+            yield "speed", [], f"{figures(round(speed))} steps/s"
 
     def _picture(self) -> RenderableType:
         """The live lines: called by a thread of its own, twice a second."""

@@ -125,7 +125,7 @@ def train_seeds(
         try:
             _play(list(zip(runs, words, strict=True)), together, shown=progress)
         except BaseException as error:
-            error.add_note(f"The same command with --run-dir {folder} continues.")
+            error.add_note(f"The same command with {shell_line(['--run-dir', str(folder)])} continues.")
             raise
     return compare([run.folder for run in runs])
 

@@ -101,6 +101,26 @@ def test_a_change_of_what_is_computed_changes_the_hash(then, now, changed):
     assert [number for number in range(4) if after[number] != BEFORE[number]] == changed
 
 
+def test_spaces_may_be_printed_and_drawn_from():
+    source = """
+        import numpy as np
+        from gymnasium import spaces
+
+        class Env:
+            observation_space = spaces.Dict(place=spaces.Box(np.float32([-1, -2]), np.float32([1, 2])))
+            action_space = spaces.Discrete(3)
+
+        chosen = [Env]
+    """
+    namespace = {"__name__": "__main__"}
+    exec(textwrap.dedent(source), namespace)
+    env = namespace["Env"]
+    before = code_hash(env)
+    str(env.observation_space), env.observation_space.sample(), env.action_space.seed(1)
+    assert [code_hash(env)] == [before] == hashes(source)
+    assert hashes(source.replace("[1, 2]", "[1, 3]")) != [before] != hashes(source.replace("(3)", "(4)"))
+
+
 def test_functions_that_call_each_other_have_a_hash():
     source = """
         def even(n): return n == 0 or odd(n - 1)

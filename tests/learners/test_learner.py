@@ -67,6 +67,11 @@ def evolved(tmp_path_factory):
     return of
 
 
+def test_a_single_episode_is_not_said_to_be_like_others(tmp_path):
+    first, _ = learn(tmp_path / "run", "sac", generations=1, max_episode_steps=64).history
+    assert (first.population_size, first.fitness_std) == (1, None)
+
+
 @pytest.mark.parametrize("name", first_fast(sorted(ALGORITHMS, key="qrdqn ppo td3 sac".find, reverse=True), 4))
 def test_an_algorithm_leaves_a_run_like_evolutions(name, tmp_path):
     run = learn(tmp_path / "run", name, generations=1)

@@ -146,8 +146,10 @@ def test_a_run_without_generations_or_environment_has_a_page(run, tmp_path):
     (folder / "sessions.jsonl").write_text('{"generation": 0}\nnonsense\n[1]\n')
     content = Page(report(folder))
     assert content.data["charts"] == []
-    for text in ("no generation is finished", "<b>Gone-v0", "not installed", "does not say", "es-envs resume"):
+    for text in ("no generation is finished", "<b>Gone-v0", "not installed here. To see what is: copy es-envs list",
+                 "does not say", "es-envs resume"):  # fmt: skip
         assert text in content.text
+    assert "--film" not in content.text
 
 
 def test_the_page_says_what_to_do_now(run, page, tmp_path):
@@ -298,6 +300,33 @@ def points(driver, chart, kind):
     """How many points each curve of a chart has, as drawn."""
     paths = driver.find_elements("css selector", f"#chart-{chart} path.{kind}")
     return [sum(path.get_attribute("d").count(letter) for letter in "ML") for path in paths]
+
+
+def test_the_end_of_a_run_where_nothing_is_played_has_no_speed(register, tmp_path, capsys):
+    env_id = register(max_episode_steps=5)
+    run = train(env_id, run_dir=tmp_path / "run", **{**TINY, "eval_every": 0, "progress": True})
+    assert run.history[-1].steps == 0
+    assert "speed 0 steps" not in capsys.readouterr().err
+    (speed,) = Page(run.report()).chart("speed")["marks"]
+    assert [value is None for value in speed["values"]] == [False, True]
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_a_browser_draws_numbers_that_differ_little_with_labels_that_differ(driver, run, tmp_path):
+    folder = copy(run, tmp_path)
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        for name in ("mean", "median", "max", "min"):
+            value = line[f"fitness_{name}"]
+            line[f"fitness_{name}"] = value and 99_990 + value % 5
+        line |= {"evaluation": None, "confirmation": None, "final": None, "baselines": {}, "solved": False}
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    visit(driver, report(folder))
+    labels = driver.find_elements("css selector", "#chart-fitness svg > text[text-anchor=end]")
+    texts = [label.text for label in labels if label.text.endswith("K")]
+    assert len(texts) > 2
+    assert len({*texts}) == len(texts)
 
 
 @needs_chromium

@@ -4,6 +4,7 @@ import json
 from contextlib import closing
 
 import pytest
+from browser import Page
 from conftest import TINY
 
 import es_envs
@@ -78,6 +79,10 @@ def test_the_command_line_prints_a_table_and_writes_a_page(run, tmp_path, capsys
     assert "from the same 4 starts" in text
     assert main([*words, "--json", "--randomize", "mass=[0.5,2]"]) == 0
     assert list(json.loads(capsys.readouterr().out)["scores"]) == ["mass"]
+    assert main([*words, "--episodes", "1"]) == 0
+    content = Page(page)
+    assert "from the same 1 start;" in content.text
+    assert {*content.chart("fitness")["marks"][0]["low"]} == {None}, "one episode has no interval"
     assert main([*words[:-2], str(tmp_path / "page.txt")]) == 2
     assert "must end in .html" in capsys.readouterr().err
     assert main([*words[:-2], str(tmp_path / "nowhere" / "page.html")]) == 1

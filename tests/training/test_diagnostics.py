@@ -153,7 +153,7 @@ def test_ties_are_those_of_what_the_strategy_is_told(run_of):
         (
             "Fine",
             {"sigma": 0.1, "learning_rate": 0.03, "eval_every": 1, "generations": 30},
-            "100 % of the centres' actions are at a bound, and nothing is gained: if better is possible, stretch",
+            "100 % of the centres' actions are at a bound, and nothing is gained: if better is possible, choose",
         ),
         (
             "Endless",
@@ -227,6 +227,21 @@ def test_where_no_episode_ends_within_a_generation_centres_alone_tell_a_plateau(
     assert is_plateau(history)
     rising = [replace(each, evaluation=replace(each.evaluation, mean=float(k))) for k, each in enumerate(history)]
     assert not is_plateau(rising)
+    learner = [replace(stats, fitness_std=None, tied_pairs=None, sigma=None) for stats in history]
+    assert "try another learning_rate (strategy_options), or evolution (strategy='auto')" in advice(learner)
+    first = replace(learner[0], evaluation=replace(learner[0].evaluation, mean=0.0), baselines={})
+    said = "nothing was gained in 100 generations: if better is possible, start again with another seed, another learn"
+    assert advice([first, *learner[1:], learner[-1]]).startswith(said)
+
+
+@pytest.mark.parametrize(("medians", "said"), [((500, 500), "stayed at 500"), ((490, 500), "rose from 490 to 500")])
+def test_rare_failures_are_told_by_the_mean_beside_the_median(medians, said, run_of):
+    stats = run_of("Aim", generations=1).history[0]
+    history = [
+        replace(stats, generation=k, fitness_mean=(480 if k < 20 else 440) + k % 3, fitness_median=medians[k >= 20])
+        for k in range(40)
+    ]
+    assert f"while their median {said}: rare failures become more frequent" in advice(history)
 
 
 def test_scores_that_are_too_rare_leave_a_plateau_to_the_populations(run_of):
@@ -284,3 +299,5 @@ def test_scores_tell_which_share_of_the_actions_is_at_a_bound(pool, run_of):
     shares = [stats.evaluation.at_bounds for stats in run_of("Fine", **fields, **how).history]
     assert (shares[0], shares[-1]) == (0, 1)
     assert [stats.evaluation.at_bounds for stats in run_of("Walk", generations=1, eval_every=1).history] == [0, 0]
+    among_bounds = run_of("Fine", generations=1, eval_every=1, action_bins=2, **how).history
+    assert [stats.evaluation.at_bounds for stats in among_bounds] == [None, None]

@@ -135,9 +135,19 @@ def test_the_command_prints_scores_and_what_to_do_next(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_who_stops_several_runs_hears_how_to_go_on(tmp_path, capsys):
-    words = ["train", "CartPole-v1", "--seeds", "0..1", "--run-dir", str(tmp_path / "runs"), "--workers", "2", *WORDS]
+    words = [
+        "train",
+        "CartPole-v1",
+        "--seeds",
+        "0..1",
+        "--run-dir",
+        str(tmp_path / "two runs"),
+        "--workers",
+        "2",
+        *WORDS,
+    ]
     assert main([*words, "--max-seconds", "0.001"]) == 0
-    told = "2 of 2 runs are not at their end: the same command with --run-dir"
+    told = f"2 of 2 runs are not at their end: the same command with --run-dir '{tmp_path / 'two runs'}' continues"
     assert told in capsys.readouterr().err
     assert main(words) == 0
     assert told not in capsys.readouterr().err

@@ -4,7 +4,8 @@
 const DATA = JSON.parse(document.getElementById("data").textContent);
 const AXES = { generations: "generation", steps: "environment steps", seconds: "seconds", stretches: "times the range" };
 const HEIGHT = { wide: 330, narrow: 220 };
-const number = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 4 });
+const rounded = (digits) => new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: digits });
+const number = rounded(4);
 
 // The axis; where on it the reader points (null: at its end), and since when [ms].
 const chosen = { axis: null, at: null, since: 0 };
@@ -142,7 +143,10 @@ function draw(view) {
   view.end = greatest(Object.values(DATA.grids).map((grid) => grid[chosen.axis]?.at(-1) ?? 0)) / timeUnit().size || 1;
   const [low, high] = chart.limits ?? span(view.drawn);
   const levels = ticks(low, high, height / 55);
-  const labels = levels.map((level) => number.format(level));
+  // As many digits as tell one level from the next; of values between two levels, one more.
+  const digits = [4, 5, 6, 7, 8, 9, 10, 11, 12].find((most) => new Set(levels.map(rounded(most).format)).size === levels.length);
+  const labels = levels.map(rounded(digits ?? 12).format);
+  view.number = digits === 4 ? number : rounded((digits ?? 12) + 1);
   view.left = 14 + 6.4 * Math.max(...labels.map((label) => label.length));
   view.inner = width - view.left - 10;
   const top = 10, inner = height - top - 40;
@@ -183,7 +187,7 @@ function nameInChart(mark, right, view, height) {
   const isCrossed = gaps.some((gap) => gap > 0 && gap < 16);
   const isBelow = line < 18 || (isCrossed && height - line >= 18); // at the top, or where another rule would cross it
   const name = text(mark.label, right, 10 + (isBelow ? line + 15 : line - 5), "end");
-  if (beyond) name.textContent += ` ${number.format(mark.rule)} ${beyond}`;
+  if (beyond) name.textContent += ` ${view.number.format(mark.rule)} ${beyond}`;
   name.setAttribute("class", "name");
   view.svg.append(name);
   return right - name.getComputedTextLength() - 16;
@@ -251,10 +255,10 @@ function read(view) {
   const unit = timeUnit().name;
   view.head.textContent = chosen.axis === "generations" ? `at ${unit} ${place}` : `at ${place} ${unit}`;
   view.entries.forEach((entry) => { entry.textContent = ""; });
-  view.drawn.forEach((mark) => { view.entries.get(mark.label).textContent = value(mark, at); });
+  view.drawn.forEach((mark) => { view.entries.get(mark.label).textContent = value(mark, at, view.number); });
 }
 
-function value(mark, at) {
+function value(mark, at, number) {
   if (mark.kind === "rule") return number.format(mark.rule);
   const each = mark.points[nearest(mark.points.map((every) => every.x), at)];
   if (!each) return "";
