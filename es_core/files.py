@@ -268,6 +268,10 @@ def _flush_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # devices of Windows
+
+
 def file_name(env_id: str) -> str:
     """Convert an environment's id to a name that every file system accepts."""
-    return re.sub(r"[^\w.-]+", "-", env_id)
+    name = re.sub(r"[^\w.-]+", "-", env_id).strip(".")
+    return f"{name}_" if _RESERVED.fullmatch(name) else name

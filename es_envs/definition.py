@@ -15,8 +15,9 @@ from es_envs import import_path
 from es_envs.fitness import is_same_fitness, short_name
 from es_envs.scripts import SCRIPTS
 
-# Gymnasium's grammar without the colon, which here separates a module from an id.
-ID_PATTERN = re.compile(r"(?:[\w-]+/)?[\w.-]+?(?:-v\d+)?", re.ASCII)
+# Gymnasium's grammar without the colon, which here separates a module from an id; and no name such as "..", since runs
+# have folders of these names.
+ID_PATTERN = re.compile(r"(?:[\w-]+/)?\w(?:[\w.-]*\w)?", re.ASCII)
 # A file in a package: not a path, which could lead out of it.
 _CHECKPOINT_PATTERN = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[\w.-]+\.safetensors", re.ASCII)
 

@@ -65,7 +65,7 @@ def name_of(target: Callable[..., Any]) -> str:
             f"{qualname!r} is defined in the running script or notebook, which no worker imports: {advice}"
         )
     name = f"{module}:{qualname}"
-    if load(name) is not target:
+    if load(name) != target:  # a class method is another object each time, but equal
         raise ValueError(f"{name!r} names another object than the given one: {advice}")
     return name
 

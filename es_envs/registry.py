@@ -109,7 +109,7 @@ class Registry:
             raise TypeError(f"register expects an EnvDefinition, got {type(definition).__name__}")
         self._discover()
         present = self._definitions.get(definition.id)
-        if present == definition:
+        if present is not None and _is_equal(present, definition):
             return
         if present is not None and not definition.override:
             raise ValueError(
@@ -226,14 +226,14 @@ class Registry:
         return self._manager
 
     def _load_all(self, manager: pluggy.PluginManager) -> None:
-        disabled = {name.strip() for name in os.environ.get("ES_ENVS_DISABLE_PLUGINS", "").split(",") if name.strip()}
+        disabled = {_normalized(name.strip()) for name in os.environ.get("ES_ENVS_DISABLE_PLUGINS", "").split(",")}
         found = entry_points(group=GROUP) if self._found is None else self._found
         # Ours first, so that no other plugin gets one of their names.
         for entry_point in sorted(set(found), key=lambda ep: (_owned(ep) is None, ep.name, ep.value)):
             name, version = _distribution(entry_point), entry_point.dist.version if entry_point.dist else ""
             info = PluginInfo(entry_point.name, version, name, "active", None, ())
             label = f"plugin {entry_point.name!r} (distribution {name!r})"
-            if disabled & {entry_point.name, name}:
+            if disabled & {_normalized(entry_point.name), _normalized(name)}:
                 info = replace(info, status="disabled", error="named in ES_ENVS_DISABLE_PLUGINS")
             else:
                 try:
@@ -263,7 +263,7 @@ class Registry:
     def _load(self, entry_point: EntryPoint, manager: pluggy.PluginManager) -> dict[str, EnvDefinition]:
         plugin = entry_point.load()
         if manager.is_registered(plugin) or manager.has_plugin(entry_point.name):
-            raise PluginError(f"another entry point has the name {entry_point.name!r} or names the same plugin")
+            raise PluginError(f"another plugin has the name {entry_point.name!r}, or is the same object")
         manager.register(plugin, entry_point.name)  # raises, and registers nothing, if a hook has wrong arguments
         try:
             _refuse_misspelt_hooks(plugin, manager)
@@ -284,7 +284,8 @@ class Registry:
         return tuple(sorted(env_id for env_id, definition in definitions.items() if definition.override))
 
     def _clash(self, env_id: str) -> str:
-        origins = {plugin.name: plugin.distribution for plugin in self._plugins}
+        # A plugin that is refused may have the name of one that is not.
+        origins = {plugin.name: plugin.distribution for plugin in self._plugins if env_id in plugin.ids}
         names = [str(definition.plugin) for definition in _chosen(self._claims[env_id])]
         rivals = " and ".join(f"plugin {name!r} (distribution {origins[name]!r})" for name in names)
         leave = " or ".join(f"ES_ENVS_DISABLE_PLUGINS={origins[name]}" for name in names)
@@ -334,6 +335,15 @@ def is_local(env_id: str) -> bool:
     return LOCAL_ID.fullmatch(env_id) is not None
 
 
+def _is_equal(one: EnvDefinition, other: EnvDefinition) -> bool:
+    try:
+        return one == other
+    except ValueError:  # keyword arguments with arrays
+        from es_envs.testing.episodes import bits
+
+        return bits(vars(one)) == bits(vars(other))
+
+
 def _definitions_of(plugin: object, entry_point: EntryPoint) -> dict[str, EnvDefinition]:
     implementation = getattr(plugin, "register_envs", None)
     if implementation is None:
@@ -362,8 +372,13 @@ def _distribution(entry_point: EntryPoint) -> str:
 
 def _owned(entry_point: EntryPoint) -> str | None:
     """The shipped distribution that declares this entry point, or None."""
-    name = re.sub(r"[-_.]+", "-", entry_point.dist.name).lower() if entry_point.dist else ""
+    name = _normalized(entry_point.dist.name) if entry_point.dist else ""
     return name if name in SHIPPED.values() else None
+
+
+def _normalized(name: str) -> str:
+    """A distribution's name as PyPI compares it, whatever its case and separators."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _belongs(env_id: str) -> str:

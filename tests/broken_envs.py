@@ -42,6 +42,32 @@ class Good(gymnasium.Env):
         return np.full((8, 12, 3), self.time, np.uint8)
 
 
+class OneForAll(Good):
+    """Its spaces, one without bounds, belong to the class, and its info holds a method."""
+
+    observation_space = spaces.Box(-np.inf, np.inf, (2,), np.float32)
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, render_mode=None):
+        self.render_mode, self.size = render_mode, 1.0
+
+    def reset(self, *, seed=None, options=None):
+        observation, _ = super().reset(seed=seed, options=options)
+        return observation, {"goal": self.observation}
+
+
+class SlowToReset(Good):
+    """Episodes of one step after a reset that takes long."""
+
+    def reset(self, *, seed=None, options=None):
+        time.sleep(0.01)
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        observation, reward, *_ = super().step(action)
+        return observation, reward, True, False, {}
+
+
 class Parent(Good):
     """Leaves a process behind, which holds its pipes open."""
 

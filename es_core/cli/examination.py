@@ -251,7 +251,7 @@ def _plugins() -> Iterator[Finding]:
         if plugin.status == "active":
             yield Finding(name, "ok", found)
         elif plugin.status == "disabled":
-            yield Finding(name, "missing", found, f"remove {plugin.name} from ES_ENVS_DISABLE_PLUGINS")
+            yield Finding(name, "missing", found, "remove it from ES_ENVS_DISABLE_PLUGINS")
         elif plugin.status == "clash":
             yield Finding(name, "broken", found, "uninstall one of them, or set ES_ENVS_DISABLE_PLUGINS")
         else:

@@ -180,6 +180,7 @@ def _robustness(options: argparse.Namespace, how: dict[str, Any]) -> None:
 
 def _collect(options: argparse.Namespace) -> None:
     from es_core.deployment.collecting import collect
+    from es_core.formatting import counted
 
     names = ("episodes", "seed", "generation", "population", "dataset_id", "env_kwargs")
     dataset = collect(
@@ -192,7 +193,8 @@ def _collect(options: argparse.Namespace) -> None:
     if options.json:
         print_json({**asdict(dataset), "path": str(dataset.path)})
         return
-    say(f"{dataset.episodes} episodes, {dataset.steps} steps, mean fitness {dataset.mean_fitness:.4g}; to read them:")
+    episodes = counted(dataset.episodes, "episode")
+    say(f"{episodes}, {dataset.steps} steps, mean fitness {dataset.mean_fitness:.4g}; to read them:")
     load = f'import minari; minari.load_dataset("{dataset.dataset_id}")'
     say(f"MINARI_DATASETS_PATH={shlex.quote(str(Path(options.folder).resolve()))} {shlex.join(['python', '-c', load])}")
     put(dataset.path)

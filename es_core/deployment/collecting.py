@@ -5,7 +5,7 @@ import re
 import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
 from importlib.metadata import version
@@ -17,8 +17,10 @@ import numpy as np
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector.utils import concatenate, create_empty_array
 
+from es_core.config.budgets import step_limit
 from es_core.config.checks import require_positive
 from es_core.evaluation.scoring import Source, find_policy, population_of, require_same_spaces
+from es_core.files import explained
 from es_core.rollout.errors import RolloutError
 from es_core.rollout.rollout import Rollout
 from es_core.runs.checkpoint import Checkpoint
@@ -114,9 +116,12 @@ def collect(
     if population:
         drawn = population_of(checkpoint)
         candidates = [drawn.candidate(k) for k in range(len(drawn))]
-    folder.mkdir(parents=True, exist_ok=True)
+    is_new = not folder.exists()
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     starts = episode_seeds(seed, Purpose.TEST, episodes)
     with (
+        _removed_if_empty(folder, wanted=is_new),
         closing(Rollout(definition, checkpoint.config)) as rollout,
         count_progress(shown=progress) as bar,
         tempfile.TemporaryDirectory(dir=folder, prefix=".") as unfinished,
@@ -151,6 +156,16 @@ def collect(
         steps=steps,
         mean_fitness=float(np.mean([each["fitness"] for each in metadata])),
     )
+
+
+@contextmanager
+def _removed_if_empty(folder: Path, *, wanted: bool) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if wanted:
+            with suppress(OSError):
+                folder.rmdir()
 
 
 def _minari() -> Any:
@@ -236,7 +251,8 @@ def _written(
             action_space=env.action_space,
             algorithm_name=f"{config.strategy} of es-envs {version('es-envs')}",
             description=f"Policy of generation {checkpoint.generation} in {config.env_id} {dict(config.env_kwargs)}, "
-            f"parameter hash {checkpoint.parameter_hash}, selected by fitness {config.fitness!r}",
+            f"preprocessing {dict(config.preprocessing)}, parameter hash {checkpoint.parameter_hash}, selected by "
+            f"fitness {config.fitness!r}",
             jpeg_encoding=False,  # which loses some of a picture
         )
 
@@ -249,6 +265,9 @@ def _spec(checkpoint: Checkpoint) -> EnvSpec | None:
     if config.env_id in gymnasium.registry:
         spec = deepcopy(gymnasium.spec(config.env_id))
         spec.kwargs.update(config.keyword_arguments)
-        spec.max_episode_steps = config.max_episode_steps or spec.max_episode_steps
-        return spec
-    return registry.spec(registry.definition(config.env_id), config.keyword_arguments)
+    else:
+        spec = registry.spec(registry.definition(config.env_id), config.keyword_arguments)
+    # A limit counts the policy's steps, of which one may be several of the environment's.
+    limit = step_limit(registry.definition(config.env_id), config)
+    spec.max_episode_steps = limit * config.preprocessing.get("skip", 1)
+    return spec

@@ -4,6 +4,7 @@ Environments take pybullet from here (``from es_envs.bullet import BulletEnv, py
 missing pybullet, and its banner, which every process would print, is suppressed.
 """
 
+import contextlib
 import functools
 import math
 import os
@@ -12,7 +13,7 @@ import time
 import warnings
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
@@ -104,6 +105,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise ArgumentError(f"render_mode must be None or one of {', '.join(RENDER_MODES)}, got {render_mode!r}")
         require_one_of("renderer", renderer, RENDERERS)
+        self.variations = {**VARIATIONS, **self.variations}
         self._ranges = self._checked({} if randomize is None else randomize)
         if action_repeat is not None:
             self.action_repeat = require_whole("action_repeat", action_repeat, 1)
@@ -529,13 +531,10 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             RuntimeError: Bullet cannot read the file.
         """
         model, client = self._model(path), self.client
-        try:
+        with self._reading(model):
             body = int(
                 pybullet.loadURDF(model, position, orientation, useFixedBase=fixed, flags=flags, physicsClientId=client)
             )
-        except pybullet.error as error:
-            hint = "a comment inside a tag, a missing mesh or a link without a joint are what it most often rejects"
-            raise RuntimeError(f"{type(self).__name__}: Bullet cannot read {model} ({error}): {hint}") from error
         links = range(-1, pybullet.getNumJoints(body, physicsClientId=client))
         if not (
             flags & pybullet.URDF_USE_INERTIA_FROM_FILE
@@ -560,8 +559,19 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
 
         Raises:
             FileNotFoundError: there is no such file.
+            RuntimeError: Bullet cannot read the file.
         """
-        return [int(body) for body in pybullet.loadMJCF(self._model(path), flags=flags, physicsClientId=self.client)]
+        model = self._model(path)
+        with self._reading(model):
+            return [int(body) for body in pybullet.loadMJCF(model, flags=flags, physicsClientId=self.client)]
+
+    @contextlib.contextmanager
+    def _reading(self, model: str) -> Iterator[None]:
+        try:
+            yield
+        except pybullet.error as error:
+            hint = "a comment inside a tag, a missing mesh or a link without a joint are what it most often rejects"
+            raise RuntimeError(f"{type(self).__name__}: Bullet cannot read {model} ({error}): {hint}") from error
 
     def _model(self, path: str | Path) -> str:
         candidates = [Path(path), Path(pybullet_data.getDataPath()) / path]

@@ -36,6 +36,12 @@ class Variation:
     most: float = math.inf
     is_whole: bool = False
 
+    def __post_init__(self) -> None:
+        if not self.least <= self.nominal <= self.most:
+            raise ValueError(
+                f"the nominal value, {self.nominal:g}, must lie between least, {self.least:g}, and most, {self.most:g}"
+            )
+
 
 VARIATIONS: dict[str, Variation] = {
     "friction": Variation("factor of the friction of all that moves; between two such bodies it counts twice"),
@@ -63,8 +69,9 @@ def ranges(given: object, known: Mapping[str, Variation], observations: Space) -
         raise ArgumentError(f'randomize must be a dict of ranges, such as {{"friction": [0.6, 1.4]}}, got {given!r}')
     for name in given:
         require_one_of("a name in randomize", name, known)
-    if "sensor_noise" in given and not isinstance(observations, spaces.Box):
-        raise ArgumentError(f"randomize['sensor_noise'] is for observations in a Box, got {observations}")
+    is_image = len(observations.shape or ()) == 3 and observations.dtype == np.uint8
+    if "sensor_noise" in given and (is_image or not isinstance(observations, spaces.Box)):
+        raise ArgumentError(f"randomize['sensor_noise'] is for numbers in a Box, got observations {observations}")
     return {name: _range(name, value, known[name]) for name, value in given.items()}
 
 
@@ -162,4 +169,6 @@ class Randomization:
         if not noise or not isinstance(space, spaces.Box):
             return observation
         noisy = observation + self._random.normal(0.0, noise, observation.shape)
+        if np.issubdtype(space.dtype, np.integer):
+            noisy = np.rint(noisy)
         return np.clip(noisy, space.low, space.high).astype(space.dtype)

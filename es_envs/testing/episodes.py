@@ -3,6 +3,7 @@
 import copy
 import functools
 import hashlib
+import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -12,6 +13,8 @@ import numpy as np
 from gymnasium import spaces
 
 from es_envs.episode import Episode, StepFitness, play
+
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # in memory, of an object that does not say what it holds
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,9 @@ def playing(
 ) -> Generator[Callable[[], Episode], None, Trace]:
     """Play an episode; pause after every step. ``choose`` gives actions; None: random ones that depend on the seed."""
     if choose is None:
-        env.action_space.seed(seed)
-        choose = env.action_space.sample
+        space = copy.deepcopy(env.action_space)  # the environments of a class may share one
+        space.seed(seed)
+        choose = space.sample
     moments: list[bytes] = []
 
     def keep(observation: Any, action: Any, reward: float, info: Mapping[str, Any]) -> None:  # noqa: ARG001
@@ -80,9 +84,7 @@ def bits(value: Any) -> bytes:
         return b"(" + b",".join(bits(item) for item in value) + b")"
     if isinstance(value, np.ndarray) and value.dtype.kind != "O":
         return f"{value.dtype}{value.shape}".encode() + value.tobytes()
-    if getattr(type(value), "__repr__") is object.__repr__:  # noqa: B009  (which tells where it is in memory)
-        return type(value).__name__.encode()
-    return repr(value).encode()
+    return _ADDRESS.sub("", repr(value)).encode()
 
 
 def first_difference(one: Sequence[object], other: Sequence[object]) -> str:

@@ -104,6 +104,17 @@ def test_the_environment_can_be_made_again_from_a_dataset(runs, tmp_path, monkey
     assert spec.max_episode_steps == 7
 
 
+def test_an_environment_made_again_has_the_runs_step_limit(runs, register, tmp_path, monkeypatch):
+    dataset = load(collect(runs["CartPoleBullet-v0"], tmp_path, episodes=1), monkeypatch)
+    assert dataset.recover_environment().spec.max_episode_steps == STEPS
+    endless = register("Endless-v0", "small_envs:Endless", max_episode_steps=None)
+    how = {"preprocessing": {"skip": 4, "stack": 2}, "max_episode_steps": 3}
+    run = train(endless, run_dir=tmp_path / "run", **{**TINY, **how})
+    dataset = load(collect(run, tmp_path, episodes=1, dataset_id="endless-v0"), monkeypatch)
+    assert dataset.recover_environment().spec.max_episode_steps == 3 * 4
+    assert "'stack': 2" in dataset.storage.metadata["description"]
+
+
 def test_a_whole_population_is_collected_with_who_played(runs, tmp_path, monkeypatch):
     run = runs["CartPoleBullet-v0"]
     collected = collect(run, tmp_path, generation=0, population=True, episodes=2, dataset_id="carts/all-v3")
@@ -143,6 +154,13 @@ def test_what_cannot_be_collected_leaves_nothing(runs, register, tmp_path):
     with pytest.raises(RolloutError, match=r"Fine-v0 .*: the episode with seed \d+ failed at step \d+: .*on fire"):
         collect(walker, folder, env_kwargs={"fault": "step"})
     assert [path.name for path in folder.iterdir()] == [first.dataset_id]
+    for where in tmp_path / "new", folder:
+        with pytest.raises(RolloutError):
+            collect(walker, where, dataset_id="other-v0", env_kwargs={"fault": "step"})
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=f"cannot write {tmp_path / 'file'}: "):
+        collect(run, tmp_path / "file")
 
 
 def test_without_minari_the_error_says_how_to_install_it(runs, tmp_path, monkeypatch):

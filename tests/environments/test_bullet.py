@@ -288,6 +288,10 @@ def test_a_model_that_bullet_cannot_read_is_named_with_what_is_often_wrong(made,
     broken.write_text('<robot name="broken"><link <!-- the base --> name="base"/></robot>', encoding="utf-8")
     with pytest.raises(RuntimeError, match=r"Bullet cannot read .*broken\.urdf \(.*a comment inside a tag"):
         made().load_urdf(broken)
+    broken = tmp_path / "broken.xml"
+    broken.write_text("<mujoco", encoding="utf-8")
+    with pytest.raises(RuntimeError, match=r"Bullet cannot read .*broken\.xml \("):
+        made().load_mjcf(broken)
 
 
 def test_our_own_model_is_found_and_a_missing_one_is_not():

@@ -137,6 +137,14 @@ def test_a_good_environment_passes(define):
     assert report.distinct_starts == 8
 
 
+def test_spaces_of_a_class_without_bounds_and_methods_in_infos_are_no_fault(define):
+    assert testing.examine(define("OneForAll")).faults == ()
+
+
+def test_where_resets_take_long_the_cost_of_steps_is_measured_in_a_few(define):
+    assert testing.check_env(define("SlowToReset")).reset_microseconds > 10_000  # else it would not end in time
+
+
 def test_nan_in_an_info_is_named_once_and_taken_for_no_other_fault(define):
     (fault,) = testing.examine(define("UnknownDistance")).faults
     assert fault.endswith("step info are not equivalent for the same seed and action; NaN equals no NaN: does an info "

@@ -5,12 +5,13 @@ from contextlib import closing
 import numpy as np
 import pytest
 from conftest import TINY
+from gymnasium import spaces
 from puck_env import Puck
 
 import es_envs
 from es_core import evaluate, train
 from es_envs import testing
-from es_envs.bullet import pybullet
+from es_envs.bullet import BulletEnv, Variation, pybullet
 
 IDS = es_envs.env_ids()
 RANGES = {
@@ -109,6 +110,38 @@ def test_noise_is_on_what_is_seen_and_not_on_what_happens(make, env_id):
     inside = (plain > env.observation_space.low + 0.1) & (plain < env.observation_space.high - 0.1)
     assert 0.015 < np.std((noisy - plain)[inside]) < 0.025
     assert all(each in env.observation_space for each in noisy)
+
+
+class Counting(Puck):
+    """Observes the whole number 100 in an array of this shape."""
+
+    variations = {"slope": Variation("slope of the ground [rad]", 0.0, least=-0.3, most=0.3)}  # noqa: RUF012
+
+    def __init__(self, shape, **options):
+        self.observation_space = spaces.Box(0, 255, shape, np.uint8)
+        self.action_space = spaces.Box(-1, 1, (2,), np.float32)
+        BulletEnv.__init__(self, **options)
+
+    def observe(self):
+        return np.full(self.observation_space.shape, 100, np.uint8)
+
+
+def test_noise_on_whole_numbers_has_the_mean_0_and_pictures_have_none():
+    noise = {"randomize": {"sensor_noise": 2.0}}
+    with closing(Counting((1000,))) as env:
+        observation, _ = env.reset(seed=0, options=noise)
+        assert observation.dtype == np.uint8
+        assert 99.7 < observation.mean() < 100.3
+    with closing(Counting((8, 8, 3))) as env, pytest.raises(ValueError, match="is for numbers in a Box"):
+        env.reset(seed=0, options=noise)
+
+
+def test_an_environments_own_variations_are_added_to_the_usual_ones():
+    with closing(Counting((2,), randomize={"slope": [-0.2, 0.2], "mass": 2})) as env:
+        env.reset(seed=0)
+        assert env.varied.keys() == {*Puck.variations, "slope"}
+    with pytest.raises(ValueError, match=r"nominal value, 1, must lie between least, -0\.3, and most, 0\.3"):
+        Variation("slope", least=-0.3, most=0.3)
 
 
 @pytest.mark.parametrize("env_id", IDS)

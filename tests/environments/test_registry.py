@@ -248,11 +248,22 @@ def test_an_id_that_two_plugins_register_belongs_to_neither(installed, monkeypat
 def test_two_entry_points_of_one_name_are_not_confused(installed):
     installed.add("twin", GOOD.format(id="One-v0"))
     installed.add("twin", GOOD.format(id="Two-v0"))
-    with pytest.warns(RuntimeWarning, match="another entry point has the name 'twin'"):
+    with pytest.warns(RuntimeWarning, match="another plugin has the name 'twin'"):
         assert len(installed.registry().env_ids()) == 1
 
 
-@pytest.mark.parametrize("name", ["awry", "es-awry", " other , awry,"])
+def test_a_clash_names_those_who_clash_and_not_their_namesake(installed):
+    installed.add("envs", GOOD.format(id="Same-v0"), distribution="a-first")
+    installed.add("envs", GOOD.format(id="Else-v0"), distribution="b-second")
+    installed.add("other", GOOD.format(id="Same-v0"), distribution="c-third")
+    found = installed.registry()
+    with pytest.warns(RuntimeWarning, match="envs") as caught:
+        (clash,) = found.clashes().values()
+    assert ["another plugin has the name 'envs'" in str(each.message) for each in caught] == [True, False]
+    assert "'envs' (distribution 'a-first') and plugin 'other' (distribution 'c-third')" in clash
+
+
+@pytest.mark.parametrize("name", ["awry", "es-awry", "ES_Awry", " other , awry,"])
 def test_a_disabled_plugin_is_not_even_imported(name, installed, monkeypatch):
     installed.add("awry", "raise RuntimeError('imported')")
     installed.add("good", GOOD.format(id="Good-v0"))
@@ -292,6 +303,10 @@ def test_a_script_may_register_the_same_but_no_other_definition_twice(installed)
         registry.register(EnvDefinition(id="Mine-v0", entry_point="small_envs:Nested"))
     with pytest.raises(ValueError, match=r"'Good-v0' \(small_envs:Nested\) .*already registered by plugin 'good'"):
         registry.register(EnvDefinition(id="Good-v0", entry_point="small_envs:Nested"))
+    for _ in range(2):
+        registry.register(EnvDefinition(id="Array-v0", entry_point="small_envs:Walk", kwargs={"a": np.arange(3)}))
+    with pytest.raises(ValueError, match=r"'Array-v0' .* is already registered"):
+        registry.register(EnvDefinition(id="Array-v0", entry_point="small_envs:Walk", kwargs={"a": np.arange(4)}))
     with pytest.raises(TypeError, match="expects an EnvDefinition, got dict"):
         registry.register({"id": "Mine-v0"})
     assert registry.definition("Mine-v0") is definition
@@ -301,6 +316,8 @@ def test_a_script_may_register_the_same_but_no_other_definition_twice(installed)
     ("fields", "message"),
     [
         ({"id": "no id"}, "'no id' is not an environment id"),
+        ({"id": ".."}, r"'\.\.' is not an environment id"),
+        ({"id": "end."}, r"'end\.' is not an environment id"),
         ({"entry_point": "small_envs"}, "X-v0: entry_point must be a string 'module:name', got 'small_envs'"),
         ({"entry_point": lambda: None}, "X-v0: entry_point: .*is a lambda.*put it into a module"),
         ({"entry_point": "__main__:Env"}, "X-v0: entry_point '__main__:Env': workers do not import the running script"),
