@@ -11,7 +11,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points
 from inspect import getmembers, isroutine, signature
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import pluggy
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.envs.registration import registry as gymnasium_registry
@@ -339,9 +340,11 @@ def _is_equal(one: EnvDefinition, other: EnvDefinition) -> bool:
     try:
         return one == other
     except ValueError:  # keyword arguments with arrays
-        from es_envs.testing.episodes import bits
-
-        return bits(vars(one)) == bits(vars(other))
+        try:
+            np.testing.assert_equal(asdict(one), asdict(other))
+        except AssertionError:
+            return False
+        return True
 
 
 def _definitions_of(plugin: object, entry_point: EntryPoint) -> dict[str, EnvDefinition]:
