@@ -235,16 +235,14 @@ def _population_stats(
     valid = results.valid
     fitness = results.fitness[valid]
     parts = [results.fitness[members] for members in compared(config, valid)]
+    squares = sum(part.size * part.var() for part in parts)
     named = {name: float(values[valid].mean()) for name, values in results.fitnesses.items()}
     return {
         "fitness_mean": float(fitness.mean()),
         "fitness_median": float(np.median(fitness)),
         "fitness_max": float(fitness.max()),
         "fitness_min": float(fitness.min()),
-        # A single episode, as a learner's block may have, does not differ from others.
-        "fitness_std": math.sqrt(sum(part.size * part.var() for part in parts) / fitness.size)
-        if fitness.size > 1
-        else None,
+        "fitness_std": math.sqrt(squares / fitness.size) if fitness.size > 1 else None,  # a learner may have one episode
         "fitnesses": {name: None if math.isnan(value) else value for name, value in named.items()},
         "population_size": len(valid),
         "episode_length": float(results.lengths[valid].mean()),
