@@ -242,7 +242,7 @@ def _population_stats(
         "fitness_median": float(np.median(fitness)),
         "fitness_max": float(fitness.max()),
         "fitness_min": float(fitness.min()),
-        "fitness_std": math.sqrt(squares / fitness.size) if fitness.size > 1 else None,  # a learner may have one episode
+        "fitness_std": math.sqrt(squares / fitness.size) if fitness.size > 1 else None,  # a learner may have one
         "fitnesses": {name: None if math.isnan(value) else value for name, value in named.items()},
         "population_size": len(valid),
         "episode_length": float(results.lengths[valid].mean()),
