@@ -519,8 +519,8 @@ class TrainConfig:
         """Return this config with its fitness's name filled in, and the step limit where the environment has none.
 
         Raises:
-            ValueError: the fitness cannot be imported, a survival bonus or a curriculum does not fit, or the policy is
-                scripted.
+            ValueError: the fitness cannot be imported, a survival bonus, a curriculum or a schedule does not fit,
+                or the policy is scripted.
         """
         definition = definition or es_envs.definition(self.env_id)
         if self.policy.startswith(SCRIPTED):
@@ -551,6 +551,12 @@ class TrainConfig:
             )
         generations = self.schedule_generations
         if generations is None and not (self.sigma_final is None and self.learning_rate_final is None):
+            bound = next((name for name in ("max_steps", "max_episodes") if getattr(self, name) is not None), None)
+            if bound is not None and self.generations == type(self).generations:
+                raise ValueError(
+                    f"sigma_final and learning_rate_final are reached after all {self.generations} generations, and "
+                    f"{bound} may end the run long before: set schedule_generations, or generations"
+                )
             generations = self.generations  # fixed now: a resumed run may have more
         limit, decided = self.max_episode_steps, self.decided
         if limit is None and definition.max_episode_steps is None:  # an episode might never end

@@ -1,12 +1,14 @@
 """Replay: one episode of a candidate, as training played it, in the foreground."""
 
 import os
+import warnings
 from contextlib import closing
 from typing import Any
 
 from es_core.config.checks import whole
 from es_core.config.train_config import require_bits
 from es_core.evaluation.scoring import find_policy, population_of, require_candidate, require_same_spaces
+from es_core.pools.copies import EACH
 from es_core.pools.worker import action_noise_seed
 from es_core.rollout.errors import RolloutError
 from es_core.rollout.rollout import Rollout
@@ -25,7 +27,8 @@ def replay(
     """Play an episode of a generation again, in this process, so that breakpoints work and tracebacks are complete.
 
     It is the episode of training, with its observation statistics, action noise and step limit, except that the
-    environment has played no other before. (If the run computes on a GPU, it is the same within rounding.)
+    environment has played no other before. (If the run computes on a GPU, it is the same within rounding; if its vector
+    environment could not be seeded copy by copy, it is another episode, and a warning says so.)
 
     Args:
         run: a Run or its folder.
@@ -48,6 +51,13 @@ def replay(
         raise ValueError(f"seed must be a whole number of at least 0, got {seed!r}")
     checkpoint, definition = find_policy(run, generation=generation, trust=trust)
     require_bits(checkpoint.config, checkpoint.where)
+    if checkpoint.config.vector_starts not in {None, EACH}:
+        warnings.warn(
+            f"{checkpoint.where}: its vector environment was {checkpoint.config.vector_starts}, so no episode of its "
+            "training begins like one that is played alone, with whatever seed",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     with closing(Rollout(definition, checkpoint.config)) as rollout:
         require_same_spaces(checkpoint, rollout.env)
         parameters = checkpoint.mean

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from es_core.config.checks import require_positive
+from es_core.config.checks import require_positive, whole
 from es_core.config.choices import LEARNER, SCRIPTED
 from es_core.config.trust import require_trusted
 from es_core.policies.spaces import is_same_space
@@ -166,10 +166,9 @@ def require_candidate(population: Population, candidate: int) -> None:
     Raises:
         ValueError: the message says which there are.
     """
-    if not 0 <= candidate < len(population):
-        raise ValueError(
-            f"candidate must be from 0 to {len(population) - 1} in generation {population.generation}; got {candidate}"
-        )
+    last = len(population) - 1
+    if whole(0, last)(candidate):
+        raise ValueError(f"candidate must be from 0 to {last} in generation {population.generation}; got {candidate!r}")
 
 
 def require_same_spaces(checkpoint: Checkpoint, env: object) -> None:

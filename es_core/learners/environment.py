@@ -20,6 +20,7 @@ from es_core.policies.normalization import Normalization, ObservationStatistics
 from es_core.rollout.environment import make_env
 from es_core.rollout.errors import RolloutError
 from es_core.rollout.fitness import begun, judged, load_fitnesses, observers_of
+from es_core.rollout.transition_recorder import require_storable
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import EnvDefinition, Episode
 from es_envs.returned import Checked
@@ -94,6 +95,7 @@ class LearnerEnv(gymnasium.Env[NDArray[np.float32], Any]):
         action = self._decode(action)
         with self._explained():
             observation, reward, terminated, truncated, info = self._env.step(action)
+            require_storable(float(reward))
             self._length, self._total = self._length + 1, self._total + float(reward)
             for observe in self._observers:
                 observe(observation, action, float(reward), info)

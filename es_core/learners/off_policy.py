@@ -9,7 +9,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from es_core.config.checks import AUTO
+from es_core.config.checks import AUTO, require_positive
 from es_core.learners.algorithms import ALGORITHMS, Algorithm, dense_layers_of
 from es_core.policies.actions import widths
 from es_core.policies.network import Policy, Vector
@@ -60,7 +60,10 @@ class OffPolicyLearner:
 
         with alone():
             made, seed = network(policy.config, found.critic), derive(seed, Purpose.INITIAL_MEAN) % 2**31
-            self._model = found.load()("MlpPolicy", _Spaces(policy), policy_kwargs=made, seed=seed, **arguments)
+            try:
+                self._model = found.load()("MlpPolicy", _Spaces(policy), policy_kwargs=made, seed=seed, **arguments)
+            except (AssertionError, AttributeError, TypeError, ValueError) as error:  # each option has its own
+                raise ValueError(f"learner_options: {self._name} refuses {dict(options)}: {error}") from error
         if found.is_bounded and policy.actions.decoding == "clip":
             actors.clip_instead_of_squash(self._model)
         self._model.set_logger(Logger(folder=None, output_formats=[]))
@@ -77,6 +80,11 @@ class OffPolicyLearner:
     def __len__(self) -> int:
         """Number of transitions in the replay buffer."""
         return self._model.replay_buffer.size()  # type: ignore[no-any-return]
+
+    @property
+    def capacity(self) -> int:
+        """Number of transitions that the replay buffer can hold."""
+        return int(self._model.replay_buffer.buffer_size)
 
     def add(self, episodes: Sequence[Transitions]) -> None:
         """Add transitions to the replay buffer, in this order; the oldest make room."""
@@ -194,5 +202,8 @@ def _arguments(name: str, algorithm: Algorithm, options: Mapping[str, Any]) -> d
     unknown = [option for option in options if option not in known]
     if unknown:
         raise ValueError(f"learner_options: {name} has no option {unknown[0]!r} here; it has {', '.join(known)}")
+    for option in ("buffer_size", "batch_size"):
+        if option in options:
+            require_positive(f"learner_options: {option}", options[option])
     defaults = _DQN if name == "dqn" else _OTHERS
     return {"buffer_size": _BUFFER_SIZE, "device": "cpu", **defaults, **options}

@@ -84,11 +84,14 @@ _AROUND_IT = {"observation_normalization", "observation_std_floor", "observation
 def following(config: TrainConfig, initial: TrainConfig, *, given: Collection[str]) -> TrainConfig:
     """Return the config with the policy of the checkpoint that the run starts from, as far as the user gave no other.
 
+    Who gives another kind of policy gives all of it; of the same kind, what is not given is as it was.
+
     Args:
         config: the run's config.
         initial: the checkpoint's.
         given: names of the settings that the user gave; what an environment recommends is none of them.
     """
     given = {name for name in given if getattr(config, name, AUTO) != AUTO}
-    left = (set() if given & _NETWORK else _NETWORK) | (_AROUND_IT - given)
+    is_other = config.policy not in {AUTO, initial.policy}
+    left = (set() if is_other else _NETWORK - given) | (_AROUND_IT - given)
     return replace(config, **{name: getattr(initial, name) for name in left})

@@ -10,6 +10,18 @@ from es_core.strategies.transitions import Transitions
 from es_envs import Episode
 from es_envs.episode import Observer
 
+_GREATEST = 1e15  # reward: a learner computes squares of its distances from others, in float32
+
+
+def require_storable(reward: float) -> None:
+    """Refuse a reward that a learner would never forget.
+
+    Raises:
+        ValueError: it is not finite, or far too large for a float32.
+    """
+    if not abs(reward) <= _GREATEST:
+        raise ValueError(f"the reward is {reward:.4g}, and a learner needs finite ones of at most {_GREATEST:g}")
+
 
 class TransitionRecorder:
     """Records one episode.
@@ -31,6 +43,7 @@ class TransitionRecorder:
     def _record(self, observation: Any, action: Any, reward: float, _: Mapping[str, Any]) -> None:
         self._observations.append(self._flat(observation))
         self._actions.append(np.array(action, np.float32).ravel())
+        require_storable(reward)
         self._rewards.append(reward)
 
     def _flat(self, observation: Any) -> Vector:

@@ -90,7 +90,14 @@ def make_strategy(config: TrainConfig, mean: NDArray[np.float32], policy: Policy
             own = [known for known in parameters if known not in {"mean", *arguments}]
             has = f"its options are {', '.join(own)}" if own else "it has no options"
             raise ValueError(f"strategy_options: strategy {config.strategy!r} has no option {name!r}; {has}")
-    return strategy(mean, **arguments, **config.strategy_options)
+    try:
+        return strategy(mean, **arguments, **config.strategy_options)
+    except TypeError as error:
+        if not config.strategy_options:
+            raise
+        raise ValueError(
+            f"strategy_options: strategy {config.strategy!r} refuses {dict(config.strategy_options)}: {error}"
+        ) from error
 
 
 def _require_comparable(config: TrainConfig, strategy: type[Strategy]) -> None:

@@ -94,6 +94,8 @@ class ERL(GA):
         require_positive("learning_starts", learning_starts)
         self.mutation, self.inject_every = mutation, inject_every
         self.gradient_steps, self.learning_starts = gradient_steps, learning_starts
+        if not isinstance(learner_options, Mapping | None):
+            raise ValueError(f"learner_options must be a dict of its algorithm's arguments, got {learner_options!r}")
         self.algorithm, self.learner_options = algorithm, learner_options or {}
         self.learner: TransitionLearner | None = None
         self._episodes: Sequence[Transitions] | None = None

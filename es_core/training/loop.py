@@ -149,7 +149,7 @@ def _run_generations(
             if finished:  # before the line, which says that nothing is left to do
                 run.keep(before)
             run.append(stats, log if strategy.rebuildable else None)
-            stopped = (on_generation is not None and on_generation(stats) is False) or time.monotonic() >= deadline
+            stopped = (on_generation is not None and _is_false(on_generation(stats))) or time.monotonic() >= deadline
             measured = results.fitness.copy() if results is not None and results.valid.any() else None
             lifecycle.call("generation_finished", run=run, stats=stats, fitness=measured)
             if progress is not None:
@@ -200,6 +200,11 @@ def _played(
         return strategy.practise(population.statistics, centre)
     seeds = training_seeds(config, len(population), population.generation)
     return pool.evaluate(population, seeds, centre_seeds=centre_seeds)
+
+
+def _is_false(answer: object) -> bool:
+    """Tell whether it is False, or NumPy's, which a comparison of numbers may return."""
+    return isinstance(answer, bool | np.bool_) and not answer
 
 
 def _steps(*scores: Evaluation | None) -> int:

@@ -5,6 +5,7 @@ import warnings
 from dataclasses import replace
 
 from es_core.config.budgets import largest_population
+from es_core.config.checks import whole
 from es_core.config.train_config import require_bits
 from es_core.config.trust import require_trusted
 from es_core.files import CheckpointError, explained
@@ -40,6 +41,8 @@ def rebuild(run: RunFolder | str | os.PathLike[str], generation: int, *, trust: 
         run = RunFolder.open(run, trust=trust)
     elif trust:
         run = replace(run, trusted=True)
+    if whole(0)(generation):
+        raise ValueError(f"generation must be a whole number of at least 0, got {generation!r}")
     kept = run.checkpoint_generations()
     if generation in kept:
         return run.checkpoint_at(generation)
@@ -58,7 +61,7 @@ def rebuild(run: RunFolder | str | os.PathLike[str], generation: int, *, trust: 
     if not state.strategy.rebuildable:
         raise CheckpointError(
             f"{run.directory} has no checkpoint of generation {generation}, and what {run.config.strategy} learns from "
-            f"is in no log: there are only those of generations {', '.join(map(str, kept))}"
+            f"is in no log; there are checkpoints of generations {', '.join(map(str, kept)) or '(none)'}"
         )
     for stats, log in zip(run.history[start:generation], run.logs(start, generation), strict=True):
         _require_hash(run, state, stats.generation, stats.parameter_hash)

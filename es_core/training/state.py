@@ -98,7 +98,8 @@ class TrainingState:
         if run.initial_path.exists():
             source = Checkpoint.load(run.initial_path)
             inputs = input_size(source.observation_space)
-            if (source.mean.size, inputs) != (policy.size, policy.inputs):
+            other_meaning = source.config.action_bins != config.action_bins
+            if other_meaning or (source.mean.size, inputs) != (policy.size, policy.inputs):
                 raise ValueError(
                     f"initial has {source.mean.size} parameters for the {inputs} numbers of an observation of "
                     f"{source.config.env_id}, the policy {policy.size} for the {policy.inputs} of {config.env_id}: "
@@ -283,9 +284,15 @@ def _strategy(config: TrainConfig, policy: Policy, mean: NDArray[np.float32] | N
         return Learner(config, policy, mean)
     strategy = make_strategy(config, policy.initial(config.seed) if mean is None else mean, policy)
     if isinstance(strategy, ERL):
-        strategy.learner = OffPolicyLearner(
+        learner = OffPolicyLearner(
             policy, strategy.mean, algorithm=strategy.algorithm, options=strategy.learner_options, seed=config.seed
         )
+        if strategy.learning_starts > learner.capacity:
+            raise ValueError(
+                f"learning_starts={strategy.learning_starts}: the learner keeps its last {learner.capacity} steps, and "
+                "would never start: raise buffer_size (in learner_options), or lower it"
+            )
+        strategy.learner = learner
     return strategy
 
 

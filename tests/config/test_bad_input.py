@@ -174,6 +174,12 @@ def test_a_strategy_that_cannot_be_imported_is_named(refused, monkeypatch):
     refused(ValueError, "no strategy is called 'walkin': did you mean 'walking'?", strategy="walkin")
 
 
+@pytest.mark.parametrize("bound", ["max_steps", "max_episodes"])
+def test_a_schedule_over_generations_that_may_never_come_is_refused(bound, refused):
+    fields = {"sigma_final": 0.01, bound: 100, "generations": 1000}
+    refused(ValueError, f"{bound} may end the run long before: set schedule_generations", **fields)
+
+
 def test_an_unknown_environment_gets_a_suggestion(refused):
     refused(UnknownEnvError, "No environment 'Wolk-v0'. Did you mean 'Walk-v0'", env="Wolk-v0")
     refused(

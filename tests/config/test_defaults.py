@@ -181,7 +181,8 @@ def test_an_episode_ends_where_nobody_set_a_step_limit(register, tmp_path, capsy
 
 def test_a_resumed_run_may_be_given_what_was_left_to_it(wander, tmp_path):
     given = {**SHORT, "run_dir": tmp_path / "run"}
-    train(wander, on_generation=lambda stats: False, **given)
+    stopped = train(wander, on_generation=lambda stats: np.float64(stats.generation) < 0, **given)
+    assert len(stopped.history) == 1
     assert train(wander, resume=True, strategy="auto", strategy_options={}, **given).finished
     with pytest.raises(ValueError, match="strategy cannot change in a resumed run: it was 'cma_es', now 'ga'"):
         train(wander, resume=True, strategy="ga", **given)
@@ -192,6 +193,14 @@ def test_a_run_that_starts_from_a_policy_has_that_policy(wander, tmp_path):
     second = train(wander, run_dir=tmp_path / "second", initial=first.checkpoint, **SHORT)
     assert (second.config.policy, second.config.hidden_sizes, second.config.action_squash) == ("mlp", (3,), "tanh")
     assert np.array_equal(Checkpoint.load(second.checkpoint_path(0)).mean, first.checkpoint.mean)
+
+
+def test_what_is_not_said_of_a_network_is_as_in_the_policy_that_a_run_starts_from(wander, tmp_path):
+    first = train(wander, run_dir=tmp_path / "first", hidden_sizes=(3,), activation="relu", **SHORT)
+    second = train(wander, run_dir=tmp_path / "second", initial=first, hidden_sizes=(3,), **SHORT)
+    assert second.config.activation == "relu"
+    with pytest.raises(ValueError, match=r"initial has \d+ parameters .*action_bins"):
+        train(wander, run_dir=tmp_path / "third", initial=first, strategy="openai_es", action_bins=2, **SHORT)
 
 
 def test_show_tells_what_a_run_would_choose(wander, capsys, monkeypatch):

@@ -129,7 +129,12 @@ def test_other_algorithms_learn_beside_a_population(algorithm, tmp_path):
         ("Pendulum-v1", {}, {"algorithm": "dqn"}, "'dqn' is not for actions .*: choose among sac, td3, ddpg, tqc"),
         ("CartPole-v1", {}, {"algorithm": "sac"}, "'sac' is not for actions .*: choose among dqn"),
         ("CartPole-v1", {}, {"learner_options": {"gama": 1}}, "dqn has no option 'gama' here; it has learning_rate, "),
+        ("CartPole-v1", {}, {"learner_options": 5}, "learner_options must be a dict of its algorithm's arguments"),
+        ("CartPole-v1", {}, {"learner_options": {"learning_rate": "a"}}, "learner_options: dqn refuses "),
+        ("CartPole-v1", {}, {"learner_options": {"batch_size": 0}}, "learner_options: batch_size must be"),
+        ("CartPole-v1", {}, {"learner_options": {"buffer_size": 999}}, "learning_starts=1000: the learner keeps its"),
         ("CartPole-v1", {}, {"inject_every": 0}, "inject_every must be"),
+        ("CartPole-v1", {}, {"elites": "a"}, "strategy_options: strategy 'erl' refuses {'elites': 'a'}"),
         ("CartPole-v1", {}, {"elites": 10}, "elites must be from 1 to 9, fewer than the actors; got 10"),
     ],
 )

@@ -376,6 +376,14 @@ def test_a_candidate_is_replayed_to_its_generations_step_limit(tmp_path):
     assert replay(run, generation=0, seed=3).length > 5
     with pytest.raises(ValueError, match="seed must be a whole number of at least 0, got -7"):
         replay(run, generation=0, seed=-7)
+    for generation, candidate, message in (
+        (0.0, 1, "generation must be a whole number of at least 0, got 0.0"),
+        (True, 1, "generation must be a whole number of at least 0, got True"),
+        (0, 1.0, "candidate must be from 0 to 1 in generation 0; got 1.0"),
+        (0, "1", "candidate must be from 0 to 1 in generation 0; got '1'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            replay(run, generation=generation, candidate=candidate, seed=3)
 
 
 def test_a_failed_candidate_is_replayed_as_training_played_it(failing, tmp_path, capsys):

@@ -8,7 +8,7 @@ from gymnasium import spaces
 from written import lines
 
 import es_envs
-from es_core import RolloutError, Run, TrainConfig, evaluate, rebuild, train
+from es_core import RolloutError, Run, TrainConfig, evaluate, rebuild, replay, train
 from es_core.pools.by_name import make_pool
 from es_core.strategies.population import Population
 
@@ -285,6 +285,8 @@ def test_cart_poles_own_vectorised_form_is_trained_in(tmp_path):
     page = run.report().read_text(encoding="utf-8")
     assert "--pool vector" in page
     assert "seeded as a whole" in page
+    with pytest.warns(RuntimeWarning, match="was seeded as a whole, so no episode of its training begins like one"):
+        replay(run, generation=0, seed=1)
 
 
 @pytest.mark.slow

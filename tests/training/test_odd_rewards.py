@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from es_core import Run, train
+from es_core import RolloutError, Run, train
 from es_core.cli import main
 
 
@@ -23,6 +23,14 @@ def test_a_constant_reward_is_told_after_ten_generations(paid, tmp_path, capsys)
     )
     told = capsys.readouterr()
     assert "all candidates had the same fitness as others with their start, 0 on average" in told.out + told.err
+
+
+@pytest.mark.parametrize(("strategy", "kwargs"), [("sb3:a2c", {"nan": -9.0}), ("erl", {"scale": 1e37})])
+def test_a_reward_that_no_learner_can_hold_ends_the_run_in_words(strategy, kwargs, paid, tmp_path):
+    few = {"eval_every": 0, "workers": 1, "progress": False, "population_size": 8} if strategy == "erl" else {
+        "eval_every": 0, "workers": 1, "progress": False, "steps_per_generation": 20}  # fmt: skip
+    with pytest.raises(RolloutError, match=r"the reward is (nan|-?\d.*), and a learner needs finite ones of at most"):
+        train(paid(**kwargs), strategy=strategy, run_dir=tmp_path / "run", **few)
 
 
 def test_a_start_without_a_number_ends_the_run_in_words(paid, tmp_path, capsys):
