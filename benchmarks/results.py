@@ -99,7 +99,7 @@ PLATE = {
     "episodes_per_candidate": 2,
     "env_kwargs": {"observation": "without_rates"},
     "generations": 10**5,
-    "max_steps": 2_000_000,
+    "max_steps": 3_000_000,
     "solved_at": None,
 }
 
