@@ -87,6 +87,11 @@ def share(value: Any) -> str | None:
     return None if number(0, above=True)(value) is None and value <= 1 else "a number above 0, at most 1"
 
 
+def decay(value: Any) -> str | None:
+    """Check for the share of itself that an average keeps: at least 0, below 1."""
+    return None if number(0)(value) is None and value < 1 else "a number of at least 0, below 1"
+
+
 def flag(value: Any) -> str | None:
     """Check for True or False."""
     return None if isinstance(value, bool) else "True or False"
@@ -187,6 +192,21 @@ def require_seconds(name: str, value: Any) -> None:
         ValueError: the message names the argument.
     """
     _require(name, value, number(0, above=True))
+
+
+def require_real(name: str, value: Any, check: Check) -> float:
+    """Return an argument as a float, whatever type of number it is, if it passes a check.
+
+    Raises:
+        ValueError: the message names the argument, and says what was expected.
+    """
+    try:
+        real = float(value)
+    except (TypeError, ValueError):
+        real = math.nan
+    if expected := check(real):
+        raise ValueError(f"{name} must be {expected}, got {shown(value)}")
+    return real
 
 
 def _require(name: str, value: Any, check: Check) -> None:

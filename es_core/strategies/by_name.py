@@ -93,11 +93,10 @@ def make_strategy(config: TrainConfig, mean: NDArray[np.float32], policy: Policy
     try:
         return strategy(mean, **arguments, **config.strategy_options)
     except TypeError as error:
-        if not config.strategy_options:
+        given = {**config.optimizer_options, **config.strategy_options}
+        if not given:
             raise
-        raise ValueError(
-            f"strategy_options: strategy {config.strategy!r} refuses {dict(config.strategy_options)}: {error}"
-        ) from error
+        raise ValueError(f"strategy {config.strategy!r} refuses the options {given}: {error}") from error
 
 
 def _require_comparable(config: TrainConfig, strategy: type[Strategy]) -> None:

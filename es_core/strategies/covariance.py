@@ -11,6 +11,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from es_core.config.checks import number, require_real
 from es_core.strategies.optimizers import norm
 from es_core.strategies.schedules import Schedule
 from es_core.strategies.strategy import Strategy
@@ -69,7 +70,10 @@ class CovarianceStrategy(Strategy):
             raise ValueError(f"population_size must be at least 4 to learn a covariance, got {population_size}")
         self.centre = self.mean.astype(np.float64)
         self.step_size = float(self._sigma(0))
-        self._max_step_size = math.inf if max_step_size is None else max(float(max_step_size), self.step_size)
+        self._max_step_size = math.inf
+        if max_step_size is not None:
+            bound = require_real("max_step_size", max_step_size, number(0, above=True))
+            self._max_step_size = max(bound, self.step_size)
         self.path_sigma, self.path_c = np.zeros(self.mean.size), np.zeros(self.mean.size)
         self._begin()
 

@@ -84,7 +84,8 @@ class ERL(GA):
             raise ValueError(f"population_size must be at least 4, three actors and the learner's; got {actors + 1}")
         super().__init__(mean, population_size=population_size, sigma=sigma, seed=seed, parents=actors)
         self.elites = max(1, actors // 10) if elites is None else elites
-        if not 1 <= self.elites < actors:
+        require_positive("elites", self.elites)
+        if not self.elites < actors:
             raise ValueError(f"elites must be from 1 to {actors - 1}, fewer than the actors; got {self.elites}")
         if not 0 <= mutation <= 1:
             raise ValueError(f"mutation must be a probability, from 0 to 1; got {mutation}")

@@ -50,7 +50,8 @@ class GA(Strategy):
     ) -> None:
         super().__init__(mean, population_size=population_size, sigma=sigma, seed=seed)
         count = max(1, population_size // 8) if parents is None else parents
-        if not 1 <= count < population_size:
+        require_positive("parents", count)
+        if not count < population_size:
             raise ValueError(f"parents must be from 1 to {population_size - 1}, fewer than the population; got {count}")
         require_positive("elite_candidates", elite_candidates)
         require_positive("elite_episodes", elite_episodes)

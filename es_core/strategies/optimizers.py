@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config.checks import alike
+from es_core.config.checks import alike, decay, number, require_real
 
 Vector = NDArray[np.float32]
 
@@ -101,7 +101,8 @@ class Adam(Optimizer):
         epsilon: float = 1e-8,
     ) -> None:
         super().__init__(size, weight_decay=weight_decay)
-        self.beta1, self.beta2, self.epsilon = float(beta1), float(beta2), float(epsilon)
+        self.beta1, self.beta2 = require_real("beta1", beta1, decay), require_real("beta2", beta2, decay)
+        self.epsilon = require_real("epsilon", epsilon, number(0))
 
     def _increment(self, gradient: Vector, learning_rate: float) -> Vector:
         increment = np.empty_like(gradient)
@@ -135,7 +136,7 @@ class SGD(Optimizer):
 
     def __init__(self, size: int, *, weight_decay: float = 0.0, momentum: float = 0.0, nesterov: bool = False) -> None:
         super().__init__(size, weight_decay=weight_decay)
-        self.momentum, self.nesterov = momentum, nesterov
+        self.momentum, self.nesterov = require_real("momentum", momentum, decay), nesterov
 
     def _increment(self, gradient: Vector, learning_rate: float) -> Vector:
         self.velocity = np.float32(self.momentum) * self.velocity + gradient
@@ -160,7 +161,8 @@ class ClipUp(Optimizer):
         self, size: int, *, weight_decay: float = 0.0, momentum: float = 0.9, max_speed: float | None = None
     ) -> None:
         super().__init__(size, weight_decay=weight_decay)
-        self.momentum, self.max_speed = momentum, max_speed
+        self.momentum = require_real("momentum", momentum, decay)
+        self.max_speed = None if max_speed is None else require_real("max_speed", max_speed, number(0, above=True))
 
     def _increment(self, gradient: Vector, learning_rate: float) -> Vector:
         length = norm(gradient)

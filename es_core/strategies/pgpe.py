@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from es_core.config.checks import decay, number, require_real
 from es_core.strategies.openai_es import OpenAIES
 from es_core.strategies.optimizers import norm
 from es_core.strategies.pairs import Pairs
@@ -60,9 +61,7 @@ class PGPE(OpenAIES):
         radius: float | None = None,
     ) -> None:
         if radius is not None:
-            if not (math.isfinite(radius) and radius > 0):
-                raise ValueError(f"radius must be a finite number above 0, got {radius}")
-            sigma = radius / math.sqrt(np.size(mean))
+            sigma = require_real("radius", radius, number(0, above=True)) / math.sqrt(np.size(mean))
         if learning_rate is None:
             widest = as_schedule(sigma)(0) * math.sqrt(np.size(mean)) / 15
             speed = (optimizer_options or {}).get("max_speed")
@@ -79,7 +78,8 @@ class PGPE(OpenAIES):
             shaping=shaping,
         )
         self.sigmas = np.full(self.mean.size, self._sigma(0))
-        self.sigma_learning_rate, self.sigma_max_change = float(sigma_learning_rate), float(sigma_max_change)
+        self.sigma_learning_rate = float(sigma_learning_rate)
+        self.sigma_max_change = require_real("sigma_max_change", sigma_max_change, decay)  # else a sigma may become 0
 
     @property
     def sigma(self) -> float:

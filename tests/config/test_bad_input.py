@@ -174,6 +174,26 @@ def test_a_strategy_that_cannot_be_imported_is_named(refused, monkeypatch):
     refused(ValueError, "no strategy is called 'walkin': did you mean 'walking'?", strategy="walkin")
 
 
+@pytest.mark.parametrize(
+    ("strategy", "fields", "message"),
+    [
+        ("ga", {"strategy_options": {"parents": 2.5}}, "parents must be a whole number of at least 1, got 2.5"),
+        ("ga", {"strategy_options": {"parents": "a"}}, "parents must be a whole number of at least 1, got 'a'"),
+        ("cma_es", {"strategy_options": {"max_step_size": -1}}, "max_step_size must be a finite number above 0"),
+        ("cma_es", {"strategy_options": {"max_step_size": [1]}}, "max_step_size must be a finite number above 0"),
+        ("pgpe", {"strategy_options": {"sigma_max_change": 1}}, "sigma_max_change must be a number of at least 0, bel"),
+        ("pgpe", {"strategy_options": {"radius": "a"}}, "radius must be a finite number above 0, got 'a'"),
+        ("pgpe", {"optimizer_options": {"max_speed": -1}}, "max_speed must be a finite number above 0, got -1"),
+        ("pgpe", {"optimizer_options": {"max_speed": "a"}}, "strategy 'pgpe' refuses the options {'max_speed': 'a'}"),
+        ("openai_es", {"optimizer_options": {"beta1": 1.0}}, "beta1 must be a number of at least 0, below 1, got 1.0"),
+        ("openai_es", {"optimizer_options": {"epsilon": -1}}, "epsilon must be a finite number of at least 0"),
+        ("nsra_es", {"strategy_options": {"weight": None}}, "strategy 'nsra_es' refuses the options {'weight': None}"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_refused_before_the_run(strategy, fields, message, refused):
+    refused(ValueError, re.escape(message), strategy=strategy, population_size=8, **fields)
+
+
 @pytest.mark.parametrize("bound", ["max_steps", "max_episodes"])
 def test_a_schedule_over_generations_that_may_never_come_is_refused(bound, refused):
     fields = {"sigma_final": 0.01, bound: 100, "generations": 1000}

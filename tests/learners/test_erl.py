@@ -134,7 +134,7 @@ def test_other_algorithms_learn_beside_a_population(algorithm, tmp_path):
         ("CartPole-v1", {}, {"learner_options": {"batch_size": 0}}, "learner_options: batch_size must be"),
         ("CartPole-v1", {}, {"learner_options": {"buffer_size": 999}}, "learning_starts=1000: the learner keeps its"),
         ("CartPole-v1", {}, {"inject_every": 0}, "inject_every must be"),
-        ("CartPole-v1", {}, {"elites": "a"}, "strategy_options: strategy 'erl' refuses {'elites': 'a'}"),
+        ("CartPole-v1", {}, {"elites": "a"}, "elites must be a whole number of at least 1, got 'a'"),
         ("CartPole-v1", {}, {"elites": 10}, "elites must be from 1 to 9, fewer than the actors; got 10"),
     ],
 )
