@@ -11,7 +11,7 @@ import re
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import EntryPoint, PackageNotFoundError, entry_points
 from inspect import getmembers, isroutine, signature
@@ -341,7 +341,7 @@ def _is_equal(one: EnvDefinition, other: EnvDefinition) -> bool:
         return one == other
     except ValueError:  # keyword arguments with arrays
         try:
-            np.testing.assert_equal(asdict(one), asdict(other))
+            np.testing.assert_equal(vars(one), vars(other))
         except AssertionError:
             return False
         return True

@@ -182,7 +182,7 @@ def require_positive(name: str, value: Any) -> None:
     Raises:
         ValueError: the message names the argument.
     """
-    _require(name, value, whole(1))
+    require(name, value, whole(1))
 
 
 def require_seconds(name: str, value: Any) -> None:
@@ -191,7 +191,7 @@ def require_seconds(name: str, value: Any) -> None:
     Raises:
         ValueError: the message names the argument.
     """
-    _require(name, value, number(0, above=True))
+    require(name, value, number(0, above=True))
 
 
 def require_real(name: str, value: Any, check: Check) -> float:
@@ -209,7 +209,12 @@ def require_real(name: str, value: Any, check: Check) -> float:
     return real
 
 
-def _require(name: str, value: Any, check: Check) -> None:
+def require(name: str, value: Any, check: Check) -> None:
+    """Refuse an argument that does not pass a check.
+
+    Raises:
+        ValueError: the message names the argument, and says what was expected.
+    """
     expected = check(value)
     if expected:
         raise ValueError(f"{name} must be {expected}, got {shown(value)}")

@@ -53,8 +53,8 @@ compiled. A change of any bit of a run's result adds one, and names the version 
 _WRITTEN_BY = ("es-envs 0.1.0 (commit 9c9a60a)",)
 
 MOST = 1_000_000
-_USUAL_LIMIT = 1000  # steps of an episode in which neither the environment nor the user sets a limit
 """Maximum of candidates in a generation and of episodes of one: a config must not ask for more than memory holds."""
+_USUAL_LIMIT = 1000  # steps of an episode, where neither the environment nor the user sets a limit
 
 # Fields that bound a run: the only ones that may change when it is resumed, and only grow (None: no bound).
 BOUNDS = ("generations", "max_steps", "max_episodes")

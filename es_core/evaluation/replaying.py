@@ -5,7 +5,7 @@ import warnings
 from contextlib import closing
 from typing import Any
 
-from es_core.config.checks import whole
+from es_core.config.checks import require, whole
 from es_core.config.train_config import require_bits
 from es_core.evaluation.scoring import find_policy, population_of, require_candidate, require_same_spaces
 from es_core.pools.copies import EACH
@@ -47,8 +47,7 @@ def replay(
         ValueError: there is no such candidate, or a name is not trusted.
         CheckpointError: the checkpoint or the log is damaged.
     """
-    if whole(0)(seed):
-        raise ValueError(f"seed must be a whole number of at least 0, got {seed!r}")
+    require("seed", seed, whole(0))
     checkpoint, definition = find_policy(run, generation=generation, trust=trust)
     require_bits(checkpoint.config, checkpoint.where)
     if checkpoint.config.vector_starts not in {None, EACH}:

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 import es_envs
 from es_core.config.commands import only_in_script, run_command, train_command
 from es_core.config.train_config import BITS, BOUNDS
-from es_core.formatting import shell_line
 from es_core.runs.run_folder import RunFolder
 
 
@@ -42,8 +41,7 @@ def next_step(
             return _step(run, f"{still} To see its best policy so far:", "watch", live=True)
         return _step(run, f"{still} To keep this page up to date:", "report", follow=True)
     if not installed:
-        plugins = shell_line(["es-envs", "list"])
-        return NextStep(sentence="Its environment is not installed here. To see what is:", command=plugins)
+        return NextStep(sentence="Its environment is not installed here. To see what is:", command="es-envs list")
     if run.end is None and run.config.bits == BITS:
         if not run.history:
             return _step(run, "It has stopped before a generation was finished. To begin again:", "resume")

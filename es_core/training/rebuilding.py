@@ -5,7 +5,7 @@ import warnings
 from dataclasses import replace
 
 from es_core.config.budgets import largest_population
-from es_core.config.checks import whole
+from es_core.config.checks import require, whole
 from es_core.config.train_config import require_bits
 from es_core.config.trust import require_trusted
 from es_core.files import CheckpointError, explained
@@ -41,8 +41,7 @@ def rebuild(run: RunFolder | str | os.PathLike[str], generation: int, *, trust: 
         run = RunFolder.open(run, trust=trust)
     elif trust:
         run = replace(run, trusted=True)
-    if whole(0)(generation):
-        raise ValueError(f"generation must be a whole number of at least 0, got {generation!r}")
+    require("generation", generation, whole(0))
     kept = run.checkpoint_generations()
     if generation in kept:
         return run.checkpoint_at(generation)

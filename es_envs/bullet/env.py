@@ -4,7 +4,6 @@ Environments take pybullet from here (``from es_envs.bullet import BulletEnv, py
 missing pybullet, and its banner, which every process would print, is suppressed.
 """
 
-import contextlib
 import functools
 import math
 import os
@@ -14,7 +13,7 @@ import warnings
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -565,7 +564,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         with self._reading(model):
             return [int(body) for body in pybullet.loadMJCF(model, flags=flags, physicsClientId=self.client)]
 
-    @contextlib.contextmanager
+    @contextmanager
     def _reading(self, model: str) -> Iterator[None]:
         try:
             yield

@@ -59,9 +59,8 @@ def follows_gymnasium(subject: Subject) -> None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            warnings.filterwarnings(
-                "ignore", message=".*(minimum|maximum) value is -?infinity"
-            )  # where it has no bound
+            # It takes a space without bounds for a mistake.
+            warnings.filterwarnings("ignore", message=".*(minimum|maximum) value is -?infinity")
             gymnasium_check_env(env.unwrapped)
     except (Exception, Warning) as error:
         message = re.sub(r"\x1b\[\d+m", "", f"{type(error).__name__}: {error}")  # Gymnasium colours its warnings

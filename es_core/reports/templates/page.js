@@ -144,9 +144,10 @@ function draw(view) {
   const [low, high] = chart.limits ?? span(view.drawn);
   const levels = ticks(low, high, height / 55);
   // As many digits as tell one level from the next; of values between two levels, one more.
-  const digits = [4, 5, 6, 7, 8, 9, 10, 11, 12].find((most) => new Set(levels.map(rounded(most).format)).size === levels.length);
-  const labels = levels.map(rounded(digits ?? 12).format);
-  view.number = digits === 4 ? number : rounded((digits ?? 12) + 1);
+  const labelled = (digits) => levels.map(rounded(digits).format);
+  let digits = 4, labels = labelled(digits);
+  while (new Set(labels).size < levels.length && digits < 12) labels = labelled(++digits);
+  view.number = digits === 4 ? number : rounded(digits + 1);
   view.left = 14 + 6.4 * Math.max(...labels.map((label) => label.length));
   view.inner = width - view.left - 10;
   const top = 10, inner = height - top - 40;
