@@ -15,7 +15,7 @@ def require_one_of(name: str, value: object, choices: Collection[str]) -> None:
     Raises:
         ArgumentError: the message names the argument, the choices, the value, and a choice that is close to it.
     """
-    if value in choices:
+    if isinstance(value, str) and value in choices:
         return
     close = difflib.get_close_matches(value, choices, n=1) if isinstance(value, str) else []
     hint = f": did you mean {close[0]!r}?" if close else ""

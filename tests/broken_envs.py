@@ -1,10 +1,12 @@
 """A good environment and copies of it with one fault each, for the tests of the conformance kit."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
+import warnings
 from typing import ClassVar
 
 import gymnasium
@@ -12,6 +14,7 @@ import numpy as np
 from gymnasium import spaces
 
 LEAK = []
+CALLS = []
 CHILDREN = []
 
 
@@ -414,3 +417,49 @@ class CountsSteps:
 
     def result(self, episode):
         return float(self.count)
+
+
+class LeakingSteps(Good):
+    def step(self, action):
+        LEAK.append(np.ones(1_000))  # 8 kB
+        return super().step(action)
+
+
+class ForgetfulInfo(Good):
+    """Has an info that survives reset, but not at an episode's ends."""
+
+    counted = 0
+
+    def step(self, action):
+        observation, reward, terminated, truncated, info = super().step(action)
+        self.counted += 1
+        return observation, reward, terminated, truncated, info if terminated else {**info, "counted": self.counted}
+
+
+class OldFashioned(Good):
+    """Fine, but a library that it uses warns its author, its infos hold sets, and one render mode needs a display."""
+
+    metadata: ClassVar = {"render_modes": ["human", "rgb_array"], "render_fps": np.int64(10)}
+
+    def __init__(self, render_mode=None, **kwargs):
+        if render_mode == "human":
+            raise RuntimeError("no display")
+        super().__init__(render_mode=render_mode, **kwargs)
+
+    def step(self, action):
+        warnings.warn("an old function of a library", DeprecationWarning, stacklevel=1)
+        *moment, info = super().step(action)
+        return *moment, {**info, "visited": {"north", "east", "south", "west"}}
+
+
+def lucky(episode):
+    return episode.total_reward + random.random()
+
+
+def without_end(episode):
+    return [float("nan")] * episode.length
+
+
+def counts_calls(episode):
+    CALLS.append(episode.length)
+    return [len(CALLS)]

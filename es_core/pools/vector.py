@@ -30,7 +30,6 @@ from es_core.pools.worker import (
     enters_statistics,
     played_alone,
 )
-from es_core.rollout.behaviour import BehaviourDescriber
 from es_core.rollout.bounds import BoundsCounter
 from es_core.rollout.environment import make_env
 from es_core.rollout.errors import SpaceError
@@ -39,6 +38,7 @@ from es_core.rollout.rollout import Rollout
 from es_core.strategies.defaults import settled
 from es_core.strategies.population import Drawn
 from es_envs import EnvDefinition, Episode
+from es_envs.behaviour import BehaviourDescriber
 from es_envs.returned import info_of
 
 _PARAMETERS = 2**28  # of all candidates at once, if the number of copies is not set: 1 GB

@@ -13,13 +13,13 @@ from es_core.policies.by_name import make_policy
 from es_core.policies.engines import make_actor, require_engine
 from es_core.policies.normalization import Statistics
 from es_core.policies.scripted import ScriptedActor, ScriptedPolicy
-from es_core.rollout.behaviour import BehaviourDescriber
 from es_core.rollout.environment import make_env
 from es_core.rollout.errors import SpaceError
 from es_core.rollout.fitness import begun, judged, load_fitnesses, observers_of, so_far
 from es_core.rollout.ranges import stretched
 from es_core.seeding import Purpose, derive
 from es_envs import EnvDefinition, Episode
+from es_envs.behaviour import BehaviourDescriber
 from es_envs.episode import Observer, Steps, play
 from es_envs.scripts import RandomActions
 

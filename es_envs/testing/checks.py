@@ -6,6 +6,7 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from numbers import Real
 from typing import Any, SupportsFloat
 
 import gymnasium
@@ -14,13 +15,16 @@ from gymnasium import spaces
 from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 
 from es_envs import registry
+from es_envs.behaviour import BehaviourDescriber
+from es_envs.definition import EnvDefinition, PluginError
 from es_envs.episode import STEP, play
 from es_envs.fitness import load_fitness
 from es_envs.testing.episodes import Trace, action_sources, bits, first_difference, look, playing, trace
 from es_envs.testing.faults import ConformanceError, Skip, told
+from es_envs.testing.fresh_process import LEAK_RESETS, LEAK_STEPS
 from es_envs.testing.subject import Subject, elsewhere
 
-LEAK_RESETS, LEAK_BYTES_PER_RESET = 100, 10_000
+LEAK_BYTES = 1_000_000
 
 
 def can_be_made(subject: Subject) -> None:
@@ -54,14 +58,15 @@ def prints_nothing(subject: Subject) -> None:
 
 def follows_gymnasium(subject: Subject) -> None:
     """Gymnasium's own checker finds no error and has no warning."""
-    render_mode = "rgb_array" if _can_render(subject) else None
-    env = registry.make(subject.env_id, render_mode, **subject.kwargs)
+    env = registry.make(subject.env_id, **subject.kwargs)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
+            for matters_to_others in (DeprecationWarning, PendingDeprecationWarning, ResourceWarning):
+                warnings.simplefilter("ignore", matters_to_others)
             # It takes a space without bounds for a mistake.
             warnings.filterwarnings("ignore", message=".*(minimum|maximum) value is -?infinity")
-            gymnasium_check_env(env.unwrapped)
+            gymnasium_check_env(env.unwrapped, skip_render_check=True)  # "human" needs a display
     except (Exception, Warning) as error:
         message = re.sub(r"\x1b\[\d+m", "", f"{type(error).__name__}: {error}")  # Gymnasium colours its warnings
         hint = "; NaN equals no NaN: does an info hold one?" if "info are not equivalent" in message else ""
@@ -189,31 +194,55 @@ def shares_nothing_between_instances(subject: Subject) -> None:
 
 
 def has_finite_fitness(subject: Subject) -> None:
-    """Every fitness that the definition names is a finite number, for whole and for abandoned episodes."""
+    """Every fitness that the definition names is a finite number, the same for the same episode, whole or abandoned."""
     with subject.env() as env:
         for name, target in subject.definition.fitness_names().items():
             for seed, steps in ((1, subject.steps), (2, 1)):
                 fitness: Any = load_fitness(target)
-                watching: Any = fitness() if inspect.isclass(fitness) else None
+                watching: list[Any] = [fitness(), fitness()] if inspect.isclass(fitness) else []
                 episode = trace(env, seed, steps, watching).episode
+                rate = [each.result for each in watching] or [fitness, fitness]
                 try:
-                    value = watching.result(episode) if watching is not None else fitness(episode)
+                    values = [function(episode) for function in rate]
                 except Exception as error:
                     raise ConformanceError(f"fitness {name!r} raises {told(error)}") from error
-                is_array = isinstance(value, np.ndarray) and value.ndim > 0
-                if is_array or not isinstance(value, SupportsFloat) or not math.isfinite(value):
-                    raise ConformanceError(f"fitness {name!r} of an episode is {value!r}, expected a finite number")
+                for value in values:
+                    is_array = isinstance(value, np.ndarray) and value.ndim > 0
+                    if is_array or not isinstance(value, SupportsFloat) or not math.isfinite(value):
+                        raise ConformanceError(f"fitness {name!r} of an episode is {value!r}, expected a finite number")
+                if float(values[0]) != float(values[1]):
+                    raise ConformanceError(
+                        f"fitness {name!r} of the same episode is {values[0]!r}, then {values[1]!r}: does it draw "
+                        "random numbers, or keep something from call to call?"
+                    )
+
+
+def describes_episodes(subject: Subject) -> None:
+    """The behaviour that the definition names is always as many finite numbers, and the same for the same episode."""
+    if subject.definition.behaviour == EnvDefinition.behaviour:
+        return
+    describer = BehaviourDescriber(subject.definition)
+    with subject.env() as env:
+        for seed, steps in ((1, subject.steps), (2, 1)):
+            episode = trace(env, seed, steps).episode
+            try:
+                one, other = (describer.noted(episode).behaviour for _ in range(2))
+            except (PluginError, ValueError) as error:
+                raise ConformanceError(str(error)) from error
+            if one != other:
+                raise ConformanceError(f"behaviour {subject.definition.behaviour!r} of the same episode differs")
 
 
 def does_not_leak(subject: Subject) -> None:
-    """Memory does not grow from reset to reset."""
+    """Memory does not grow from reset to reset, nor from step to step."""
     # In a fresh process: memory that this one has freed would hide a leak.
-    growth = float(elsewhere(subject, "growth", 0, LEAK_RESETS).result)
+    growth = float(elsewhere(subject, "growth", 0, subject.steps).result)
     if math.isnan(growth):
         raise Skip("this system has no /proc to tell how much memory a process holds")
-    if growth > LEAK_BYTES_PER_RESET:
+    if growth > LEAK_BYTES:
         raise ConformanceError(
-            f"every reset leaks about {growth / 1000:.0f} kB: build the world once, in the constructor, not in reset"
+            f"memory grows by about {growth / 1e6:.1f} MB in {LEAK_RESETS} resets and {LEAK_STEPS} steps: build the "
+            "world once, in the constructor, not in reset, and keep nothing of past episodes"
         )
 
 
@@ -239,7 +268,7 @@ def renders(subject: Subject) -> None:
         shapes.add(_picture_shape(env.render()))
     if len(shapes) > 1:
         raise ConformanceError(f"render gives pictures of several sizes: {sorted(shapes)}")
-    if not isinstance(env.metadata.get("render_fps"), int | float) or not env.metadata["render_fps"] > 0:
+    if not isinstance(env.metadata.get("render_fps"), Real) or not env.metadata["render_fps"] > 0:
         raise ConformanceError("metadata['render_fps'] must be the number of steps that make a second, for films")
     _insist_equal(unseen, filmed, "while it is filmed", "rendering or its preparation changes the simulation")
 
@@ -269,6 +298,7 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     is_the_same_in_every_process,
     shares_nothing_between_instances,
     has_finite_fitness,
+    describes_episodes,
     does_not_leak,
     renders,
     closes_twice,
@@ -281,9 +311,9 @@ def _insist_equal(one: Trace, other: Trace, circumstance: str, suspicion: str) -
         raise ConformanceError(
             f"the same seed and actions give another episode {circumstance}, {difference}: {suspicion}"
         )
-    for when, info in (("starts", "start_info"), ("ends", "final_info")):
-        if bits(getattr(one.episode, info)) != bits(getattr(other.episode, info)):
-            raise ConformanceError(f"the same episode {when} with another info {circumstance}: {suspicion}")
+    difference = first_difference(one.infos, other.infos)
+    if difference:
+        raise ConformanceError(f"the same episode has other infos {circumstance}, {difference}: {suspicion}")
 
 
 def _check_episode(subject: Subject, env: gymnasium.Env[Any, Any], name: str, choose: Callable[[], Any]) -> None:

@@ -3,6 +3,7 @@
 import copy
 import functools
 import hashlib
+import itertools
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,23 +24,26 @@ class Trace:
 
     Attributes:
         moments: the bytes of each observation and reward, and of how the episode ended, unless it was cut.
+        infos: the bytes of the infos, from that of reset on.
         episode: the same as fitness functions see it.
     """
 
     moments: tuple[bytes, ...]
+    infos: tuple[bytes, ...]
     episode: Episode
 
     @property
     def digests(self) -> list[str]:
         """A short text for each moment: equal for equal moments, in any process."""
-        return [hashlib.blake2b(moment, digest_size=8).hexdigest() for moment in self.moments]
+        both = itertools.zip_longest(self.moments, self.infos, fillvalue=b"")
+        return [hashlib.blake2b(moment + info, digest_size=8).hexdigest() for moment, info in both]
 
 
 def playing(
     env: gymnasium.Env[Any, Any],
     seed: int,
     steps: int,
-    observer: StepFitness | None = None,
+    observers: Sequence[StepFitness] = (),
     *,
     choose: Callable[[], Any] | None = None,
     pauses: bool = True,
@@ -50,27 +54,30 @@ def playing(
         space.seed(seed)
         choose = space.sample
     moments: list[bytes] = []
+    infos: list[bytes] = []
 
     def keep(observation: Any, action: Any, reward: float, info: Mapping[str, Any]) -> None:  # noqa: ARG001
         moments.append(bits((observation, float(reward))))
+        infos.append(bits(info))
 
-    observers = [keep] if observer is None else [keep, observer.on_step]
-    episode = yield from play(env, lambda _: choose(), seed, steps, observers, pauses=pauses)
+    watching = [keep, *(observer.on_step for observer in observers)]
+    episode = yield from play(env, lambda _: choose(), seed, steps, watching, pauses=pauses)
     ended = [bits(episode.terminated)] if episode.length < steps else []  # else it may have been cut
-    return Trace((bits(episode.first_observation), *moments, *ended), episode)
+    start = bits(episode.first_observation), bits(episode.start_info)
+    return Trace((start[0], *moments, *ended), (start[1], *infos), episode)
 
 
 def trace(
     env: gymnasium.Env[Any, Any],
     seed: int,
     steps: int,
-    observer: StepFitness | None = None,
+    observers: Sequence[StepFitness] = (),
     *,
     choose: Callable[[], Any] | None = None,
 ) -> Trace:
     """Play a whole episode, or ``steps`` steps of it; ``choose``: see ``playing``."""
     try:
-        next(playing(env, seed, steps, observer, choose=choose, pauses=False))
+        next(playing(env, seed, steps, observers, choose=choose, pauses=False))
     except StopIteration as end:
         return cast("Trace", end.value)
     raise RuntimeError("an episode that does not pause has paused")
@@ -82,6 +89,8 @@ def bits(value: Any) -> bytes:
         return b"{" + b",".join(bits(key) + b":" + bits(value[key]) for key in sorted(value, key=repr)) + b"}"
     if isinstance(value, tuple | list):
         return b"(" + b",".join(bits(item) for item in value) + b")"
+    if isinstance(value, set | frozenset):
+        return b"<" + b",".join(sorted(map(bits, value))) + b">"
     if isinstance(value, np.ndarray) and value.dtype.kind != "O":
         return f"{value.dtype}{value.shape}".encode() + value.tobytes()
     return _ADDRESS.sub("", repr(value)).encode()

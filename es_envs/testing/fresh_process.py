@@ -26,7 +26,8 @@ from es_envs.testing.subject import (
     Subject,
 )
 
-LEAK_ROUNDS, LEAK_RESETS, LEAK_BYTES_PER_RESET = 3, 100, 10_000
+LEAK_ROUNDS, LEAK_RESETS, LEAK_STEPS = 3, 100, 1000
+_ROUND_SECONDS = 3.0  # after which no other episode of a round begins
 
 
 _REHEARSED = 4  # episodes under random actions
@@ -141,21 +142,27 @@ def _live(env: gymnasium.Env[Any, Any], seed: int, steps: int, life_steps: int, 
     return {**episodes, "late": look(env, seed, steps), "steps": played}
 
 
-def _growth(env: gymnasium.Env[Any, Any], seed: int, resets: int) -> float:
-    """Bytes by which memory grows with each reset: the least of some rounds, since allocators grow in bursts."""
+def _growth(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> float:
+    """Bytes by which memory grows in a round: the least of some, since allocators grow in bursts."""
     growths = []
-    _reset_often(env, seed, resets)  # allocators take their share first
+    _play_round(env, seed, steps)  # allocators take their share first
     for _ in range(LEAK_ROUNDS):
         before = _memory()
-        _reset_often(env, seed, resets)
-        growths.append((_memory() - before) / resets)
+        _play_round(env, seed, steps)
+        growths.append(_memory() - before)
     return min(growths)
 
 
-def _reset_often(env: gymnasium.Env[Any, Any], seed: int, times: int) -> None:
-    for offset in range(times):
+def _play_round(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> None:
+    """Begin many episodes, and play some to their ends."""
+    for offset in range(LEAK_RESETS):
         env.reset(seed=seed + offset)
         env.step(env.action_space.sample())
+    played, end = 0, time.monotonic() + _ROUND_SECONDS
+    for offset in itertools.count():
+        if played >= LEAK_STEPS or time.monotonic() >= end:
+            return
+        played += sum(1 for _ in play(env, lambda _: env.action_space.sample(), seed + offset, steps, pauses=True))
 
 
 def _memory() -> float:

@@ -43,6 +43,8 @@ FAULTS = {
     "WrongDtype": "has dtype float64, the space says float32",
     "InfiniteReward": "the reward at step 1 under random actions (seed 0) is inf, expected a finite number",
     "Leaking": "build the world once, in the constructor, not in reset",
+    "LeakingSteps": "MB in 100 resets and 1000 steps: build the world once",
+    "ForgetfulInfo": "the same episode has other infos after other episodes, from step 1 on",
     "GreyPicture": "render must return a uint8 array (height, width, 3), got uint8 (8, 12)",
     "ChangedByRendering": "the same seed and actions give another episode while it is filmed",
     "ClosesOnce": "close, called a second time, raises OSError: already closed",
@@ -141,6 +143,12 @@ def test_spaces_of_a_class_without_bounds_and_methods_in_infos_are_no_fault(defi
     assert testing.examine(define("OneForAll")).faults == ()
 
 
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore:an old function:DeprecationWarning")
+def test_what_only_others_mind_is_no_fault(define):
+    assert testing.examine(define("OldFashioned")).faults == ()
+
+
 def test_where_resets_take_long_the_cost_of_steps_is_measured_in_a_few(define):
     assert testing.check_env(define("SlowToReset")).reset_microseconds > 10_000  # else it would not end in time
 
@@ -192,14 +200,30 @@ def test_a_process_that_an_environment_leaves_behind_is_not_waited_for(define):
             ("nothing", "fitness 'odd' of an episode is None, expected a finite number"),
             ("two_numbers", "fitness 'odd' of an episode is array([1., 2.]), expected a finite number"),
             ("not_there", "fitness 'odd' raises KeyError: 'height'"),
+            ("lucky", "fitness 'odd' of the same episode is -"),
         ]
     ),
 )
-def test_a_fitness_that_is_no_finite_number_is_caught(define, fitness, fault):
+def test_a_fitness_that_is_no_finite_number_or_not_always_the_same_is_caught(define, fitness, fault):
     env_id = define("Good", fitnesses={"odd": f"broken_envs:{fitness}"})
 
     (found,) = testing.examine(env_id).faults
     assert found.startswith(fault)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "fault"),
+    first_fast(
+        [
+            ("without_end", "behaviour 'broken_envs:without_end' failed: ValueError: it returned array([nan"),
+            ("counts_calls", "behaviour 'broken_envs:counts_calls' of the same episode differs"),
+            ("not_written", "'not_written'"),
+        ]
+    ),
+)
+def test_a_behaviour_that_no_strategy_could_use_is_caught(define, behaviour, fault):
+    (found,) = testing.examine(define("Good", behaviour=f"broken_envs:{behaviour}")).faults
+    assert fault in found
 
 
 @pytest.mark.parametrize("preprocessing", [{}, {"stack": 2}], ids=["bare", "wrapped"])
@@ -260,7 +284,7 @@ def test_the_command_line_prints_a_report_card(define, capsys):
     assert main(["check", define("OutOfBounds")]) == 1
     out = capsys.readouterr().out
     assert re.search(r"^failed +the observation at step 3 .* is out of bounds: entry \(1,\) is 3.0", out, re.MULTILINE)
-    assert re.search("^passed +Memory does not grow from reset to reset", out, re.MULTILINE)
+    assert re.search("^passed +Memory does not grow from reset to reset, nor from step to step", out, re.MULTILINE)
 
 
 PRINTING = """

@@ -128,7 +128,7 @@ class CartPoleSwingUpEnv(PolesEnv):
 
     ## End
     Terminated when the cart is more than 2.4 m from the middle. The definition truncates after 250 steps.
-    ``info["is_success"]``: for the last 2 s the pole was less than 0.45 rad from upright.
+    ``info["is_success"]``: for the last 2 s the pole was less than 0.45 rad from upright, and the cart on its rail.
 
     Args:
         start_noise: bound of the cart's position [m] and the pole's angle [rad] at the start.
@@ -161,7 +161,7 @@ class CartPoleSwingUpEnv(PolesEnv):
 
     def outcome(self) -> tuple[float, bool]:
         """Return how high and calm the tip is, and True off the rail."""
-        self._upright_for = self._upright_for + 1 if self._cosine > 0.9 else 0
+        self._upright_for = self._upright_for + 1 if self._cosine > 0.9 and self._is_on_rail else 0
         return self._reward, not self._is_on_rail
 
     def info(self) -> dict[str, Any]:

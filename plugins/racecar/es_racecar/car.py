@@ -1,12 +1,17 @@
 """The racing car of pybullet_data, which all environments here drive."""
 
 import math
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
+
+import pybullet_data
 
 from es_envs.bullet import BulletEnv, clipped, pybullet
 
+MODEL = "racecar/racecar.urdf"
 STEERING_HINGES = ("left_steering_hinge_joint", "right_steering_hinge_joint")
 WHEELS = ("left_rear_wheel_joint", "right_rear_wheel_joint", "left_front_wheel_joint", "right_front_wheel_joint")
 WHEEL_FORCE = 100.0
@@ -14,7 +19,12 @@ WHEEL_RADIUS = 0.05  # [m]
 MAX_SPEED = 4.0  # [m/s], on RaceTrack-v0
 MAX_STEERING = 0.6  # [rad], on RaceTrack-v0
 STATIC_BODIES = 2  # Bullet's collision group of fixed bodies
-SEEN_BODIES = 4  # of other cars
+HULLS, SEEN_HULLS = 4, 8  # of cars' hulls, and of those that lidars see
+HULL = """
+    <collision>
+      <origin xyz="0.178 0 0.07"/>
+      <geometry><box size="0.46 0.3 0.2"/></geometry>
+    </collision>"""  # [m], around the wheels, and higher than the lidar
 
 
 class Motion(NamedTuple):
@@ -38,24 +48,23 @@ class Car:
 
     Args:
         env: the environment.
+        hull: groups of a hull, which collides with other cars' hulls; 0: none, where there are no others.
 
     Attributes:
         body: its body id.
-        chassis: its link that is painted.
+        chassis: its link that is painted, and has the hull.
     """
 
-    def __init__(self, env: BulletEnv) -> None:
+    def __init__(self, env: BulletEnv, hull: int = 0) -> None:
         self._client = env.client
-        self.body = env.load_urdf("racecar/racecar.urdf")
+        self.body = _load_with_hull(env) if hull else env.load_urdf(MODEL)
         joints = env.joints(self.body)
         self.chassis = joints["base_link_joint"]  # Bullet numbers a link like the joint above it
+        if hull:
+            meets = HULLS | 1  # rays are of group 1, as are other cars' wheels; the floor and walls are not
+            pybullet.setCollisionFilterGroupMask(self.body, self.chassis, hull, meets, physicsClientId=self._client)
         self._hinges = tuple(joints[name] for name in STEERING_HINGES)
         self._wheels = tuple(joints[name] for name in WHEELS)
-
-    def let_rays_hit(self) -> None:
-        """Put it into the group ``SEEN_BODIES``, beside its own."""
-        for link in range(-1, pybullet.getNumJoints(self.body, physicsClientId=self._client)):
-            pybullet.setCollisionFilterGroupMask(self.body, link, 1 | SEEN_BODIES, -1, physicsClientId=self._client)
 
     @contextmanager
     def left_out(self) -> Iterator[None]:
@@ -105,3 +114,14 @@ class Car:
     def steering(self) -> float:
         """Read the angle of the left steering hinge [rad]."""
         return float(pybullet.getJointState(self.body, self._hinges[0], physicsClientId=self._client)[0])
+
+
+def _load_with_hull(env: BulletEnv) -> int:
+    """Load the model with a hull: its own shapes are wheels, lidar and camera, and cars would drive into each other."""
+    original = Path(pybullet_data.getDataPath(), MODEL)
+    text = original.read_text(encoding="utf-8")
+    text = text.replace('filename="meshes/', f'filename="{original.parent.as_posix()}/meshes/')
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder, original.name)
+        model.write_text(text.replace('<link name="chassis">', f'<link name="chassis">{HULL}'), encoding="utf-8")
+        return env.load_urdf(model)

@@ -22,14 +22,13 @@ from es_envs.bullet import (
     require_whole,
 )
 from es_racecar import tracks
-from es_racecar.car import SEEN_BODIES, STATIC_BODIES, WHEEL_FORCE, Car
+from es_racecar.car import HULLS, SEEN_HULLS, STATIC_BODIES, WHEEL_FORCE, Car
 from es_racecar.fitness import TIME_LIMIT
 from es_racecar.pursuit import PurePursuit
 from es_racecar.tracks import Kind, Track
 
 LIDAR_ANGLE = math.pi / 2  # [rad], to each side of straight ahead
 LIDAR_HEIGHT = 0.2  # [m]
-LOW_LIDAR_HEIGHT = 0.09  # [m], where another car is: its shape for collisions is that low
 EYE_AHEAD, EYE_HEIGHT, EYE_DOWN = 0.15, 0.3, 0.26  # of a camera on the car: from its middle, from the ground [m]; [rad]
 SPEED_SCALE, TURN_SCALE = 1 / 3, 1 / 3
 BOUND = 5.0
@@ -117,8 +116,7 @@ class Opponent:
     mirrored = False
 
     def __init__(self, env: "RaceTrackEnv", pace: float) -> None:
-        self.car = Car(env)
-        self.car.let_rays_hit()
+        self.car = Car(env, HULLS | SEEN_HULLS)
         self._driver = PurePursuit(self, pace=pace)
 
     def place(self, track: Track) -> None:
@@ -134,9 +132,9 @@ class Opponent:
         self.nearest = self._place.nearest
         self._action = self._driver(None)
 
-    def act(self) -> None:
+    def act(self, force: float) -> None:
         """Drive for a physics step."""
-        self.car.drive(self._action, WHEEL_FORCE)
+        self.car.drive(self._action, force)
 
 
 class RaceTrackEnv(BulletEnv):
@@ -180,8 +178,8 @@ class RaceTrackEnv(BulletEnv):
 
     ## Two cars
     ``opponent=0.8`` puts another car onto the track, 2 m ahead, driven by the scripted driver at 0.8 times its speed.
-    The lidar sees it. Touching it is allowed. ``info["lead"]`` is how far you are ahead of it [m]. The fitness
-    ``es_racecar.fitness:race`` adds 1 for who leads at the end of the lap.
+    The lidar sees it. Touching it is allowed: the cars push each other. ``info["lead"]`` is how far you are ahead of it
+    [m]. The fitness ``es_racecar.fitness:race`` adds 1 for who leads at the end of the lap.
 
     Args:
         split: "train", "test" (1000 tracks of the same distribution, none of which is in "train") or "hard" (1000
@@ -241,7 +239,6 @@ class RaceTrackEnv(BulletEnv):
         self.tracks = most if tracks is None else require_whole(f"tracks of split {split!r}", tracks, 1, most)
         self._pace = None if opponent is None else require_number("opponent", opponent, 0.0, 2.0, above=True)
         self._opponent: Opponent | None = None
-        self._lidar_height = LIDAR_HEIGHT if opponent is None else LOW_LIDAR_HEIGHT
         self._given = None if track is None else _read(track)
         if self._given is not None:
             self._require_fitting(self._given, split, tracks)
@@ -286,7 +283,7 @@ class RaceTrackEnv(BulletEnv):
             for wall in range(count)
         ]
         self._is_wall = frozenset(self.walls)
-        self.car = Car(self)
+        self.car = Car(self, HULLS if self._pace else 0)
         if self._pace is not None:
             self._opponent = Opponent(self, self._pace)
 
@@ -353,7 +350,7 @@ class RaceTrackEnv(BulletEnv):
         """Set the steering angle and the wheels' speed; the other car does so, too."""
         self.car.drive(action, self._wheel_force, mirrored=self.mirrored)
         if self._opponent:
-            self._opponent.act()
+            self._opponent.act(self._wheel_force)
 
     def observe(self) -> NDArray[np.float32]:
         """Read speed, yaw rate, steering and lidar."""
@@ -368,13 +365,14 @@ class RaceTrackEnv(BulletEnv):
 
     def _lidar(self, x: float, y: float, cos: float, sin: float) -> list[float]:
         """Distance to the nearest wall or other car along each ray, as a share of the range."""
-        height = self._lidar_height
-        ends = [(x + cos * ahead - sin * aside, y + sin * ahead + cos * aside, height) for ahead, aside in self._fan]
+        ends = [
+            (x + cos * ahead - sin * aside, y + sin * ahead + cos * aside, LIDAR_HEIGHT) for ahead, aside in self._fan
+        ]
         hits = pybullet.rayTestBatch(
-            [(x, y, height)] * len(ends),
+            [(x, y, LIDAR_HEIGHT)] * len(ends),
             ends,
             numThreads=1,
-            collisionFilterMask=STATIC_BODIES | SEEN_BODIES,
+            collisionFilterMask=STATIC_BODIES | SEEN_HULLS,
             physicsClientId=self.client,
         )
         if not self.lidar_noise:

@@ -433,6 +433,17 @@ def test_the_lidar_sees_the_other_car_but_not_its_own(against):
     assert ahead.min() > 0.4
 
 
+def test_cars_do_not_drive_into_each_other(against):
+    env, apart = against(0.8), []
+    env.reset(seed=1)
+    driver = PurePursuit(env)
+    for _ in range(200):
+        env.step(driver(None))
+        apart.append(math.dist(env.position, env._opponent.position))
+    assert any(pybullet.getContactPoints(env.car.body, env._opponent.car.body, physicsClientId=env.client))
+    assert min(apart) > 0.4  # they are 0.46 m long
+
+
 def test_touching_the_other_car_does_not_end_the_episode(against):
     env = against(0.1)
     env.reset(seed=0)
@@ -446,6 +457,16 @@ def test_touching_the_other_car_does_not_end_the_episode(against):
             break
     assert touched
     assert not info["hit_wall"]
+
+
+def test_motors_are_as_strong_in_both_cars(against):
+    env, ahead = against(1.0), []
+    for strength in (1.0, 0.001):
+        env.reset(seed=3, options={"randomize": {"motor_strength": strength}})
+        for _ in range(50):
+            env.step(STAND)
+        ahead.append(env._opponent.along)
+    assert ahead[1] < 0.8 * ahead[0]
 
 
 def test_who_leads_at_the_end_of_the_lap_wins(against):
