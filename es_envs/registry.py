@@ -122,6 +122,8 @@ class Registry:
                 raise ValueError(_belongs(definition.id))
             if definition.id in self._claims:
                 raise ValueError(self._clash(definition.id))
+            if _is_gymnasiums(definition.id):
+                raise ValueError(_belongs(definition.id))
         self._definitions[definition.id] = definition
         if "es_envs.gym" in sys.modules:
             gymnasium_registry[definition.id] = spec(definition, {})
@@ -358,7 +360,8 @@ def _definitions_of(plugin: object, entry_point: EntryPoint) -> dict[str, EnvDef
     for item in returned:
         if item.id in definitions:
             raise PluginError(f"{item.id!r} is already registered by {_origin(definitions[item.id])}")
-        if not item.override and SHIPPED.get(item.id, _owned(entry_point)) != _owned(entry_point):
+        is_others = SHIPPED.get(item.id, _owned(entry_point)) != _owned(entry_point) or _is_gymnasiums(item.id)
+        if is_others and not item.override:
             raise PluginError(_belongs(item.id))
         definitions[item.id] = replace(item, plugin=entry_point.name)
     return definitions
@@ -384,11 +387,14 @@ def _normalized(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+def _is_gymnasiums(env_id: str) -> bool:
+    spec = gymnasium_registry.get(env_id)
+    return spec is not None and str(spec.entry_point).startswith("gymnasium.")
+
+
 def _belongs(env_id: str) -> str:
-    return (
-        f"{env_id!r} belongs to {SHIPPED[env_id]}, which ships with es-envs: choose another id, or set override=True "
-        "in the EnvDefinition"
-    )
+    owner = f"{SHIPPED[env_id]}, which ships with es-envs" if env_id in SHIPPED else "Gymnasium"
+    return f"{env_id!r} belongs to {owner}: choose another id, or set override=True in the EnvDefinition"
 
 
 def _refuse_misspelt_hooks(plugin: object, manager: pluggy.PluginManager) -> None:

@@ -90,6 +90,8 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     """Bodies without mass that the environment itself moves, such as a mark. Set it in ``build`` or ``decorate``."""
     variations: dict[str, Variation] = VARIATIONS
     """What ``randomize`` can vary. A subclass adds its own, and reads their values from ``varied``."""
+    reset_options: ClassVar[tuple[str, ...]] = ("randomize",)
+    """Names that the options of ``reset`` may have; others are refused. A subclass that reads more adds them."""
 
     def __init__(
         self,
@@ -265,8 +267,10 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         """Start an episode; ``options={"randomize": {...}}`` has other ranges or values for this one.
 
         Raises:
-            ArgumentError: such a range is none, or its name is unknown.
+            ArgumentError: such a range is none, or its name or the option's is unknown.
         """
+        for name in options or {}:
+            require_one_of("an option of reset", name, self.reset_options)
         super().reset(seed=seed, options=options)
         if not hasattr(self, "_snapshot"):
             raise RuntimeError(f"{type(self).__name__} has no world: its __init__ must end in super().__init__(...)")

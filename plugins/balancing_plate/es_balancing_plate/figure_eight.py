@@ -91,6 +91,7 @@ class PlateFigureEightEnv(BalancingPlateEnv):
         velocity = SIZE[0] * rate * math.cos(phase), 2 * SIZE[1] * rate * math.cos(2 * phase)
         away = self.position[0] - self.target[0], self.position[1] - self.target[1]
         self.distance = math.hypot(*away)
+        self._near = max(0.0, 1 - self.distance / FAR)
         if self._mark is not None:
             self._show_mark()
         return [*values, *(SCALE * value for value in (*away, *velocity))]
@@ -108,13 +109,13 @@ class PlateFigureEightEnv(BalancingPlateEnv):
     def outcome(self) -> tuple[float, bool]:
         """Return how near the ball is, and True once it has fallen off."""
         self._sum += self.distance
-        return max(0.0, 1 - self.distance / FAR), super().outcome()[1]
+        return self._near, super().outcome()[1]
 
     def info(self) -> dict[str, Any]:
         """Return the reward's term, the distance, and whether it was small for two rounds."""
         rounds = self._steps * self.time_step * self.action_repeat / PERIOD
         return {
-            "reward_near": max(0.0, 1 - self.distance / FAR),
+            "reward_near": self._near,
             "distance": self.distance,
             "is_success": rounds >= 2 and self._sum / self._steps < SUCCESS,
         }

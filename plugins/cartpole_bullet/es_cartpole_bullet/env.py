@@ -6,12 +6,11 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from es_cartpole_bullet.rail import decorate_rail
+from es_cartpole_bullet.rail import RailEnv
 from es_envs import urdf_path
-from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, bounded, pybullet, require_number, require_one_of
+from es_envs.bullet import Camera, bounded, pybullet, require_number, require_one_of
 
 FORCES = {0: -50.0, 1: 50.0}  # [N]; a weaker push cannot hold the pole at 20 Hz
-POSITION_LIMIT = 10.0  # [m]
 ANGLE_LIMIT = 0.2095  # [rad], 12 degrees
 # Scales that make each observation entry about 1: [m], [m/s], [rad], [rad/s].
 POSITION_SCALE, VELOCITY_SCALE, ANGLE_SCALE, RATE_SCALE = 1 / 5, 1 / 5, 1 / ANGLE_LIMIT, 1 / 2
@@ -20,7 +19,7 @@ BOUND = 10.0
 OBSERVATIONS = {"full": 4, "without_velocities": 2}
 
 
-class CartPoleBulletEnv(BulletEnv):
+class CartPoleBulletEnv(RailEnv):
     """Keep a pole upright on a cart that runs on a rail.
 
     ## Actions
@@ -63,10 +62,8 @@ class CartPoleBulletEnv(BulletEnv):
     """
 
     time_step = 1 / 20
-    sky = (0.83, 0.86, 0.87, 1.0)
-    ground = (0.58, 0.66, 0.7, 1.0)
     ground_height = -0.6
-    variations = BulletEnv.variations | {"motor_strength": MOTOR_STRENGTH}
+    position_limit = 10.0
 
     def __init__(self, *, observation: str = "full", start_noise: float = 0.05, **options: Any) -> None:
         require_one_of("observation", observation, OBSERVATIONS)
@@ -90,7 +87,7 @@ class CartPoleBulletEnv(BulletEnv):
 
     def decorate(self) -> None:
         """Add rails with a post every metre, and colour the pole."""
-        decorate_rail(self, POSITION_LIMIT, spacing=1.0, posts=15, top=-0.14, gauge=0.28)
+        self.decorate_rail(spacing=1.0, posts=15, top=-0.14, gauge=0.28)
         self.paint(self.body, (1.0, 0.6, 0.2, 1.0), self.pole)
 
     def place(self) -> None:
@@ -110,15 +107,10 @@ class CartPoleBulletEnv(BulletEnv):
             self.body, self.cart, pybullet.TORQUE_CONTROL, force=force, physicsClientId=self.client
         )
 
-    def push(self, velocity: tuple[float, float]) -> None:
-        """Push the cart along its rail."""
-        position, before, *_ = pybullet.getJointState(self.body, self.cart, physicsClientId=self.client)
-        pybullet.resetJointState(self.body, self.cart, position, before + velocity[0], physicsClientId=self.client)
-
     def observe(self) -> NDArray[np.float32]:
         """Read position, velocity, angle, rate; without the velocities if they are hidden."""
         cart, pole = pybullet.getJointStates(self.body, self._both, physicsClientId=self.client)
-        self._position, self._angle = cart[0], pole[0]
+        self.position, self._angle = cart[0], pole[0]
         if not self._velocities:
             return bounded([cart[0] * POSITION_SCALE, pole[0] * ANGLE_SCALE], BOUND)
         return bounded(
@@ -128,16 +120,7 @@ class CartPoleBulletEnv(BulletEnv):
     def outcome(self) -> tuple[float, bool]:
         """Return 1 for every step, until the pole falls or the rail ends."""
         upright = -ANGLE_LIMIT <= self._angle <= ANGLE_LIMIT
-        return 1.0, not (upright and self._is_on_rail)
-
-    @property
-    def _is_on_rail(self) -> bool:
-        return bool(-POSITION_LIMIT <= self._position <= POSITION_LIMIT)
-
-    @property
-    def failure(self) -> str:
-        """How an episode ended."""
-        return "lost the balance" if self._is_on_rail else "left the rail"
+        return 1.0, not (upright and self.is_on_rail)
 
     def info(self) -> dict[str, Any]:
         """Return the reward's term."""
@@ -145,8 +128,8 @@ class CartPoleBulletEnv(BulletEnv):
 
     def camera(self) -> Camera:
         """Return a camera beside the rail that moves with the cart."""
-        return Camera(target=(self._position, 0.0, 0.25), distance=2.4, yaw=0.0, pitch=-9.0)
+        return Camera(target=(self.position, 0.0, 0.25), distance=2.4, yaw=0.0, pitch=-9.0)
 
     def eyes(self) -> Camera:
         """Return a camera so near that a few pixels show how the pole leans."""
-        return Camera(target=(self._position, 0.0, 0.45), distance=1.3, yaw=0.0, pitch=0.0)
+        return Camera(target=(self.position, 0.0, 0.45), distance=1.3, yaw=0.0, pitch=0.0)

@@ -8,18 +8,17 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from es_cartpole_bullet.rail import decorate_rail
+from es_cartpole_bullet.rail import RailEnv
 from es_envs import urdf_path
-from es_envs.bullet import MOTOR_STRENGTH, BulletEnv, Camera, bounded, clipped, pybullet, require_number, require_one_of
+from es_envs.bullet import Camera, bounded, clipped, pybullet, require_number, require_one_of
 
 FORCE = 10.0  # [N]
-POSITION_LIMIT = 2.4  # [m]
 BOUND = 10.0
 UPRIGHT_FOR = 2.0  # [s], for a swing-up to be a success
 CALM = 5.0  # [rad/s]; a pole that turns so fast earns half
 
 
-class PolesEnv(BulletEnv):
+class PolesEnv(RailEnv):
     """A cart on a rail of 4.8 m, without friction, and one or more poles that swing on it.
 
     A subclass names its model and its poles' hinges, draws their start, and says what is observed and rewarded.
@@ -27,10 +26,8 @@ class PolesEnv(BulletEnv):
 
     time_step = 1 / 100
     action_repeat = 2
-    sky = (0.83, 0.86, 0.87, 1.0)
-    ground = (0.58, 0.66, 0.7, 1.0)
     ground_height = -0.9
-    variations = BulletEnv.variations | {"motor_strength": MOTOR_STRENGTH}
+    position_limit = 2.4
     model: ClassVar[str]
     hinges: ClassVar[tuple[str, ...]]
 
@@ -56,7 +53,7 @@ class PolesEnv(BulletEnv):
 
     def decorate(self) -> None:
         """Add rails with posts, and colour the poles."""
-        decorate_rail(self, POSITION_LIMIT, spacing=0.8, posts=3, top=-0.09, gauge=0.11)
+        self.decorate_rail(spacing=0.8, posts=3, top=-0.09, gauge=0.11)
         for pole, colour in zip(self.poles, ((1.0, 0.6, 0.2, 1.0), (0.75, 0.2, 0.35, 1.0)), strict=False):
             self.paint(self.body, colour, pole)
 
@@ -76,25 +73,11 @@ class PolesEnv(BulletEnv):
             self.body, self.cart, pybullet.TORQUE_CONTROL, force=force, physicsClientId=self.client
         )
 
-    def push(self, velocity: tuple[float, float]) -> None:
-        """Push the cart along its rail."""
-        position, before, *_ = pybullet.getJointState(self.body, self.cart, physicsClientId=self.client)
-        pybullet.resetJointState(self.body, self.cart, position, before + velocity[0], physicsClientId=self.client)
-
     def _read(self) -> list[tuple[float, float]]:
         """Position and velocity of the cart [m, m/s], then of each pole [rad, rad/s]."""
         states = pybullet.getJointStates(self.body, self._joints, physicsClientId=self.client)
-        self._position = float(states[0][0])
+        self.position = float(states[0][0])
         return [state[:2] for state in states]
-
-    @property
-    def _is_on_rail(self) -> bool:
-        return -POSITION_LIMIT <= self._position <= POSITION_LIMIT
-
-    @property
-    def failure(self) -> str:
-        """How an episode ended."""
-        return "lost the balance" if self._is_on_rail else "left the rail"
 
     def camera(self) -> Camera:
         """Return a camera that sees the whole rail."""
@@ -155,14 +138,14 @@ class CartPoleSwingUpEnv(PolesEnv):
         self._cosine = math.cos(angle)
         self._reward = (1 + self._cosine) / 2 / (1 + (rate / CALM) ** 2)
         return bounded(
-            [position / POSITION_LIMIT, velocity / 3, math.sin(angle), self._cosine, rate / 10],
+            [position / self.position_limit, velocity / 3, math.sin(angle), self._cosine, rate / 10],
             BOUND,
         )
 
     def outcome(self) -> tuple[float, bool]:
         """Return how high and calm the tip is, and True off the rail."""
-        self._upright_for = self._upright_for + 1 if self._cosine > 0.9 and self._is_on_rail else 0
-        return self._reward, not self._is_on_rail
+        self._upright_for = self._upright_for + 1 if self._cosine > 0.9 and self.is_on_rail else 0
+        return self._reward, not self.is_on_rail
 
     def info(self) -> dict[str, Any]:
         """Return the reward's term, and whether the pole has been kept upright."""
@@ -229,14 +212,14 @@ class DoublePoleEnv(PolesEnv):
         """Read the cart and its poles; only their positions if the velocities are hidden."""
         (position, velocity), (long, long_rate), (short, short_rate) = self._read()
         self._is_upright = abs(long) <= self.ANGLE_LIMIT and abs(short) <= self.ANGLE_LIMIT
-        values = [position / POSITION_LIMIT, long / self.ANGLE_LIMIT, short / self.ANGLE_LIMIT]
+        values = [position / self.position_limit, long / self.ANGLE_LIMIT, short / self.ANGLE_LIMIT]
         if self.observation == "full":
             values += [velocity / 3, long_rate / 5, short_rate / 5]
         return bounded(values, BOUND)
 
     def outcome(self) -> tuple[float, bool]:
         """Return 1 for every step, until a pole falls or the rail ends."""
-        return 1.0, not (self._is_upright and self._is_on_rail)
+        return 1.0, not (self._is_upright and self.is_on_rail)
 
     def info(self) -> dict[str, Any]:
         """Return the reward's term."""

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from es_cartpole_bullet.poles import POSITION_LIMIT, CartPoleSwingUpEnv, DoublePoleEnv
+from es_cartpole_bullet.poles import CartPoleSwingUpEnv, DoublePoleEnv
 
 import es_envs
 from es_envs.bullet import pybullet
@@ -46,7 +46,7 @@ def test_a_pole_hangs_at_the_start_of_a_swing_up(make):
     env = make(CartPoleSwingUpEnv)
     starts = np.array([env.reset(seed=seed)[0] for seed in range(100)])
     assert starts[:, 3].max() < -0.99
-    assert 0.08 < np.abs(starts[:, 0] * POSITION_LIMIT).max() <= 0.1 + 1e-6
+    assert 0.08 < np.abs(starts[:, 0] * env.position_limit).max() <= 0.1 + 1e-6
     np.testing.assert_array_equal(starts[:, [1, 4]], 0.0)
 
 
@@ -119,6 +119,18 @@ def test_a_swing_up_succeeds_once_the_pole_was_upright_for_two_seconds(make):
         assert info["is_success"] is (step >= 50)
     put(env, 0.0, 1.0)
     assert env.step([0.0])[4]["is_success"] is False
+
+
+def test_a_swing_up_whose_cart_leaves_the_rail_fails(make):
+    env = make(CartPoleSwingUpEnv)
+    env.reset(seed=0)
+    for _ in range(60):
+        put(env, 0.0, 0.01)
+        env.step([0.0])
+    put(env, 2.45, 0.01)
+    _, _, terminated, _, info = env.step([0.0])
+    assert terminated
+    assert (info["is_success"], info["ending"]) == (False, "left the rail")
 
 
 @pytest.mark.parametrize("pole", [0, 1])

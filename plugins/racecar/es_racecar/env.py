@@ -17,14 +17,13 @@ from es_envs.bullet import (
     pybullet,
     require_number,
     require_one_of,
-    require_whole,
 )
-from es_racecar.car import STATIC_BODIES, STEERING_HINGES, WHEEL_FORCE, WHEELS
+from es_racecar.car import MODEL, STEERING_HINGES, WHEEL_FORCE, WHEELS, Lidar
+from es_racecar.fitness import FINISH_BONUS
 
 START = (0.5, 0.5, 0.1)  # [m]
 START_HEADING = math.pi / 2  # [rad]
 FINISH_X = 13.5  # [m]; the line crosses the last corridor from wall to wall
-FINISH_BONUS = 1.0
 # From (x0, y0) to (x1, y1) [m], along the middle of each wall.
 WALLS = (
     (0, 0, 2, 0), (0, 0, 0, 4), (2, 0, 2, 2), (0, 4, 8, 4), (2, 2, 10, 2),
@@ -36,7 +35,6 @@ MAX_STEERING = 1.0  # [rad]
 MAX_WHEEL_SPEED = 50.0  # [rad/s], 2.5 m/s
 
 LIDAR_RANGE = 5.0  # [m]
-LIDAR_ANGLE = math.pi / 2  # [rad], to each side of straight ahead
 LIDAR_HEIGHT = 0.3  # [m]; above the car, below the top of the walls
 # Offsets and scales that bring each observation entry to about ±1: middle and half the size of the track, 2.5 m/s, ...
 MIDDLE, HALF_SIZE = (7.5, 4.0), (7.5, 4.0)
@@ -117,14 +115,11 @@ class RaceCarEnv(BulletEnv):
         **options: Any,
     ) -> None:
         require_one_of("control", control, CONTROLS)
-        require_whole("lidar_rays", lidar_rays, 1, 8192)  # for about twice as many Bullet silently returns nothing
+        self._lidar = Lidar(lidar_rays, LIDAR_RANGE, LIDAR_HEIGHT)
         self.control = control
         self.throttle = require_number("throttle", throttle, 0.0, 1.0)
         self._constant_throttle = control == "steering"
         self.start_noise = require_number("start_noise", start_noise, 0.0, 0.15)  # more would start inside a wall
-        angles = np.linspace(-LIDAR_ANGLE, LIDAR_ANGLE, lidar_rays).tolist() if lidar_rays > 1 else [0.0]
-        # The ends of the rays as the car sees them: metres ahead and to the left.
-        self._fan = [(LIDAR_RANGE * math.cos(angle), LIDAR_RANGE * math.sin(angle)) for angle in angles]
         low = np.full(9 + lidar_rays, -BOUND, np.float32)
         high = np.full(9 + lidar_rays, BOUND, np.float32)
         low[9:], high[9:] = 0.0, 1.0
@@ -137,9 +132,7 @@ class RaceCarEnv(BulletEnv):
         self.floor = self.load_urdf("plane.urdf")
         self.walls = [self._wall(*ends) for ends in WALLS]
         self._is_wall = frozenset(self.walls)
-        self.car = self.load_urdf(
-            "racecar/racecar.urdf", START, pybullet.getQuaternionFromEuler((0.0, 0.0, START_HEADING))
-        )
+        self.car = self.load_urdf(MODEL, START, pybullet.getQuaternionFromEuler((0.0, 0.0, START_HEADING)))
         joints = self.joints(self.car)
         self._chassis = joints["base_link_joint"]  # Bullet numbers a link like the joint above it
         self._hinges = tuple(joints[name] for name in STEERING_HINGES)
@@ -237,26 +230,10 @@ class RaceCarEnv(BulletEnv):
                 right[0],
                 left[1] * STEERING_RATE_SCALE,
                 right[1] * STEERING_RATE_SCALE,
-                *self._lidar(x, y, heading),
+                *self._lidar.read(client, (x, y), heading),
             ],
             BOUND,
         )
-
-    def _lidar(self, x: float, y: float, heading: float) -> list[float]:
-        """Distance to the nearest wall along each ray, as a fraction of the range."""
-        cos, sin = math.cos(heading), math.sin(heading)
-        # For a handful of rays, plain Python is four times faster than numpy.
-        ends = [
-            (x + cos * ahead - sin * aside, y + sin * ahead + cos * aside, LIDAR_HEIGHT) for ahead, aside in self._fan
-        ]
-        hits = pybullet.rayTestBatch(
-            [(x, y, LIDAR_HEIGHT)] * len(ends),
-            ends,
-            numThreads=1,
-            collisionFilterMask=STATIC_BODIES,
-            physicsClientId=self.client,
-        )
-        return [hit[2] for hit in hits]
 
     def outcome(self) -> tuple[float, bool]:
         """Return the progress, and True at a wall or the finish line."""

@@ -22,12 +22,11 @@ from es_envs.bullet import (
     require_whole,
 )
 from es_racecar import tracks
-from es_racecar.car import HULLS, SEEN_HULLS, STATIC_BODIES, WHEEL_FORCE, Car
+from es_racecar.car import HULLS, SEEN_HULLS, WHEEL_FORCE, Car, Lidar
 from es_racecar.fitness import TIME_LIMIT
 from es_racecar.pursuit import PurePursuit
 from es_racecar.tracks import Kind, Track
 
-LIDAR_ANGLE = math.pi / 2  # [rad], to each side of straight ahead
 LIDAR_HEIGHT = 0.2  # [m]
 EYE_AHEAD, EYE_HEIGHT, EYE_DOWN = 0.15, 0.3, 0.26  # of a camera on the car: from its middle, from the ground [m]; [rad]
 SPEED_SCALE, TURN_SCALE = 1 / 3, 1 / 3
@@ -170,8 +169,8 @@ class RaceTrackEnv(BulletEnv):
 
     ## End
     Terminated on finishing the lap (``info["is_success"]``) or on touching a wall at the end of a step
-    (``info["hit_wall"]``). The
-    definition truncates after 500 steps. ``info`` also holds ``position`` (x, y) and ``distance_from_start`` [m],
+    (``info["hit_wall"]``). The definition truncates after 500 steps, which are 20 s: with another ``action_repeat``
+    give a ``max_episode_steps`` to match. ``info`` also holds ``position`` (x, y) and ``distance_from_start`` [m],
     ``progress`` [laps], ``time`` [s], interpolated where the lap ends, ``speed`` [m/s] and ``wrong_way``; and of the
     track its number (``track``, -1 for a file), ``track_hash``, ``track_length`` [m] and ``redraws``, the number of
     lines before it that nobody could have driven.
@@ -212,6 +211,7 @@ class RaceTrackEnv(BulletEnv):
     ground = (0.42, 0.44, 0.47, 1.0)
     light = (7.0, -3.0, 8.0)
     variations = BulletEnv.variations | {"motor_strength": MOTOR_STRENGTH}
+    reset_options = (*BulletEnv.reset_options, "track")
 
     def __init__(
         self,
@@ -229,8 +229,8 @@ class RaceTrackEnv(BulletEnv):
     ) -> None:
         require_one_of("split", split, SPLITS)
         self._stream, most, self._kind = SPLITS[split]
-        require_whole("lidar_rays", lidar_rays, 1, 8192)  # for about twice as many Bullet silently returns nothing
         require_number("lidar_range", lidar_range, 0.0, 100.0, above=True)
+        self._lidar = Lidar(lidar_rays, lidar_range, LIDAR_HEIGHT)
         self.lidar_noise = require_number("lidar_noise", lidar_noise, 0.0, 1.0)
         self.start_noise = require_number("start_noise", start_noise, 0.0, 0.3)
         if not isinstance(mirror, bool):
@@ -242,9 +242,6 @@ class RaceTrackEnv(BulletEnv):
         self._given = None if track is None else _read(track)
         if self._given is not None:
             self._require_fitting(self._given, split, tracks)
-        angles = np.linspace(-LIDAR_ANGLE, LIDAR_ANGLE, lidar_rays).tolist() if lidar_rays > 1 else [0.0]
-        # The ends of the rays as the car sees them: metres ahead and to the left.
-        self._fan = [(lidar_range * math.cos(angle), lidar_range * math.sin(angle)) for angle in angles]
         low = np.full(3 + lidar_rays, -BOUND, np.float32)
         low[3:] = 0.0
         high = np.where(low < 0, BOUND, 1.0).astype(np.float32)
@@ -303,8 +300,6 @@ class RaceTrackEnv(BulletEnv):
             ValueError: there is no such track, or another option.
         """
         chosen = (options or {}).get("track")
-        for name in options or {}:
-            require_one_of("an option of reset", name, ("track", "randomize"))
         if chosen is not None and self._given is not None:
             raise ArgumentError(f"there is no track {chosen!r}: this environment has a track from a file")
         if chosen is not None:
@@ -358,27 +353,13 @@ class RaceTrackEnv(BulletEnv):
         steering = self.car.steering()
         if self._opponent:
             self._opponent.observe()
-        lidar = self._lidar(*self.position, math.cos(self.heading), math.sin(self.heading))
+        lidar = self._lidar.read(self.client, self.position, self.heading)
+        if self.lidar_noise:
+            noise = self.np_random.normal(0.0, self.lidar_noise, len(lidar)).tolist()
+            lidar = [min(1.0, max(0.0, share + error)) for share, error in zip(lidar, noise, strict=True)]
         if self.mirrored:
             yaw_rate, steering, lidar = -yaw_rate, -steering, lidar[::-1]
         return bounded([self.speed * SPEED_SCALE, yaw_rate * TURN_SCALE, steering, *lidar], BOUND)
-
-    def _lidar(self, x: float, y: float, cos: float, sin: float) -> list[float]:
-        """Distance to the nearest wall or other car along each ray, as a share of the range."""
-        ends = [
-            (x + cos * ahead - sin * aside, y + sin * ahead + cos * aside, LIDAR_HEIGHT) for ahead, aside in self._fan
-        ]
-        hits = pybullet.rayTestBatch(
-            [(x, y, LIDAR_HEIGHT)] * len(ends),
-            ends,
-            numThreads=1,
-            collisionFilterMask=STATIC_BODIES | SEEN_HULLS,
-            physicsClientId=self.client,
-        )
-        if not self.lidar_noise:
-            return [hit[2] for hit in hits]
-        noise = self.np_random.normal(0.0, self.lidar_noise, len(hits)).tolist()
-        return [min(1.0, max(0.0, hit[2] + error)) for hit, error in zip(hits, noise, strict=True)]
 
     def outcome(self) -> tuple[float, bool]:
         """Return the progress, and True at a wall or at the end of the lap."""

@@ -27,7 +27,7 @@ _PIECES = 48  # of the spline between two corners, from which evenly spaced poin
 _MOST_DRAWS = 1000
 _LARGEST_FILE = 1_000_000  # bytes
 _LENGTHS = 6.0, 400.0  # [m], of a track from a file
-_NARROWEST = 0.6  # [m], of a track from a file: two cars' width
+_WIDTHS = 0.6, 20.0  # [m], of a track from a file: from two cars' width
 _FARTHEST = 95.0  # [m], of a track's points from the middle of the floor, in x and y
 # cos and sin of 2 pi k / 12: literals, since mathematics libraries differ in last bits.
 _H, _R = 0.5, 0.8660254037844386
@@ -44,7 +44,7 @@ class Kind:
     Attributes:
         difficulty: 0: nearly a circle; 1: the most winding lines.
         size: mean distance of a circuit's corners from its middle [m].
-        width: distance between the walls [m].
+        width: distance between the middles of the walls, which are 0.1 m thick [m].
         tightest: least radius of curvature of the centre line [m].
         clockwise: driven clockwise; else counterclockwise.
     """
@@ -62,7 +62,7 @@ class Track:
 
     Attributes:
         centre: ``(n, 2)``, points about ``SPACING`` apart, in driving order [m].
-        width: ``(n,)``, distance between the walls [m].
+        width: ``(n,)``, distance between the middles of the walls, which are 0.1 m thick [m].
         is_closed: a circuit: the first point follows the last one.
         redraws: lines that were drawn, and could not be driven, before this one.
     """
@@ -191,10 +191,10 @@ def read(path: str | Path) -> Track:
         is_first = False
         if is_heading:
             continue
-        if len(values) != 3 or not all(map(math.isfinite, values)) or values[2] < _NARROWEST:
+        if len(values) != 3 or not all(map(math.isfinite, values)) or not _WIDTHS[0] <= values[2] <= _WIDTHS[1]:
             raise ArgumentError(
-                f"{path}, line {number}: expected x, y and a width of at least {_NARROWEST:g} [m], with commas between "
-                f"them, got {','.join(row)}"
+                f"{path}, line {number}: expected x, y and a width from {_WIDTHS[0]:g} to {_WIDTHS[1]:g} [m], with "
+                f"commas between them, got {','.join(row)}"
             )
         rows.append(values)
     if len(rows) < 8:

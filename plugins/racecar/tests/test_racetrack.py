@@ -161,7 +161,7 @@ def test_a_track_is_chosen_by_its_number(env):
     assert {info["track_hash"] for info in found} == {tracks.draw((1, 7), SPLITS["train"][2]).hash}
     for options, message in (
         ({"track": 2**31}, "the option track must be a whole number from 0 to 2147483647, got 2147483648"),
-        ({"lap": 1}, r"an option of reset must be one of track, randomize, got 'lap'"),
+        ({"lap": 1}, r"an option of reset must be one of randomize, track, got 'lap'"),
     ):
         with pytest.raises(ValueError, match=message):
             env.reset(options=options)
@@ -295,17 +295,18 @@ def test_a_track_from_a_file_is_driven_like_any_other(turns, tmp_path):
     ("text", "message"),
     [
         (circuit(points=5), "has 5 points: a track needs at least 8"),
-        ("0,0,1\n1,2\n", "line 2: expected x, y and a width of at least 0.6"),
-        ("0,0,1\n1,two,3\n", "line 2: expected x, y and a width of at least 0.6"),
-        ("0,0,1\n1,nan,3\n", "line 2: expected x, y and a width of at least 0.6"),
-        ("0,0,1.5m\n", "line 1: expected x, y and a width of at least 0.6 .m., with commas between them, got 0,0,1.5m"),
-        (circuit().replace(",", ";"), "line 1: expected x, y and a width of at least 0.6"),
+        ("0,0,1\n1,2\n", "line 2: expected x, y and a width from 0.6 to 20"),
+        ("0,0,1\n1,two,3\n", "line 2: expected x, y and a width from 0.6 to 20"),
+        ("0,0,1\n1,nan,3\n", "line 2: expected x, y and a width from 0.6 to 20"),
+        ("0,0,1.5m\n", "line 1: expected x, y and a width from 0.6 to 20 .m., with commas between them, got 0,0,1.5m"),
+        (circuit().replace(",", ";"), "line 1: expected x, y and a width from 0.6 to 20"),
         ("# Stra\xdfe\n", "is no text in UTF-8: invalid continuation byte at byte 6"),
         ("".join(f"{x / 4},0,1.5\n" for x in range(9)), "its track is 2 m long, expected 6 to 400 m"),
         (circuit(radius=400.0, points=800), "m long, expected 6 to 400 m"),
         (circuit(radius=1e13, points=800), "m long, expected 6 to 400 m"),
         (circuit(radius=1e200, points=800), "its track is inf m long, expected 6 to 400 m"),
-        ("0,0,-1\n", "line 1: expected x, y and a width of at least 0.6"),
+        ("0,0,150\n", "line 1: expected x, y and a width from 0.6 to 20 .m., with commas between them, got 0,0,150"),
+        ("0,0,-1\n", "line 1: expected x, y and a width from 0.6 to 20"),
         (circuit(width=9.0), r"its curve has a radius of 3.99 m: with a width of 9.00 m it must be above 4.50 m"),
         (
             "".join(f"{6 * np.sin(a):.4f},{3 * np.sin(2 * a):.4f},1\n" for a in np.linspace(0, 6.2, 80)),
@@ -332,6 +333,7 @@ def test_a_track_from_a_file_is_driven_like_any_other(turns, tmp_path):
         "county",
         "galaxy",
         "beyond",
+        "centimetres",
         "width",
         "wide",
         "eight",
