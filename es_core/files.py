@@ -15,6 +15,7 @@ import re
 import shutil
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
@@ -33,8 +34,9 @@ _REMEDIES = {
 }
 _MOST = 10_000_000  # bytes of a file, unless its reader says otherwise
 _GLANCE = 0.2  # seconds: ``is_held`` takes a lock for a moment, which must not stop a run
+_IN_THE_WAY = 2.0  # seconds
 _FOREIGN = "wandb"  # a folder in whose subfolders we open no file
-_MOST_LINE = 16_000_000  # bytes: room for the log of a million candidates
+MOST_LINE = 16_000_000  # bytes: room for the log of a million candidates
 _KINDS = {
     stat.S_IFLNK: "a link",
     stat.S_IFDIR: "a folder",
@@ -149,10 +151,10 @@ def read_lines(path: Path) -> Iterator[bytes]:
     """
     with suppress(FileNotFoundError), opened(path) as file:
         number = 0
-        while line := file.readline(_MOST_LINE + 1):
+        while line := file.readline(MOST_LINE + 1):
             number += 1
-            if len(line) > _MOST_LINE:
-                raise CheckpointError(f"{path}, line {number} is damaged: it has more than {_MOST_LINE} bytes")
+            if len(line) > MOST_LINE:
+                raise CheckpointError(f"{path}, line {number} is damaged: it has more than {MOST_LINE} bytes")
             yield line
 
 
@@ -175,20 +177,34 @@ def write_whole(path: Path, content: bytes) -> None:
     Raises:
         OSError: the file cannot be written.
     """
-    partial = path.with_name(f"{path.name}.partial")
+    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")  # another process may write a file of this name
     try:
         with explained(path):
             with _new(partial) as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            partial.replace(path)
+            _put(partial, path)
     except BaseException:
         with suppress(OSError):
             partial.unlink(missing_ok=True)
         raise
     with suppress(OSError):  # not every file system can flush a folder
         _flush_folder(path.parent)
+
+
+def _put(partial: Path, path: Path) -> None:
+    """Rename a file; on Windows a reader of the old one, such as a virus scanner, may be in the way for a moment."""
+    deadline = time.monotonic() + _IN_THE_WAY
+    while True:
+        try:
+            partial.replace(path)
+        except PermissionError:
+            if sys.platform != "win32" or time.monotonic() > deadline:
+                raise
+            time.sleep(_GLANCE)
+        else:
+            return
 
 
 def _new(path: Path) -> IO[bytes]:

@@ -5,6 +5,8 @@ import enum
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -41,7 +43,8 @@ class Unpicklable(Walk):
 
     def step(self, action):
         observation, reward, terminated, truncated, info = super().step(action)
-        return torch.from_numpy(observation), reward, terminated, truncated, {**info, "phase": self.phase.DRIVE}
+        info |= {"phase": self.phase.DRIVE, "contacts": np.array([Unpicklable.phase, lambda: 1, None], object)}
+        return torch.from_numpy(observation), reward, terminated, truncated, info
 
 
 class NeverIdle(Walk):
@@ -169,3 +172,55 @@ class SlowToMake(Walk):
 
     def step(self, action):
         raise ValueError("the real reason")
+
+
+class SlowToClose(Counted):
+    """Takes its time to close."""
+
+    def close(self):
+        time.sleep(1.5)
+        super().close()
+
+
+class Simulating(Walk):
+    """Has a simulator in a process of its own, and hangs once."""
+
+    def __init__(self, *, folder):
+        super().__init__()
+        self.folder = Path(folder)
+        self.simulator = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+        (self.folder / str(self.simulator.pid)).touch()
+
+    def step(self, action):
+        if not (self.folder / "hung").exists():
+            (self.folder / "hung").touch()
+            time.sleep(600)
+        return super().step(action)
+
+    def close(self):
+        self.simulator.terminate()
+        self.simulator.wait()
+
+
+class Unbearable(Walk):
+    """Crashes where nothing is done, and cannot be made again after that."""
+
+    def __init__(self, *, once):
+        super().__init__()
+        self.once = Path(once)
+        if self.once.exists():
+            raise OSError("no licence is left")
+
+    def step(self, action):
+        if not np.any(action):
+            self.once.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().step(action)
+
+
+class Holding(Walk):
+    """Its constructor lets nothing else run for a while."""
+
+    def __init__(self):
+        super().__init__()
+        ctypes.PyDLL(None).usleep(7_000_000)

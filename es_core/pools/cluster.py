@@ -29,7 +29,7 @@ from es_core.pools.host import Host, Played
 from es_core.pools.local import LocalPool
 from es_core.pools.messages import WORKER_DIED, CannotStart, Failed, Ready, Reply, Start, Work
 from es_core.pools.pool import RolloutPool, require_pool_options
-from es_core.pools.scheduler import Scheduler
+from es_core.pools.scheduler import Portion, Scheduler
 from es_core.runs.provenance import requirements, versions
 from es_envs import EnvDefinition
 
@@ -219,10 +219,9 @@ class RayPool(RolloutPool):
         deadline, came = time.monotonic() + _PATIENCE, time.monotonic()
         while True:
             self._recruit(now=not self._joining)  # elsewhere, if an actor was refused
-            is_making = any(worker.facts for worker in self._joining.values())  # its environment, however long it takes
             enough = not self._joining or time.monotonic() > came + _JOINED_WITHIN
             hopeless = all(node["NodeID"] in self._barred for node in _nodes()) or time.monotonic() > deadline
-            if not is_making and (hopeless or (self._workers and enough)):
+            if not self._is_making and (hopeless or (self._workers and enough)):
                 break
             if not self._joining:  # all CPUs are in use elsewhere
                 time.sleep(_LOOK_EVERY)
@@ -234,6 +233,11 @@ class RayPool(RolloutPool):
             self.scheduler.call_seconds = median(_round_trip(self._workers[0]) for _ in range(_PINGS))
         nodes = len({worker.node for worker in self._workers})
         self.choice = f"{self.workers} workers on {nodes} nodes of the Ray cluster at {self._address}"
+
+    @property
+    def _is_making(self) -> bool:
+        """Whether a worker is making its environment, however long that takes."""
+        return any(worker.facts for worker in self._joining.values())
 
     @property
     def workers(self) -> int:  # type: ignore[override]
@@ -372,8 +376,9 @@ class RayPool(RolloutPool):
                     self._welcome(call)
                 else:
                     yield self._take(work, calls[call])
-            if self._workers:
+            if self._workers or self._is_making:
                 deadline = math.inf
+            if self._workers:
                 continue
             self._recruit()
             deadline = min(deadline, time.monotonic() + _PATIENCE)
@@ -383,13 +388,9 @@ class RayPool(RolloutPool):
 
     def _call(self, worker: _Worker, sent: Any) -> None:
         """Send a node its tasks, and ask for its results."""
-        portion = self.scheduler.order(worker)
-        numbers: list[int] = []
-        answer_at = self.scheduler.answer_at(worker)
-        if portion is not None:
-            numbers, answer_at = portion.numbers, portion.answer_at
+        portion = self.scheduler.order(worker) or Portion([], self.scheduler.answer_at(worker))
         if self.scheduler.held(worker):
-            worker.call = worker.actor.play.remote(self._number, sent, numbers, answer_at)
+            worker.call = worker.actor.play.remote(self._number, sent, portion.numbers, portion.answer_at)
 
     def _take(self, work: Work, worker: _Worker) -> Reply:
         """Take the answer to a call."""

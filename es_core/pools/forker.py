@@ -104,9 +104,12 @@ class Forker:
         self.close()
 
     def _ask(self, message: object, descriptors: Sequence[int] = ()) -> None:
+        text = json.dumps(message).encode()
+        if len(text) > _MESSAGE:
+            self._lose("the settings are too long for a message")
         if not self._is_lost:
             with suppress(OSError):  # it has ended, which shows when its answer is missing
-                socket.send_fds(self._socket, [json.dumps(message).encode()], descriptors)
+                socket.send_fds(self._socket, [text], descriptors)
 
     def _receive(self, seconds: float) -> dict[str, Any] | None:
         """Return its next message; None if none comes within ``seconds``, or ever."""
@@ -307,7 +310,7 @@ def _serve(main: socket.socket) -> _Fork | None:
         _send(main, forked=pid)
     # Children notice that the main process is gone; those that cannot are killed when this one ends.
     poller.unregister(main)
-    deadline = time.monotonic() + process.GRACE + 1.0
+    deadline = time.monotonic() + process.CLOSES_WITHIN + 1.0
     while running and time.monotonic() < deadline:
         poller.poll(1000 * max(0.0, deadline - time.monotonic()))
         reap()

@@ -162,7 +162,8 @@ class LocalPool(RolloutPool):
         """Start a worker process, which will send its greeting."""
         self._end([worker])
         self._starting.add(worker)
-        child = Child("es_core.pools.worker:serve", forker=self._forker, patience=patience(self._step_timeout))
+        starting = patience(max(STEP_TIMEOUT, self._step_timeout))  # it makes its environment, which is no step
+        child = Child("es_core.pools.worker:serve", forker=self._forker, patience=starting)
         self._children[worker] = child
         with suppress(ChildDiedError):  # reported when its greeting is missing
             child.send(self._start)
@@ -196,6 +197,7 @@ class LocalPool(RolloutPool):
                 "the other; an environment's spaces must not depend on the process"
             )
         self._starting.remove(worker)
+        self._children[worker].patience = patience(self._step_timeout)
         self._scheduler.join(worker)
 
     def _replace_dead(self, worker: int, death: ChildDiedError, work: Work) -> Reply:

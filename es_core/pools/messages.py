@@ -78,16 +78,25 @@ class CandidateTask:
 
 
 @dataclass(frozen=True)
-class CentreTask:
-    """Play one episode of the centre; ``explore``: with action noise, as in training."""
-
+class _Episode:
     seed: int
-    explore: bool
 
     @property
     def seeds(self) -> tuple[int, ...]:
         """Seeds of all its episodes, as in other tasks."""
         return (self.seed,)
+
+
+@dataclass(frozen=True)
+class RandomTask(_Episode):
+    """Play one episode of random actions."""
+
+
+@dataclass(frozen=True)
+class CentreTask(_Episode):
+    """Play one episode of the centre; ``explore``: with action noise, as in training."""
+
+    explore: bool
 
 
 @dataclass(frozen=True)
@@ -95,18 +104,6 @@ class ReferenceTask:
     """Find the reference batch, in episodes of random actions."""
 
     seeds: tuple[int, ...]
-
-
-@dataclass(frozen=True)
-class RandomTask:
-    """Play one episode of random actions."""
-
-    seed: int
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """Seeds of all its episodes, as in other tasks."""
-        return (self.seed,)
 
 
 Other = CentreTask | ReferenceTask | RandomTask
@@ -231,8 +228,9 @@ def plain(value: Any) -> Any:
 
     What a script or notebook defines cannot be unpickled in another process, nor can much else.
     """
-    is_array = isinstance(value, np.ndarray) and value.dtype != object
-    if value is None or is_array or type(value) in {bool, int, float, str} or isinstance(value, np.generic):
+    if isinstance(value, np.ndarray) and value.dtype.hasobject:
+        value = value.tolist()
+    if value is None or type(value) in {bool, int, float, str} or isinstance(value, np.ndarray | np.generic):
         return value
     for kind, basic in ((int, int), (float, float), (str, str.__str__)):
         if isinstance(value, kind):  # an IntEnum, say

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Collection, Iterable, MutableSequence, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -27,7 +28,7 @@ from typing import Any, NamedTuple, Protocol, cast
 
 _BOOTSTRAP = (
     "import json, sys; from importlib import import_module; "
-    "sys.path[:], module, function, arguments = json.loads(sys.argv[1]); "
+    "sys.path[:], module, function, arguments = json.loads(sys.argv.pop()); "
     "getattr(import_module(module), function)(*arguments)"
 )
 # Errors of a connection whose other end is closed, since its process has ended.
@@ -42,8 +43,10 @@ _ONE_THREAD = (
 
 _STDERR = 2
 
-GRACE = 2.0  # seconds in which a child may end by itself when the main process is gone
+_GRACE = 2.0  # seconds in which a child may end by itself once the main process has closed its connection, or is gone
+CLOSES_WITHIN = 10.0  # the same, for one that is closing its environment, whose simulator may take a while
 BEAT_EVERY = 1.0  # seconds between two signs of life of a child, and between two checks of them
+_LOOK_EVERY = 0.1  # seconds between two looks at a child that ends
 _KILLED_WITHIN = 5.0  # seconds; one that waits for a broken disk cannot be killed
 
 # Set while this process is a child: importing the user's module here must not start children in turn.
@@ -54,6 +57,7 @@ report = _STDERR
 
 RECORD = struct.Struct("=qqqq")
 STEP, TASK, SEED, DEADLINE = range(4)  # places in a record
+CLOSING = -2  # as task: it closes its environment, and ends
 
 
 class Record(NamedTuple):
@@ -61,7 +65,7 @@ class Record(NamedTuple):
 
     Attributes:
         step: the episode's step.
-        task: number of the task that it plays, counted from 1; 0: none.
+        task: number of the task that it plays, counted from 1; 0: none; below 0: it starts or ends.
         seed: the episode's seed.
         deadline: time when its watchdog ends it unless it makes progress, in nanoseconds of the monotonic clock.
     """
@@ -122,6 +126,7 @@ class Child:
     Attributes:
         process: the child.
         connection: connection to it; ``send`` and ``receive`` take what can be pickled.
+        patience: as above.
 
     Raises:
         RuntimeError: this process is itself a child.
@@ -150,7 +155,7 @@ class Child:
             self.process = forked or interpreter(f"{__name__}:serve", [*descriptors, target], descriptors)
         self.connection: Any = ours
         self._has_message = poll(ours)
-        self._patience, self._is_silent = patience, False
+        self.patience, self._is_silent = patience, False
         self._beat, self._silence, self._looked = 0.0, 0.0, time.monotonic()
         if patience is not None:  # sending a message larger than the connection's buffer waits for a reader, too
             with socket.socket(fileno=os.dup(ours.fileno())) as same:
@@ -200,7 +205,7 @@ class Child:
         stopped, its watchdog is, too.
         """
         now = time.monotonic()
-        if self._is_silent or self._patience is None or now < self._looked + BEAT_EVERY:
+        if self._is_silent or self.patience is None or now < self._looked + BEAT_EVERY:
             return self._is_silent
         with suppress(subprocess.TimeoutExpired):
             self.process.wait(timeout=0)
@@ -208,20 +213,21 @@ class Child:
         beat = os.fstat(self._report.fileno()).st_mtime
         self._silence = self._silence + BEAT_EVERY if beat == self._beat else 0.0
         self._beat, self._looked = beat, now
-        if self._silence > self._patience:
+        if self._silence > self.patience:
             self._give_up()
         return self._is_silent
 
     def _give_up(self) -> None:
         self._is_silent = True
-        self.process.kill()  # which ends a process that is stopped, too
+        _kill(self.process)
 
     def _death(self) -> ChildDiedError:
         record, hung = self.record, False
         if self._is_silent:
-            how = f"the process gave no sign of life for {self._patience:g} seconds (was it stopped?) and was killed"
+            how = f"the process gave no sign of life for {self.patience:g} seconds (was it stopped?) and was killed"
         else:
             code = self.process.wait()
+            _kill(self.process)  # what it has started, and not ended
             hung = code == 1 and record is not None and record.task != 0 and record.deadline <= time.monotonic_ns()
             signal = "; killed by a signal: a crash, or the system lacked memory" if code < 0 else ""
             how = f"the process died (exit code {code}{signal}); its output on stderr is above"
@@ -231,7 +237,25 @@ class Child:
     def close(self) -> None:
         """Close the connection, so that it ends. May be called twice."""
         self.connection.close()
-        self._report.close()
+
+    def wait(self) -> None:
+        """Wait for its end after ``close``, and kill it if that takes too long. May be called twice."""
+        begun = time.monotonic()
+        while not self._report.closed:
+            with suppress(subprocess.TimeoutExpired):
+                self.process.wait(timeout=_LOOK_EVERY)
+                self._report.close()
+                return
+            record = self.record
+            is_closing = record is not None and record.task == CLOSING
+            if time.monotonic() > begun + (CLOSES_WITHIN if is_closing else _GRACE / 2):
+                if is_closing:
+                    what = f"it has not closed its environment within {CLOSES_WITHIN:g} seconds, and is killed"
+                    warnings.warn(f"process {self.process.pid}: {what}", RuntimeWarning, stacklevel=2)
+                _kill(self.process)
+                with suppress(subprocess.TimeoutExpired):
+                    self.process.wait(timeout=_KILLED_WITHIN)
+                self._report.close()
 
 
 def require_main() -> None:
@@ -279,15 +303,16 @@ def end(children: Iterable[Child]) -> None:
     children = list(children)
     for child in children:
         child.close()
-    deadline = time.monotonic() + 1.0
     for child in children:
-        process = child.process
-        try:
-            process.wait(timeout=max(0.0, deadline - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            process.kill()
-            with suppress(subprocess.TimeoutExpired):
-                process.wait(timeout=_KILLED_WITHIN)
+        child.wait()
+
+
+def _kill(process: Process) -> None:
+    """Kill a child, even if it is stopped, and what it has started, as a simulator, in its process group."""
+    if sys.platform != "win32":
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
 
 
 def memory_file() -> int:
@@ -367,8 +392,10 @@ def _live_with_main(handle: int) -> None:
         beats += 1
         with suppress(OSError):
             os.utime(report, (beats, beats))
-    time.sleep(GRACE)
-    os._exit(1)
+    time.sleep(_GRACE)
+    if Record(*RECORD.unpack(os.pread(report, RECORD.size, 0))).task == CLOSING:
+        time.sleep(CLOSES_WITHIN - _GRACE)
+    os.killpg(0, signal.SIGKILL)  # with what it has started
 
 
 def _connection(handle: int) -> Any:

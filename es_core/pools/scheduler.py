@@ -151,11 +151,6 @@ class Scheduler(Generic[W]):
         self._left.update(tasks)
 
     @property
-    def has_more(self) -> bool:
-        """True if tasks wait for a worker."""
-        return bool(self._queue)
-
-    @property
     def done(self) -> bool:
         """True if every task is answered or given up."""
         return not self._left
@@ -187,7 +182,7 @@ class Scheduler(Generic[W]):
     def answer_at(self, worker: W) -> int:
         """Number of tasks left at which a worker that gets nothing now, having more than its share, must answer."""
         state = self._workers[worker]
-        return max(len(state.held) // 2, min(len(state.held), state.cpus) - 1) if self.has_more else 0
+        return max(len(state.held) // 2, min(len(state.held), state.cpus) - 1) if self._queue else 0
 
     def answer(self, worker: W, numbers: Collection[int], *, seconds: float, episodes: int) -> None:
         """Note that a worker has played tasks, or that they failed again when repeated.
@@ -225,9 +220,9 @@ class Scheduler(Generic[W]):
         if not self.task_seconds:
             return math.ceil(_SHARE * share)
         least = min(math.ceil(self.call_seconds / self.task_seconds) * state.cpus, share)
-        return math.ceil(max(least, 1, min(_SHARE * share, _PLENTY * self.enough * state.cpus)))
+        return math.ceil(max(least, 1, min(_SHARE * share, _PLENTY * self._enough * state.cpus)))
 
     @property
-    def enough(self) -> int:
+    def _enough(self) -> int:
         """Number of tasks for which the cost of an order is small."""
         return math.ceil(self.call_seconds / (_OVERHEAD * self.task_seconds)) if self.task_seconds else 1

@@ -274,9 +274,8 @@ class _Wave:
     def _step(self, observations: Any) -> tuple[Any, Mapping[str, Any], list[int]]:
         """Step all copies; return observations, infos, and the rows in which an episode begins with these."""
         copies, live = self._copies, self._live
-        waiting = [
-            row for row, play in enumerate(self.seats) if play and not live[row]
-        ]  # for this step, which is their reset
+        # For this step, which is their reset.
+        waiting = [row for row, play in enumerate(self.seats) if play and not live[row]]
         actions, wrong = self._actors.act(self._actors.flattened(observations), live)
         for row, error in wrong.items():
             self._lose(row, error)

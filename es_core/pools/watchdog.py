@@ -42,7 +42,7 @@ class Watchdog:
 
     def _look(self) -> None:
         progress = list(self._record[: process.DEADLINE])
-        if progress[process.TASK] == 0 or progress != self._seen:
+        if progress[process.TASK] in {0, process.CLOSING} or progress != self._seen:
             self._record[process.DEADLINE] = min(time.monotonic_ns() + int(1e9 * self._seconds), _LATEST)
             faulthandler.dump_traceback_later(self._seconds, exit=True, file=process.report)
         self._seen = progress

@@ -8,6 +8,7 @@ from collections.abc import Mapping, MutableSequence, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from pickle import PicklingError
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ from es_core.pools.probe import take_probe
 from es_core.pools.reference import play_reference
 from es_core.pools.watchdog import Watchdog
 from es_core.rollout.bounds import BoundsCounter
+from es_core.rollout.errors import SpaceError
 from es_core.rollout.rollout import Rollout
 from es_core.rollout.transition_recorder import TransitionRecorder
 from es_core.strategies.population import Drawn, Population
@@ -66,16 +68,15 @@ def serve(connection: Any) -> None:
     try:
         import_path.receive(start.objects)
         worker = Worker(connection, start)
-        ready = worker.greeting(start)
+        worker.greet(start)
     # SystemExit too: the reason must be reported even if a simulator calls sys.exit.
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
         connection.send(CannotStart(*described(error)))
     else:
-        connection.send(ready)
         try:
             worker.serve()
         finally:
-            worker.close()
+            worker.end()
 
 
 @dataclass(frozen=True)
@@ -114,13 +115,20 @@ class Worker:
         self._work: Work | None = None
         self._watchdog = Watchdog(start.step_timeout, self._record)
 
-    def greeting(self, start: Start) -> Ready:
-        """Return the greeting of this worker."""
+    def greet(self, start: Start) -> None:
+        """Send the greeting of this worker."""
         rollout = self._rollout
         self._record[process.TASK] = _STARTING
         probe = take_probe(rollout, start.config) if start.probe else None
         self._record[process.TASK] = 0
-        return Ready(rollout.env.observation_space, rollout.env.action_space, rollout.engine, probe)
+        spaces = rollout.env.observation_space, rollout.env.action_space
+        try:
+            self._connection.send(Ready(*spaces, rollout.engine, probe))
+        except (AttributeError, TypeError, PicklingError) as error:
+            raise SpaceError(
+                f"its spaces cannot be sent to another process: {error}. Use Gymnasium's own, or put the class of such "
+                "a space into a module"
+            ) from error
 
     def serve(self) -> None:
         """Answer until the connection ends."""
@@ -132,6 +140,11 @@ class Worker:
         """Close the environment, whose simulator may be a process of its own."""
         with suppress(Exception, SystemExit):
             self._rollout.close()
+
+    def end(self) -> None:
+        """Close the environment for the last time."""
+        self._record[process.TASK] = process.CLOSING
+        self.close()
 
     def _take(self, order: Order) -> None:
         if order.work is not None:

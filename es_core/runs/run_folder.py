@@ -19,6 +19,7 @@ from es_core.config.budgets import reached, share_done
 from es_core.config.objects import provide
 from es_core.config.train_config import BOUNDS, TrainConfig
 from es_core.files import (
+    MOST_LINE,
     CheckpointError,
     append,
     explained,
@@ -32,7 +33,7 @@ from es_core.files import (
     require_plain,
     write_whole,
 )
-from es_core.formatting import shell_line
+from es_core.formatting import figures, shell_line
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.generation_log import GenerationLog
 from es_core.runs.metrics import GenerationStats, is_plateau, since_restart
@@ -314,10 +315,18 @@ class RunFolder:
 
         Raises:
             OSError: the line cannot be written, or only its beginning, which ``open`` ignores.
+            ValueError: the line is too long to be read again.
         """
         path = self.directory / "metrics.jsonl"
-        line = {**stats.to_json(), _LOG: None if log is None else log.to_json()}
-        append(path, json.dumps(line, allow_nan=False).encode() + b"\n")
+        values = {**stats.to_json(), _LOG: None if log is None else log.to_json()}
+        line = json.dumps(values, allow_nan=False).encode() + b"\n"
+        if len(line) > MOST_LINE:
+            raise ValueError(
+                f"generation {stats.generation}: its line of {path} would have {figures(len(line))} bytes, and at most "
+                f"{figures(MOST_LINE)} can be read again: what makes it long are statistics of large observations "
+                "(observation_normalization=False leaves them out), long behaviours, or very many candidates"
+            )
+        append(path, line)
         self.history.append(stats)
 
     def cut_history(self, generation: int) -> None:

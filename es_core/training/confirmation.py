@@ -1,8 +1,8 @@
 """Scores of a centre: when it is evaluated, and its confirmation as the best, or as solved, beyond chance."""
 
 import warnings
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -72,9 +72,9 @@ def baselines(
     if wanted and run.config.eval_every:
         count = min(_BASELINE_EPISODES, run.config.eval_episodes)
         seeds = episode_seeds(run.config.seed, Purpose.BASELINE, count)
-        with suppress(RolloutError):
+        with _bearable():
             played["doing nothing"] = pool.rollouts(np.zeros_like(state.strategy.mean), state.statistics, seeds)
-        with suppress(RolloutError):
+        with _bearable():
             played["random actions"] = pool.random_rollouts(seeds)
     scores = {name: Evaluation.from_episodes(episodes) for name, episodes in played.items()}
     space = pool.observation_space
@@ -93,6 +93,16 @@ def baselines(
     if is_decided or not played or any(is_image(part) for _, _, part in leaves(space)):
         return scores, None
     return scores, _spread(np.concatenate(ends))
+
+
+@contextmanager
+def _bearable() -> Iterator[None]:
+    """Go on after an episode that failed, but not after a worker that cannot be replaced."""
+    try:
+        yield
+    except RolloutError as error:
+        if error.failure is None:
+            raise
 
 
 def _ends(space: gymnasium.Space[Any], episodes: Sequence[Episode]) -> NDArray[np.float32]:

@@ -15,10 +15,8 @@ from es_core.training.state import TrainingState
 from es_envs import Episode
 
 _GROUPS = 4  # of candidates with the same starts, where there are enough candidates
-_SMALLEST_GROUP, _LARGEST_GROUP = (
-    4,
-    16,
-)  # candidates: of more there are more groups, since a generation sees more starts
+# Candidates: of more there are more groups, since a generation sees more starts.
+_SMALLEST_GROUP, _LARGEST_GROUP = 4, 16
 
 
 def training_seeds(config: TrainConfig, candidates: int, generation: int) -> NDArray[np.int64]:

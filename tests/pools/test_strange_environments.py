@@ -1,12 +1,14 @@
 """Environments that do what few do, and may: what they tell, keep and leave, in every pool."""
 
 import os
+import time
 
 import psutil
 import pytest
 from conftest import FAILING_RUN as SETTINGS
 from conftest import TINY
 
+import es_envs
 from es_core import RolloutError, Run, evaluate, train
 from es_core.seeding import Purpose, episode_seeds
 
@@ -60,6 +62,67 @@ def test_every_environment_is_closed_when_a_run_ends(pool, register, tmp_path):
     env_id = register("Counted-v0", "strange_envs:Counted", kwargs={"folder": str(folder)})
     train(env_id, run_dir=tmp_path / "run", pool=pool, **{**TINY, "workers": 2})
     assert {file.suffix for file in folder.iterdir()} == {".closed"}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_an_environment_may_take_its_time_to_close(register, tmp_path):
+    folder = tmp_path / "made"
+    folder.mkdir()
+    env_id = register("SlowToClose-v0", "strange_envs:SlowToClose", kwargs={"folder": str(folder)})
+    train(env_id, run_dir=tmp_path / "run", **{**TINY, "workers": 2})
+    assert {file.suffix for file in folder.iterdir()} == {".closed"}
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_simulator_of_a_worker_that_hangs_ends_with_it(register, tmp_path):
+    folder = tmp_path / "pids"
+    folder.mkdir()
+    env_id = register("Simulating-v0", "strange_envs:Simulating", kwargs={"folder": str(folder)})
+    with pytest.warns(RuntimeWarning, match="a worker is replaced: a step or reset took more than"):
+        train(env_id, run_dir=tmp_path / "run", step_timeout=1.0, **TINY)
+    pids = [int(file.name) for file in folder.iterdir() if file.name != "hung"]
+    assert len(pids) == 2
+    deadline = time.monotonic() + 10
+    while any(psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE for pid in pids):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+@pytest.mark.filterwarnings("ignore:.*a worker (is replaced|died at its start)")
+def test_why_a_worker_cannot_be_replaced_is_told_whatever_it_played(register, tmp_path):
+    env_id = register("Unbearable-v0", "strange_envs:Unbearable", kwargs={"once": str(tmp_path / "once")})
+    with pytest.raises((RolloutError, es_envs.PluginError), match="no licence is left"):
+        train(env_id, run_dir=tmp_path / "run", **{**TINY, "eval_every": 1})
+
+
+def test_a_constructor_may_take_longer_than_a_step(register, tmp_path):
+    env_id = register("Holding-v0", "strange_envs:Holding")
+    train(env_id, run_dir=tmp_path / "run", step_timeout=1.0, **TINY)
+
+
+SPACE = """
+import numpy as np
+from gymnasium import spaces
+from es_core import train
+from small_envs import Walk
+
+class Own(spaces.Box):
+    pass
+
+class Spaced(Walk):
+    def __init__(self):
+        super().__init__()
+        self.observation_space = Own(self.observation_space.low, self.observation_space.high)
+
+train(Spaced, generations=1, max_episode_steps=5, progress=False)
+"""
+
+
+def test_a_space_that_only_a_script_knows_is_refused_in_a_sentence(python, tmp_path):
+    said = python(SPACE, cwd=tmp_path).err
+    assert "its spaces cannot be sent to another process: Can't pickle <class '__main__.Own'>" in said
+    assert "put the class of such a space into a module" in said
+    assert "is started again" not in said
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")

@@ -218,4 +218,8 @@ def test_a_file_is_flushed_then_renamed_then_its_folder_is_flushed(run, tmp_path
     monkeypatch.setattr(os, "fsync", noted_flush)
     monkeypatch.setattr(os, "replace", noted_rename)
     run.checkpoint.save(path)
-    assert done == [("file", path.stat().st_size), ("rename", "best.safetensors.partial", path), "folder"]
+    assert done == [
+        ("file", path.stat().st_size),
+        ("rename", f"best.safetensors.{os.getpid()}.partial", path),
+        "folder",
+    ]

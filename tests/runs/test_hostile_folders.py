@@ -46,11 +46,17 @@ def outside(tmp_path):
     return tmp_path / "outside"
 
 
+def partial_of(name):
+    """Name of a file while this process writes it."""
+    return f"{name}.{os.getpid()}.partial"
+
+
 def names(run):
     """Of all that is in a run folder, of files that are still being written, and of the next film."""
     present = [path.relative_to(run.directory) for path in run.directory.rglob("*")]
-    partial = [name.with_name(f"{name.name}.partial") for name in present if (run.directory / name).is_file()]
-    films = ["videos/film-2.mp4", "videos/film-2.json.partial", "videos/film-2.png.partial", "videos/film-2.unfinished"]
+    partial = [name.with_name(partial_of(name.name)) for name in present if (run.directory / name).is_file()]
+    written = [f"videos/{partial_of(name)}" for name in ("film-2.json", "film-2.png")]
+    films = ["videos/film-2.mp4", *written, "videos/film-2.unfinished"]
     return sorted({*map(str, (*present, *partial)), *films})
 
 
@@ -194,9 +200,10 @@ def test_what_comes_after_a_run_was_opened_is_not_written_through(kind, finished
         "videos/film-1.mp4": lambda: run.record(folder / "videos" / "film-1.mp4", **FILM),
     }
     for name, write in writes.items():
-        spoilt = [name, f"{name}.partial"]
+        spoilt = [name, partial_of(name)]
         if "film" in name:
-            spoilt = ["videos/film-1.unfinished", "videos/film-1.json.partial", "videos/film-1.png.partial"]
+            spoilt = ["videos/film-1.unfinished", f"videos/{partial_of('film-1.json')}",
+                      f"videos/{partial_of('film-1.png')}"]  # fmt: skip
         for path in (folder / each for each in spoilt):
             shutil.rmtree(folder)
             shutil.copytree(finished.directory, folder)

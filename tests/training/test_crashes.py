@@ -149,10 +149,10 @@ def last_best(run):
 
 
 MOMENTS = {
-    "before the first checkpoint has its name": ("os.rename", "000000.safetensors.partial", 1),
+    "before the first checkpoint has its name": ("os.rename", "000000.safetensors.", 1),
     "before the first generation's line": ("open", "metrics.jsonl", 1),
     "between the best centre and its line": last_best,
-    "in the middle of a checkpoint": ("os.rename", "000014.safetensors.partial", 1),
+    "in the middle of a checkpoint": ("os.rename", "000014.safetensors.", 1),
     "between the last checkpoint and the last line": ("open", "metrics.jsonl", GENERATIONS + 1),
 }
 
@@ -263,7 +263,7 @@ def test_a_run_killed_before_its_first_checkpoint_starts_from_its_policy(undistu
     policy, folder = undisturbed.best_path, tmp_path / "killed"
     settings = {**SETTINGS, "generations": 3}
     whole = train("CartPole-v1", run_dir=tmp_path / "whole", workers=1, progress=False, initial=policy, **settings)
-    killed = killed_at("os.rename", "000000.safetensors.partial", 1)
+    killed = killed_at("os.rename", "000000.safetensors.", 1)
     words = train_command(folder, "--initial", policy, "--generations", 3, "--quiet", code=killed)
     assert run_to_its_end(words)[0] == -signal.SIGKILL
     assert not Run.open(folder).checkpoint_generations()
