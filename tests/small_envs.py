@@ -701,3 +701,32 @@ class Windy(Walk):
     def step(self, action):
         observation, _, terminated, truncated, info = super().step(action)
         return observation, float(sum(self.wind)), terminated, truncated, info
+
+
+class Fleeing(Walk):
+    """Each step costs its distance from the middle; who comes far away is out: to flee is the cheapest for the hasty.
+
+    Args:
+        goal: the place behind which an episode ends is where to go: a step costs 1 anywhere.
+    """
+
+    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, *, goal=False):
+        super().__init__()
+        self.goal, self.speed = goal, 0.0
+
+    def reset(self, *, seed=None, options=None):
+        self.speed = 0.0
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        self.speed = 0.95 * self.speed + 0.05 * float(np.clip(action[0], -1, 1))
+        self.place += self.speed
+        self.time += 1
+        reward = -1.0 if self.goal else -abs(self.place)
+        is_far = abs(self.place) > 3
+        return self._observation(), reward, is_far, False, {"position": np.array([self.place])}
+
+    def _observation(self):
+        return np.array([np.clip(self.place, -10, 10), self.speed], np.float32)

@@ -72,7 +72,14 @@ def _as_json(value: Any) -> Any:
 
 
 def bear_any_text() -> None:
-    """Let stdout and stderr replace what their encoding lacks, such as the narrow space between thousands."""
+    """Let stdout and stderr replace what their encoding lacks, such as the narrow space between thousands.
+
+    One that is closed, as where a service starts a command, takes all and keeps nothing.
+    """
+    for handle, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.open(os.devnull, os.O_RDWR)  # which gets the lowest free number, this one's
+            setattr(sys, name, os.fdopen(handle, "w" if handle else "r"))
     codecs.register_error("es_envs", _replaced)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):

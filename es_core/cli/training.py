@@ -2,6 +2,7 @@
 
 import argparse
 from dataclasses import replace
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import es_envs
@@ -171,7 +172,9 @@ def _report_seeds(comparison: "Comparison", options: argparse.Namespace) -> None
     if stopped := sum(not run.finished for run in runs):
         folder = shell_line(["--run-dir", str(runs[0].directory.parent)])
         say(f"{stopped} of {len(runs)} runs are not at their end: the same command with {folder} continues.")
-    say(f"Next: {command_line('compare', runs[0].directory.parent)}; {_command('record', runs[0])}")
+    scored = [(run.best_score[1].mean, run) for run in runs if run.best_score is not None]
+    best = max(scored, key=itemgetter(0))[1] if scored else runs[0]
+    say(f"Next: {command_line('compare', runs[0].directory.parent)}; {_command('record', best)}")
 
 
 def _resume(options: argparse.Namespace) -> None:
@@ -248,8 +251,11 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
         return
     put(run.directory)
     if last is not None:
-        scoring = sum(stats.evaluation_steps for stats in run.history)
-        say(f"{_ending(run)}; {figures(last.total_steps)} environment steps, of which {figures(scoring)} score centres")
+        final = last.final.steps if last.final is not None else 0
+        choosing = sum(stats.evaluation_steps for stats in run.history) - final
+        training = last.total_steps - choosing - final
+        steps = f"{figures(training)} in training, {figures(choosing)} to choose centres"
+        say(f"{_ending(run)}; environment steps: {steps}{f', {figures(final)} for the final score' if final else ''}")
     if sentence := advice(run.history, restarts=run.config.restarts):
         say(f"advice: {sentence}")
     if best is not None:

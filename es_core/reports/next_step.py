@@ -59,14 +59,16 @@ def _after_the_end(run: RunFolder, *, filmed: bool, advised: str) -> NextStep:
     if solved:
         said = f"It is solved{_but(advised)}"
     done = solved or succeeds
+    has_goal = run.config.solved_at is not None
+    if run.end in BOUNDS and run.config.bits == BITS and not (advised or done) and (filmed or has_goal):
+        bound = getattr(run.config, run.end)
+        said = f"It has reached {run.end}={bound}, and more may help. To go on:"
+        return _step(run, said, "resume", **{run.end: 2 * bound})
     if not filmed and (done or not advised):
         return _step(run, f"{said}. To see what its best policy does:", "report", film=True)
     if done and not only_in_script(run.config):
         export = _step(run, f"{said}. To use its best policy in other programs:", "export")
         return replace(export, command=f"{export.command} policy.onnx")
-    if run.end in BOUNDS and run.config.bits == BITS and not (advised or done):
-        more = {run.end: 2 * getattr(run.config, run.end)}
-        return _step(run, "It has ended, and nothing says that more would not help. To go on:", "resume", **more)
     again = None if done else _begin_again(run, advised)
     return again or _step(run, f"{said}. To score its best policy on other starts:", "evaluate")
 

@@ -23,6 +23,7 @@ _FAR = 20  # times larger, or smaller, than another scale
 _NOISY = 3  # times larger than another spread
 _NEARLY_ALL = 0.95  # of a centre's actions
 _FEWEST_SCORES = 5  # of centres, from which something can be said
+_FEWEST = 3  # the same, beside a baseline
 _SURELY = 2  # standard errors
 
 History = Sequence[GenerationStats]
@@ -33,11 +34,15 @@ Rule = Callable[..., str]
 def advice(history: History, *, restarts: int = 0) -> str:
     """Return what is wrong according to the last generations, and what to do about it; empty if nothing is.
 
+    Of a run that has ended it is the last that was true within a few generations.
+
     Args:
         history: a run's history; lines without a population are ignored.
         restarts: how often the run may begin again by itself.
     """
-    return _first(history, restarts)[1]
+    looks = _WINDOW if history and history[-1].final is not None and not history[-1].solved else 1
+    said = (_first(history[: len(history) - back], restarts)[1] for back in range(min(looks, len(history))))
+    return next(filter(None, said), "")
 
 
 class Adviser:
@@ -85,6 +90,26 @@ def _asks_for_nothing(recent: History, first: GenerationStats) -> str:
     return (
         f"{name} scores {baseline.mean:.4g} in {baseline.episodes} episodes, no less than the policy, {score.mean:.4g}:"
         " either solved_at asks for too little, or actions do not move what they should; a film of both shows which"
+    )
+
+
+def _ends_early(recent: History, first: GenerationStats) -> str:
+    """Advise if what an early end saves outweighs what each step costs: where rewards are negative, failing may pay.
+
+    Where an early end is the goal, steps cost no more than where nothing is done.
+    """
+    nothing = first.baselines.get("doing nothing") if first.generation == 0 else None
+    scores = [stats.evaluation for stats in recent[-_PATIENCE:] if stats.evaluation is not None]
+    if nothing is None or len(recent) <= _PATIENCE or len(scores) < _FEWEST or _rises(recent):
+        return ""
+    length, mean = fmean(score.length for score in scores), fmean(score.mean for score in scores)
+    costs_more = nothing.mean < mean < 0 and mean / length < nothing.mean / nothing.length
+    if length > nothing.length / 2 or not costs_more or any(score.success_rate for score in scores):
+        return ""
+    sigma = f", or try a tenth of sigma, {first.sigma / NARROWER:.2g}" if first.sigma else ""
+    return (
+        f"episodes end after {length:.0f} steps, and after {nothing.length:.0f} if nothing is done: each step costs "
+        f"more, but there are fewer. If such an end is a failure, make it cost more than going on would{sigma}"
     )
 
 
@@ -236,14 +261,14 @@ def _rare_failures(recent: History) -> str:
 def _no_better_than_nothing(recent: History, first: GenerationStats) -> str:
     """Advise if the latest centres do not beat what no learning gives."""
     baselines = first.baselines if first.generation == 0 else {}
-    scores = [stats.evaluation.mean for stats in recent[-_WINDOW:] if stats.evaluation is not None]
-    if len(recent) <= _PATIENCE or len(scores) < 3 or not baselines:
+    scores = [stats.evaluation.mean for stats in recent[-_PATIENCE:] if stats.evaluation is not None]
+    if len(recent) <= _PATIENCE or len(scores) < _FEWEST or not baselines:
         return ""
     name, score = max(baselines.items(), key=lambda item: item[1].mean)
-    if fmean(scores) > (score.interval or (score.mean,))[0]:
+    if fmean(scores) > score.mean:
         return ""
     return (
-        f"the centres of the last {_WINDOW} generations score {fmean(scores):.4g}, no better than {name}, "
+        f"the centres of the last {_PATIENCE} generations score {fmean(scores):.4g}, no better than {name}, "
         f"{score.mean:.4g} in {score.episodes} episodes: {_another_way(recent, first)}"
     )
 
@@ -301,12 +326,12 @@ def _plateau(recent: History) -> str:
 
 # The first that is true is given: causes before their consequences.
 _RULES: tuple[Rule, ...] = (
-    _at_bounds, _no_difference, _ties, _capped, _scales, _long_steps, _turning_back, _rare_failures, _noise,
-    _no_better_than_nothing, _no_progress, _too_wide, _plateau,
+    _ends_early, _at_bounds, _no_difference, _ties, _capped, _scales, _long_steps, _turning_back, _rare_failures,
+    _noise, _no_better_than_nothing, _no_progress, _too_wide, _plateau,
 )  # fmt: skip
 
 
-_WITH_FIRST: Collection[Rule] = {_asks_for_nothing, _scales, _no_better_than_nothing}
+_WITH_FIRST: Collection[Rule] = {_asks_for_nothing, _ends_early, _scales, _no_better_than_nothing}
 
 
 def _rises(recent: History) -> bool:

@@ -108,6 +108,7 @@ def _run_generations(
             diagnostics: dict[str, Any] = dict.fromkeys(DIAGNOSTICS)
             fitness = None if results is None else learning_fitness(config, results, doubled=state.doublings > 0)
             scored = _population_stats(config, results, fitness if strategy.mirrored else None)
+            _warn_of_missing_fitness(run, generation, scored["fitnesses"])
             log, matches = None, []
             if results is not None and fitness is not None and not solved:
                 matches = choose_elite(config, state, pool, population, fitness)
@@ -254,6 +255,18 @@ def _population_stats(
         "tied_pairs": _tied(paired_fitness) if paired_fitness is not None else None,
         "capped_episodes": float(results.capped[valid].mean()),
     }
+
+
+def _warn_of_missing_fitness(run: RunFolder, generation: int, fitnesses: Mapping[str, float | None]) -> None:
+    """Warn once of secondary fitnesses that fail: they end no run, and nobody would look for them in the metrics."""
+    for name, value in fitnesses.items():
+        if value is None and generation == 0:
+            warnings.warn(
+                f"{run.definition.label}: fitness {name!r} fails, and is left out of the metrics; selection does not "
+                f"use it. `es-envs check {run.config.env_id}` says why",
+                RuntimeWarning,
+                stacklevel=2,
+            )
 
 
 def _loses_centre(evaluation: Evaluation | None, limit: int, scored: Mapping[str, Any]) -> bool:

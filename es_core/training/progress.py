@@ -1,6 +1,7 @@
 """The progress of a run, on stderr: a few live lines in a terminal or notebook, plain ones elsewhere."""
 
 import math
+import os
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -24,7 +25,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from es_core.config.train_config import TrainConfig
-from es_core.formatting import duration, figures, percent
+from es_core.formatting import counted, duration, figures, percent
 from es_core.policies.compilation import prepare
 from es_core.runs.metrics import PLATEAU, GenerationStats
 from es_core.runs.run_folder import RunFolder
@@ -34,29 +35,45 @@ from es_envs.printable import printable
 
 _LINE_EVERY = 2.0  # seconds between plain lines
 _REDRAWS = 2.0  # a second: each takes the main process a few milliseconds
-_TEXT_WIDTH = 26  # of the numbers before a curve
+_TEXT_WIDTH = 31  # of the numbers before a curve
 _CURVE_WIDTH = 48  # at most
 _LEVELS = "▁▂▃▄▅▆▇█"
 _ASCII_LEVELS = "_.-=+*#@"
 
 
+class Stderr(Console):
+    """The console on stderr, where progress is told; that nobody reads it any more ends no run.
+
+    Args:
+        quiet: print nothing.
+    """
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        super().__init__(stderr=True, quiet=quiet)
+
+    def on_broken_pipe(self) -> None:
+        """Go on in silence."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+
 def count_progress(*, shown: bool) -> Progress:
     """A bar that counts frames or episodes, where there is a terminal or notebook to show it."""
-    console = Console(stderr=True)
+    console = Stderr()
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn())
     return Progress(*columns, console=console, disable=not (shown and _is_live(console)))
 
 
 def search_progress(*, shown: bool) -> Progress:
     """A bar for each trial, where there is a terminal or notebook to show it; its console takes lines anywhere."""
-    console = Console(stderr=True, quiet=not shown)
+    console = Stderr(quiet=not shown)
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TaskProgressColumn(), TimeElapsedColumn())
     return Progress(*columns, console=console, disable=not (shown and _is_live(console)))
 
 
 def prepare_policy(config: TrainConfig, *, shown: bool) -> None:
     """Compile the policy before workers are started, and say so."""
-    prepare(config, partial(print_line, Console(stderr=True, quiet=not shown)))
+    prepare(config, partial(print_line, Stderr(quiet=not shown)))
 
 
 def print_line(console: Console, text: str) -> None:
@@ -73,7 +90,7 @@ class RunProgress:
 
     def __init__(self, run: RunFolder, *notes: str) -> None:
         self._run, self._notes = run, notes
-        self._console = Console(stderr=True)
+        self._console = Stderr()
         self._is_live = _is_live(self._console)
         self._started, self._shown = time.monotonic(), 0.0
         self._share = self._run.share_done  # of this session's beginning
@@ -85,6 +102,7 @@ class RunProgress:
         self._centre: list[float] = []  # the latest score at each generation
         self._score: Evaluation | None = None
         self._best: tuple[Standing, float, int] | None = None
+        self._final: Evaluation | None = None
         self._bests: list[float] = []  # the best so far at each generation
         for stats in run.history:
             self._take(stats)
@@ -131,13 +149,12 @@ class RunProgress:
         self._restarts, self._max = stats.restarts, stats.fitness_max
         if stats.fitness_mean is not None:
             self._population.append(stats.fitness_mean)
-        self._score = stats.confirmation or stats.evaluation or self._score
+        self._score = stats.evaluation or stats.confirmation or self._score
         if self._score is not None:
             self._centre.append(self._score.mean)
         if stats.standing is not None and stats.standing.beats(self._best and self._best[0]):
             self._best = stats.standing, stats.standing.mean, stats.generation
-        if stats.final is not None and self._best is not None:
-            self._best = self._best[0], stats.final.mean, self._best[2]
+        self._final = stats.final
         if self._best is not None:
             self._bests.append(self._best[1])
         latest = [*self._population[-1:], *self._centre[-1:], *self._bests[-1:]]
@@ -149,10 +166,10 @@ class RunProgress:
             now = "" if self._max is None else f"{figures(self._population[-1])}, max {figures(self._max)}"
             yield "population", self._population, now
         if self._score is not None:
-            rate = self._score.success_rate
-            successful = f", {percent(rate)} successful" if rate is not None else ""
-            yield "centre", self._centre, f"{figures(self._score.mean)}{successful}"
-        if self._best is not None:
+            yield "centre", self._centre, _scored(self._score)
+        if self._best is not None and self._final is not None:
+            yield "final", [*self._bests[:-1], self._final.mean], _scored(self._final)
+        elif self._best is not None:
             yield "confirmed", self._bests, f"{figures(self._best[1])} in generation {self._best[2]}"
         speed = next((speed for stats in self._run.history[:-3:-1] if (speed := stats.steps_per_second)), None)
         if speed is not None:  # the run's last generation may play nothing
@@ -196,7 +213,15 @@ class RunProgress:
         if share <= self._share:
             return "starting"
         seconds = (time.monotonic() - self._started) / (share - self._share) * (1 - share)  # as fast as so far
-        return f"about {duration(seconds)} left"
+        # Where there is a goal, the run ends with it.
+        return f"{'about' if self._run.config.solved_at is None else 'at most'} {duration(seconds)} left"
+
+
+def _scored(score: Evaluation) -> str:
+    """A score in short, with what it is the mean of."""
+    if score.success_rate is None:
+        return f"{figures(score.mean)} ({counted(score.episodes, 'episode')})"
+    return f"{figures(score.mean)}, {percent(score.success_rate)} of {figures(score.episodes)} successful"
 
 
 def _curve(values: Sequence[float], width: int, bounds: tuple[float, float], levels: str) -> str:

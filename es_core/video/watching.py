@@ -11,8 +11,6 @@ from itertools import count, repeat
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from es_core.config.checks import require_positive
 from es_core.config.objects import packed
 from es_core.evaluation.scoring import Source, find_policy
@@ -21,7 +19,7 @@ from es_core.rollout.errors import RolloutError
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.run_folder import RunFolder
 from es_core.seeding import Purpose, episode_seeds
-from es_core.training.progress import prepare_policy, print_line
+from es_core.training.progress import Stderr, prepare_policy, print_line
 from es_core.video.filmed_policies import policy_of
 from es_core.video.live import FILM, Start
 from es_envs import EnvDefinition, Episode
@@ -68,7 +66,7 @@ def watch(
         RuntimeError: there is no display.
         RolloutError: an episode failed.
     """
-    say = partial(print_line, Console(stderr=True, quiet=not progress))
+    say = partial(print_line, Stderr(quiet=not progress))
     if episodes is not None:
         require_positive("episodes", episodes)
     if live and (generation, candidate) != (None, None):

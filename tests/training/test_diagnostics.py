@@ -156,6 +156,11 @@ def test_ties_are_those_of_what_the_strategy_is_told(run_of):
             "100 % of the centres' actions are at a bound, and nothing is gained: if better is possible, choose",
         ),
         (
+            "Fleeing",
+            {"strategy": "cma_es", "sigma": 3.0, "output_scale": 1.0, "generations": 40, "eval_every": 1, "limit": 100},
+            "if nothing is done: each step costs more, but there are fewer. If such an end is a failure, make it cost ",
+        ),
+        (
             "Endless",
             {"episode_cap": "growing", "episode_cap_start": 1, "generations": 4},
             "nearly all episodes end at the training cap, now 8 steps: raise episode_cap_start",
@@ -283,6 +288,25 @@ def test_advice_that_is_no_longer_true_can_be_given_anew(run_of):
         history.append(stats)
         said.append(adviser.hear(history))
     assert [number for number, sentence in enumerate(said, start=1) if "had the same fitness" in sentence] == [10, 30]
+
+
+def test_an_early_end_that_is_the_goal_is_no_failure(register, tmp_path):
+    goal = {"kwargs": {"goal": True}, "fitness": "episode_return", "max_episode_steps": 100}
+    env_id = register("Goal-v0", "small_envs:Fleeing", **goal)
+    fields = {"strategy": "cma_es", "sigma": 3.0, "output_scale": 1.0, "generations": 40, "eval_every": 1}
+    run = train(env_id, run_dir=tmp_path / "run", progress=False, **{**SETTINGS, **fields})
+    lengths = [stats.evaluation.length for stats in run.history if stats.evaluation]
+    assert lengths[-1] < run.history[0].baselines["doing nothing"].length / 2
+    assert not any("each step costs more" in advice(run.history[:end]) for end in range(1, 41))
+
+
+def test_what_was_wrong_just_before_the_end_is_said_at_the_end(run_of):
+    run = run_of("Walk", fitness="small_envs:constant", eval_every=1)
+    *history, last = run.history
+    well = replace(history[-1], fitness_std=1.0, tied_pairs=None)
+    assert "had the same fitness" in advice([*history, last])
+    assert "had the same fitness" in advice([*history, well, well, last])
+    assert advice([*history, well, well]) == ""  # it goes on
 
 
 def test_the_command_line_ends_with_advice(register, tmp_path, capsys):

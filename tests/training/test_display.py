@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 from conftest import first_fast, running
 
-from es_core import train
+from es_core import Run, train
 from es_core.training.progress import RunProgress
 
 SETTINGS = "--generations 3 --population-size 4 --eval-episodes 2 --confirm-episodes 2 --eval-budget none --workers 1"
@@ -43,13 +43,13 @@ def shown(columns, *arguments, command=TRAIN):
 @pytest.mark.parametrize("columns", [60, pytest.param(120, marks=pytest.mark.slow)])
 def test_a_terminal_of_any_width_shows_fitness_the_best_and_the_speed(columns, tmp_path):
     out, lines = shown(columns, "--run-dir", str(tmp_path / "run"))
-    names = ("generation", "population", "centre", "confirmed", "speed")
+    names = ("generation", "population", "centre", "final", "speed")
     last = {name: [line.rstrip() for line in lines if line.startswith(name)][-1] for name in names}
     assert last["generation"].startswith("generation 3/3 ")
     assert last["generation"].endswith("done")
     assert re.fullmatch(r"population +[▁▂▃▄▅▆▇█]{3}", last["population"])
-    assert re.fullmatch(r"centre      [\d.]+ +[▁▂▃▄▅▆▇█]{4}", last["centre"])
-    assert re.fullmatch(r"confirmed   [\d.]+ in generation \d +[▁▂▃▄▅▆▇█]{4}", last["confirmed"])
+    assert re.fullmatch(r"centre      [\d.]+ \(\d+ episodes?\) +[▁▂▃▄▅▆▇█]{4}", last["centre"])
+    assert re.fullmatch(r"final       [\d.]+ \(\d+ episodes\) +[▁▂▃▄▅▆▇█]{4}", last["final"])
     assert all(len(line) < columns for line in last.values())
     assert json.loads(out)["generation"] == 3
 
@@ -88,15 +88,31 @@ def test_quiet_shows_nothing(tmp_path):
     assert json.loads(out)["directory"] == str(tmp_path / "run")
 
 
+def test_a_run_goes_on_when_nobody_reads_its_progress_any_more(tmp_path):
+    words = [sys.executable, *TRAIN, "--run-dir", str(tmp_path / "run")]
+    with running(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stderr.close()
+        out = process.stdout.read()
+        assert process.wait(timeout=60) == 0
+    assert json.loads(out)["end"] == "generations"
+
+
+def test_a_command_whose_stdout_is_closed_ends_as_usual(tmp_path):
+    words = [sys.executable, *TRAIN, "--quiet", "--run-dir", str(tmp_path / "run")]
+    done = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *words], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert Run.open(tmp_path / "run").finished
+
+
 @pytest.mark.slow
 def test_what_is_no_terminal_gets_plain_lines(tmp_path):
     words = [sys.executable, *TRAIN, "--run-dir", str(tmp_path / "run")]
     done = subprocess.run(words, capture_output=True, text=True, check=True)
     where, *lines = done.stderr.splitlines()
     assert where == f"CartPole-v1: training in {tmp_path / 'run'}"
-    number = r"[\d.]+"
+    score = r"[\d.]+ \(\d+ episodes?\)"
     assert re.fullmatch(
-        rf"generation 3/3: centre {number}; confirmed {number} in generation \d; "
+        rf"generation 3/3: centre {score}; final {score}; "
         rf"speed [\d\u202f]+ steps/s; done",
         lines[-1],
     )
