@@ -29,7 +29,7 @@ class PluginError(Exception):
 
 
 class KeywordError(ValueError):
-    """An environment's constructor does not take a keyword argument; the message lists those that it takes."""
+    """An environment's constructor does not take a keyword argument, or needs others; the message names them."""
 
 
 class RenderError(ValueError):
@@ -286,14 +286,17 @@ def called(
     try:
         return make(**arguments)
     except TypeError as error:
+        where, known = "(env_kwargs, on the command line: --env-kwargs)", _keywords(factory or make)
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-        if unknown is None or unknown[1] not in arguments:
-            raise
-        taken = ", ".join(name for name in _keywords(factory or make) if name != "render_mode") or "none"
-        raise KeywordError(
-            f"{label} takes no keyword argument {unknown[1]!r} (env_kwargs, on the command line: --env-kwargs); "
-            f"it takes: {taken}"
-        ) from error
+        if unknown is not None and unknown[1] in arguments:
+            taken = ", ".join(name for name in known if name != "render_mode") or "none"
+            raise KeywordError(
+                f"{label} takes no keyword argument {unknown[1]!r} {where}; it takes: {taken}"
+            ) from error
+        missing = re.search(r"missing \d+ required (?:keyword-only|positional) arguments?: (.*)", str(error))
+        if missing is not None and set(re.findall(r"'(\w+)'", missing[1])) <= {*known} - {*arguments}:
+            raise KeywordError(f"{label} needs the keyword arguments {missing[1]} {where}") from error
+        raise
 
 
 def _keywords(factory: Callable[..., Any]) -> list[str]:

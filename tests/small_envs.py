@@ -730,3 +730,10 @@ class Fleeing(Walk):
 
     def _observation(self):
         return np.array([np.clip(self.place, -10, 10), self.speed], np.float32)
+
+
+class Needy(Walk):
+    """Cannot be made without being told its goal and its map."""
+
+    def __init__(self, *, goal, map, size=1):
+        super().__init__()

@@ -9,6 +9,7 @@ from dataclasses import replace
 from es_core.config.budgets import largest_population
 from es_core.config.checks import AUTO
 from es_core.config.train_config import STRATEGY_DEFAULTS, TrainConfig
+from es_core.formatting import figures
 from es_core.policies.defaults import FEW_HIDDEN, decided, open_settings
 from es_core.policies.network import Policy
 
@@ -117,7 +118,7 @@ def _bound(config: TrainConfig) -> str:
 
 def _words(config: TrainConfig) -> Iterator[str]:
     steps = config.steps_per_generation
-    more = "" if steps is None else f" at first, then as many as {steps:,} steps allow"
+    more = "" if steps is None else f" at first, then as many as {figures(steps)} steps allow"
     words = {
         "max_episode_steps": f"at most {config.max_episode_steps} steps an episode",
         "policy": _policy(config),

@@ -33,8 +33,8 @@ class Lifecycle:
             isinstance(logger, TensorBoardLogger) for logger in chosen
         ):
             chosen.append(TensorBoardLogger())
-        for logger in chosen:
-            self._manager.register(logger, f"{type(logger).__name__}-{id(logger)}")
+        for number, logger in enumerate(chosen, start=1):
+            self._manager.register(logger, f"{type(logger).__name__} (logger {number})")
         self._switched_off: set[str] = set()
 
     def call(self, hook: str, **values: Any) -> None:

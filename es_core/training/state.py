@@ -43,6 +43,8 @@ from es_core.strategies.population import Population
 from es_core.strategies.strategy import Strategy
 from es_core.strategies.transitions import Transitions
 
+_COUNTS = ("doublings", "restarts", "total_steps", "evaluation_steps", "total_episodes")  # of a checkpoint's progress
+
 
 @dataclass
 class TrainingState:
@@ -180,14 +182,7 @@ class TrainingState:
             observation_space=spaces.observation_space,
             action_space=spaces.action_space,
             progress={
-                "episode_cap": self.episode_cap,
-                "range_share": self.range_share,
-                "doublings": self.doublings,
-                "restarts": self.restarts,
-                "narrowed": self.narrowed,
-                "total_steps": self.total_steps,
-                "evaluation_steps": self.evaluation_steps,
-                "total_episodes": self.total_episodes,
+                **{name: getattr(self, name) for name in (*_COUNTS, "episode_cap", "range_share", "narrowed")},
                 "best": None if self.best is None else list(astuple(self.best)),
             },
         )
@@ -330,8 +325,7 @@ def _progress(checkpoint: Checkpoint) -> dict[str, Any]:
     # Older runs have no budget that needs the first, no curriculum, doublings, restarts and narrower searches.
     older = {"evaluation_steps": 0, "range_share": 1.0, "doublings": 0, "restarts": 0, "narrowed": False}
     values = {**older, **checkpoint.progress}
-    names = ("doublings", "restarts", "total_steps", "evaluation_steps", "total_episodes")
-    cap, best, totals = values["episode_cap"], values["best"], {name: values[name] for name in names}
+    cap, best, totals = values["episode_cap"], values["best"], {name: values[name] for name in _COUNTS}
     ranges = values["range_share"]
     if any(whole(0)(total) for total in totals.values()) or maybe(whole(1))(cap) or number(0)(ranges) or ranges > 1:
         raise ValueError(f"its progress cannot be {shown(checkpoint.progress)}")

@@ -153,8 +153,11 @@ def test_a_run_without_generations_or_environment_has_a_page(run, tmp_path):
 
 
 def test_the_page_says_what_to_do_now(run, page, tmp_path):
-    """What advice says; after an interruption, to go on; while it trains, to follow it."""
+    """More, where a goal was missed; what advice says; after an interruption, to go on; in training, to follow it."""
     folder = copy(run, tmp_path)
+    shutil.rmtree(folder / "videos")
+    more = f"It has reached generations=4, and more may help. To go on: copy es-envs resume {folder} --generations 8 "
+    assert more in Page(report(folder)).text
     metrics = folder / "metrics.jsonl"
     first, *others = metrics.read_text().splitlines(keepends=True)
     metrics.write_text("".join([first.replace('_spread": null', '_spread": [0.1, 9.0]'), *others]))
