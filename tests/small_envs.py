@@ -733,7 +733,7 @@ class Fleeing(Walk):
 
 
 class Needy(Walk):
-    """Cannot be made without being told its goal and its map."""
+    """Cannot be made without being told its goal and its chart."""
 
-    def __init__(self, *, goal, map, size=1):
+    def __init__(self, *, goal, chart, size=1):
         super().__init__()

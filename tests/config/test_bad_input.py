@@ -286,7 +286,7 @@ def test_an_unknown_keyword_of_an_environment_is_named_with_the_known(register, 
     with pytest.raises(ValueError, match=f"{re.escape(told)}thing, size$"):
         es_envs.make(register("Told-v0", "broken_envs:Keeping"), foo=1)
     needed = (
-        f"needs the keyword arguments 'goal' and 'map' {re.escape('(env_kwargs, on the command line: --env-kwargs)')}"
+        f"needs the keyword arguments 'goal' and 'chart' {re.escape('(env_kwargs, on the command line: --env-kwargs)')}"
     )
     with pytest.raises(ValueError, match=f"{needed}$"):
         es_envs.make(register("Needy-v0", "small_envs:Needy"), size=2)
