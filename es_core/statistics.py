@@ -7,7 +7,7 @@ coverage is right for normal values however few there are; from 20 values on the
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,7 +41,8 @@ class Difference:
             tell: a group of one run, or two groups without any scatter.
         method: "Welch's t" (which allows different scatter of the groups), "paired, exact" or "paired, sampled" (all
             signs of the differences within pairs are tried, or a sample of them).
-        least: the smallest possible p for so many pairs; None for Welch's t.
+        least: the smallest p that the test can give: with all signs of n pairs 2 / 2**n, with a sample of m of them
+            1 / (m + 1); None for Welch's t.
         correlation: correlation between the two runs of a pair; None if unpaired, or if a group's runs are all alike.
     """
 
@@ -54,14 +55,18 @@ class Difference:
     @property
     def test(self) -> str:
         """The test in words, with what a reader must know about it."""
-        least = "" if self.least is None else f"; with so many pairs at least {self.least:.2g}"
+        least = "" if self.least is None else f"; p is at least {self.least:.2g}"
         shared = "" if self.correlation is None else f"; correlation of the pairs {self.correlation:.2f}"
         return f"{self.method}{least}{shared}"
 
 
-def mean(values: Values) -> Estimate:
-    """The mean, with its 95 % interval."""
-    return _estimate(values, lambda rows: rows.mean(axis=1))
+def mean(values: Values, *, lowest: float = -math.inf) -> Estimate:
+    """The mean, with its 95 % interval, which does not go below ``lowest``, the least value that there can be."""
+    found = _estimate(values, lambda rows: rows.mean(axis=1))
+    if found.interval is None:
+        return found
+    low, high = found.interval
+    return replace(found, interval=(max(low, lowest), high))
 
 
 def interquartile_mean(values: Values) -> Estimate:
@@ -120,10 +125,11 @@ def compare_paired(first: Values, second: Values) -> Difference:
     extreme = int(np.sum(relabelled >= abs(value) - rounding))
     # Beside a sample, what was observed is itself one of the relabellings (Phipson and Smyth 2010).
     p = extreme / len(relabelled) if exact else (extreme + 1) / (len(relabelled) + 1)
+    least = 2 / len(relabelled) if exact else 1 / (len(relabelled) + 1)
     spreads = one.std() * other.std()
     shared = float(np.mean((one - one.mean()) * (other - other.mean())) / spreads) if spreads > 0 else None
     method = f"paired, {'exact' if exact else 'sampled'}"
-    return Difference(value=value, p=p, method=method, least=2 / 2**n, correlation=shared)
+    return Difference(value=value, p=p, method=method, least=least, correlation=shared)
 
 
 def compare_unpaired(first: Values, second: Values) -> Difference:

@@ -703,33 +703,32 @@ class Windy(Walk):
         return observation, float(sum(self.wind)), terminated, truncated, info
 
 
-class Fleeing(Walk):
-    """Each step costs its distance from the middle; who comes far away is out: to flee is the cheapest for the hasty.
+class Fleeing(gymnasium.Env):
+    """A puck in the plane: a step costs its distance from the middle; far away it is out, which is cheap for the hasty.
 
     Args:
-        goal: the place behind which an episode ends is where to go: a step costs 1 anywhere.
+        goal: far away is where to go: a step costs 1 anywhere.
     """
 
-    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+    observation_space = spaces.Box(-5.0, 5.0, (4,), np.float32)
+    action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
 
     def __init__(self, *, goal=False):
-        super().__init__()
-        self.goal, self.speed = goal, 0.0
+        self.goal = goal
 
     def reset(self, *, seed=None, options=None):
-        self.speed = 0.0
-        return super().reset(seed=seed, options=options)
+        super().reset(seed=seed, options=options)
+        self.place, self.speed = self.np_random.uniform(-1.0, 1.0, 2), np.zeros(2)
+        return self._observation(), {}
 
     def step(self, action):
-        self.speed = 0.95 * self.speed + 0.05 * float(np.clip(action[0], -1, 1))
-        self.place += self.speed
-        self.time += 1
-        reward = -1.0 if self.goal else -abs(self.place)
-        is_far = abs(self.place) > 3
-        return self._observation(), reward, is_far, False, {"position": np.array([self.place])}
+        self.speed = 0.95 * self.speed + 0.05 * np.clip(action, -1.0, 1.0)
+        self.place = self.place + 0.1 * self.speed
+        away = float(np.hypot(*self.place))
+        return self._observation(), -1.0 if self.goal else -away, away > 3, False, {}
 
     def _observation(self):
-        return np.array([np.clip(self.place, -10, 10), self.speed], np.float32)
+        return np.concatenate([self.place, self.speed]).astype(np.float32)
 
 
 class Needy(Walk):

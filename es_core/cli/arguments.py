@@ -157,6 +157,18 @@ def add_workers(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--workers", type=int, metavar="N", help="worker processes (default: the usable cores)")
 
 
+def add_seed(sub: argparse.ArgumentParser) -> None:
+    """Add the seed of the starts."""
+    sub.add_argument(
+        "--seed", type=int, default=0, metavar="S", help="seed of the unseen starts (default: %(default)s)"
+    )
+
+
+def add_generation(sub: argparse.ArgumentParser) -> None:
+    """Add the generation of a run whose policy is meant."""
+    sub.add_argument("--generation", type=int, metavar="G", help="centre of this generation (default: the best)")
+
+
 def add_pool(sub: Parser) -> None:
     """Add the choice of a pool, among the settings."""
     group = sub.add_argument_group("rollout pool")
@@ -239,10 +251,8 @@ def add_policy(sub: argparse.ArgumentParser, episodes: int | None) -> None:
     add_source(sub, instead="--pretrained or --policy")
     default = "until the window is closed" if episodes is None else episodes
     sub.add_argument("--episodes", type=int, default=episodes, metavar="N", help=f"episodes (default: {default})")
-    sub.add_argument(
-        "--seed", type=int, default=0, metavar="S", help="seed of the unseen starts (default: %(default)s)"
-    )
-    sub.add_argument("--generation", type=int, metavar="G", help="centre of this generation (default: the best)")
+    add_seed(sub)
+    add_generation(sub)
     sub.add_argument("--candidate", type=int, metavar="C", help="a candidate of that generation's population")
     sub.add_argument(
         "--policy",

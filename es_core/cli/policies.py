@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import es_envs
 from es_core.cli.arguments import (
     add_command,
+    add_generation,
     add_json,
     add_policy,
+    add_seed,
     add_source,
     add_trust,
     add_workers,
@@ -31,6 +33,11 @@ def add(commands: Any) -> None:
     add_policy(sub, episodes=100)
     add_workers(sub)
     sub.add_argument(
+        "--fitness",
+        metavar="NAME",
+        help="score by this fitness (`es-envs show ID` lists them; default: the one that the run has)",
+    )
+    sub.add_argument(
         "--robustness",
         nargs="?",
         const="robustness.html",
@@ -48,7 +55,7 @@ def add(commands: Any) -> None:
     sub = add_command(commands, "export", _export, "write a policy as a file for other programs: ONNX or torch.export")
     add_source(sub)
     sub.add_argument("path", metavar="POLICY.onnx", help="the file; a name ending in .pt2 is for torch.export")
-    sub.add_argument("--generation", type=int, metavar="G", help="centre of this generation (default: the best)")
+    add_generation(sub)
     sub.add_argument(
         "--seed",
         type=int,
@@ -64,10 +71,8 @@ def add(commands: Any) -> None:
     sub.add_argument(
         "--episodes", type=int, default=100, metavar="N", help="episodes of each policy (default: %(default)s)"
     )
-    sub.add_argument(
-        "--seed", type=int, default=0, metavar="S", help="seed of the unseen starts (default: %(default)s)"
-    )
-    sub.add_argument("--generation", type=int, metavar="G", help="centre of this generation (default: the best)")
+    add_seed(sub)
+    add_generation(sub)
     sub.add_argument("--population", action="store_true", help="all candidates around that centre, instead of it")
     sub.add_argument("--dataset-id", metavar="NAME-v0", help="name of the dataset (default: environment, generation)")
     add_json(sub, "--env-kwargs", "keyword arguments of the environment that are others than in training")
@@ -138,8 +143,10 @@ def _source(path: str, options: argparse.Namespace) -> Any:
 
 def _evaluate(options: argparse.Namespace) -> None:
     from es_core.evaluation.scoring import evaluate
+    from es_core.formatting import figures
 
-    how = {"workers": options.workers, "progress": not options.quiet, **chosen_episodes(options)}
+    how = {"workers": options.workers, "fitness": options.fitness, "progress": not options.quiet}
+    how |= chosen_episodes(options)
     if options.robustness is not None:
         _robustness(options, how)
         return
@@ -150,6 +157,8 @@ def _evaluate(options: argparse.Namespace) -> None:
         print_json(score.to_json())
     else:
         put(f"fitness {score}")
+        if len(score.fitnesses) > 1:
+            put("by name: " + ", ".join(f"{name} {figures(value)}" for name, value in score.fitnesses.items()))
 
 
 def _robustness(options: argparse.Namespace, how: dict[str, Any]) -> None:

@@ -53,9 +53,11 @@ def add(commands: Any) -> None:
 
 
 def _bench(options: argparse.Namespace) -> None:
-    from es_core.formatting import figures, percent
+    from es_core.config.checks import require_seconds
+    from es_core.formatting import counted, figures, percent
     from es_core.tuning.throughput import bench
 
+    require_seconds("seconds", options.seconds)
     if not options.quiet:
         say(f"measuring {options.env_id} for {options.seconds:g} seconds")
     result = bench(
@@ -71,17 +73,22 @@ def _bench(options: argparse.Namespace) -> None:
     total = result.workers * 1e6 / result.training
     low, high = result.shares
     parts = [(name, getattr(result, name)) for name in ("environment", "policy", "noise", "update", "waiting")]
+    together = sum(value for _, value in parts)  # not the same as the total: they are measured apart
     print_table(
         [
-            ("bare environment", f"{figures(round(result.bare))} steps/s", f"{result.workers} processes at once"),
+            (
+                "bare environment",
+                f"{figures(round(result.bare))} steps/s",
+                f"{counted(result.workers, 'worker')} at once",
+            ),
             (
                 "training",
                 f"{figures(round(result.training))} steps/s",
                 f"{percent(result.share)} of that ({percent(low)} to {percent(high)})",
             ),
             ("", "", ""),
-            ("a step takes a worker", f"{total:.2f} µs", ""),
-            *((f"  {name}", f"{value:.2f} µs", percent(value / total)) for name, value in parts),
+            ("a step takes a worker", f"{total:.2f} µs", "its parts, measured apart, as shares of their sum:"),
+            *((f"  {name}", f"{value:.2f} µs", percent(value / together)) for name, value in parts),
         ]
     )
     if result.candidates < result.population_size or result.episode_cap is not None:
@@ -105,7 +112,7 @@ def _searches(texts: Sequence[str]) -> dict[str, Any]:
 
 def _tune(options: argparse.Namespace) -> None:
     from es_core.config.commands import run_command, train_command
-    from es_core.formatting import figures, text_of
+    from es_core.formatting import figures, percent, text_of
     from es_core.tuning.settings_search import tune
 
     result = tune(
@@ -130,17 +137,19 @@ def _tune(options: argparse.Namespace) -> None:
     complete = [trial for trial in result.trials if trial.state == "complete"]
     best = sorted(complete, key=lambda trial: trial.value, reverse=True)[:_SHOWN_TRIALS]
     reached = [trial.fitness for trial in best]
+    told = any(trial.success_rate is not None for trial in best)  # by the environment
     rows = [
         (
             str(trial.number + 1),
             f"{trial.solved} of {result.seeds}",
+            *(["-" if trial.success_rate is None else percent(trial.success_rate)] if told else []),
             figures(trial.fitness, (min(reached), max(reached))),
             figures(round(trial.steps)),
             *map(text_of, trial.settings.values()),
         )
         for trial in best
     ]
-    print_table([("trial", "solved", "fitness", "steps", *result.best.settings), *rows])
+    print_table([("trial", "solved", *(["success"] if told else []), "fitness", "steps", *result.best.settings), *rows])
     put(f"\n{command}")
     states = [trial.state for trial in result.trials]
     say(f"{len(states)} trials: " + ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)))

@@ -8,6 +8,7 @@ from typing import Any
 
 from es_core.config.checks import require_positive, whole
 from es_core.config.choices import LEARNER, SCRIPTED
+from es_core.config.train_config import TrainConfig
 from es_core.config.trust import require_trusted
 from es_core.policies.spaces import is_same_space
 from es_core.pools.local import LocalPool
@@ -34,6 +35,7 @@ def evaluate(
     generation: int | None = None,
     candidate: int | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
+    fitness: str | None = None,
     workers: int | None = None,
     trust: bool = False,
     progress: bool = False,
@@ -48,12 +50,14 @@ def evaluate(
         generation: score a Run's centre of this generation instead; it is rebuilt from the log if it has no checkpoint.
         candidate: score this candidate of the population around that centre instead.
         env_kwargs: keyword arguments of the environment that are others than in training.
+        fitness: name of the fitness that scores, of which the result's mean and interval are; None: the run's own.
+            ``Evaluation.fitnesses`` has those of the environment in any case.
         workers: number of processes; None: the usable cores.
         trust: allow the source to name modules outside the installed plugins.
         progress: show a progress bar, if there is a terminal.
 
     Raises:
-        ValueError: episodes is not positive, there is no such candidate, or a name is not trusted.
+        ValueError: episodes is not positive, there is no such candidate or fitness, or a name is not trusted.
         FileNotFoundError: there is no such run, checkpoint or generation.
         CheckpointError: the checkpoint or the log is damaged.
         RolloutError: an episode failed.
@@ -69,6 +73,10 @@ def evaluate(
     checkpoint, definition = find_policy(
         source, generation=generation, candidate=candidate, env_kwargs=env_kwargs, trust=trust
     )
+    if fitness is not None:
+        # In a config of its own: other settings of the run, such as a survival bonus, may fit to its own fitness alone.
+        named = TrainConfig(env_id=checkpoint.config.env_id, fitness=fitness).resolved(definition).fitness
+        checkpoint = replace(checkpoint, config=replace(checkpoint.config, fitness=named))
     prepare_policy(checkpoint.config, shown=progress)
     with (
         LocalPool(definition, checkpoint.config, workers=workers, most=episodes) as pool,

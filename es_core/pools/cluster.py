@@ -24,6 +24,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from es_core.config.budgets import evaluation_episodes, largest_population
 from es_core.config.train_config import TrainConfig
+from es_core.formatting import counted
 from es_core.machine import usable_cores
 from es_core.pools.host import Host, Played
 from es_core.pools.local import LocalPool
@@ -231,8 +232,8 @@ class RayPool(RolloutPool):
         self._require_workers()
         with suppress(RayError):  # it may have been lost a moment ago
             self.scheduler.call_seconds = median(_round_trip(self._workers[0]) for _ in range(_PINGS))
-        nodes = len({worker.node for worker in self._workers})
-        self.choice = f"{self.workers} workers on {nodes} nodes of the Ray cluster at {self._address}"
+        nodes = counted(len({worker.node for worker in self._workers}), "node")
+        self.choice = f"{counted(self.workers, 'worker')} on {nodes} of the Ray cluster at {self._address}"
 
     @property
     def _is_making(self) -> bool:

@@ -214,13 +214,14 @@ def _opened(source: RunFolder | str | os.PathLike[str]) -> list[RunFolder]:
 def _require_comparable(runs: Sequence[RunFolder]) -> None:
     if len(runs) < 2:
         raise ValueError(f"a comparison needs at least two runs, got {len(runs)}")
-    for name in ("env_id", "fitness"):
+    score = "; or score each run by one fitness: `es-envs evaluate RUN --fitness NAME`"
+    for name, remedy in (("env_id", ""), ("fitness", score)):
         for run in runs:
             here, there = getattr(runs[0].config, name), getattr(run.config, name)
             if here != there:
                 raise ValueError(
                     f"{run.directory} has {name}={there!r}, {runs[0].directory} has {here!r}: numbers of different "
-                    "tasks cannot be compared; give runs of one environment and one fitness"
+                    f"tasks cannot be compared; give runs of one environment and one fitness{remedy}"
                 )
     for run in runs:
         if run.best_score is None:
@@ -237,7 +238,7 @@ def _group(name: str, runs: Sequence[RunFolder]) -> Group:
         fitness=mean(scores),
         middle=interquartile_mean(scores),
         solved=sum(run.end == "solved" for run in runs),
-        steps=mean([run.history[-1].search_steps for run in runs]),
+        steps=mean([run.history[-1].search_steps for run in runs], lowest=0),
     )
 
 
@@ -274,6 +275,17 @@ def _charts(comparison: Comparison, grids: dict[str, NDArray[np.float64]]) -> li
             drawn.append(Mark(label=group.name, colour=_colour(number), grid=axis, values=values, **ends))
         return tuple(drawn)
 
+    def reach(value: Callable[[GenerationStats], float | None]) -> tuple[float, float] | None:
+        runs = [run for group in comparison.groups for run in group.runs]
+        values = [found for run in runs for stats in run.history if (found := value(stats)) is not None]
+        return (min(values), max(values)) if values else None
+
+    def of_centre(stats: GenerationStats) -> float | None:
+        return stats.evaluation.mean if stats.evaluation else None
+
+    def of_population(stats: GenerationStats) -> float | None:
+        return stats.fitness_mean
+
     solved_at = {run.config.solved_at for group in comparison.groups for run in group.runs} - {None}
     goals = [Mark(label="solved at", colour="goal", rule=goal) for goal in solved_at if goal is not None]
     some_solved = any(group.solved for group in comparison.groups)
@@ -283,11 +295,10 @@ def _charts(comparison: Comparison, grids: dict[str, NDArray[np.float64]]) -> li
             title=f"Fitness of the centre: {comparison.fitness}",
             note="On starts that training never sees: the mean over a group's runs, with its 95 % interval over seeds. "
             "A solved run keeps its last value while others of its group go on; a group's curve ends with its last "
-            "run, or with the first unsolved one.",
-            marks=(
-                *(goals if len(goals) == 1 else ()),
-                *marks(lambda stats: stats.evaluation.mean if stats.evaluation else None),
-            ),
+            "run, or with the first unsolved one. The axis reaches as far as single runs do: the interval of a few is "
+            "cut off if it is wider.",
+            marks=(*(goals if len(goals) == 1 else ()), *marks(of_centre)),
+            reach=reach(of_centre),
         ),
         Chart(
             name="solved",
@@ -300,7 +311,8 @@ def _charts(comparison: Comparison, grids: dict[str, NDArray[np.float64]]) -> li
             name="population",
             title="Fitness of the population",
             note="Mean fitness of the population in training, likewise.",
-            marks=marks(lambda stats: stats.fitness_mean),
+            marks=marks(of_population),
+            reach=reach(of_population),
         ),
     ]
 

@@ -82,10 +82,11 @@ class Robustness:
             fitness.append(Mark(label=name, colour=colour, grid="stretches", values=means, low=low, high=high))
             rates = [each.success_rate for each in scores]
             success.append(Mark(label=name, colour=colour, grid="stretches", values=rates))
+        edges = [edge for scores in self.scores.values() for each in scores for edge in each.interval or (each.mean,)]
         note = "At 1, values are drawn from the range itself, at 0 nothing varies. "
         return [
             Chart(name="fitness", title=f"Fitness: {self.fitness}", note=f"{note}With 95 % intervals.",
-                  marks=tuple(fitness)),
+                  marks=tuple(fitness), reach=(min(edges), max(edges))),
             Chart(name="success", title="Success", note=f"{note}Share of the episodes.", marks=tuple(success),
                   limits=(0, 1)),
         ]  # fmt: skip
@@ -100,6 +101,7 @@ def robustness(
     generation: int | None = None,
     candidate: int | None = None,
     env_kwargs: Mapping[str, Any] | None = None,
+    fitness: str | None = None,
     workers: int | None = None,
     trust: bool = False,
     progress: bool = False,
@@ -116,6 +118,7 @@ def robustness(
         generation: see ``evaluate``.
         candidate: see ``evaluate``.
         env_kwargs: see ``evaluate``.
+        fitness: see ``evaluate``.
         workers: see ``evaluate``.
         trust: see ``evaluate``.
         progress: show a progress bar, if there is a terminal.
@@ -142,6 +145,7 @@ def robustness(
             episodes=episodes,
             seed=seed,
             env_kwargs={"randomize": varied},
+            fitness=fitness,
             workers=workers,
             trust=checkpoint.trusted,
         )
@@ -164,5 +168,5 @@ def robustness(
             name: [float(f"{end:.6g}") for end in ends]  # for people to read
             for name, ends in stretched(ranges, STRETCHES[-1], env).items()
         }
-    fitness = str(checkpoint.config.fitness)
-    return Robustness(env_id=definition.id, fitness=fitness, ranges=dict(ranges), widest=widest, scores=scores)
+    name = str(checkpoint.config.fitness) if fitness is None else fitness
+    return Robustness(env_id=definition.id, fitness=name, ranges=dict(ranges), widest=widest, scores=scores)

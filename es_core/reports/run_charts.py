@@ -1,6 +1,7 @@
 """The charts of a report: a run's curves, first those that tell how good it is, then its diagnostics."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 from es_core.config.choices import SIGN_SHAPINGS
@@ -202,10 +203,8 @@ def run_places(history: Sequence[GenerationStats], drawn: Sequence[GenerationSta
         history: all generations.
         drawn: those to draw.
     """
-    seconds, passed = 0.0, {}
-    for stats in history:
-        seconds += stats.seconds
-        passed[stats.generation] = seconds
+    ends = accumulate(stats.seconds for stats in history)
+    passed = dict(zip((stats.generation for stats in history), ends, strict=True))
     return {
         "generations": [stats.generation for stats in drawn],
         "steps": [stats.total_steps for stats in drawn],

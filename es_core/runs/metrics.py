@@ -152,7 +152,7 @@ PLATEAU = 100
 """Generations without any gain that are a plateau."""
 STALL = 20
 """Generations without a clear gain, after which larger ones are worth their steps."""
-_FEWEST_SCORES = 5
+_FEWEST_SCORES, _FEW_SCORES = 5, 3
 _FAR = 3  # spreads
 
 
@@ -182,7 +182,7 @@ def is_stalled(recent: Sequence[GenerationStats]) -> bool:
 
 
 NARROWER = 10
-"""Times smaller is the sigma of a search that begins again because no candidate comes near its centre."""
+"""Times smaller is the sigma of a search that begins again because candidates were too far from their centre."""
 
 
 def is_out_of_reach(centre: Evaluation, best: float | None, spread: float | None) -> bool:
@@ -198,6 +198,31 @@ def is_out_of_reach(centre: Evaluation, best: float | None, spread: float | None
     if best is None or spread is None:
         return False
     return centre.mean - centre.std - best > _FAR * spread
+
+
+def fails_early(recent: Sequence[GenerationStats], first: GenerationStats) -> bool:
+    """Tell whether a search is stuck with episodes that end early: each step costs more than where nothing is done.
+
+    Where rewards are negative and an early end is a failure, the hasty find failing, which costs less in all, before
+    they find what lasts. Where an early end is the goal, steps cost no more than where nothing is done.
+
+    Args:
+        recent: lines with a population, of one search.
+        first: the run's first line, which has the baselines.
+    """
+    nothing = first.baselines.get("doing nothing") if first.generation == 0 else None
+    scores = [stats.evaluation for stats in recent[-STALL:] if stats.evaluation is not None][-_FEW_SCORES:]
+    fitness = [stats.fitness_mean for stats in recent[-STALL:] if stats.fitness_mean is not None]
+    if nothing is None or len(scores) < _FEW_SCORES or len(fitness) < STALL:
+        return False
+    return not is_gain(fitness[: STALL // 2], fitness[STALL // 2 :], errors=2) and all(
+        not score.success_rate
+        and score.mean == score.returns
+        and nothing.mean < score.mean < 0
+        and score.length < nothing.length / 2
+        and score.mean / score.length < nothing.mean / nothing.length
+        for score in scores
+    )
 
 
 def is_plateau(recent: Sequence[GenerationStats]) -> bool:

@@ -9,6 +9,7 @@ from es_core.runs.metrics import (
     PLATEAU,
     STALL,
     GenerationStats,
+    fails_early,
     is_gain,
     is_out_of_reach,
     is_plateau,
@@ -93,23 +94,16 @@ def _asks_for_nothing(recent: History, first: GenerationStats) -> str:
     )
 
 
-def _ends_early(recent: History, first: GenerationStats) -> str:
-    """Advise if what an early end saves outweighs what each step costs: where rewards are negative, failing may pay.
-
-    Where an early end is the goal, steps cost no more than where nothing is done.
-    """
-    nothing = first.baselines.get("doing nothing") if first.generation == 0 else None
-    scores = [stats.evaluation for stats in recent[-_PATIENCE:] if stats.evaluation is not None]
-    if nothing is None or len(recent) <= _PATIENCE or len(scores) < _FEWEST or _rises(recent):
+def _fails_early(recent: History, first: GenerationStats) -> str:
+    """Advise if what an early end saves outweighs what each step costs, and the run goes on like that."""
+    if not (fails_early(recent, first) and fails_early(recent[:-1], first)):
         return ""
-    length, mean = fmean(score.length for score in scores), fmean(score.mean for score in scores)
-    costs_more = nothing.mean < mean < 0 and mean / length < nothing.mean / nothing.length
-    if length > nothing.length / 2 or not costs_more or any(score.success_rate for score in scores):
-        return ""
+    lasts = first.baselines["doing nothing"].length
+    length = next(stats.evaluation.length for stats in reversed(recent) if stats.evaluation is not None)
     sigma = f", or try a tenth of sigma, {first.sigma / NARROWER:.2g}" if first.sigma else ""
     return (
-        f"episodes end after {length:.0f} steps, and after {nothing.length:.0f} if nothing is done: each step costs "
-        f"more, but there are fewer. If such an end is a failure, make it cost more than going on would{sigma}"
+        f"episodes end after {length:.0f} steps, and after {lasts:.0f} if nothing is done: each step costs more, but "
+        f"there are fewer. If such an end is a failure, make it cost more than going on would{sigma}"
     )
 
 
@@ -326,12 +320,12 @@ def _plateau(recent: History) -> str:
 
 # The first that is true is given: causes before their consequences.
 _RULES: tuple[Rule, ...] = (
-    _ends_early, _at_bounds, _no_difference, _ties, _capped, _scales, _long_steps, _turning_back, _rare_failures,
+    _fails_early, _at_bounds, _no_difference, _ties, _capped, _scales, _long_steps, _turning_back, _rare_failures,
     _noise, _no_better_than_nothing, _no_progress, _too_wide, _plateau,
 )  # fmt: skip
 
 
-_WITH_FIRST: Collection[Rule] = {_asks_for_nothing, _ends_early, _scales, _no_better_than_nothing}
+_WITH_FIRST: Collection[Rule] = {_asks_for_nothing, _fails_early, _scales, _no_better_than_nothing}
 
 
 def _rises(recent: History) -> bool:

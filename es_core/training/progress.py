@@ -136,10 +136,11 @@ class RunProgress:
             self._shown = time.monotonic()
             told = "; ".join(f"{name} {numbers}" for name, _, numbers in self._rows() if numbers)
             self._say(f"{self._counted()}: {told}; {self._left()}")
-        if begins_narrower:
-            self._say("no candidate comes near what its centre does: begun again with a tenth of sigma")
         text = self._adviser.hear(self._run.history)
-        if text:
+        if begins_narrower:
+            why = "an early end has paid" if stats.generation else "no candidate comes near what its centre does"
+            self._say(f"{why}: begun again with a tenth of sigma")
+        elif text:
             self._console.print(Text(f"advice: {text}", "yellow"), soft_wrap=not self._is_live)
 
     def _say(self, text: str) -> None:

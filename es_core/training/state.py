@@ -33,7 +33,7 @@ from es_core.policies.spaces import input_size, is_same_space
 from es_core.pools.pool import Results, RolloutPool
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.generation_log import GenerationLog
-from es_core.runs.metrics import NARROWER, is_plateau, is_stalled, since_restart
+from es_core.runs.metrics import NARROWER, fails_early, is_plateau, is_stalled, since_restart
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Standing
 from es_core.seeding import Purpose, derive
@@ -222,12 +222,16 @@ class TrainingState:
         searched, recent = begun_again(config, self.restarts), since_restart(run.history, self.restarts)
         doublings = self.doublings + (may_double(searched, self.doublings) and is_stalled(recent))
         statistics = self.statistics if isinstance(self.statistics, ObservationStatistics) else None
+        is_too_wide = loses_centre
+        if recent:
+            is_new = not run.initial_path.exists()
+            is_too_wide = is_new and not self.narrowed and fails_early(recent, run.history[0])
         return GenerationLog(
             fitness=fitness,
             population_size=next_population_size(searched, doublings, lengths) if self.strategy.resizable else None,
             doublings=doublings,
             restart=self.restarts < config.restarts and is_plateau(recent),
-            narrower=loses_centre and not recent and self.strategy.adapts_sigma and "sigma" in config.decided,
+            narrower=is_too_wide and self.strategy.adapts_sigma and "sigma" in config.decided,
             episode_cap=next_cap(config, step_limit, self.episode_cap, lengths),
             range_share=next_range_share(config, self.range_share, results.fitness[results.valid]),
             statistics=statistics and statistics.after(results.statistics or []),
@@ -239,15 +243,15 @@ class TrainingState:
         self.strategy.observe(transitions)
         if log.behaviours is not None:
             self.strategy.observe_behaviours(log.behaviours)
-        centre = self.strategy.mean
+        centre, generation = self.strategy.mean, self.strategy.generation
         self.strategy.tell(log.fitness, log.valid)
         self.episode_cap, self.range_share, self.doublings = log.episode_cap, log.range_share, log.doublings
         self.statistics = log.statistics or self.statistics
         if log.restart:
             self._begin_again()
         elif log.narrower:  # one that adapts sigma would need many generations to come so far down
-            self.narrowed = True
-            self._search_from(centre)
+            self.narrowed, self.doublings = True, 0
+            self._search_from(self._first_mean() if generation else centre)
         elif log.population_size is not None:
             self.strategy.population_size = log.population_size
 
@@ -258,7 +262,12 @@ class TrainingState:
         size"): more of them see further, and are misled less by noise.
         """
         self.restarts, self.narrowed, self.doublings = self.restarts + 1, False, 0
-        self._search_from(self.policy.initial(derive(self.policy.config.seed, Purpose.RESTART, self.restarts)))
+        self._search_from(self._first_mean())
+
+    def _first_mean(self) -> NDArray[np.float32]:
+        """Where this search has begun, unless a policy from a file was given."""
+        seed = self.policy.config.seed
+        return self.policy.initial(derive(seed, Purpose.RESTART, self.restarts) if self.restarts else seed)
 
     def _search_from(self, mean: NDArray[np.float32]) -> None:
         generation = self.strategy.generation

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
@@ -78,6 +79,11 @@ class SearchPlan:
         domains = {f"search {name}": lists(list(asdict(domain).values())) for name, domain in self.domains.items()}
         own = {"environment": self.env_id, "seeds": self.seeds, "pool": self.pool, "given": sorted(self.given)}
         return {**own, **domains, **settings}
+
+    @property
+    def combinations(self) -> float:
+        """Number of combinations of settings; infinite if there is a range of numbers that are not whole."""
+        return math.prod(domain.size for domain in self.domains.values())
 
     @property
     def name(self) -> str:

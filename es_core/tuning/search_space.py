@@ -50,6 +50,12 @@ class Range:
     high: float
     step: int | None  # None: any number
 
+    @property
+    def size(self) -> float:
+        """Number of values; infinite of numbers that are not whole."""
+        low, high = self._steps()
+        return math.inf if self.step is None else high - low + 1
+
     def draw(self, trial: "optuna.Trial", name: str) -> float:
         """Draw a value from Optuna."""
         if self.step is not None:
@@ -74,6 +80,11 @@ class Choice:
     """One of a few values; Optuna stores their text."""
 
     values: tuple[Any, ...]
+
+    @property
+    def size(self) -> float:
+        """Number of values."""
+        return len({text_of(value) for value in self.values})
 
     def draw(self, trial: "optuna.Trial", name: str) -> Any:
         """Draw a value from Optuna."""

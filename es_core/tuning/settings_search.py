@@ -5,19 +5,19 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from es_core.config.checks import require_positive, require_seconds
-from es_core.formatting import figures, lists, percent, text_of
+from es_core.formatting import counted, figures, lists, percent, text_of
 from es_core.pools.by_name import require_pool
 from es_core.rollout.errors import RolloutError
 from es_core.run import Run
 from es_core.seeding import Purpose, derive
 from es_core.training.progress import print_line, search_progress
 from es_core.tuning.search_plan import SearchPlan
-from es_core.tuning.study import end_trial, keep_best, opened, recorded
+from es_core.tuning.study import keep_best, opened, record, recorded
 from es_core.tuning.trial import Trial, best_of, value_of
 from es_core.tuning.trial_play import TrialPlay
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     import optuna
 
 _HOPELESS = 3  # trials: if none of the first ones can be run at all, the others cannot either
+_STALE = 10  # draws of settings that were all played before, after which they are drawn at random
+_EXHAUSTED = 100  # such draws, after which a narrow range has hardly any other numbers of three digits
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,14 +80,16 @@ def tune(
     ``train`` would use, stretched so that all trials play about as many episodes.
 
     A trial's settings depend on the seed, its number and the results before it: a search that was interrupted
-    continues as if it had not been; the interrupted trial is repeated.
+    continues as if it had not been; the interrupted trial is repeated. Settings that were played before are not played
+    again, since their runs would be the same: the sampler gets their result once more, and the trial other settings.
+    When there are no others left, the search ends.
 
     Args:
         env_id: id of the environment.
         search: domains by the names of settings: ``(low, high)`` for a number, on a logarithmic scale if both are
             positive and a factor of 10 apart, or a list of values. A population size is even. None: sigma,
             population_size, episodes_per_candidate, observation_normalization and the strategy's other settings.
-        trials: number of trials, including those of an earlier call.
+        trials: number of trials, including those of an earlier call; fewer if there are fewer combinations of values.
         seeds: number of runs of each trial, with ``seed`` and those after it.
         max_seconds: stop after the generation in which so much time has passed; the same call continues.
         directory: folder of the search; None: runs/tune/ID-…, one for each combination of the arguments that matter.
@@ -104,6 +108,11 @@ def tune(
         RolloutError: an episode failed before any trial was complete (a later trial in which one fails counts as bad).
     """
     _require_optuna()
+    if not isinstance(env_id, str):
+        raise TypeError(
+            f"env_id must be the id of an environment, by which a search is continued; got {env_id!r}: put it into a "
+            "module or plugin (es-envs new), or call train() with one choice of settings after the other"
+        )
     for name, value in (("trials", trials), ("seeds", seeds)):
         require_positive(name, value)
     if max_seconds is not None:
@@ -117,19 +126,28 @@ def tune(
         search_progress(shown=progress) as display,
         _cluster(pool, ray_address, workers),
     ):
-        done = recorded(study)
+        drawn = recorded(study)
+        done = list({trial.number: trial for trial in drawn}.values())
         keep_best(folder, done)
         print_line(display.console, f"{env_id}: searching {', '.join(plan.domains)} in {folder}")
         if done:
             print_line(display.console, f"{len(done)} of {trials} trials are done")
         try:
             while len(done) < trials and time.monotonic() < deadline and not _hopeless(done):
-                play = TrialPlay(plan, folder / "trials" / f"{len(done):04d}", workers, pool, deadline, display, trials)
-                trial = _next_trial(study, plan, done, play)
-                done += [] if trial is None else [trial]
-                keep_best(folder, done)
-                if trial is None:  # time is up
+                if _is_exhausted(plan, drawn):
+                    told = counted(len(done), "trial")
+                    print_line(display.console, f"no other settings are left: the search ends after {told}")
                     break
+                play = TrialPlay(plan, folder / "trials" / f"{len(done):04d}", workers, pool, deadline, display, trials)
+                trial = _next_trial(study, plan, drawn, play)
+                if trial is None:  # time is up
+                    keep_best(folder, done)
+                    break
+                drawn.append(trial)
+                if trial.number < len(done):  # its settings were drawn before
+                    continue
+                done.append(trial)
+                keep_best(folder, done)
                 outcome = f"trial {trial.number + 1}/{trials}: {_outcome(trial)}; {_listed(trial.settings)}"
                 print_line(display.console, outcome)
         except BaseException as error:
@@ -150,22 +168,26 @@ def _cluster(pool: str, address: str | None, workers: int | None) -> AbstractCon
     return connection(address, cores=workers)
 
 
-def _next_trial(study: "optuna.Study", plan: SearchPlan, done: Sequence[Trial], play: TrialPlay) -> Trial | None:
-    """Sample settings, play them, and record the result; None if time was up before that.
+def _next_trial(study: "optuna.Study", plan: SearchPlan, drawn: Sequence[Trial], play: TrialPlay) -> Trial | None:
+    """Sample settings, play them unless they were drawn before, and record the result; None if time was up.
 
     Raises:
         RolloutError: an episode failed before any trial was complete: the settings are not the cause.
     """
     import optuna
 
-    index = len(done)
-    # A new sampler for each trial, so that nothing about randomness has to be stored.
-    study.sampler = optuna.samplers.TPESampler(seed=derive(plan.base.seed, Purpose.TUNING, index) % 2**32)
-    if index == 0 and not study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.WAITING]):
+    # A new sampler for each draw, so that nothing about randomness has to be stored.
+    sampler = optuna.samplers.TPESampler if _repeats(drawn) < _STALE else optuna.samplers.RandomSampler
+    study.sampler = sampler(seed=derive(plan.base.seed, Purpose.TUNING, len(drawn)) % 2**32)
+    if not drawn and not study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.WAITING]):
         begin = [domain.fixed(name, getattr(plan.base, name)) for name, domain in plan.domains.items()]
         study.enqueue_trial({name: value for part in begin for name, value in part.items()})
     asked = study.ask()
     settings = {name: domain.draw(asked, name) for name, domain in plan.domains.items()}
+    known = next((trial for trial in drawn if trial.settings == lists(settings)), None)
+    if known is not None:
+        record(study, asked, known)
+        return known
     state, reason = "complete", ""
     try:
         if not play(asked, settings):
@@ -173,13 +195,25 @@ def _next_trial(study: "optuna.Study", plan: SearchPlan, done: Sequence[Trial], 
         if play.pruned:
             state, reason = "pruned", f"below the median after {percent(play.share)} of its runs"
     except (ValueError, TypeError, RolloutError) as error:
-        if isinstance(error, RolloutError) and best_of(done) is None:
+        if isinstance(error, RolloutError) and best_of(drawn) is None:
             raise
         state, reason = "failed", str(error) or repr(error)
-    trial = Trial(number=index, state=state, settings=lists(settings), runs=tuple(play.runs), reason=reason)
-    asked.set_user_attr("trial", asdict(trial))
-    end_trial(study, asked.number, trial)
+    number = len({trial.number for trial in drawn})
+    trial = Trial(number=number, state=state, settings=lists(settings), runs=tuple(play.runs), reason=reason)
+    record(study, asked, trial)
     return trial
+
+
+def _repeats(drawn: Sequence[Trial]) -> int:
+    """Number of the last draws in a row whose settings were drawn before."""
+    numbers = [trial.number for trial in drawn]
+    return len(numbers) - 1 - numbers.index(max(numbers)) if numbers else 0
+
+
+def _is_exhausted(plan: SearchPlan, drawn: Sequence[Trial]) -> bool:
+    if math.isinf(plan.combinations):
+        return _repeats(drawn) >= _EXHAUSTED
+    return len({text_of(trial.settings) for trial in drawn}) >= plan.combinations
 
 
 def _result(folder: Path, plan: SearchPlan, trials: Sequence[Trial]) -> Tuning:
@@ -204,8 +238,9 @@ def _hopeless(trials: Sequence[Trial]) -> bool:
 def _outcome(trial: Trial) -> str:
     if trial.state != "complete":
         return f"{trial.state}, {trial.reason.splitlines()[0]}"
+    succeeded = "" if trial.success_rate is None else f", {percent(trial.success_rate)} successful"
     steps = figures(round(trial.steps))
-    return f"fitness {figures(trial.fitness)}, {trial.solved} of {len(trial.runs)} solved, {steps} steps"
+    return f"fitness {figures(trial.fitness)}{succeeded}, {trial.solved} of {len(trial.runs)} solved, {steps} steps"
 
 
 def _listed(settings: Mapping[str, Any]) -> str:

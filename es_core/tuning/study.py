@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +53,8 @@ def opened(folder: Path, plan: SearchPlan) -> Iterator["optuna.Study"]:
                 storage=storage,
                 study_name="tune",
                 direction="maximize",
-                pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=_UNPRUNED),
+                # A draw of settings that were played before has no milestones, and must not count among the five.
+                pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=_UNPRUNED, n_min_trials=5),
                 load_if_exists=True,
             )
             _require_same(folder, study, plan)
@@ -69,9 +71,18 @@ def opened(folder: Path, plan: SearchPlan) -> Iterator["optuna.Study"]:
 
 
 def recorded(study: "optuna.Study") -> list[Trial]:
-    """Trials that were played to their end, pruned or refused."""
+    """Trials that were played to their end, pruned or refused: one for each draw of settings, in their order.
+
+    A draw of settings that were played before has the trial that played them.
+    """
     written = map(_written, study.get_trials(deepcopy=False))
     return [trial for trial in written if trial is not None]
+
+
+def record(study: "optuna.Study", asked: "optuna.Trial", trial: Trial) -> None:
+    """Record the result of a draw: of a new trial, or of the one that has played the same settings."""
+    asked.set_user_attr("trial", asdict(trial))
+    end_trial(study, asked.number, trial)
 
 
 def _written(trial: "optuna.trial.FrozenTrial") -> Trial | None:

@@ -16,12 +16,14 @@ class RunScore:
         solved: True if it solved the task.
         fitness: fitness of its best centre, on starts that no decision of the run has seen.
         steps: environment steps until it was solved or ended.
+        success_rate: share of that centre's episodes that were successful; None if the environment does not say.
     """
 
     seed: int
     solved: bool
     fitness: float
     steps: int
+    success_rate: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +53,12 @@ class Trial:
     def fitness(self) -> float:
         """Mean of the runs' fitness."""
         return fmean(run.fitness for run in self.runs)
+
+    @property
+    def success_rate(self) -> float | None:
+        """Mean of the runs' success rates; None if the environment does not say."""
+        rates = [run.success_rate for run in self.runs if run.success_rate is not None]
+        return fmean(rates) if rates else None
 
     @property
     def steps(self) -> float:

@@ -78,12 +78,11 @@ class _Follower:
         self.score = RunScore(seed=config.seed, solved=False, fitness=-math.inf, steps=0)
 
     def __call__(self, stats: GenerationStats) -> bool:
+        score = stats.final
         if stats.standing is not None and stats.standing.beats(self._best):
-            self._best = stats.standing
-        if stats.final is not None:
-            self._best = Standing.of(stats.final, solved=stats.solved)
-        if self._best is not None:
-            self.score = replace(self.score, solved=self._best.solved, fitness=self._best.mean)
+            self._best, score = stats.standing, score or stats.confirmation
+        if score is not None:
+            self.score = replace(self.score, solved=stats.solved, fitness=score.mean, success_rate=score.success_rate)
         self.score = replace(self.score, steps=stats.search_steps)
         share = share_done(
             self._config, generations=stats.generation + 1, steps=stats.total_steps, episodes=stats.total_episodes

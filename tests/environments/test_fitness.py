@@ -1,5 +1,7 @@
 """Fitness: by every way to name one, of every kind, and what happens when one fails."""
 
+import json
+
 import numpy as np
 import pytest
 import small_envs
@@ -7,6 +9,8 @@ from conftest import first_fast
 from written import lines
 
 from es_core import Checkpoint, RolloutError, Run, TrainConfig, evaluate, train
+from es_core.cli import main
+from es_core.formatting import figures
 from es_envs import Episode
 from es_envs.fitness import distance_from_start, load_fitness
 
@@ -110,6 +114,40 @@ def test_training_maximises_the_chosen_fitness(choice, register, tiny, tmp_path)
     assert Run.open(run.directory).config.fitness == run.config.fitness
 
 
+def test_a_run_can_be_scored_by_another_fitness_than_its_own(register, tiny, tmp_path):
+    fitnesses = {"energy": "final_info:energy", "longest": "small_envs:LongestStep"}
+    env_id = register("Walk-v0", fitness="small_envs:place_reached", fitnesses=fitnesses)
+    run = train(env_id, run_dir=tmp_path / "run", **tiny)
+    usual = run.evaluate(episodes=3, workers=1)
+    for name in ("energy", "longest", "place_reached"):
+        score = run.evaluate(episodes=3, workers=1, fitness=name)
+        assert score.mean == pytest.approx(usual.fitnesses[name])
+        assert score.fitnesses == usual.fitnesses
+    assert run.evaluate(episodes=3, workers=1, fitness="episode_length").mean == 5
+    assert run.evaluate(episodes=3, workers=1, fitness="small_envs:constant").mean == small_envs.constant(None)
+    with pytest.raises(ValueError, match=r"no fitness 'enrgy': expected one of place_reached, energy, longest, "):
+        run.evaluate(fitness="enrgy")
+
+
+def test_a_survival_bonus_does_not_keep_another_fitness_from_scoring(walk, tiny, tmp_path):
+    run = train(walk, run_dir=tmp_path / "run", fitness="episode_return", survival_bonus=0.5, **tiny)
+    assert run.evaluate(episodes=2, workers=1, fitness="episode_length").mean == 5
+
+
+def test_the_command_tells_all_named_fitnesses_and_scores_by_one(register, tiny, tmp_path, capsys):
+    run = train(register("Walk-v0", fitnesses={"energy": "final_info:energy"}), run_dir=tmp_path / "run", **tiny)
+    words = ["evaluate", str(run.directory), "--episodes", "2", "--workers", "1", "--quiet"]
+    assert main(words) == 0
+    score = run.evaluate(episodes=2, workers=1)
+    told = ", ".join(f"{name} {figures(score.fitnesses[name])}" for name in ("episode_return", "energy"))
+    assert capsys.readouterr().out.splitlines() == [f"fitness {score}", f"by name: {told}"]
+    assert main([*words, "--fitness", "episode_length", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["mean"] == 5
+    alone = train(register("Lone-v0"), run_dir=tmp_path / "alone", **tiny)
+    assert main(["evaluate", str(alone.directory), *words[2:]]) == 0
+    assert "by name" not in capsys.readouterr().out
+
+
 def test_a_per_step_class_sees_every_step_and_is_fresh_each_episode(walk, tiny, tmp_path):
     """LongestStep itself asserts that it saw as many steps as the episode has."""
     run = train(
@@ -130,7 +168,8 @@ def undisturbed(walk, tiny, tmp_path_factory):
 @pytest.mark.parametrize("name", ["failing", "not_a_number", "text", "nothing", "FailingOnStep", "FailingToStart"])
 def test_a_secondary_fitness_that_fails_is_null_and_changes_nothing(name, undisturbed, register, tiny, tmp_path):
     env_id = register("Walk-v0", fitnesses={"odd": f"small_envs:{name}"})
-    run = train(env_id, run_dir=tmp_path / "run", **{**tiny, "generations": 2})
+    with pytest.warns(RuntimeWarning, match=r"fitness 'odd' fails, and is left out of the metrics; .*check Walk-v0"):
+        run = train(env_id, run_dir=tmp_path / "run", **{**tiny, "generations": 2})
 
     first, second, last = lines(run)
     assert [line["parameter_hash"] for line in (first, second, last)] == undisturbed

@@ -122,12 +122,24 @@ def test_other_seeds_are_unpaired_and_steps_compared_once_all_are_solved(made):
     assert (steps.measure, steps.difference.value, steps.difference.p) == ("steps to solve", 0, None)
 
 
+def test_an_interval_of_steps_does_not_go_below_none(made):
+    solved = [made(seed, 100.0, solved=seed == 1) for seed in (1, 2)]
+    (group,) = compare(solved).groups
+    low, high = group.steps.interval
+    assert low == 0 < group.steps.value < high
+    half = high - group.steps.value
+    assert half > group.steps.value, "this test needs a wide interval"
+
+
 @pytest.mark.parametrize(
     ("runs", "message"),
     [
         ([{"seed": 1}], "at least two runs"),
         ([{"seed": 1}, {"seed": 1}], "the same run twice"),
-        ([{"seed": 1}, {"seed": 2, "fitness": "episode_length"}], "cannot be compared"),
+        (
+            [{"seed": 1}, {"seed": 2, "fitness": "episode_length"}],
+            "cannot be compared; .* score each run by one fitness: `es-envs evaluate RUN --fitness NAME`",
+        ),
         ([{"seed": 1}, {"seed": 2, "env_id": "Acrobot-v1"}], "cannot be compared"),
         ([{"seed": 1}, None], "no generation is finished"),
     ],
@@ -167,7 +179,15 @@ def test_sampled_relabellings_come_near_the_exact_answer():
     # Student's t, which normal numbers allow
     t = paired.value / np.std(second - first, ddof=1) * math.sqrt(20)
     assert paired.p == pytest.approx(math.erfc(abs(t) / math.sqrt(2)), abs=0.02)
-    assert compare_paired([0] * 60, range(1, 61)).p == 1 / 50_001
+
+
+@pytest.mark.parametrize(("pairs", "least"), [(6, 2 / 2**6), (15, 2 / 2**15), (16, 1 / 50_001), (60, 1 / 50_001)])
+def test_the_clearest_difference_has_the_smallest_p_that_is_told(pairs, least):
+    # 100 pairs of 16 differ by as much only if none or all of the signs are drawn.
+    difference = compare_paired([0] * pairs, range(1, pairs + 1))
+    assert difference.least == least
+    assert least <= difference.p <= 6 * least
+    assert f"; p is at least {least:.2g}" in difference.test
 
 
 @pytest.mark.parametrize(("n", "m", "spread"), [(5, 5, 1), (5, 5, 5), (5, 10, 5), (10, 5, 5), (5, 15, 5)])
@@ -231,6 +251,17 @@ def test_the_command_prints_a_table_or_json_and_writes_the_page(made, tmp_path, 
         assert marks[0]["values"][-1] is not None
     assert main(["compare", runs[0], "-o", str(path)]) == 2
     assert main(["compare", *runs, "-o", "page.txt"]) == 2
+
+
+def test_a_chart_reaches_as_far_as_single_runs_do_whatever_the_interval(made, tmp_path):
+    runs = [made(seed, 1.0) for seed in (1, 2)]
+    for folder, mean_fitness in zip(runs, (-100.0, 300.0), strict=True):
+        lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        scored = [line | {"evaluation": {**line["evaluation"], "mean": mean_fitness}} for line in lines]
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in scored))
+    chart = Page(compare(runs).save(tmp_path / "page.html")).chart("fitness")
+    assert all(mark["low"][-1] < -2000 for mark in chart["marks"] if mark["low"] is not None)
+    assert chart["reach"] == [-100, 300]
 
 
 COVERED = """

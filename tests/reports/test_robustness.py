@@ -4,11 +4,11 @@ import json
 from contextlib import closing
 
 import pytest
-from browser import Page
+from browser import Page, chromium, needs_chromium, visit
 from conftest import TINY
 
 import es_envs
-from es_core import evaluate, robustness, train
+from es_core import Checkpoint, evaluate, robustness, train
 from es_core.cli import main
 from es_core.reports.robustness_page import ALL, STRETCHES
 from es_core.rollout.ranges import stretched
@@ -77,6 +77,7 @@ def test_the_command_line_prints_a_table_and_writes_a_page(run, tmp_path, capsys
     text = page.read_text(encoding="utf-8")
     assert "CartPoleBullet-v0: robustness" in text
     assert "from the same 4 starts" in text
+    assert "Where the score falls" in text
     assert main([*words, "--json", "--randomize", "mass=[0.5,2]"]) == 0
     assert list(json.loads(capsys.readouterr().out)["scores"]) == ["mass"]
     assert main([*words, "--episodes", "1"]) == 0
@@ -87,3 +88,44 @@ def test_the_command_line_prints_a_table_and_writes_a_page(run, tmp_path, capsys
     assert "must end in .html" in capsys.readouterr().err
     assert main([*words[:-2], str(tmp_path / "nowhere" / "page.html")]) == 1
     assert "there is no folder" in capsys.readouterr().err
+
+
+def test_a_chart_reaches_as_far_as_the_intervals_do(run, tmp_path):
+    found = robustness(run, episodes=10)
+    edges = [edge for scores in found.scores.values() for score in scores for edge in score.interval or [score.mean]]
+    chart = Page(found.save(tmp_path / "page.html")).chart("fitness")
+    assert chart["reach"] == pytest.approx([min(edges), max(edges)], rel=1e-5)
+
+
+def test_another_fitness_can_score(run, tmp_path):
+    found = robustness(run, episodes=2, fitness="episode_return", randomize={"mass": [0.5, 2]})
+    assert found.fitness == "episode_return"
+    assert [score.mean for score in found.scores["mass"]] == [score.returns for score in found.scores["mass"]]
+    assert "fitness: episode_return" in Page(found.save(tmp_path / "page.html")).text
+
+
+CUT_OFF = """
+const card = document.querySelector(".card.scroll");
+return card.scrollWidth - card.clientWidth;
+"""
+"""Pixels of the table that its card does not show."""
+OUTSIDE = """
+const frame = document.querySelector("#chart-fitness > svg > svg").getBoundingClientRect();
+return [...document.querySelectorAll("#chart-fitness path.band")].filter((band) => {
+  const box = band.getBoundingClientRect();
+  return box.top < frame.top || box.bottom > frame.bottom;
+}).length;
+"""
+"""Number of bands that leave their chart."""
+
+
+@needs_chromium
+@pytest.mark.slow
+def test_a_browser_shows_whole_intervals_and_the_whole_table(tmp_path):
+    ranges = {"friction": [0.6, 1.4], "mass": [0.5, 2], "latency": [0, 2]}
+    policy = Checkpoint.pretrained("RaceTrack-v0")  # which also tells of success
+    path = robustness(policy, episodes=3, randomize=ranges).save(tmp_path / "page.html")
+    with chromium() as driver:
+        visit(driver, path, 1000)
+        assert driver.execute_script(OUTSIDE) == 0
+        assert driver.execute_script(CUT_OFF) == 0

@@ -157,7 +157,14 @@ def test_ties_are_those_of_what_the_strategy_is_told(run_of):
         ),
         (
             "Fleeing",
-            {"strategy": "cma_es", "sigma": 3.0, "output_scale": 1.0, "generations": 40, "eval_every": 1, "limit": 100},
+            {
+                "strategy": "cma_es",
+                "sigma": 1.0,
+                "population_size": 20,
+                "generations": 40,
+                "eval_every": 1,
+                "limit": 100,
+            },
             "if nothing is done: each step costs more, but there are fewer. If such an end is a failure, make it cost ",
         ),
         (
@@ -293,7 +300,7 @@ def test_advice_that_is_no_longer_true_can_be_given_anew(run_of):
 def test_an_early_end_that_is_the_goal_is_no_failure(register, tmp_path):
     goal = {"kwargs": {"goal": True}, "fitness": "episode_return", "max_episode_steps": 100}
     env_id = register("Goal-v0", "small_envs:Fleeing", **goal)
-    fields = {"strategy": "cma_es", "sigma": 3.0, "output_scale": 1.0, "generations": 40, "eval_every": 1}
+    fields = {"strategy": "cma_es", "sigma": 1.0, "population_size": 20, "generations": 40, "eval_every": 1}
     run = train(env_id, run_dir=tmp_path / "run", progress=False, **{**SETTINGS, **fields})
     lengths = [stats.evaluation.length for stats in run.history if stats.evaluation]
     assert lengths[-1] < run.history[0].baselines["doing nothing"].length / 2

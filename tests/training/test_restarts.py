@@ -1,6 +1,7 @@
 """A search that begins again at a plateau, with twice the candidates: through whole runs."""
 
 import shutil
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -183,6 +184,28 @@ def test_candidates_that_all_fall_far_below_their_centre_are_followed_by_closer_
         require_equal(shorter.resume(workers=1, progress=False), run)
     for generation in (1, 3):
         assert rebuild(run, generation).mean.tobytes() == rebuilt_from_nothing(run, tmp_path, generation).tobytes()
+
+
+def test_a_search_that_is_stuck_with_failing_early_begins_again_with_closer_candidates(register, tmp_path, capsys):
+    fleeing = register("Fleeing-v0", "small_envs:Fleeing", fitness="episode_return", max_episode_steps=100)
+    fields = {"max_steps": 60_000, "workers": 1, "progress": False, "checkpoint_every": 5}
+    run = train(fleeing, run_dir=tmp_path / "run", **{**fields, "progress": True})
+    (narrowed,) = (
+        late.generation for early, late in pairwise(run.history) if late.sigma and late.sigma < early.sigma / 3
+    )
+    said = capsys.readouterr().err
+    assert said.count("an early end has paid: begun again with a tenth of sigma") == 1
+    assert "each step costs more" not in said  # the run knows what to do
+    before, after = run.history[narrowed - 1].evaluation, run.history[-1].final
+    assert before.length < 50 < 90 < after.length
+    assert after.mean > before.mean
+    require_equal(train(fleeing, run_dir=tmp_path / "two", **{**fields, "workers": 2}), run)
+    for bound in (narrowed - 1, narrowed, narrowed + 1):
+        shorter = train(fleeing, run_dir=tmp_path / str(bound), **{**fields, "on_generation": stops_after(bound)})
+        require_equal(shorter.resume(workers=1, progress=False), run)
+    assert rebuild(run, narrowed + 1).mean.tobytes() == rebuilt_from_nothing(run, tmp_path, narrowed + 1).tobytes()
+    kept = train(fleeing, run_dir=tmp_path / "kept", **{**fields, "sigma": 1.0})
+    assert kept.history[-1].evaluation.length < 50  # what the user says holds
 
 
 @pytest.mark.parametrize("fields", [{"sigma": 0.1}, {"strategy": "openai_es"}, {"eval_every": 0}], ids=str)

@@ -41,6 +41,15 @@ def test_a_share_of_more_than_all_is_noise_and_not_shown():
     assert of_parts(environment=5.0, bare=1e6).share < 1.0
 
 
+def test_the_shares_of_a_step_add_up_to_the_whole(wander, capsys):
+    assert main(["bench", wander, "--seconds", "0.01", "--workers", "1", "--population-size", "4"]) == 0
+    said = capsys.readouterr().out
+    shares = [int(line.split()[-2]) for line in said.splitlines() if line.startswith("  ")]
+    assert len(shares) == 5
+    assert sum(shares) == pytest.approx(100, abs=3)  # each is rounded
+    assert "1 worker at once" in said
+
+
 @pytest.mark.parametrize("env_id", first_fast(["CartPole-v1", *ENV_IDS]))
 def test_every_environment_is_measured_with_what_it_recommends(env_id, capsys):
     words = ["bench", env_id, "--seconds", "0.01", "--workers", "1", "--json"]
@@ -96,9 +105,12 @@ def test_the_largest_loss_is_answered_with_advice(parts, advice):
 
 def test_what_is_wrong_is_said(register, capsys):
     assert main(["bench", "Wanderr-v0"]) == 2
-    for seconds in ("0", "inf"):
+    capsys.readouterr()
+    for seconds in ("0", "inf", "nan"):
         assert main(["bench", "CartPoleBullet-v0", "--seconds", seconds]) == 2
-        assert "seconds must be a finite number above 0" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert "seconds must be a finite number above 0" in said
+        assert "measuring" not in said
     faulty = register("Faulty-v0", "small_envs:Walk", kwargs={"fault": "step"})
     assert main(["bench", faulty, "--workers", "1"]) == 1
     assert "the motor is on fire" in capsys.readouterr().err

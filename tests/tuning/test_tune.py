@@ -11,6 +11,7 @@ from dataclasses import asdict
 import pytest
 from conftest import registered, running
 from filelock import FileLock
+from small_envs import Aim
 
 import es_envs
 from es_core import STRATEGIES, RolloutError, Run, TrainConfig, tune
@@ -206,6 +207,52 @@ def test_a_search_that_goes_on_samples_what_one_in_a_single_call_does(aim, tmp_p
     assert outcomes(parts) == outcomes(tune(aim, trials=14, directory=tmp_path / "whole", **SEARCH))
 
 
+def test_settings_are_played_once_and_a_search_ends_when_none_are_left(aim, tmp_path, capfd):
+    given = {**TINY, "generations": 1, "search": {"optimizer": ["adam", "sgd"]}, "progress": True}
+    found = tune(aim, trials=20, directory=tmp_path, **given)
+    assert sorted(trial.settings["optimizer"] for trial in found.trials) == ["adam", "sgd"]
+    assert [trial.number for trial in found.trials] == [0, 1]
+    assert "no other settings are left: the search ends after 2 trials" in capfd.readouterr().err
+    assert outcomes(tune(aim, trials=20, directory=tmp_path, **given)) == outcomes(found)
+    said = capfd.readouterr().err
+    assert "2 of 20 trials are done" in said
+    assert "trial 3/20" not in said
+
+
+@pytest.mark.long
+def test_a_range_with_hardly_any_numbers_ends_a_search_too(aim, tmp_path, capfd):
+    given = {**TINY, "generations": 1, "search": {"sigma": (0.1, 0.1001)}, "progress": True}
+    found = tune(aim, trials=20, directory=tmp_path, **given)
+    assert len({trial.settings["sigma"] for trial in found.trials}) == len(found.trials) <= 2
+    assert "no other settings are left" in capfd.readouterr().err
+
+
+@pytest.mark.long
+def test_a_search_among_choices_plays_all_of_them_in_one_call_or_in_parts(aim, tmp_path):
+    search = {"optimizer": ["adam", "sgd", "clipup"], "sigma": [0.01, 0.1, 0.3], "top_directions": [2, 100]}
+    given = {**TINY, "generations": 3, "search": search}
+    for trials in (4, 11, 100):
+        parts = tune(aim, trials=trials, directory=tmp_path / "parts", **given)
+    whole = tune(aim, trials=100, directory=tmp_path / "whole", **given)
+    assert outcomes(parts) == outcomes(whole)
+    assert len({json.dumps(trial.settings) for trial in whole.trials}) == len(whole.trials) == 18
+    assert {trial.state for trial in whole.trials} == {"complete", "pruned", "failed"}
+
+
+@pytest.mark.long
+def test_a_trial_tells_how_often_its_runs_succeed_where_the_environment_does(tmp_path, capsys):
+    words = ["tune", "RaceCar-v0", "--search", "sigma=0.05|0.1", "--trials", "1", "--seeds", "1", "--generations", "1"]
+    words += ["--population-size", "4", "--eval-episodes", "2", "--confirm-episodes", "2", "--workers", "1"]
+    words += ["--max-episode-steps", "5", "--dir", str(tmp_path / "search")]
+    assert main(words) == 0
+    captured = capsys.readouterr()
+    head, row, *_ = captured.out.splitlines()
+    assert dict(zip(head.split(), row.replace(" of ", "/").replace(" %", "%").split(), strict=True))["success"] == "0%"
+    assert ", 0 % successful, 0 of 1 solved" in captured.err
+    assert main([*words, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["best"]["runs"][0]["success_rate"] == 0
+
+
 @pytest.mark.long
 def test_without_a_folder_what_is_asked_chooses_one(aim, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -347,6 +394,11 @@ def test_arguments_that_cannot_be_are_refused(arguments, message, aim, tmp_path)
     with pytest.raises((ValueError, TypeError), match=message):
         tune(aim, directory=tmp_path / "search", **{**TINY, **arguments})
     assert not (tmp_path / "search").exists()
+
+
+def test_an_environment_without_an_id_is_refused_with_a_remedy():
+    with pytest.raises(TypeError, match=r"id of an environment.*got <class .*Aim'>: put it into a module or plugin"):
+        tune(Aim)
 
 
 @pytest.mark.long
