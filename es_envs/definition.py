@@ -12,6 +12,7 @@ import gymnasium
 import gymnasium.vector
 
 from es_envs import import_path
+from es_envs.display import draw_unseen
 from es_envs.fitness import is_same_fitness, short_name
 from es_envs.scripts import SCRIPTS
 
@@ -198,6 +199,8 @@ class EnvDefinition:
                 raise RenderError(f"{self.label} cannot render: {self.entry_point} takes no render_mode argument; "
                                  "add it to its constructor, and 'rgb_array' to metadata['render_modes']")  # fmt: skip
             arguments["render_mode"] = render_mode
+        if arguments.get("render_mode") == "rgb_array":
+            draw_unseen()
         env = called(factory, arguments, self.label)
         if not isinstance(env, gymnasium.Env):
             raise PluginError(f"{self.label}: {self.entry_point} made {type(env).__name__}, not a gymnasium.Env")
@@ -220,7 +223,10 @@ class EnvDefinition:
         self._initialize()
         factory = self._load(str(self.vector_entry_point), "vector_entry_point")
         taken = {name: value for name, value in (optional or {}).items() if self.vector_takes(name)}
-        env = called(factory, {"num_envs": num_envs, **self.kwargs, **taken, **kwargs}, self.label)
+        arguments = {"num_envs": num_envs, **self.kwargs, **taken, **kwargs}
+        if arguments.get("render_mode") == "rgb_array":
+            draw_unseen()
+        env = called(factory, arguments, self.label)
         if not isinstance(env, gymnasium.vector.VectorEnv):
             made = f"{self.vector_entry_point} made {type(env).__name__}"
             raise PluginError(f"{self.label}: {made}, not a gymnasium.vector.VectorEnv")

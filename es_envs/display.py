@@ -4,6 +4,12 @@ import os
 import sys
 
 
+def draw_unseen() -> None:
+    """Let pygame draw where there is no display: SDL would look for one, and print an error for what is none."""
+    if not has_display():
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+
+
 def has_display(*, wayland: bool = True) -> bool:
     """Return True if a window can be opened, which only Linux says beforehand.
 

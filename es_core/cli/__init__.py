@@ -104,7 +104,9 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
         say_error("interrupted" if number == signal.SIGINT else "terminated", error)
         return 128 + int(number)
     except BrokenPipeError:  # the reader of our output, `head` say, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        from es_core.files import nowhere
+
+        os.dup2(nowhere(), sys.stdout.fileno())
         return 0
     except (es_envs.UnknownEnvError, ValueError, TypeError) as error:
         say_error(f"error: {error}", error)

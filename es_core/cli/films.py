@@ -1,11 +1,17 @@
-"""The options of ``record``: what a film shows, and how."""
+"""The options of ``record``: what a film shows, and how; its new name, and what is told of it."""
 
 import argparse
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from es_core.cli.arguments import add_size
+
+if TYPE_CHECKING:
+    from es_envs import Episode
 
 
 def add_film(sub: argparse.ArgumentParser) -> None:
@@ -43,6 +49,18 @@ def add_film(sub: argparse.ArgumentParser) -> None:
     add_size(sub)
 
 
+def require_one_choice(options: argparse.Namespace) -> None:
+    """Refuse several generations together with one, before that one is looked for.
+
+    Raises:
+        ValueError: both are given.
+    """
+    several = {"--evolution": options.evolution, "--generations": options.generations, "--every": options.every}
+    for name, value in several.items():
+        if value and options.generation is not None:
+            raise ValueError(f"--generation and {name}: a film shows one generation, or several: choose")
+
+
 def chosen_film(options: argparse.Namespace) -> dict[str, Any]:
     """Arguments of ``record`` for these options.
 
@@ -68,13 +86,58 @@ def _every(source: str, step: int, *, trust: bool) -> list[int]:
     return Run.open(source, trust=trust).checkpoint_generations()[::step]
 
 
+def filmed(
+    options: argparse.Namespace, make: Callable[[str | Path], list["Episode"]]
+) -> tuple[str | Path, list["Episode"]]:
+    """Make the film that the options name, or one with a new name; return its path and its episodes.
+
+    Args:
+        options: the options.
+        make: makes the film at a path. It is called again if another process has just taken a new name.
+    """
+    from es_core.video.encoder import FilmInProgressError
+
+    if options.path:
+        return options.path, make(options.path)
+    while True:
+        path = default_film(options.source)
+        with suppress(FilmInProgressError):
+            return path, make(path)
+
+
 def default_film(source: str) -> Path:
     """Path of a new file in the folder ``videos`` of a run, or beside a checkpoint."""
     folder = Path(source) / "videos" if Path(source).is_dir() else Path(source).resolve().parent
-    number = 1
-    while (folder / f"film-{number}.mp4").exists():
-        number += 1
-    return folder / f"film-{number}.mp4"
+    return next(path for number in count(1) if _is_new(path := folder / f"film-{number}.mp4"))
+
+
+def _is_new(path: Path) -> bool:
+    """Tell whether no film has this name: neither an MP4 nor a GIF, nor one that is being written."""
+    from es_core.video.encoder import is_being_written
+
+    taken = any(path.with_suffix(ending).exists() for ending in (".mp4", ".gif", ".png", ".json"))
+    return not (taken or is_being_written(path))
+
+
+def scores(path: str | Path, episodes: Sequence["Episode"]) -> str:
+    """Tell the fitness of each of a film's episodes: whose, if several policies play, and which, if they differ.
+
+    Args:
+        path: path of the film.
+        episodes: its episodes.
+    """
+    from es_core.files import read_whole
+    from es_core.video.filmed_policies import title_of
+
+    described = json.loads(read_whole(Path(path).with_suffix(".json")))
+    titles = [title_of(**player) for shot in described["shots"] for player in shot["players"]]
+    names = [next(iter(episode.fitnesses)) for episode in episodes]
+    values = [f"{episode.fitness:.2f}" for episode in episodes]
+    if len(set(names)) > 1:
+        values = [f"{name} {value}" for name, value in zip(names, values, strict=True)]
+    if len(set(titles)) > 1:
+        values = [f"{title}: {value}" for title, value in zip(titles, values, strict=True)]
+    return "fitness of the filmed episodes: " + ("; " if len(set(titles)) > 1 else ", ").join(values)
 
 
 def _whole_numbers(text: str) -> list[int]:

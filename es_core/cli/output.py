@@ -78,8 +78,9 @@ def bear_any_text() -> None:
     """
     for handle, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
-            os.open(os.devnull, os.O_RDWR)  # which gets the lowest free number, this one's
-            setattr(sys, name, os.fdopen(handle, "w" if handle else "r"))
+            from es_core.files import nowhere
+
+            setattr(sys, name, os.fdopen(nowhere(), "w" if handle else "r"))  # it gets the lowest free number
     codecs.register_error("es_envs", _replaced)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):

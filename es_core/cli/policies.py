@@ -5,6 +5,7 @@ import faulthandler
 import shlex
 import traceback
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from es_core.cli.arguments import (
     add_workers,
     chosen_episodes,
 )
-from es_core.cli.films import add_film, chosen_film, default_film
+from es_core.cli.films import add_film, chosen_film, filmed, require_one_choice, scores
 from es_core.cli.output import print_json, print_table, put, say
 
 if TYPE_CHECKING:
@@ -212,19 +213,14 @@ def _collect(options: argparse.Namespace) -> None:
 def _record(options: argparse.Namespace) -> None:
     from es_core.video.recording import record
 
-    path = options.path or default_film(options.source)
-    episodes = record(
-        _policy(options),
-        path,
-        progress=not options.quiet,
-        **chosen_episodes(options),
-        **chosen_film(options),
-    )
+    require_one_choice(options)
+    how = {"progress": not options.quiet, **chosen_episodes(options), **chosen_film(options)}
+    path, episodes = filmed(options, partial(record, _policy(options), **how))
     if options.json:
         print_json({"path": str(path), "fitness": [episode.fitness for episode in episodes]})
     else:
         put(path)
-        say("fitness of the filmed episodes: " + ", ".join(f"{episode.fitness:.2f}" for episode in episodes))
+        say(scores(path, episodes))
 
 
 def _export(options: argparse.Namespace) -> None:

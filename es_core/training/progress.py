@@ -25,6 +25,7 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from es_core.config.train_config import TrainConfig
+from es_core.files import nowhere
 from es_core.formatting import counted, duration, figures, percent
 from es_core.policies.compilation import prepare
 from es_core.runs.metrics import PLATEAU, GenerationStats
@@ -54,7 +55,7 @@ class Stderr(Console):
     def on_broken_pipe(self) -> None:
         """Go on in silence."""
         self.quiet = True
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+        os.dup2(nowhere(), self.file.fileno())
 
 
 def count_progress(*, shown: bool) -> Progress:

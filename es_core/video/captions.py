@@ -1,9 +1,12 @@
 """Captions: what is written and drawn on the frames of a film."""
 
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
+from importlib.util import find_spec
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,6 +22,9 @@ _GOOD, _BAD = (96, 214, 122), (255, 107, 107)
 _SMALLEST = 8  # height of letters [pixels]
 _TITLE = 0.55  # of a caption's width, which a title may have although the score is long
 _DARKEST = 200  # of 255: opacity of a caption's background
+_SAMPLE = 20  # height of letters that are drawn to see whether a font has them [pixels]
+_NO_LETTER = "\uffff"
+_SIMILAR = {"→": ">", "←": "<"}  # NFKD knows no letters that are like these
 _DIMMED = 160  # of 256: what is left of the picture of a player whose episode has ended
 
 
@@ -159,10 +165,10 @@ def _main(size: tuple[int, int], title: str, score: str, subject: str, long_titl
     margin, baseline = large * 2 // 3, strip.height - large * 2 // 3
     room = size[0] - 3 * margin
     pen = ImageDraw.Draw(strip)
-    left = max(room - _font(large).getlength(long_score), room * _TITLE)
+    left = max(room - _length(long_score, large), room * _TITLE)
     font, text = _fitting(title, long_title, large, left)
     pen.text((margin, baseline), text, _WHITE, font, anchor="ls")
-    font, text = _fitting(score, long_score, large, room - min(left, font.getlength(long_title)))
+    font, text = _fitting(score, long_score, large, room - min(left, _length(long_title, font.size)))
     pen.text((size[0] - margin, baseline), text, _WHITE, font, anchor="rs")
     font, text = _fitting(subject, subject, max(9, large * 5 // 7), size[0] - 2 * margin)
     pen.text((margin, baseline - large * 1.15), text, _SOFT, font, anchor="ls")
@@ -244,14 +250,51 @@ def _lay(frame: Frame, layer: Layer, corner: tuple[int, int]) -> None:
 
 def _fitting(text: str, longest: str, high: int, room: float) -> tuple[Any, str]:
     """The largest font, at most so ``high``, in which the longest text fits into the room; else the text is cut."""
-    while high > _SMALLEST and _font(high).getlength(longest) > room:
+    while high > _SMALLEST and _length(longest, high) > room:
         high -= 1
-    font, dots = _font(high), ""
+    text, dots = _drawable(text), ""
+    font = _font_for(text, high)
     while text and font.getlength(text + dots) > room:
         text, dots = text[:-1], "…"
     return font, text + dots if text else ""
 
 
+def _length(text: str, high: int) -> float:
+    drawable = _drawable(text)
+    return float(_font_for(drawable, high).getlength(drawable))
+
+
+def _font_for(drawable: str, high: int) -> Any:
+    return _font(high, is_rich=not all(_has(letter) for letter in drawable))
+
+
 @cache
-def _font(size: int) -> Any:
-    return ImageFont.load_default(size)
+def _font(size: int, *, is_rich: bool = False) -> Any:
+    """Pillow's own font, which has little more than ASCII; or pygame's, which is bold and has the letters of Europe."""
+    pygame = find_spec("pygame") if is_rich else None  # not imported, which takes long
+    if pygame is None or pygame.origin is None:
+        return ImageFont.load_default(size)
+    return ImageFont.truetype(Path(pygame.origin).with_name("freesansbold.ttf"), size)
+
+
+@lru_cache(maxsize=1024)
+def _drawable(text: str) -> str:
+    """``text`` with similar letters, or question marks, for those that no font has; fonts draw a box for them."""
+    return "".join(map(_known, unicodedata.normalize("NFC", text)))
+
+
+def _known(letter: str) -> str:
+    if _has(letter) or _has(letter, is_rich=True):
+        return letter
+    parts = _SIMILAR.get(letter) or unicodedata.normalize("NFKD", letter)
+    similar = "".join(part for part in parts if not unicodedata.combining(part))
+    return similar if similar and all(map(_has, similar)) else "?"
+
+
+@cache
+def _has(letter: str, *, is_rich: bool = False) -> bool:
+    """Tell whether a font has a letter."""
+    if not letter.isprintable():
+        return False
+    drawn, box = (_font(_SAMPLE, is_rich=is_rich).getmask(each) for each in (letter, _NO_LETTER))
+    return (drawn.size, bytes(drawn)) != (box.size, bytes(box))

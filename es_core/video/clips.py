@@ -120,7 +120,12 @@ def _caption(
         running = (score_text(value, shown) for value in scored[0][1].fitness_so_far[:-1])
         last = score_text(episodes[0].fitness, shown, episodes[0].ending)
         return Caption(titles=(first.title,), scores=(*running, last), subject=subject)
-    counted = [_counted(one, shown) for _, one in scored]
+    fitnesses = [next(iter(episode.fitnesses)) for episode in episodes]  # the names of those that drive selection
+    is_comparable = len(set(fitnesses)) == 1
+    counted = [
+        _counted(one, shown, "" if is_comparable else f"{fitness} ")
+        for (_, one), fitness in zip(scored, fitnesses, strict=True)
+    ]
     generations = [policy.generation for policy in policies]
     titles: tuple[str, ...]
     if is_beside:
@@ -131,7 +136,6 @@ def _caption(
         titles, names = _population_titles(generations[0], scored), [f"{policy.candidate}" for policy in policies]
     goals = [options.configs[policy.source].solved_at for policy in policies]
     marks = [_is_good(episode, goal) for episode, goal in zip(episodes, goals, strict=True)]
-    is_comparable = len({config.fitness for config in options.configs}) == 1
     return Caption(
         titles=titles,
         scores=_best_scores([one for _, one in scored], shown) if is_comparable else ("",),
@@ -182,13 +186,10 @@ def decimals(values: Sequence[float | None]) -> int:
     return 0 if all(value == round(value) for value in known) else 2
 
 
-def _counted(one: ScoredEpisode, decimals: int) -> tuple[str, ...]:
-    """The fitness at each frame, as text; where it could not be told, it is empty until the end."""
-    running = one.fitness_so_far[:-1]
-    return (
-        *("" if value is None else f"{value:.{decimals}f}" for value in running),
-        f"{one.episode.fitness:.{decimals}f}",
-    )
+def _counted(one: ScoredEpisode, decimals: int, name: str) -> tuple[str, ...]:
+    """The fitness at each frame, as text behind its name; where it could not be told, it is empty until the end."""
+    values = (*one.fitness_so_far[:-1], one.episode.fitness)
+    return tuple("" if value is None else f"{name}{value:.{decimals}f}" for value in values)
 
 
 def _population_titles(generation: int, scored: Sequence[tuple[FilmedPolicy, ScoredEpisode]]) -> tuple[str, ...]:

@@ -3,17 +3,20 @@
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import imageio.v2 as imageio
 import imageio_ffmpeg
+from filelock import Timeout
 
-from es_core.files import remove
+from es_core.files import explained, hold, is_held, remove
 from es_core.video.layout import Frame
 
 ENDINGS = (".mp4", ".gif")
+
+_LOCK = ".lock"
 
 # The index comes first, so that a browser plays before it has the whole file; two threads leave cores for others.
 _MP4 = {
@@ -32,20 +35,72 @@ _PALETTE = "palettegen=stats_mode=full"  # 256 colours; also of what does not mo
 _PAINTED = "paletteuse=dither=bayer:bayer_scale=5:diff_mode=rectangle"
 
 
+class FilmInProgressError(FileExistsError):
+    """Another process is writing the film."""
+
+
+def _folder_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.unfinished")
+
+
+def is_being_written(path: Path) -> bool:
+    """Tell whether a process is writing the film of this path.
+
+    Raises:
+        CheckpointError: its lock is not an empty file.
+    """
+    return is_held(_folder_of(path) / _LOCK)
+
+
 @contextmanager
-def film(path: Path, rate: float) -> Iterator[Callable[[Frame], None]]:
+def working_folder(path: Path) -> Iterator[Path]:
+    """Provide the folder in which a film is written; meanwhile no other process writes a film of this path.
+
+    Afterwards it is gone, and an encoder that was interrupted while it started has no place for its file.
+
+    Args:
+        path: path of the film.
+
+    Raises:
+        FilmInProgressError: another process is writing it.
+        CheckpointError: the folder's lock is not an empty file.
+        OSError: the folder cannot be made or emptied.
+    """
+    folder = _folder_of(path)
+    with explained(folder):
+        if folder.is_symlink() or not folder.is_dir():
+            remove(folder)  # put there by somebody
+        folder.mkdir(mode=0o700, exist_ok=True)
+    try:
+        lock = hold(folder / _LOCK)
+    except Timeout:
+        raise FilmInProgressError(f"another process is writing {path}: choose another name for the film") from None
+    with lock:
+        try:
+            with explained(folder):
+                for left in folder.iterdir():  # by a process that was killed
+                    if left.name != _LOCK:
+                        remove(left)
+            yield folder
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):  # Windows keeps a lock's file, and so its folder, as long as it is held
+        folder.rmdir()
+
+
+@contextmanager
+def film(path: Path, folder: Path, rate: float) -> Iterator[Callable[[Frame], None]]:
     """Provide a function that adds a frame; the film gets its name only when it is complete.
 
     Args:
         path: path of the film, with one of ``ENDINGS``.
+        folder: its ``working_folder``.
         rate: frames per second; GIF counts hundredths of a second.
 
     Raises:
         OSError: the film could not be written.
     """
     is_gif = path.suffix.lower() == ".gif"
-    # In its own folder: an encoder that is interrupted while it starts then has no place for its file.
-    folder = path.with_name(f"{path.stem}.unfinished")
     streamed, palette = folder / "film.mp4", folder / "palette.png"
     unfinished = folder / "film.gif" if is_gif else streamed
     frames = 0
@@ -58,23 +113,18 @@ def film(path: Path, rate: float) -> Iterator[Callable[[Frame], None]]:
             raise OSError(f"the encoder ended in the midst of {path}: is the disk full?") from error
         frames += 1
 
-    try:
-        remove(folder)  # of a process that was killed, or put there by somebody
-        folder.mkdir(mode=0o700)
-        # Errors of the encoder are found below, by counting frames; its messages are noise.
-        options: Any = {**(_LOSSLESS if is_gif else _MP4), "ffmpeg_log_level": "quiet", "macro_block_size": 2}
-        writer: Any = imageio.get_writer(streamed, format="FFMPEG", fps=rate, **options)
-        # Not `with writer`, which after an error leaves the encoder to the garbage collector.
-        with closing(writer):
-            yield add
-        if is_gif and _frames_of(streamed) == frames:
-            _ffmpeg("-i", streamed, "-vf", _PALETTE, "-update", "1", palette)
-            _ffmpeg("-i", streamed, "-i", palette, "-lavfi", _PAINTED, unfinished)
-        if _frames_of(unfinished) != frames:
-            raise OSError(f"the encoder did not write all {frames} frames of {path}: is the disk full?")
-        unfinished.replace(path)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+    # Errors of the encoder are found below, by counting frames; its messages are noise.
+    options: Any = {**(_LOSSLESS if is_gif else _MP4), "ffmpeg_log_level": "quiet", "macro_block_size": 2}
+    writer: Any = imageio.get_writer(streamed, format="FFMPEG", fps=rate, **options)
+    # Not `with writer`, which after an error leaves the encoder to the garbage collector.
+    with closing(writer):
+        yield add
+    if is_gif and _frames_of(streamed) == frames:
+        _ffmpeg("-i", streamed, "-vf", _PALETTE, "-update", "1", palette)
+        _ffmpeg("-i", streamed, "-i", palette, "-lavfi", _PAINTED, unfinished)
+    if _frames_of(unfinished) != frames:
+        raise OSError(f"the encoder did not write all {frames} frames of {path}: is the disk full?")
+    unfinished.replace(path)
 
 
 def _ffmpeg(*arguments: object) -> None:

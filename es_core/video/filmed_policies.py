@@ -45,11 +45,13 @@ class FilmedPolicy:
     @property
     def title(self) -> str:
         """Title for a caption."""
-        if self.name is not None:
-            return self.name
-        if self.script is not None:
-            return self.script
-        return f"generation {self.generation}" + ("" if self.candidate is None else f", candidate {self.candidate}")
+        return title_of(name=self.name, script=self.script, generation=self.generation, candidate=self.candidate)
+
+
+def title_of(*, name: str | None, script: str | None, generation: int, candidate: int | None, **_: object) -> str:
+    """Title of a policy with these attributes; others do not matter."""
+    generations = f"generation {generation}" + ("" if candidate is None else f", candidate {candidate}")
+    return name or script or generations
 
 
 _LEVELS = (0.2, 0.4, 0.6, 0.8)  # of the way from the first fitness to the best, which an evolution shows between them
@@ -126,7 +128,7 @@ def filmed_policies(
         checkpoints = [checkpoint for checkpoint, _ in found]
         _require_one_world(checkpoints)
         policies = [policy_of(checkpoints[0], candidate), *map(policy_of, checkpoints[1:])]
-        named = enumerate(zip(policies, _names([source, *beside]), strict=True))
+        named = enumerate(zip(policies, _names([source, *beside], policies), strict=True))
         return [tuple(replace(each, source=k, name=name) for k, (each, name) in named)], checkpoints, found[0][1]
     if generations is not None:
         if generation is not None or candidate is not None:
@@ -146,12 +148,11 @@ def filmed_policies(
             return groups, [checkpoint], definition
         policies = [policy_of(each) for each, _ in found]
     else:
+        several = population is not None or together
+        if several and candidate is not None:
+            raise ValueError("a film shows a candidate or the population: choose one")
         checkpoint, definition = find(source, generation=generation, candidate=candidate)
-        policies = [policy_of(checkpoint, candidate)]
-        if population is not None or together:
-            if candidate is not None:
-                raise ValueError("a film shows a candidate or the population: choose one")
-            policies = _population(checkpoint, population)
+        policies = _population(checkpoint, population) if several else [policy_of(checkpoint, candidate)]
     return [tuple(policies)] if together else [(each,) for each in policies], [checkpoint], definition
 
 
@@ -175,13 +176,16 @@ def _require_one_world(checkpoints: Sequence[Checkpoint]) -> None:
                 )
 
 
-def _names(sources: Sequence[Source]) -> list[str]:
-    """Names of sources, with that of the folder above where two are alike."""
+def _names(sources: Sequence[Source], policies: Sequence[FilmedPolicy]) -> list[str]:
+    """Names of sources, with that of the folder above where two are alike; a script's own where there is no folder."""
     paths = [
         None if isinstance(each, Checkpoint) else each.directory if isinstance(each, RunFolder) else Path(each)
         for each in sources
     ]
-    stems = [f"policy {k}" if path is None else path.resolve().stem for k, path in enumerate(paths, 1)]
+    stems = [
+        policy.script or f"policy {k}" if path is None else path.resolve().stem
+        for k, (path, policy) in enumerate(zip(paths, policies, strict=True), 1)
+    ]
     return [
         stem if path is None or stems.count(stem) == 1 else f"{path.resolve().parent.name}/{stem}"
         for path, stem in zip(paths, stems, strict=True)

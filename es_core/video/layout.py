@@ -147,6 +147,6 @@ def _blended(frames: Sequence[Frame]) -> Frame:
     ghost = np.take_along_axis(stack, away.argmax(axis=0)[None, :, :, None], axis=0)[0]
     lead = stack[-1]
     seen = (1 - _DIM) * np.median(stack, axis=0) + _DIM * ghost if len(stack) > 2 else (lead + ghost) / 2
-    is_lead = away[-1] > away[:-1].max(axis=0) if len(stack) > 1 else np.ones(lead.shape[:2], bool)
+    is_lead = away[-1] > away[:-1].max(axis=0)
     blended: Frame = np.where(is_lead[..., None], lead, seen).astype(np.uint8)
     return blended

@@ -1,7 +1,6 @@
 """Record: films of evolved policies, in real time, playing the same episodes that ``evaluate`` scores."""
 
 import json
-import math
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -9,6 +8,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from io import BytesIO
+from itertools import repeat
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,13 +20,14 @@ from es_core.config.checks import require_positive, whole
 from es_core.evaluation.scoring import Source, require_same_spaces
 from es_core.files import CheckpointError, read_whole, require_folder, write_whole
 from es_core.machine import usable_cores
-from es_core.runs.checkpoint import parameter_hash
+from es_core.runs.checkpoint import Checkpoint, parameter_hash
+from es_core.runs.run_folder import RunFolder
 from es_core.seeding import Purpose, episode_seeds
 from es_core.training.progress import count_progress
 from es_core.video.camera_paths import VIEWS
 from es_core.video.captions import Captioner
 from es_core.video.clips import ScoredClip, score_clips
-from es_core.video.encoder import ENDINGS, film
+from es_core.video.encoder import ENDINGS, film, working_folder
 from es_core.video.filmed_policies import filmed_policies
 from es_core.video.layout import ASPECTS, LAYOUTS, Arrangement, Frame, caption_height, frame_size, grid
 from es_core.video.parallel_rendering import DisagreementError, Measured, RenderingProcesses, difference
@@ -35,6 +36,7 @@ from es_envs import Episode
 from es_envs.choice import require_one_of
 
 _MOST_FRAMES = {".mp4": 30.0, ".gif": 12.5}  # per second: enough for films; simulations run at 50 to 500
+_BOUNDS = {"fps": (0.1, 1000.0), "speed": (0.01, 1000.0)}  # the encoder rounds a film's rate to hundredths
 _MOST_OF_A_GIF = 50  # frames per second: it counts hundredths of a second, and players slow down what has one only
 _WORTH_A_PROCESS = 16  # frames: about as many can be drawn while a process starts
 _HOLD = 1.0  # seconds that the last frame of a clip stays, so that one can read how it ended
@@ -52,7 +54,7 @@ def record(
     candidate: int | None = None,
     generations: Sequence[int] | Literal["auto"] | None = None,
     population: int | None = None,
-    beside: Sequence[Source] = (),
+    beside: Source | Sequence[Source] = (),
     layout: Literal["grid", "ghosts"] | None = None,
     camera: Literal["follow", "fixed", "orbit"] | None = None,
     speed: float = 1.0,
@@ -83,20 +85,20 @@ def record(
         generations: film a Run's centres of these generations; "auto": of a few that show its progress.
         population: film so many candidates of the generation's population, or of each of ``generations``, from the
             first on.
-        beside: policies of other runs or files, which play the same starts in the same environment.
+        beside: the policy of another run or file, or of several, which play the same starts in the same environment.
         layout: "grid": side by side; "ghosts": in one clip, translucent except the last generation, or the best
             candidate. Without ``generations`` or ``beside``, they show the population. None: one after the other, but
             "grid" with ``beside``.
         camera: camera of a ``BulletEnv``: "follow" what moves, "fixed" where it sees everything, or "orbit" around it;
             None: "fixed" for ghosts, "follow" otherwise.
-        speed: how many times faster than in reality time passes.
+        speed: how many times faster than in reality time passes, from 0.01 to 1000.
         env_kwargs: see ``evaluate``.
         width: width of a frame [pixels]. Pictures of an environment that has a size of its own are scaled to fit.
         height: height of a frame. Two of ``width``, ``height`` and ``aspect`` are enough; one of them alone is at 4:3.
             None of them: 640 by 480, or the environment's own size.
         aspect: shape of a frame, width by height.
-        fps: maximum frames per second, for a GIF at most 50; None: 30, for a GIF 12.5. Every k-th step is drawn, so
-            that the film keeps time.
+        fps: maximum frames per second, from 0.1 to 1000, for a GIF at most 50; None: 30, for a GIF 12.5. Every k-th
+            step is drawn, so that the film keeps time.
         workers: number of processes that draw; 1: only this one. None: the usable cores, or fewer for a short film.
         trust: allow the source to name modules outside the installed plugins.
         progress: show a progress bar, if there is a terminal.
@@ -107,7 +109,8 @@ def record(
     Raises:
         ValueError: the ending is unknown, a size impossible, arguments do not fit together, or the environment cannot
             render, or has its own camera.
-        FileExistsError: the film's description would replace a file that is none.
+        FileExistsError: the film's picture or description would replace a file that is none, or another process is
+            writing a film of this path.
         FileNotFoundError: there is no such run or checkpoint, or no such folder for the film.
         RolloutError: an episode failed.
 
@@ -129,7 +132,8 @@ def record(
             require_positive(name, count)
     size = frame_size(width, height, aspect)
     starts = episode_seeds(seed, Purpose.TEST, episodes) if seeds is None else _named(seeds, episodes)
-    if beside:
+    others = [beside] if isinstance(beside, RunFolder | Checkpoint | str | os.PathLike) else beside
+    if others:
         layout = layout or "grid"
     elif generations is None and layout == "grid":
         population = population or _IN_A_GRID
@@ -139,7 +143,7 @@ def record(
         candidate=candidate,
         generations=generations,
         population=population,
-        beside=beside,
+        beside=others,
         together=layout is not None,
         env_kwargs=env_kwargs,
         trust=trust,
@@ -156,11 +160,11 @@ def record(
         speed=speed,
         fps=fps,
     )
-    with closing(Renderer(options)) as renderer:
+    with working_folder(path) as folder, closing(Renderer(options)) as renderer:
         for policy, checkpoint in zip(groups[0], checkpoints, strict=False):
             require_same_spaces(checkpoint, renderer.rollout_of(policy).env)
         clips = score_clips(renderer, groups, starts, options, camera)
-        writer = _FilmWriter(path, renderer.rate, clips, progress=progress)
+        writer = _FilmWriter(path, folder, renderer.rate, clips, progress=progress)
         frames = sum(clip.frames for clip in clips)
         processes = min(workers, frames) if workers else max(1, min(usable_cores(), frames // _WORTH_A_PROCESS))
         filmed, said = [one.episode for clip in clips for one in clip.scored], None
@@ -178,7 +182,9 @@ def record(
             filmed = played or filmed
         if said:
             warnings.warn(said, RuntimeWarning, stacklevel=2)
+        # The description first: a picture without one would be somebody else's.
         write_whole(path.with_suffix(".json"), _side_car(options, writer, camera))
+        write_whole(path.with_suffix(".png"), writer.poster)
         return filmed
 
 
@@ -197,26 +203,29 @@ def _named(seeds: Sequence[int], episodes: int) -> tuple[int, ...]:
 
 
 def _refuse_nonsense(
-    path: Path, layout: str | None, camera: str | None, aspect: str | None, positive: Mapping[str, float]
+    path: Path, layout: str | None, camera: str | None, aspect: str | None, numbers: Mapping[str, float]
 ) -> None:
     if path.suffix.lower() not in ENDINGS:
         raise ValueError(f"a film's name must end in {' or '.join(ENDINGS)}, got {path.name!r}")
     for name, choice, choices in (("layout", layout, LAYOUTS), ("camera", camera, VIEWS), ("aspect", aspect, ASPECTS)):
         if choice is not None:
             require_one_of(name, choice, choices)
-    for name, number in positive.items():
-        if not (math.isfinite(number) and number > 0):
-            raise ValueError(f"{name} must be positive, got {number!r}")
+    for name, value in numbers.items():
+        least, most = _BOUNDS[name]
+        if not least <= value <= most:
+            raise ValueError(f"{name} must be a number from {least:g} to {most:g}, got {value!r}")
 
 
 def _spare_others(path: Path) -> None:
-    """Refuse a film whose description would replace a file that is none, such as a run's config.json.
+    """Refuse a film whose description or picture would replace a file that is none, such as a run's config.json.
 
     Raises:
         FileExistsError: it would.
     """
-    beside = path.with_suffix(".json")
+    beside, picture = path.with_suffix(".json"), path.with_suffix(".png")
     if not beside.exists():
+        if picture.exists():
+            raise FileExistsError(f"{picture} exists and belongs to no film: choose another name for the film")
         return
     with suppress(CheckpointError, OSError, ValueError):
         described = json.loads(read_whole(beside))
@@ -227,21 +236,23 @@ def _spare_others(path: Path) -> None:
 
 @dataclass
 class _FilmWriter:
-    """A film that is being written."""
+    """A film that is being written, in a folder of its own."""
 
     path: Path
+    folder: Path
     rate: float
     clips: Sequence[ScoredClip]
     progress: bool
     frames: int = 0
     size: tuple[int, int] = (0, 0)
+    poster: bytes = b""
 
     def write(self, footage: Iterable[Iterable[Frame]]) -> None:
-        """Write the film from each clip's frames, and a picture from the middle of its last clip."""
+        """Write the film from each clip's frames, and keep a picture from the middle of its last clip, as PNG."""
         lengths = [clip.frames + round(_HOLD * self.rate) for clip in self.clips]
         captioner, self.frames = Captioner(lengths), 0
         poster = sum(lengths[:-1]) + (self.clips[-1].frames - 1) // 2
-        with film(self.path, self.rate) as add, count_progress(shown=self.progress) as bar:
+        with film(self.path, self.folder, self.rate) as add, count_progress(shown=self.progress) as bar:
             task = bar.add_task("filming", total=sum(lengths))
             for clip, length, frames in zip(self.clips, lengths, footage, strict=True):
                 for number, frame in enumerate(_held(frames, length)):
@@ -254,16 +265,15 @@ class _FilmWriter:
         self.size = picture.size
         png = BytesIO()
         picture.save(png, "PNG")
-        write_whole(self.path.with_suffix(".png"), png.getvalue())
+        self.poster = png.getvalue()
 
 
 def _held(frames: Iterable[Frame], length: int) -> Iterator[Frame]:
     """``frames``, with the last one repeated up to ``length``."""
-    number = 0
-    for number, frame in enumerate(frames, 1):  # noqa: B007
+    for frame in frames:
         yield frame
-    for _ in range(number, length):
-        yield frame
+        length -= 1
+    yield from repeat(frame, length)
 
 
 def _drawn_here(renderer: Renderer, clip: ScoredClip, played: list[Episode]) -> Iterator[Frame]:

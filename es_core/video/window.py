@@ -38,12 +38,13 @@ class Window:
     def __init__(self, title: str) -> None:
         # SDL would use OpenGL: where a simulator draws with it, too, the window would not change any more.
         os.environ.setdefault("SDL_FRAMEBUFFER_ACCELERATION", "0")
+        if os.environ.get("SDL_VIDEODRIVER") in _UNSEEN:  # this process, or its parent, has filmed without a display
+            del os.environ["SDL_VIDEODRIVER"]
         try:
             pygame.display.init()
         except pygame.error as error:
             raise OSError(str(error)) from error
-        driver = pygame.display.get_driver()
-        if driver in _UNSEEN and os.environ.get("SDL_VIDEODRIVER") != driver:
+        if pygame.display.get_driver() in _UNSEEN:
             raise OSError("the display does not answer")
         pygame.display.set_caption(title)
         self._size = (0, 0)

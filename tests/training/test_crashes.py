@@ -684,10 +684,10 @@ def test_a_clock_that_is_set_back_changes_nothing(undisturbed, tmp_path):
 def test_what_a_killed_film_left_is_gone_after_the_next_one(tmp_path):
     run = train("CartPoleBullet-v0", run_dir=tmp_path / "run", workers=1, progress=False,
                 **{**SETTINGS, "generations": 1})  # fmt: skip
-    film, partial = tmp_path / "film.mp4", tmp_path / "film.unfinished"
+    film, partial = tmp_path / "film.mp4", tmp_path / "film.mp4.unfinished"
     words = command("record", run.directory, film, "--episodes", 200, "--width", 64, "--height", 48, "--workers", 2)
     with started(words) as (process, marked):
-        wait_until(partial.exists, process)
+        wait_until((partial / "film.mp4").exists, process)
         process.kill()
         process.wait()
         require_gone(marked)

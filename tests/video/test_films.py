@@ -305,6 +305,24 @@ def test_what_a_caption_writes_stays_inside_and_apart(aspect):
     assert (left > 100, top >= 50, right < 180, bottom <= 110) == (True,) * 4
 
 
+def test_letters_that_no_font_has_become_others_and_never_a_box():
+    def drawn(text):
+        caption = Caption(titles=(text,), scores=("",), subject="")
+        return Captioner([1]).caption(np.zeros((240, 320, 3), np.uint8), caption, 0).tobytes()
+
+    letters = "üéñß×µ–Ωя?"  # noqa: RUF001
+    assert len({drawn(letter) for letter in letters}) == len(letters)
+    for text, shown in (
+        ("中", "?"),
+        ("a\nb", "a?b"),
+        ("\udcff", "?"),
+        ("a → b", "a > b"),
+        ("u\u0308", "ü"),
+        ("①", "1"),
+    ):
+        assert drawn(text) == drawn(shown)
+
+
 def test_a_frame_of_any_shape_holds_a_picture_that_is_not_distorted(runs, tmp_path, captions):
     path = tmp_path / "film.mp4"
     for how, size, shown in [({}, (600, 400), (600, 400)), ({"aspect": "9:16", "width": 90}, (90, 160), (90, 60)),
@@ -347,6 +365,58 @@ def test_policies_of_several_runs_play_the_same_start_side_by_side(env_id, worke
     assert [player["fitness"] for player in shot["players"]][:2] == scores
     every, second = (2, 25) if env_id == "CartPole-v1" else (1, HOLD)  # of 50 steps a second 25 are drawn
     assert document["frames"] == np.ceil(max(player["steps"] for player in shot["players"]) / every) + second
+
+
+def test_one_run_can_play_beside_another(run, tmp_path):
+    for k, other in enumerate((run, run.best, run.directory, str(run.directory))):
+        assert len(record(run, tmp_path / f"{k}.mp4", beside=other, speed=20, **SMALL)) == 2
+
+
+@pytest.fixture
+def returned(tmp_path):
+    """A run that maximises the return of its episodes, not their length."""
+    return train("CartPoleBullet-v0", run_dir=tmp_path / "läuft", fitness="episode_return", **TINY)
+
+
+def test_fitnesses_that_differ_are_shown_with_their_names(run, returned, tmp_path, captions):
+    mine, other = record(run, tmp_path / "film.mp4", beside=returned, **SMALL)
+    assert [label.texts[-1] for label in captions[0].labels] == [
+        f"CartPoleBullet-v0:  episode_length {mine.fitness:.0f}",
+        f"läuft:  episode_return {other.fitness:.0f}",
+    ]
+    assert captions[0].scores == ("",)
+
+
+def test_the_command_line_says_whose_fitness_is_which(run, returned, tmp_path, capsys):
+    size = ["--width", "96", "--height", "64", "--workers", "1", "--speed", "20"]
+
+    def said(*words):
+        assert main(["record", str(run.directory), str(tmp_path / "film.mp4"), *map(str, words), *size]) == 0
+        return capsys.readouterr().err.strip().rpartition("fitness of the filmed episodes: ")[2]
+
+    def fitnesses():
+        return [
+            f"{player['fitness']:.2f}"
+            for shot in side_car(tmp_path / "film.mp4")["shots"]
+            for player in shot["players"]
+        ]
+
+    line = said("--episodes", 2)
+    assert line == ", ".join(fitnesses())
+    line = said("--generations", "0,2")
+    assert line == "generation 0: {}; generation 2: {}".format(*fitnesses())
+    line = said("--generation", 1, "--population", 2)
+    assert line == "generation 1, candidate 0: {}; generation 1, candidate 1: {}".format(*fitnesses())
+    line = said("--beside", returned.directory)
+    assert line == "CartPoleBullet-v0: episode_length {}; läuft: episode_return {}".format(*fitnesses())
+
+
+def test_one_generation_and_several_are_refused_before_any_is_rebuilt(run, tmp_path, capsys):
+    words = ["record", str(run.directory), str(tmp_path / "film.mp4"), "--generation", "1"]
+    for several in (["--generations", "0,2"], ["--evolution"], ["--every", "1"]):
+        assert main([*words, *several]) == 2
+        said = capsys.readouterr().err
+        assert said == f"error: --generation and {several[0]}: a film shows one generation, or several: choose\n"
 
 
 def test_a_legend_names_each_run_whose_ghosts_are_seen(run, tmp_path, captions):
@@ -477,7 +547,10 @@ def test_chosen_seeds_are_those_of_the_episodes(run, tmp_path):
     [
         ({"layout": "heap"}, "layout must be one of grid, ghosts, got 'heap'"),
         ({"camera": "drone"}, "camera must be one of follow, fixed, orbit, got 'drone'"),
-        ({"speed": 0}, "speed must be positive, got 0"),
+        ({"speed": 0}, "speed must be a number from 0.01 to 1000, got 0"),
+        ({"speed": 1e-9}, "speed must be a number from 0.01 to 1000, got 1e-09"),
+        ({"speed": float("nan")}, "speed must be a number from 0.01 to 1000, got nan"),
+        ({"fps": 1e-3}, "fps must be a number from 0.1 to 1000, got 0.001"),
         ({"population": 0}, "population must be a whole number"),
         ({"seeds": []}, "seeds must be one or more whole numbers"),
         ({"seeds": [3, -1]}, r"seeds must be one or more whole numbers of at least 0, got \[3, -1\]"),

@@ -1,3 +1,6 @@
+import contextlib
+import os
+import shutil
 import signal
 import struct
 import subprocess
@@ -14,9 +17,11 @@ from conftest import ENV_IDS, TINY, first_fast, running, wait_until
 
 import es_envs
 from es_core import record, train
+from es_core.cli import main
 from es_core.evaluation.scoring import find_policy
 from es_core.rollout.errors import RolloutError
 from es_core.seeding import Purpose, episode_seeds
+from es_core.video.encoder import working_folder
 
 OWN_FORKERS = True
 
@@ -167,8 +172,70 @@ def test_a_film_does_not_replace_what_describes_no_film(runs, tmp_path):
         record(runs["CartPoleBullet-v0"], tmp_path / "film.mp4", **how)
     assert [file.name for file in tmp_path.iterdir()] == ["film.json"]
     notes.unlink()
+    picture = tmp_path / "film.png"
+    picture.write_bytes(b"a photograph")
+    with pytest.raises(FileExistsError, match=r"film\.png exists and belongs to no film: choose another name"):
+        record(runs["CartPoleBullet-v0"], tmp_path / "film.gif", **how)
+    assert picture.read_bytes() == b"a photograph"
+    picture.unlink()
     for _ in range(2):  # a film of one's own may be made again
         assert record(runs["CartPoleBullet-v0"], tmp_path / "film.mp4", **how)
+
+
+def test_a_film_that_another_process_writes_stays_its_own(runs, tmp_path):
+    run, how = runs["CartPoleBullet-v0"], {"speed": 20, "workers": 1, "width": 64, "height": 48}
+    with working_folder(tmp_path / "film.mp4") as folder:
+        (folder / "film.mp4").write_bytes(b"half a film")
+        with pytest.raises(FileExistsError, match=r"another process is writing .*film\.mp4: choose another name"):
+            record(run, tmp_path / "film.mp4", **how)
+        record(run, tmp_path / "film.gif", **how)
+        assert (folder / "film.mp4").read_bytes() == b"half a film"
+    assert names_in(tmp_path) == ["film.gif", "film.json", "film.png"]
+
+
+def test_what_a_killed_process_left_in_a_films_folder_is_gone_after_the_next_film(runs, tmp_path):
+    left = tmp_path / "film.mp4.unfinished" / "deep"
+    left.mkdir(parents=True)
+    (left.parent / ".lock").touch()
+    (left / "palette.png").write_bytes(b"half a palette")
+    record(runs["CartPoleBullet-v0"], tmp_path / "film.mp4", speed=20, workers=1, **SIZE)
+    assert names_in(tmp_path) == ["film.json", "film.mp4", "film.png"]
+
+
+def test_a_new_name_is_neither_that_of_a_film_nor_of_one_that_is_being_written(runs, tmp_path, capsys):
+    folder = shutil.copytree(runs["CartPoleBullet-v0"].directory, tmp_path / "run")
+    videos = folder / "videos"
+    videos.mkdir(exist_ok=True)
+    (videos / "film-1.gif").touch()
+    (videos / "film-3.mp4.unfinished").mkdir()  # of a killed process
+    with working_folder(videos / "film-2.mp4"):
+        assert main(["record", str(folder), "--speed", "20", "--workers", "1"]) == 0
+    assert capsys.readouterr().out == f"{videos / 'film-3.mp4'}\n"
+    assert names_in(videos) == ["film-1.gif", "film-3.json", "film-3.mp4", "film-3.png"]
+
+
+@pytest.mark.long
+def test_films_of_a_run_that_are_made_at_once_have_names_of_their_own(runs, tmp_path):
+    folder = shutil.copytree(runs["CartPoleBullet-v0"].directory, tmp_path / "run")
+    words = [sys.executable, "-m", "es_core", "record", folder, "--speed", "20", "--workers", "1"]
+    with contextlib.ExitStack() as stack:
+        how = {"stdout": subprocess.PIPE, "text": True}
+        filming = [stack.enter_context(running(words, **how)) for _ in range(4)]
+        said = [process.communicate()[0].strip() for process in filming]
+    assert [process.returncode for process in filming] == [0] * 4
+    assert sorted(said) == [str(folder / "videos" / f"film-{number}.mp4") for number in range(1, 5)]
+    assert all(imageio_ffmpeg.count_frames_and_secs(film)[0] > 20 for film in said)
+    assert len(names_in(folder / "videos")) == 3 * 4
+
+
+@pytest.mark.slow
+def test_filming_without_a_display_says_no_word_of_it(runs, tmp_path):
+    code = "import sys; from es_core import record; record(*sys.argv[1:], speed=20, workers=1)"
+    bare = {k: v for k, v in os.environ.items() if k not in {"DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR"}}
+    bare.pop("SDL_VIDEODRIVER", None)
+    words = [sys.executable, "-c", code, runs["CartPole-v1"].directory, tmp_path / "film.mp4"]
+    done = subprocess.run(words, env=bare, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
 
 
 def test_a_film_that_fails_leaves_the_old_one_and_no_half_one(runs, tmp_path, monkeypatch):
@@ -317,7 +384,7 @@ def test_no_process_outlives_a_recording_that_is_interrupted_or_killed(number, a
             line = main.stderr.readline()
             assert line
             drawing |= {line for _ in range(line.startswith("drawn by"))}
-        wait_until((tmp_path / "film.unfinished" / "film.mp4").exists, main)
+        wait_until((tmp_path / "film.mp4.unfinished" / "film.mp4").exists, main)
         time.sleep(0.3)  # Python passes over an interrupt in the middle of an import
         main.send_signal(number)
         main.stderr.read()  # until all that could write to it have ended
