@@ -208,7 +208,7 @@ def _put(partial: Path, path: Path) -> None:
 
 
 def _new(path: Path) -> IO[bytes]:
-    """Open a new file; one that a killed process left, or that somebody else has put there, is removed first."""
+    """Open a new file; what somebody has put there is removed first."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     try:
         return opened(path, flags)

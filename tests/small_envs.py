@@ -707,14 +707,15 @@ class Fleeing(gymnasium.Env):
     """A puck in the plane: a step costs its distance from the middle; far away it is out, which is cheap for the hasty.
 
     Args:
-        goal: far away is where to go: a step costs 1 anywhere.
+        goal: far away is where to go: a step costs 1 anywhere, and the more the faster.
+        tells: its info says whether an episode succeeds.
     """
 
     observation_space = spaces.Box(-5.0, 5.0, (4,), np.float32)
     action_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
 
-    def __init__(self, *, goal=False):
-        self.goal = goal
+    def __init__(self, *, goal=False, tells=True):
+        self.goal, self.tells = goal, tells
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed, options=options)
@@ -725,7 +726,9 @@ class Fleeing(gymnasium.Env):
         self.speed = 0.95 * self.speed + 0.05 * np.clip(action, -1.0, 1.0)
         self.place = self.place + 0.1 * self.speed
         away = float(np.hypot(*self.place))
-        return self._observation(), -1.0 if self.goal else -away, away > 3, False, {}
+        reward = -1.0 - np.square(action).sum() / 4 if self.goal else -away
+        info = {"is_success": self.goal and away > 3} if self.tells else {}
+        return self._observation(), float(reward), away > 3, False, info
 
     def _observation(self):
         return np.concatenate([self.place, self.speed]).astype(np.float32)

@@ -224,3 +224,11 @@ class Holding(Walk):
     def __init__(self):
         super().__init__()
         ctypes.PyDLL(None).usleep(7_000_000)
+
+
+class NeverClosing(Counted):
+    """Never comes to an end when it is closed, and lets nothing else run."""
+
+    def close(self):
+        super().close()
+        ctypes.PyDLL(None).sleep(1000)

@@ -310,7 +310,7 @@ def _serve(main: socket.socket) -> _Fork | None:
         _send(main, forked=pid)
     # Children notice that the main process is gone; those that cannot are killed when this one ends.
     poller.unregister(main)
-    deadline = time.monotonic() + process.CLOSES_WITHIN + 1.0
+    deadline = time.monotonic() + process.CLOSES_WITHIN + 2.0
     while running and time.monotonic() < deadline:
         poller.poll(1000 * max(0.0, deadline - time.monotonic()))
         reap()

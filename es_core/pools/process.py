@@ -126,7 +126,6 @@ class Child:
     Attributes:
         process: the child.
         connection: connection to it; ``send`` and ``receive`` take what can be pickled.
-        patience: as above.
 
     Raises:
         RuntimeError: this process is itself a child.
@@ -147,7 +146,7 @@ class Child:
         os.ftruncate(report, RECORD.size)
         os.lseek(report, 0, os.SEEK_END)  # of the child, too: what it appends comes after the record
         if sys.platform == "win32":
-            patience, report = None, _STDERR
+            report = _STDERR
         self.process: Process
         with theirs:
             descriptors = [handle, report]
@@ -155,11 +154,21 @@ class Child:
             self.process = forked or interpreter(f"{__name__}:serve", [*descriptors, target], descriptors)
         self.connection: Any = ours
         self._has_message = poll(ours)
-        self.patience, self._is_silent = patience, False
+        self._is_silent, self._closed = False, 0.0
         self._beat, self._silence, self._looked = 0.0, 0.0, time.monotonic()
-        if patience is not None:  # sending a message larger than the connection's buffer waits for a reader, too
-            with socket.socket(fileno=os.dup(ours.fileno())) as same:
-                same.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(patience) + 1, 0))
+        self.patience = patience
+
+    @property
+    def patience(self) -> float | None:
+        """Seconds without a sign of life after which it is killed; sending waits as long for it to read."""
+        return self._patience
+
+    @patience.setter
+    def patience(self, seconds: float | None) -> None:
+        self._patience = None if sys.platform == "win32" else seconds  # where nobody sees signs of life
+        if self._patience is not None:
+            with socket.socket(fileno=os.dup(self.connection.fileno())) as same:
+                same.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(self._patience) + 1, 0))
 
     def send(self, message: object) -> None:
         """Send a message.
@@ -236,11 +245,11 @@ class Child:
 
     def close(self) -> None:
         """Close the connection, so that it ends. May be called twice."""
+        self._closed = self._closed or time.monotonic()
         self.connection.close()
 
     def wait(self) -> None:
-        """Wait for its end after ``close``, and kill it if that takes too long. May be called twice."""
-        begun = time.monotonic()
+        """Wait for its end, and kill it if that takes too long after ``close``. May be called twice."""
         while not self._report.closed:
             with suppress(subprocess.TimeoutExpired):
                 self.process.wait(timeout=_LOOK_EVERY)
@@ -248,7 +257,7 @@ class Child:
                 return
             record = self.record
             is_closing = record is not None and record.task == CLOSING
-            if time.monotonic() > begun + (CLOSES_WITHIN if is_closing else _GRACE / 2):
+            if time.monotonic() > self._closed + (CLOSES_WITHIN if is_closing else _GRACE / 2):
                 if is_closing:
                     what = f"it has not closed its environment within {CLOSES_WITHIN:g} seconds, and is killed"
                     warnings.warn(f"process {self.process.pid}: {what}", RuntimeWarning, stacklevel=2)
@@ -394,7 +403,7 @@ def _live_with_main(handle: int) -> None:
             os.utime(report, (beats, beats))
     time.sleep(_GRACE)
     if Record(*RECORD.unpack(os.pread(report, RECORD.size, 0))).task == CLOSING:
-        time.sleep(CLOSES_WITHIN - _GRACE)
+        time.sleep(CLOSES_WITHIN - _GRACE + 1.0)  # the main process comes first, and says so
     os.killpg(0, signal.SIGKILL)  # with what it has started
 
 

@@ -24,6 +24,7 @@ _CHECKS: Mapping[str, Check] = {
     "doublings": whole(0, 63),
     "restart": flag,
     "narrower": flag,
+    "fails_early": flag,
     "episode_cap": maybe(whole(1)),
     "range_share": lambda value: None if number(0)(value) is None and value <= 1 else "a number from 0 to 1",
 }
@@ -39,6 +40,7 @@ class GenerationLog:
         doublings: how often the steps of this search's generations have doubled.
         restart: True if the search begins again with the next generation.
         narrower: True if it begins again with a tenth of its sigma, from the same centre.
+        fails_early: True if it begins again with a tenth of its sigma, from where it began, since it has failed early.
         episode_cap: step limit of the next population's episodes, or None.
         range_share: share of the ranges of ``randomize`` in which the next population plays.
         statistics: statistics of all generations so far, which normalise the next generation's; None: no change.
@@ -50,6 +52,7 @@ class GenerationLog:
     doublings: int
     restart: bool
     narrower: bool
+    fails_early: bool
     episode_cap: int | None
     range_share: float
     statistics: ObservationStatistics | None
@@ -69,6 +72,7 @@ class GenerationLog:
             "doublings": self.doublings,
             "restart": self.restart,
             "narrower": self.narrower,
+            "fails_early": self.fails_early,
             "episode_cap": self.episode_cap,
             "range_share": self.range_share,
             "observations": None if sums is None else sums.count,
@@ -91,7 +95,8 @@ class GenerationLog:
             if values["sha256"] != _digest(log):
                 raise ValueError("its checksum does not match")
             # Older runs have no curriculum, doublings and new beginnings.
-            log = {"range_share": 1.0, "doublings": 0, "restart": False, "narrower": False, **log}
+            older = {"range_share": 1.0, "doublings": 0, "restart": False, "narrower": False, "fails_early": False}
+            log = {**older, **log}
             for name, check in (*_CHECKS.items(), ("observations", maybe(whole(0, 2**63 - 1)))):
                 if wrong := check(log[name]):
                     raise ValueError(f"its {name} must be {wrong}, got {shown(log[name])}")

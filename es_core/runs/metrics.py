@@ -34,7 +34,8 @@ class GenerationStats:
         fitness_std: its standard deviation among candidates that are compared with each other.
         fitnesses: mean of every named fitness over the population's episodes; None where it failed.
         population_size: number of candidates.
-        restarts: how often the search had begun again before this generation.
+        restarts: how often the search had begun again before this generation, because of a plateau.
+        failed_early: True if it then began again, because it failed early (``fails_early``).
         tied_pairs: share of mirrored pairs whose two candidates have equal fitness; None without pairs.
         sigma: standard deviation of the candidates' noise (root mean square over the parameters).
         gradient_norm: length of the estimated gradient; None where the strategy has none.
@@ -78,6 +79,7 @@ class GenerationStats:
     fitnesses: dict[str, float | None]
     population_size: int | None
     restarts: int
+    failed_early: bool
     tied_pairs: float | None
     sigma: float | None
     gradient_norm: float | None
@@ -138,7 +140,7 @@ class GenerationStats:
         if isinstance(values, dict):
             # Older runs have none of these.
             missing: dict[str, Any] = {"final": None, "final_fitness": [], "baselines": {}, "observation_spread": None}
-            values = {**missing, "range_share": None, "restarts": 0, **values}
+            values = {**missing, "range_share": None, "restarts": 0, "failed_early": False, **values}
         require_fields(cls, values)
         scores = {
             name: Evaluation.from_json(values[name]) if values[name] else None
@@ -156,9 +158,10 @@ _FEWEST_SCORES, _FEW_SCORES = 5, 3
 _FAR = 3  # spreads
 
 
-def since_restart(history: Sequence[GenerationStats], restarts: int) -> list[GenerationStats]:
-    """Lines with a population, the latest ``PLATEAU`` of them, of a search that has begun again so often."""
-    ours = takewhile(lambda stats: stats.restarts == restarts, reversed(history))
+def since_restart(history: Sequence[GenerationStats], restarts: int, *, failed_early: bool) -> list[GenerationStats]:
+    """Lines with a population, the latest ``PLATEAU`` of them, of the search that has begun again like this."""
+    now = restarts, failed_early
+    ours = takewhile(lambda stats: (stats.restarts, stats.failed_early) == now, reversed(history))
     return list(islice((stats for stats in ours if stats.population_size is not None), PLATEAU))[::-1]
 
 
@@ -200,15 +203,17 @@ def is_out_of_reach(centre: Evaluation, best: float | None, spread: float | None
     return centre.mean - centre.std - best > _FAR * spread
 
 
-def fails_early(recent: Sequence[GenerationStats], first: GenerationStats) -> bool:
+def fails_early(recent: Sequence[GenerationStats], first: GenerationStats, *, surely: bool = False) -> bool:
     """Tell whether a search is stuck with episodes that end early: each step costs more than where nothing is done.
 
     Where rewards are negative and an early end is a failure, the hasty find failing, which costs less in all, before
-    they find what lasts. Where an early end is the goal, steps cost no more than where nothing is done.
+    they find what lasts. Where an early end is the goal, and haste costs, it looks the same, unless the environment
+    says whether episodes succeed.
 
     Args:
         recent: lines with a population, of one search.
         first: the run's first line, which has the baselines.
+        surely: only if the environment says that none succeeds.
     """
     nothing = first.baselines.get("doing nothing") if first.generation == 0 else None
     scores = [stats.evaluation for stats in recent[-STALL:] if stats.evaluation is not None][-_FEW_SCORES:]
@@ -216,7 +221,7 @@ def fails_early(recent: Sequence[GenerationStats], first: GenerationStats) -> bo
     if nothing is None or len(scores) < _FEW_SCORES or len(fitness) < STALL:
         return False
     return not is_gain(fitness[: STALL // 2], fitness[STALL // 2 :], errors=2) and all(
-        not score.success_rate
+        score.success_rate in ({0} if surely else {0, None})
         and score.mean == score.returns
         and nothing.mean < score.mean < 0
         and score.length < nothing.length / 2

@@ -68,7 +68,7 @@ def _first(history: History, restarts: int) -> tuple[Rule | None, str]:
     if not history:
         return None, ""
     begun = history[-1].restarts
-    recent = since_restart(history, begun)
+    recent = since_restart(history, begun, failed_early=history[-1].failed_early)
     if history[-1].solved:
         rules: Iterable[Rule] = [_asks_for_nothing]
     else:
@@ -100,7 +100,8 @@ def _fails_early(recent: History, first: GenerationStats) -> str:
         return ""
     lasts = first.baselines["doing nothing"].length
     length = next(stats.evaluation.length for stats in reversed(recent) if stats.evaluation is not None)
-    sigma = f", or try a tenth of sigma, {first.sigma / NARROWER:.2g}" if first.sigma else ""
+    has_sigma = first.sigma is not None and not recent[-1].failed_early  # else it has been tried
+    sigma = f", or try a tenth of sigma, {first.sigma / NARROWER:.2g}" if first.sigma and has_sigma else ""
     return (
         f"episodes end after {length:.0f} steps, and after {lasts:.0f} if nothing is done: each step costs more, but "
         f"there are fewer. If such an end is a failure, make it cost more than going on would{sigma}"

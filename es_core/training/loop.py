@@ -21,6 +21,7 @@ from es_core.pools.forker import started_early
 from es_core.pools.pool import Results, RolloutPool
 from es_core.rollout.errors import Failure, RolloutError
 from es_core.runs.checkpoint import Checkpoint, parameter_hash
+from es_core.runs.generation_log import GenerationLog
 from es_core.runs.metrics import DIAGNOSTICS, GenerationStats, is_out_of_reach
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation
@@ -87,7 +88,7 @@ def _run_generations(
     config, limit = run.config, step_limit(pool.definition, run.config)
     with _repeatable(run, state, pool) as begin:
         while True:
-            before, strategy, restarts = begin(), state.strategy, state.restarts
+            before, strategy, begun = begin(), state.strategy, (state.restarts, state.failed_early)
             started, replaced, retried = time.perf_counter(), pool.workers_replaced, pool.retried
             generation, centre = strategy.generation, strategy.mean
             last = state.at_end(run)
@@ -125,7 +126,8 @@ def _run_generations(
             state.total_episodes += len(matches) + (results.lengths[results.valid].size if results is not None else 0)
             stats = GenerationStats(
                 generation=generation,
-                restarts=restarts,
+                restarts=begun[0],
+                failed_early=begun[1],
                 **scored,
                 **diagnostics,
                 steps=steps,
@@ -154,7 +156,7 @@ def _run_generations(
             measured = results.fitness.copy() if results is not None and results.valid.any() else None
             lifecycle.call("generation_finished", run=run, stats=stats, fitness=measured)
             if progress is not None:
-                progress.show(stats, begins_narrower=log is not None and log.narrower)
+                progress.show(stats, _why_narrower(log))
             if not finished and (stopped or strategy.generation % config.checkpoint_every == 0):
                 run.keep(state.checkpoint(run, pool))
             if finished or stopped:
@@ -267,6 +269,15 @@ def _warn_of_missing_fitness(run: RunFolder, generation: int, fitnesses: Mapping
                 RuntimeWarning,
                 stacklevel=2,
             )
+
+
+def _why_narrower(log: GenerationLog | None) -> str:
+    """Why the search begins again with a smaller sigma; empty if it does not."""
+    if log is None:
+        return ""
+    if log.fails_early:
+        return "an early end has paid"
+    return "no candidate comes near what its centre does" if log.narrower else ""
 
 
 def _loses_centre(evaluation: Evaluation | None, limit: int, scored: Mapping[str, Any]) -> bool:

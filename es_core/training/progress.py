@@ -125,8 +125,8 @@ class RunProgress:
             self._live.refresh()  # a notebook would keep the picture of half a second ago
             self._live.stop()
 
-    def show(self, stats: GenerationStats, *, begins_narrower: bool = False) -> None:
-        """Show one generation; ``begins_narrower``: after it the search begins again with a smaller sigma."""
+    def show(self, stats: GenerationStats, why_narrower: str = "") -> None:
+        """Show one generation; ``why_narrower``: why the search then begins again with a smaller sigma, if it does."""
         if stats.restarts > self._restarts and stats.population_size is not None:
             self._say(
                 f"nothing was gained in {PLATEAU} generations: begun again with {stats.population_size} candidates "
@@ -138,9 +138,8 @@ class RunProgress:
             told = "; ".join(f"{name} {numbers}" for name, _, numbers in self._rows() if numbers)
             self._say(f"{self._counted()}: {told}; {self._left()}")
         text = self._adviser.hear(self._run.history)
-        if begins_narrower:
-            why = "an early end has paid" if stats.generation else "no candidate comes near what its centre does"
-            self._say(f"{why}: begun again with a tenth of sigma")
+        if why_narrower:
+            self._say(f"{why_narrower}: begun again with a tenth of sigma")
         elif text:
             self._console.print(Text(f"advice: {text}", "yellow"), soft_wrap=not self._is_live)
 

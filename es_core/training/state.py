@@ -43,7 +43,9 @@ from es_core.strategies.population import Population
 from es_core.strategies.strategy import Strategy
 from es_core.strategies.transitions import Transitions
 
-_COUNTS = ("doublings", "restarts", "total_steps", "evaluation_steps", "total_episodes")  # of a checkpoint's progress
+# Of a checkpoint's progress.
+_COUNTS = ("doublings", "restarts", "total_steps", "evaluation_steps", "total_episodes")
+_FLAGS = ("narrowed", "failed_early")
 
 
 @dataclass
@@ -59,6 +61,7 @@ class TrainingState:
         doublings: how often the steps of this search's generations have doubled.
         restarts: how often the search has begun again.
         narrowed: True if this search has begun again with a smaller sigma.
+        failed_early: True if it has because it failed early.
         total_steps: environment steps of all episodes so far.
         evaluation_steps: those of the centre's episodes.
         total_episodes: candidates' episodes so far.
@@ -73,6 +76,7 @@ class TrainingState:
     doublings: int = 0
     restarts: int = 0
     narrowed: bool = False
+    failed_early: bool = False
     total_steps: int = 0
     evaluation_steps: int = 0
     total_episodes: int = 0
@@ -182,7 +186,7 @@ class TrainingState:
             observation_space=spaces.observation_space,
             action_space=spaces.action_space,
             progress={
-                **{name: getattr(self, name) for name in (*_COUNTS, "episode_cap", "range_share", "narrowed")},
+                **{name: getattr(self, name) for name in (*_COUNTS, *_FLAGS, "episode_cap", "range_share")},
                 "best": None if self.best is None else list(astuple(self.best)),
             },
         )
@@ -198,7 +202,7 @@ class TrainingState:
         """Return True if a bound of the run, or a plateau that ends it, is reached: there is no further generation."""
         done = self.strategy.generation
         bound = reached(run.config, generations=done, steps=self.total_steps, episodes=self.total_episodes)
-        return bound is not None or run.gives_up(self.restarts)
+        return bound is not None or run.gives_up(self.restarts, failed_early=self.failed_early)
 
     def log(
         self,
@@ -219,19 +223,20 @@ class TrainingState:
             loses_centre: True if the centre lasts to the limit, and no candidate came near what it does.
         """
         config, lengths = run.config, results.lengths[results.valid]
-        searched, recent = begun_again(config, self.restarts), since_restart(run.history, self.restarts)
+        searched = begun_again(config, self.restarts)
+        recent = since_restart(run.history, self.restarts, failed_early=self.failed_early)
         doublings = self.doublings + (may_double(searched, self.doublings) and is_stalled(recent))
         statistics = self.statistics if isinstance(self.statistics, ObservationStatistics) else None
-        is_too_wide = loses_centre
-        if recent:
-            is_new = not run.initial_path.exists()
-            is_too_wide = is_new and not self.narrowed and fails_early(recent, run.history[0])
+        narrows = self.strategy.adapts_sigma and "sigma" in config.decided
+        is_new = not self.narrowed and not run.initial_path.exists()
+        fails = narrows and is_new and bool(recent) and fails_early(recent, run.history[0], surely=True)
         return GenerationLog(
             fitness=fitness,
             population_size=next_population_size(searched, doublings, lengths) if self.strategy.resizable else None,
             doublings=doublings,
             restart=self.restarts < config.restarts and is_plateau(recent),
-            narrower=is_too_wide and self.strategy.adapts_sigma and "sigma" in config.decided,
+            narrower=narrows and loses_centre and not (recent or self.narrowed),
+            fails_early=fails,
             episode_cap=next_cap(config, step_limit, self.episode_cap, lengths),
             range_share=next_range_share(config, self.range_share, results.fitness[results.valid]),
             statistics=statistics and statistics.after(results.statistics or []),
@@ -243,15 +248,18 @@ class TrainingState:
         self.strategy.observe(transitions)
         if log.behaviours is not None:
             self.strategy.observe_behaviours(log.behaviours)
-        centre, generation = self.strategy.mean, self.strategy.generation
+        centre = self.strategy.mean
         self.strategy.tell(log.fitness, log.valid)
         self.episode_cap, self.range_share, self.doublings = log.episode_cap, log.range_share, log.doublings
         self.statistics = log.statistics or self.statistics
         if log.restart:
             self._begin_again()
         elif log.narrower:  # one that adapts sigma would need many generations to come so far down
-            self.narrowed, self.doublings = True, 0
-            self._search_from(self._first_mean() if generation else centre)
+            self.narrowed = True
+            self._search_from(centre)
+        elif log.fails_early:
+            self.narrowed, self.failed_early, self.doublings = True, True, 0
+            self._search_from(self._first_mean())
         elif log.population_size is not None:
             self.strategy.population_size = log.population_size
 
@@ -261,7 +269,7 @@ class TrainingState:
         It has twice the candidates (Auger and Hansen 2005, "A restart CMA evolution strategy with increasing population
         size"): more of them see further, and are misled less by noise.
         """
-        self.restarts, self.narrowed, self.doublings = self.restarts + 1, False, 0
+        self.restarts, self.narrowed, self.failed_early, self.doublings = self.restarts + 1, False, False, 0
         self._search_from(self._first_mean())
 
     def _first_mean(self) -> NDArray[np.float32]:
@@ -331,9 +339,9 @@ def _require_consistent(strategy: Strategy, checkpoint: Checkpoint) -> None:
 
 def _progress(checkpoint: Checkpoint) -> dict[str, Any]:
     """Entries of a checkpoint beside the strategy, as arguments of ``TrainingState``."""
-    # Older runs have no budget that needs the first, no curriculum, doublings, restarts and narrower searches.
-    older = {"evaluation_steps": 0, "range_share": 1.0, "doublings": 0, "restarts": 0, "narrowed": False}
-    values = {**older, **checkpoint.progress}
+    # Older runs have no budget that needs the first, no curriculum, doublings, restarts and searches that begin again.
+    older = {"evaluation_steps": 0, "range_share": 1.0, "doublings": 0, "restarts": 0}
+    values = {**older, **dict.fromkeys(_FLAGS, False), **checkpoint.progress}
     cap, best, totals = values["episode_cap"], values["best"], {name: values[name] for name in _COUNTS}
     ranges = values["range_share"]
     if any(whole(0)(total) for total in totals.values()) or maybe(whole(1))(cap) or number(0)(ranges) or ranges > 1:
@@ -347,5 +355,5 @@ def _progress(checkpoint: Checkpoint) -> dict[str, Any]:
         if whole(1)(episodes):
             raise ValueError(f"its progress cannot be {shown(checkpoint.progress)}")
         best = Standing(bool(solved), float(fitness), float(std), episodes)
-    narrowed = bool(values["narrowed"])
-    return {"episode_cap": cap, "range_share": ranges, "narrowed": narrowed, "best": best, **totals}
+    flags = {name: bool(values[name]) for name in _FLAGS}
+    return {"episode_cap": cap, "range_share": ranges, **flags, "best": best, **totals}

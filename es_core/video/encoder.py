@@ -73,7 +73,7 @@ def working_folder(path: Path) -> Iterator[Path]:
         folder.mkdir(mode=0o700, exist_ok=True)
     try:
         lock = hold(folder / _LOCK)
-    except Timeout:
+    except (Timeout, FileNotFoundError):  # or it has just written it, and removed the folder
         raise FilmInProgressError(f"another process is writing {path}: choose another name for the film") from None
     with lock:
         try:

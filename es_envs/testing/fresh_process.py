@@ -26,8 +26,8 @@ from es_envs.testing.subject import (
     Subject,
 )
 
-LEAK_ROUNDS, LEAK_RESETS, LEAK_STEPS = 3, 100, 1000
-_ROUND_SECONDS = 3.0  # after which no other episode of a round begins
+LEAK_RESETS, LEAK_STEPS = 100, 1000
+_LEAK_ROUNDS, _ROUND_SECONDS = 3, 3.0
 
 
 _REHEARSED = 4  # episodes under random actions
@@ -142,27 +142,35 @@ def _live(env: gymnasium.Env[Any, Any], seed: int, steps: int, life_steps: int, 
     return {**episodes, "late": look(env, seed, steps), "steps": played}
 
 
-def _growth(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> float:
-    """Bytes by which memory grows in a round: the least of some, since allocators grow in bursts."""
-    growths = []
+def _growth(env: gymnasium.Env[Any, Any], seed: int, steps: int, enough: float) -> float:
+    """Bytes by which memory grows in a round: the least of some, since allocators grow in bursts.
+
+    A round in which it grows by less than ``enough`` is the last one.
+    """
+    growth = math.inf
     _play_round(env, seed, steps)  # allocators take their share first
-    for _ in range(LEAK_ROUNDS):
+    for _ in range(_LEAK_ROUNDS):
         before = _memory()
         _play_round(env, seed, steps)
-        growths.append(_memory() - before)
-    return min(growths)
+        growth = min(growth, _memory() - before)
+        if not growth >= enough:  # or unknown
+            break
+    return growth
 
 
 def _play_round(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> None:
-    """Begin many episodes, and play some to their ends."""
+    """Begin many episodes, then play whole ones, as far as time allows."""
     for offset in range(LEAK_RESETS):
         env.reset(seed=seed + offset)
         env.step(env.action_space.sample())
     played, end = 0, time.monotonic() + _ROUND_SECONDS
     for offset in itertools.count():
-        if played >= LEAK_STEPS or time.monotonic() >= end:
+        for _ in play(env, lambda _: env.action_space.sample(), seed + offset, steps, pauses=True):
+            played += 1
+            if time.monotonic() >= end:
+                return
+        if played >= LEAK_STEPS:
             return
-        played += sum(1 for _ in play(env, lambda _: env.action_space.sample(), seed + offset, steps, pauses=True))
 
 
 def _memory() -> float:

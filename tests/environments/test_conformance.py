@@ -43,7 +43,7 @@ FAULTS = {
     "WrongDtype": "has dtype float64, the space says float32",
     "InfiniteReward": "the reward at step 1 under random actions (seed 0) is inf, expected a finite number",
     "Leaking": "build the world once, in the constructor, not in reset",
-    "LeakingSteps": "MB in 100 resets and 1000 steps: build the world once",
+    "LeakingSteps": "MB in 100 resets and 1000 steps, or fewer: build the world once",
     "ForgetfulInfo": "the same episode has other infos after other episodes, from step 1 on",
     "GreyPicture": "render must return a uint8 array (height, width, 3), got uint8 (8, 12)",
     "ChangedByRendering": "the same seed and actions give another episode while it is filmed",

@@ -73,6 +73,18 @@ def test_an_environment_may_take_its_time_to_close(register, tmp_path):
     assert {file.suffix for file in folder.iterdir()} == {".closed"}
 
 
+@pytest.mark.long
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_environments_that_never_close_are_given_ten_seconds_all_together(register, tmp_path):
+    folder = tmp_path / "made"
+    folder.mkdir()
+    env_id = register("NeverClosing-v0", "strange_envs:NeverClosing", kwargs={"folder": str(folder)})
+    began = time.monotonic()
+    with pytest.warns(RuntimeWarning, match="it has not closed its environment within 10 seconds, and is killed"):
+        train(env_id, run_dir=tmp_path / "run", **{**TINY, "workers": 3})
+    assert time.monotonic() - began < 25
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
 def test_a_simulator_of_a_worker_that_hangs_ends_with_it(register, tmp_path):
     folder = tmp_path / "pids"

@@ -304,7 +304,7 @@ def test_an_early_end_that_is_the_goal_is_no_failure(register, tmp_path):
     run = train(env_id, run_dir=tmp_path / "run", progress=False, **{**SETTINGS, **fields})
     lengths = [stats.evaluation.length for stats in run.history if stats.evaluation]
     assert lengths[-1] < run.history[0].baselines["doing nothing"].length / 2
-    assert not any("each step costs more" in advice(run.history[:end]) for end in range(1, 41))
+    assert not any("each step costs" in advice(run.history[:end]) for end in range(1, 41))
 
 
 def test_what_was_wrong_just_before_the_end_is_said_at_the_end(run_of):

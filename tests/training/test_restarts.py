@@ -11,6 +11,7 @@ from es_core import Checkpoint, Run, TrainConfig, rebuild, train
 from es_core.cli import main
 from es_core.files import CheckpointError
 from es_core.runs.generation_log import GenerationLog
+from es_core.runs.metrics import since_restart
 from es_envs import hookimpl
 
 SETTINGS = {
@@ -204,8 +205,22 @@ def test_a_search_that_is_stuck_with_failing_early_begins_again_with_closer_cand
         shorter = train(fleeing, run_dir=tmp_path / str(bound), **{**fields, "on_generation": stops_after(bound)})
         require_equal(shorter.resume(workers=1, progress=False), run)
     assert rebuild(run, narrowed + 1).mean.tobytes() == rebuilt_from_nothing(run, tmp_path, narrowed + 1).tobytes()
-    kept = train(fleeing, run_dir=tmp_path / "kept", **{**fields, "sigma": 1.0})
-    assert kept.history[-1].evaluation.length < 50  # what the user says holds
+    ours = since_restart(run.history, 0, failed_early=True)  # what came before says nothing about the new search
+    assert [stats.generation for stats in ours] == [*range(narrowed, len(run.history) - 1)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "kwargs"),
+    [({"sigma": 1.0}, {}), ({}, {"tells": False}), ({}, {"goal": True}), ({}, {"goal": True, "tells": False})],
+    ids=["sigma is given", "nobody tells success", "early ends are successes", "nobody tells that they are"],
+)
+def test_sigma_stays_where_it_is_given_or_an_early_end_may_be_a_success(fields, kwargs, register, tmp_path):
+    fleeing = register("Fleeing-v0", "small_envs:Fleeing", fitness="episode_return", max_episode_steps=100,
+                       kwargs=kwargs)  # fmt: skip
+    how = {"max_steps": 60_000, "workers": 1, "progress": False}
+    run = train(fleeing, run_dir=tmp_path / "run", **{**how, **fields})
+    assert run.history[-1].evaluation.length < 50
+    assert not any(stats.failed_early for stats in run.history)
 
 
 @pytest.mark.parametrize("fields", [{"sigma": 0.1}, {"strategy": "openai_es"}, {"eval_every": 0}], ids=str)

@@ -98,6 +98,9 @@ class Car:
         if hull:
             meets = HULLS | 1  # rays are of group 1, as are other cars' wheels; the floor and walls are not
             pybullet.setCollisionFilterGroupMask(self.body, self.chassis, hull, meets, physicsClientId=self._client)
+            # Bullet would take the hull's inertia, and the car would drive otherwise than alone.
+            _, _, inertia, *_ = pybullet.getDynamicsInfo(self.body, -1, physicsClientId=self._client)
+            pybullet.changeDynamics(self.body, self.chassis, localInertiaDiagonal=inertia, physicsClientId=self._client)
         self._hinges = tuple(joints[name] for name in STEERING_HINGES)
         self._wheels = tuple(joints[name] for name in WHEELS)
 
