@@ -33,7 +33,7 @@ class Lifecycle:
             isinstance(logger, TensorBoardLogger) for logger in chosen
         ):
             chosen.append(TensorBoardLogger())
-        for number, logger in enumerate(chosen, start=1):
+        for number, logger in enumerate(chosen):  # the user's first one is 1
             self._manager.register(logger, f"{type(logger).__name__} (logger {number})")
         self._switched_off: set[str] = set()
 

@@ -876,7 +876,7 @@ def test_a_hook_that_raises_is_reported_once_and_switched_off(where, error, call
     with pytest.warns(RuntimeWarning) as caught:
         run = train(walk, run_dir=tmp_path / "run", loggers=[faulty, other], **{**tiny, "generations": 3})
     assert len(run.history) == 4
-    sentence = f"Faulty-{id(faulty)}: {where} raised {type(error).__name__}: {error}; it is switched off"
+    sentence = f"Faulty (logger 1): {where} raised {type(error).__name__}: {error}; it is switched off"
     assert [str(warning.message).startswith(sentence) for warning in caught].count(True) == 1
     assert faulty.calls == other.calls == calls
 
