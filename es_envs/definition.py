@@ -199,8 +199,6 @@ class EnvDefinition:
                 raise RenderError(f"{self.label} cannot render: {self.entry_point} takes no render_mode argument; "
                                  "add it to its constructor, and 'rgb_array' to metadata['render_modes']")  # fmt: skip
             arguments["render_mode"] = render_mode
-        if arguments.get("render_mode") == "rgb_array":
-            draw_unseen()
         env = called(factory, arguments, self.label)
         if not isinstance(env, gymnasium.Env):
             raise PluginError(f"{self.label}: {self.entry_point} made {type(env).__name__}, not a gymnasium.Env")
@@ -223,10 +221,7 @@ class EnvDefinition:
         self._initialize()
         factory = self._load(str(self.vector_entry_point), "vector_entry_point")
         taken = {name: value for name, value in (optional or {}).items() if self.vector_takes(name)}
-        arguments = {"num_envs": num_envs, **self.kwargs, **taken, **kwargs}
-        if arguments.get("render_mode") == "rgb_array":
-            draw_unseen()
-        env = called(factory, arguments, self.label)
+        env = called(factory, {"num_envs": num_envs, **self.kwargs, **taken, **kwargs}, self.label)
         if not isinstance(env, gymnasium.vector.VectorEnv):
             made = f"{self.vector_entry_point} made {type(env).__name__}"
             raise PluginError(f"{self.label}: {made}, not a gymnasium.vector.VectorEnv")
@@ -289,6 +284,8 @@ def called(
     Raises:
         KeywordError: there is no argument of that name.
     """
+    if arguments.get("render_mode") == "rgb_array":
+        draw_unseen()
     try:
         return make(**arguments)
     except TypeError as error:

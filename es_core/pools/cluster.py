@@ -237,7 +237,7 @@ class RayPool(RolloutPool):
 
     @property
     def _is_making(self) -> bool:
-        """Whether a worker is making its environment, however long that takes."""
+        """True while a worker makes its environment, however long that takes."""
         return any(worker.facts for worker in self._joining.values())
 
     @property

@@ -251,20 +251,20 @@ class Child:
     def wait(self) -> None:
         """Wait for its end, and kill it if that takes too long after ``close``. May be called twice."""
         while not self._report.closed:
-            with suppress(subprocess.TimeoutExpired):
+            try:
                 self.process.wait(timeout=_LOOK_EVERY)
-                self._report.close()
-                return
-            record = self.record
-            is_closing = record is not None and record.task == CLOSING
-            if time.monotonic() > self._closed + (CLOSES_WITHIN if is_closing else _GRACE / 2):
+            except subprocess.TimeoutExpired:
+                record = self.record
+                is_closing = record is not None and record.task == CLOSING
+                if time.monotonic() <= self._closed + (CLOSES_WITHIN if is_closing else _GRACE / 2):
+                    continue
                 if is_closing:
                     what = f"it has not closed its environment within {CLOSES_WITHIN:g} seconds, and is killed"
                     warnings.warn(f"process {self.process.pid}: {what}", RuntimeWarning, stacklevel=2)
                 _kill(self.process)
                 with suppress(subprocess.TimeoutExpired):
                     self.process.wait(timeout=_KILLED_WITHIN)
-                self._report.close()
+            self._report.close()
 
 
 def require_main() -> None:

@@ -100,8 +100,9 @@ def _fails_early(recent: History, first: GenerationStats) -> str:
         return ""
     lasts = first.baselines["doing nothing"].length
     length = next(stats.evaluation.length for stats in reversed(recent) if stats.evaluation is not None)
-    has_sigma = first.sigma is not None and not recent[-1].failed_early  # else it has been tried
-    sigma = f", or try a tenth of sigma, {first.sigma / NARROWER:.2g}" if first.sigma and has_sigma else ""
+    sigma = ""
+    if first.sigma and not recent[-1].failed_early:  # else it has been tried
+        sigma = f", or try a tenth of sigma, {first.sigma / NARROWER:.2g}"
     return (
         f"episodes end after {length:.0f} steps, and after {lasts:.0f} if nothing is done: each step costs more, but "
         f"there are fewer. If such an end is a failure, make it cost more than going on would{sigma}"

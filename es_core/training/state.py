@@ -273,7 +273,7 @@ class TrainingState:
         self._search_from(self._first_mean())
 
     def _first_mean(self) -> NDArray[np.float32]:
-        """Where this search has begun, unless a policy from a file was given."""
+        """The mean at which this search has begun, unless a policy from a file was given."""
         seed = self.policy.config.seed
         return self.policy.initial(derive(seed, Purpose.RESTART, self.restarts) if self.restarts else seed)
 

@@ -147,15 +147,15 @@ def _growth(env: gymnasium.Env[Any, Any], seed: int, steps: int, enough: float) 
 
     A round in which it grows by less than ``enough`` is the last one.
     """
-    growth = math.inf
+    growths: list[float] = []
     _play_round(env, seed, steps)  # allocators take their share first
     for _ in range(_LEAK_ROUNDS):
         before = _memory()
         _play_round(env, seed, steps)
-        growth = min(growth, _memory() - before)
-        if not growth >= enough:  # or unknown
+        growths.append(_memory() - before)
+        if not growths[-1] >= enough:  # or unknown, NaN, which stays the least
             break
-    return growth
+    return min(growths)
 
 
 def _play_round(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> None:

@@ -339,3 +339,11 @@ def test_an_author_has_a_fixture_in_pytest_that_is_light_to_load(python, tmp_pat
     assert "Drifting-v0: the same seed and actions give another episode after other episodes" in done.out
     done = python("import es_envs_pytest, sys; print({'numpy', 'gymnasium', 'es_envs'} & set(sys.modules))")
     assert done.out.strip() == "set()"
+
+
+def test_where_a_system_does_not_tell_how_much_memory_is_held_no_leak_is_claimed(define, monkeypatch):
+    from es_envs.testing import fresh_process
+
+    monkeypatch.setattr(fresh_process, "_memory", lambda: float("nan"))
+    env = es_envs.make(define("Good"))
+    assert np.isnan(fresh_process._growth(env, 0, 60, 1e6))
