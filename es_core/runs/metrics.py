@@ -117,6 +117,11 @@ class GenerationStats:
         return played / self.seconds if played and self.seconds else None
 
     @property
+    def search(self) -> tuple[int, bool]:
+        """The search of its run to which it belongs: ``restarts`` and ``failed_early``."""
+        return self.restarts, self.failed_early
+
+    @property
     def search_steps(self) -> int:
         """``total_steps`` without those of the final score, which comes after all decisions."""
         return self.total_steps - (0 if self.final is None else self.final.steps)
@@ -158,10 +163,9 @@ _FEWEST_SCORES, _FEW_SCORES = 5, 3
 _FAR = 3  # spreads
 
 
-def since_restart(history: Sequence[GenerationStats], restarts: int, *, failed_early: bool) -> list[GenerationStats]:
-    """Lines with a population, the latest ``PLATEAU`` of them, of the search that has begun again like this."""
-    now = restarts, failed_early
-    ours = takewhile(lambda stats: (stats.restarts, stats.failed_early) == now, reversed(history))
+def since_restart(history: Sequence[GenerationStats], search: tuple[int, bool]) -> list[GenerationStats]:
+    """Lines with a population, the latest ``PLATEAU`` of them, of the latest ``search``."""
+    ours = takewhile(lambda stats: stats.search == search, reversed(history))
     return list(islice((stats for stats in ours if stats.population_size is not None), PLATEAU))[::-1]
 
 

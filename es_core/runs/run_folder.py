@@ -171,12 +171,13 @@ class RunFolder:
         steps = last.total_steps - last.evaluation_steps  # before that line
         bound = reached(self.config, generations=last.generation, steps=steps, episodes=last.total_episodes)
         # Neither: its bounds have grown since.
-        return bound or ("plateau" if self.gives_up(last.restarts, failed_early=last.failed_early) else None)
+        return bound or ("plateau" if self.gives_up(last.search) else None)
 
-    def gives_up(self, restarts: int, *, failed_early: bool) -> bool:
-        """Return True if a plateau ends the run, whose search has begun again like this: see ``since_restart``."""
+    def gives_up(self, search: tuple[int, bool]) -> bool:
+        """Return True if a plateau of its latest ``search`` (see ``GenerationStats``) ends the run."""
+        restarts, _ = search
         is_last = self.config.stop_when == "plateau" and restarts == self.config.restarts
-        return is_last and is_plateau(since_restart(self.history, restarts, failed_early=failed_early))
+        return is_last and is_plateau(since_restart(self.history, search))
 
     @property
     def final_seeds(self) -> tuple[int, ...]:

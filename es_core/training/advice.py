@@ -68,7 +68,7 @@ def _first(history: History, restarts: int) -> tuple[Rule | None, str]:
     if not history:
         return None, ""
     begun = history[-1].restarts
-    recent = since_restart(history, begun, failed_early=history[-1].failed_early)
+    recent = since_restart(history, history[-1].search)
     if history[-1].solved:
         rules: Iterable[Rule] = [_asks_for_nothing]
     else:

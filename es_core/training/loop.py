@@ -88,7 +88,7 @@ def _run_generations(
     config, limit = run.config, step_limit(pool.definition, run.config)
     with _repeatable(run, state, pool) as begin:
         while True:
-            before, strategy, begun = begin(), state.strategy, (state.restarts, state.failed_early)
+            before, strategy, (restarts, failed_early) = begin(), state.strategy, state.search
             started, replaced, retried = time.perf_counter(), pool.workers_replaced, pool.retried
             generation, centre = strategy.generation, strategy.mean
             last = state.at_end(run)
@@ -126,8 +126,8 @@ def _run_generations(
             state.total_episodes += len(matches) + (results.lengths[results.valid].size if results is not None else 0)
             stats = GenerationStats(
                 generation=generation,
-                restarts=begun[0],
-                failed_early=begun[1],
+                restarts=restarts,
+                failed_early=failed_early,
                 **scored,
                 **diagnostics,
                 steps=steps,

@@ -198,11 +198,16 @@ class TrainingState:
             "range_share": None if config.curriculum is None else self.range_share,
         }
 
+    @property
+    def search(self) -> tuple[int, bool]:
+        """The search that goes on: see ``GenerationStats``."""
+        return self.restarts, self.failed_early
+
     def at_end(self, run: RunFolder) -> bool:
         """Return True if a bound of the run, or a plateau that ends it, is reached: there is no further generation."""
         done = self.strategy.generation
         bound = reached(run.config, generations=done, steps=self.total_steps, episodes=self.total_episodes)
-        return bound is not None or run.gives_up(self.restarts, failed_early=self.failed_early)
+        return bound is not None or run.gives_up(self.search)
 
     def log(
         self,
@@ -224,7 +229,7 @@ class TrainingState:
         """
         config, lengths = run.config, results.lengths[results.valid]
         searched = begun_again(config, self.restarts)
-        recent = since_restart(run.history, self.restarts, failed_early=self.failed_early)
+        recent = since_restart(run.history, self.search)
         doublings = self.doublings + (may_double(searched, self.doublings) and is_stalled(recent))
         statistics = self.statistics if isinstance(self.statistics, ObservationStatistics) else None
         narrows = self.strategy.adapts_sigma and "sigma" in config.decided

@@ -205,7 +205,7 @@ def test_a_search_that_is_stuck_with_failing_early_begins_again_with_closer_cand
         shorter = train(fleeing, run_dir=tmp_path / str(bound), **{**fields, "on_generation": stops_after(bound)})
         require_equal(shorter.resume(workers=1, progress=False), run)
     assert rebuild(run, narrowed + 1).mean.tobytes() == rebuilt_from_nothing(run, tmp_path, narrowed + 1).tobytes()
-    ours = since_restart(run.history, 0, failed_early=True)  # what came before says nothing about the new search
+    ours = since_restart(run.history, (0, True))  # what came before says nothing about the new search
     assert [stats.generation for stats in ours] == [*range(narrowed, len(run.history) - 1)]
 
 
