@@ -187,8 +187,9 @@ InvertedDoublePendulum-v5 must be solved by Gymnasium's threshold, and Pendulum-
 thresholds of the other six (BipedalWalker-v3 300, Reacher-v5 -3.75, Swimmer-v5 360, Hopper-v5 3800, HalfCheetah-v5
 4800, Ant-v5 6000) are not asked for in so short a time. {_reached(results)}
 
-"Evaluation" is its share of our steps, with confirmations and the final score of 100 episodes: the steps of a run that
-is solved after a few generations go mostly there, whatever the budget of a fifth.
+"Evaluation" is its share of our steps, with confirmations and the final score. A run that is solved after a few
+generations spends most of its steps there, whatever the budget of a fifth: a centre that looks solved is confirmed by
+100 episodes.
 
 The rule of our defaults was chosen on the first six tasks, and the others were opened with it. Later changes were
 chosen on the six and our own CartPoleSwingUp-v0, and one on Ant-v5: [how the rule came

@@ -14,6 +14,7 @@ from es_envs import EnvDefinition
 _GROWTH = 4
 _FEWEST_CANDIDATES = 16  # the direction in which fewer point is little more than chance
 FEWEST_EPISODES = 5  # episodes of an evaluation: fewer say too little to be worth their steps
+_FEWEST_AT_THE_END = 10
 
 
 def step_limit(definition: EnvDefinition, config: TrainConfig) -> int:
@@ -140,6 +141,18 @@ def fitting_episodes(
     free = share / (1 - share) * training_steps - evaluation_steps
     fitting = min(wanted, int(free / length))
     return fitting if fitting >= min(wanted, FEWEST_EPISODES) else 0
+
+
+def closing_episodes(config: TrainConfig, wanted: int, *, steps: float, length: float) -> int:
+    """Number of episodes, at most ``wanted``, of a score at a run's end, where the budget may be used up.
+
+    It takes at most a quarter of ``eval_budget``, but ten episodes at any price. Arguments: see ``fitting_episodes``;
+    ``steps`` are all of the run's.
+    """
+    share = config.eval_budget
+    if share is None or share == 1:
+        return wanted
+    return min(wanted, max(_FEWEST_AT_THE_END, int(share / 4 * steps / length)))
 
 
 def reached(config: TrainConfig, *, generations: int, steps: int, episodes: int) -> str | None:

@@ -385,11 +385,13 @@ class TrainConfig:
         0.2,
         maybe(share),
         "maximum share of the run's steps that go into evaluation and confirmation; what does not fit has fewer "
-        "episodes, or waits, except for the first centre, the first that looks better, the last, and one that looks "
-        "solved (none: no maximum)",
+        "episodes, or waits, except for the first centre, the first that looks better, and one that looks solved; the "
+        "last centre's scores and the final one take a quarter of it each, or ten episodes (none: no maximum)",
     )
     confirm_episodes: int = _option(
-        100, whole(1, MOST), "episodes that confirm a centre that looks best or solved, and episodes of the final score"
+        100,
+        whole(1, MOST),
+        "episodes that confirm a centre that looks solved; the most of other confirmations and of the final score",
     )
     solved_at: float | None = _option(
         None,

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config.budgets import FEWEST_EPISODES, evaluation_episodes, fitting_episodes
+from es_core.config.budgets import FEWEST_EPISODES, closing_episodes, evaluation_episodes, fitting_episodes
 from es_core.config.train_config import TrainConfig
 from es_core.files import CheckpointError
 from es_core.policies.spaces import encoder, input_size, is_image, leaves
@@ -41,14 +41,14 @@ def episodes_of_evaluation(run: RunFolder, state: TrainingState, *, last: bool) 
     if config.eval_every == 0 or not (last or strategy.generation % config.eval_every == 0):
         return 0
     wanted = evaluation_episodes(config, strategy.population_size)
-    if last:
-        return wanted
     training, length = float(strategy.population_size * config.episodes_per_candidate), 1.0
     if run.history:  # else nothing is known of episodes' lengths yet: the centre's are as long as the candidates'
         scores = (stats.evaluation for stats in reversed(run.history) if stats.evaluation is not None)
         usual = run.history[-1].episode_length or 1.0
         training = state.total_steps - state.evaluation_steps + training * usual
         length = next((score.length for score in scores), usual)
+    if last:
+        return closing_episodes(config, wanted, steps=state.total_steps, length=length)
     most, spent = 2 * max(wanted, config.confirm_episodes), state.evaluation_steps
     free = fitting_episodes(config, most, training_steps=training, evaluation_steps=spent, length=length)
     fewest = min(wanted, FEWEST_EPISODES)
@@ -166,9 +166,9 @@ def confirm(
     """Score a centre that looks solved, or better than the best so far, on a second set of starts.
 
     The first score selected it, so it is too good on average; the second is, too, as soon as it selects among several
-    (see ``_look_number``, ``final_score``). A look whose first episodes miss the goal ends with them. The first centre,
-    and the first one that looks better, are confirmed at any price: else a run that is stopped early would leave the
-    untrained policy as its best.
+    (see ``_look_number``, ``final_episodes``). A look whose first episodes miss the goal ends with them. The first
+    centre, and the first one that looks better, are confirmed at any price: else a run that is stopped early would
+    leave the untrained policy as its best.
 
     Args:
         run: the run.
@@ -188,8 +188,10 @@ def confirm(
     look = _look_number(run, before.generation, last=last) if _reaches(config, evaluation) else None
     count = config.confirm_episodes
     if look is None:
-        # At the end, and without a budget, a whole confirmation follows, whose mean will count.
-        promised = config.confirm_episodes if last or config.eval_budget is None else None
+        if last:
+            count = closing_episodes(config, count, steps=state.total_steps, length=evaluation.length)
+        # At the end, and without a budget, it is known how many episodes follow, whose mean will count.
+        promised = count if last or config.eval_budget is None else None
         if not Standing.of(evaluation, episodes=promised).beats(state.best):
             return None, False
         if results is not None:
@@ -239,16 +241,18 @@ def _look_number(run: RunFolder, generation: int, *, last: bool) -> int | None:
     return looks + 1 if last or (generation >= due and looks < _MOST_LOOKS) else None
 
 
-def final_score(run: RunFolder, pool: RolloutPool) -> tuple[Evaluation | None, list[float]]:
-    """The best centre's score on starts that no decision has seen, and its fitness from each of them.
+def final_episodes(run: RunFolder, pool: RolloutPool, evaluation: Evaluation | None, steps: int) -> list[Episode]:
+    """Play the best centre from starts that no decision has seen, at the end of a run that has taken so many steps.
 
-    There is none if no centre was evaluated, or the best one is lost.
+    There are none if no centre was evaluated, or the best one is lost. The last one's ``evaluation`` tells how long
+    they are.
     """
     try:
         best = find_best(run)
     except CheckpointError:  # which cannot be rebuilt here, on another kind of processor, say: resume has warned
-        return None, []
-    if best is None:
-        return None, []
-    episodes = pool.rollouts(best.mean, best.statistics, run.final_seeds)
-    return Evaluation.from_episodes(episodes), [episode.fitness for episode in episodes]
+        best = None
+    if best is None or evaluation is None:
+        return []
+    seeds = run.final_seeds
+    count = closing_episodes(run.config, len(seeds), steps=steps, length=evaluation.length)
+    return pool.rollouts(best.mean, best.statistics, seeds[:count])

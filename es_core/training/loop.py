@@ -29,7 +29,7 @@ from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies.defaults import explained
 from es_core.strategies.population import Population
 from es_core.strategies.strategy import Strategy
-from es_core.training.confirmation import baselines, confirm, episodes_of_evaluation, final_score
+from es_core.training.confirmation import baselines, confirm, episodes_of_evaluation, final_episodes
 from es_core.training.lifecycle import Lifecycle
 from es_core.training.progress import RunProgress, prepare_policy
 from es_core.training.rebuilding import restore_best
@@ -118,12 +118,16 @@ def _run_generations(
                 log = state.log(run, fitness, results, limit, loses_centre=far)
                 state.move_on(log, results.transitions)
                 diagnostics = {name: _finite(strategy.diagnostics.get(name)) for name in DIAGNOSTICS}
-            final, final_fitness = final_score(run, pool) if (finished := last or solved) else (None, [])
-            evaluation_steps = _steps(evaluation, confirmation, final, *without_learning.values())
             steps = sum(episode.length for episode in matches) + (results.steps if results is not None else 0)
-            state.total_steps += evaluation_steps + steps
-            state.evaluation_steps += evaluation_steps
-            state.total_episodes += len(matches) + (results.lengths[results.valid].size if results is not None else 0)
+            evaluation_steps = _steps(evaluation, confirmation, *without_learning.values())
+            so_far = state.total_steps + steps + evaluation_steps
+            finale = final_episodes(run, pool, evaluation, so_far) if (finished := last or solved) else []
+            evaluation_steps += sum(episode.length for episode in finale)
+            state.count(
+                steps=steps,
+                evaluation_steps=evaluation_steps,
+                episodes=len(matches) + (results.lengths[results.valid].size if results is not None else 0),
+            )
             stats = GenerationStats(
                 generation=generation,
                 restarts=restarts,
@@ -140,8 +144,8 @@ def _run_generations(
                 failed_candidates=_failed(run, before, results),
                 evaluation=evaluation,
                 confirmation=confirmation,
-                final=final,
-                final_fitness=final_fitness,
+                final=Evaluation.from_episodes(finale) if finale else None,
+                final_fitness=[episode.fitness for episode in finale],
                 baselines=without_learning,
                 observation_spread=spread,
                 solved=solved,

@@ -248,6 +248,12 @@ class TrainingState:
             behaviours=results.behaviours,
         )
 
+    def count(self, *, steps: int, evaluation_steps: int, episodes: int) -> None:
+        """Add a generation's environment steps, by candidates and by the centre, and its candidates' episodes."""
+        self.total_steps += steps + evaluation_steps
+        self.evaluation_steps += evaluation_steps
+        self.total_episodes += episodes
+
     def move_on(self, log: GenerationLog, transitions: Sequence[Transitions] = ()) -> None:
         """Go on to the next generation; ``transitions``: those of its episodes, if its population records them."""
         self.strategy.observe(transitions)

@@ -256,6 +256,21 @@ def test_evaluation_takes_at_most_its_share_of_the_steps(wander, tmp_path):
     assert last.evaluation.episodes == 60
 
 
+def test_the_scores_at_the_end_take_few_steps_of_a_short_run_too(endless, tmp_path):
+    """Each takes a twentieth of the run's, or ten episodes, but never more episodes than are asked for."""
+    fields = {"generations": 2, "solved_at": None, "eval_episodes": 20, "confirm_episodes": 100}
+    short = run_of(endless, tmp_path / "short", **fields, eval_budget=0.2).history[-1]
+    assert {score.episodes for score in (short.evaluation, short.confirmation, short.final) if score} == {10}
+    more = {**fields, "generations": 30, "confirm_episodes": 1000}
+    long = run_of(endless, tmp_path / "long", **more, eval_budget=0.2).history[-1]
+    assert 10 < long.final.episodes < 1000
+    assert long.final.steps == pytest.approx(long.search_steps / 20, abs=40), "an episode takes 40 steps"
+    whole = run_of(endless, tmp_path / "whole", **fields, eval_budget=None).history[-1]
+    assert (whole.evaluation.episodes, whole.final.episodes) == (20, 100)
+    few = run_of(endless, tmp_path / "few", **{**fields, "confirm_episodes": 4}, eval_budget=0.2).history[-1]
+    assert few.final.episodes == len(few.final_fitness) == 4
+
+
 def test_an_evaluation_within_a_budget_depends_on_the_log_alone(wander, tmp_path):
     whole = run_of(wander, tmp_path / "whole", **BUDGET)
     require_equal(run_of(wander, tmp_path / "local", workers=2, **BUDGET), whole)

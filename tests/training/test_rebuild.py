@@ -203,7 +203,7 @@ DAMAGES = {
     "no log": (lambda line: {**line, "log": None}, "line 3 has no log: generation 3 cannot be rebuilt"),
     "an older line": (lambda line: {k: v for k, v in line.items() if k != "log"}, "line 3 has no log"),
     "another kind": (lambda line: {**line, "log": [1]}, "line 3 is damaged: its log cannot be read"),
-    "a changed number": (lambda line: {**line, "log": {**line["log"], "episode_cap": 7}}, "its checksum does not m"),
+    "a changed number": (lambda line: {**line, "log": {**line["log"], "episode_cap": 4321}}, "its checksum does not m"),
     "too few": (log({"fitness": numbers(1, 2)}), r"line 3: the strategy cannot learn from it: .* \(\d+,\), got \(2,\)"),
     "half a number": (log({"fitness": "AAAA"}), "line 3 is damaged: its log cannot be read: buffer size"),
     "no base64": (log({"fitness": "?"}), "line 3 is damaged: its log cannot be read"),
