@@ -59,6 +59,13 @@ _USUAL_LIMIT = 1000  # steps of an episode, where neither the environment nor th
 # Fields that bound a run: the only ones that may change when it is resumed, and only grow (None: no bound).
 BOUNDS = ("generations", "max_steps", "max_episodes")
 
+# Fields that say how another setting works, and are of no use without it, or one of two.
+_ONLY_WITH = {
+    "schedule_generations": ("sigma_final", "learning_rate_final"),
+    "episode_cap_start": ("episode_cap",),
+    "statistics_fraction": ("observation_normalization",),
+}
+
 # Fields that a run chooses when it begins, and the values that leave the choice to it, where that is not "auto".
 _LEFT_OPEN: Mapping[str, Any] = {
     "fitness": None,
@@ -551,6 +558,12 @@ class TrainConfig:
                 f"curriculum={self.curriculum:g}: there are no ranges that could grow; give some, such as "
                 'randomize={"friction": [0.6, 1.4]}'
             )
+        for name, others in _ONLY_WITH.items():
+            if getattr(self, name) != getattr(type(self), name) and not any(getattr(self, other) for other in others):
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} changes nothing without {' or '.join(others)}: set that, too, or "
+                    f"leave {name} out"
+                )
         generations = self.schedule_generations
         if generations is None and not (self.sigma_final is None and self.learning_rate_final is None):
             bound = next((name for name in ("max_steps", "max_episodes") if getattr(self, name) is not None), None)

@@ -200,6 +200,19 @@ def test_a_schedule_over_generations_that_may_never_come_is_refused(bound, refus
     refused(ValueError, f"{bound} may end the run long before: set schedule_generations", **fields)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "others"),
+    [
+        ("schedule_generations", 3, "sigma_final or learning_rate_final"),
+        ("episode_cap_start", 3, "episode_cap"),
+        ("statistics_fraction", 0.5, "observation_normalization"),
+    ],
+)
+def test_a_setting_that_changes_nothing_is_refused(name, value, others, refused):
+    message = f"{name}={value} changes nothing without {others}: set that, too, or leave"
+    refused(ValueError, message, **{"observation_normalization": False, name: value})
+
+
 def test_an_unknown_environment_gets_a_suggestion(refused):
     refused(UnknownEnvError, "No environment 'Wolk-v0'. Did you mean 'Walk-v0'", env="Wolk-v0")
     refused(
