@@ -359,9 +359,9 @@ beginning (episodes-4-of-the-rule) or when the steps have doubled twice (episode
 These are seeds 1 and 2 of the double pendulum, and 0 elsewhere.
 
 The trial sigma-0.3, three times the rule's sigma, halves HalfCheetah-v5 and changes no other task clearly, although its
-machine was faster. The other trials named after a sigma are of seed 0: of Ant-v5 with less than the rule's 0.1, and of
-Walker2d-v5, which is none of the tasks (`python benchmarks/contenders.py es-envs Walker2d-v5 0 100 FILE SETTINGS`). There all candidates are far
-below their centre, too, but it falls itself, and a tenth of sigma learns less.
+machine was faster. The others named after a sigma are of seed 0: of Ant-v5 with less than the rule's 0.1, and of
+Walker2d-v5, which is none of the tasks (`python benchmarks/contenders.py es-envs Walker2d-v5 0 100 FILE SETTINGS`).
+There all candidates are far below their centre, too, but it falls itself, and a tenth of sigma learns less.
 
 The trials named "other" have 16 candidates in every generation: strategies of other libraries
 (`benchmarks/other_strategies.py`: xNES and CMA-ES with adapted learning rates of cmaes, CR-FM-NES of crfmnes, and the
