@@ -98,8 +98,13 @@ def next_population_size(config: TrainConfig, doublings: int, lengths: NDArray[n
     if config.steps_per_generation is None:
         return None
     pairs = round((config.steps_per_generation << doublings) / (lengths.mean() * config.episodes_per_candidate) / 2)
-    least, most = min(config.population_size, _FEWEST_CANDIDATES), config.population_size * _GROWTH << doublings
-    return int(np.clip(2 * pairs, least, most))
+    return int(np.clip(2 * pairs, *candidates_within(config, doublings)))
+
+
+def candidates_within(config: TrainConfig, doublings: int = 0) -> tuple[int, int]:
+    """Smallest and largest number of candidates of a generation whose steps have doubled so often."""
+    first = config.population_size
+    return min(first, _FEWEST_CANDIDATES), first * _GROWTH << doublings
 
 
 def begun_again(config: TrainConfig, restarts: int) -> TrainConfig:

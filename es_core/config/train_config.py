@@ -109,10 +109,11 @@ STRATEGY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
         "observation_clip": None,
         "observation_std_floor": 1e-6,
     },
-    "pgpe": {"sigma": 0.1, "learning_rate": None, "optimizer": "clipup"},
-    "snes": {"sigma": 0.1, "learning_rate": 1.0, "shaping": "nes"},
-    "cma_es": {"sigma": 0.1},
-    "sep_cma_es": {"sigma": 0.1},
+    # Where a strategy adapts sigma, the rule chooses the first one.
+    "pgpe": {"learning_rate": None, "optimizer": "clipup"},
+    "snes": {"learning_rate": 1.0, "shaping": "nes"},
+    "cma_es": {},
+    "sep_cma_es": {},
     "random_search": {"sigma": 0.5},
     "erl": {
         "sigma": 0.1,

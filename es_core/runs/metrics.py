@@ -129,7 +129,9 @@ class GenerationStats:
     @property
     def standing(self) -> Standing | None:
         """Standing of the centre among those of its run; None if it was not confirmed."""
-        return None if self.confirmation is None else Standing.of(self.confirmation, solved=self.solved)
+        if self.confirmation is None:
+            return None
+        return Standing.of(self.confirmation, self.evaluation, solved=self.solved)
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON."""

@@ -115,7 +115,7 @@ class Standing:
     Attributes:
         solved: True if it is solved.
         mean: mean of its fitness.
-        std: standard deviation of its fitness between episodes.
+        std: standard deviation of the centre's fitness between episodes.
         episodes: number of episodes.
     """
 
@@ -125,9 +125,19 @@ class Standing:
     episodes: int
 
     @classmethod
-    def of(cls, score: Evaluation, *, solved: bool = False, episodes: int | None = None) -> Self:
-        """That of a centre with this score; ``episodes``: as if it were from so many."""
-        return cls(solved, score.mean, score.std, score.episodes if episodes is None else episodes)
+    def of(
+        cls, score: Evaluation, before: Evaluation | None = None, *, solved: bool = False, episodes: int | None = None
+    ) -> Self:
+        """That of a centre with this score.
+
+        Args:
+            score: the one that counts.
+            before: an earlier one, which may show more of the scatter.
+            solved: True if the centre is solved.
+            episodes: number of episodes that count, if not the score's.
+        """
+        scatter = max(score.std, 0.0 if before is None else before.std)
+        return cls(solved, score.mean, scatter, score.episodes if episodes is None else episodes)
 
     def beats(self, other: "Standing | None") -> bool:
         """Tell whether a centre is better than another, or than none.

@@ -6,7 +6,7 @@ docs/results/defaults.md tells on which tasks it was chosen, and what it reaches
 from collections.abc import Iterator
 from dataclasses import replace
 
-from es_core.config.budgets import largest_population
+from es_core.config.budgets import candidates_within, largest_population
 from es_core.config.checks import AUTO
 from es_core.config.train_config import STRATEGY_DEFAULTS, TrainConfig
 from es_core.formatting import figures
@@ -27,6 +27,7 @@ _GROWTH = 16  # times as many when nothing is gained: near the end, what few can
 _FIRST = 16  # candidates, whose episodes tell how long they are
 _USUAL = 64  # candidates of strategies without a covariance
 _SIGMA = 0.05  # of strategies that have no other
+_FIRST_SIGMA = dict.fromkeys(("cma_es", "sep_cma_es", "snes", "pgpe"), 0.1)  # of those that adapt it
 _SIGMA_OF_FEW = 1.0  # where a covariance is learnt
 # Early on every larger step gains something, and the step size grows until most actions are at their bounds. There luck
 # decides, and nothing is balanced finely any more.
@@ -45,7 +46,7 @@ def with_strategy(config: TrainConfig, size: int) -> TrainConfig:
         population_size=_FIRST if has_covariance else _USUAL,
         **_steps(config, has_covariance=has_covariance),
         episode_seeds="grouped" if has_covariance else "common",
-        sigma=_sigma(config) if has_covariance else STRATEGY_DEFAULTS.get(config.strategy, {}).get("sigma", _SIGMA),
+        sigma=_sigma(config, has_covariance=has_covariance),
     )
     if not (chooses and has_covariance) or config.strategy_options:
         return config
@@ -53,13 +54,15 @@ def with_strategy(config: TrainConfig, size: int) -> TrainConfig:
     return replace(config, strategy_options=bound, decided=(*config.decided, "strategy_options"))
 
 
-def _sigma(config: TrainConfig) -> float:
+def _sigma(config: TrainConfig, *, has_covariance: bool) -> float:
     """Where the rule has chosen a few hidden units, candidates must differ as much as these units' weights do.
 
     With less they all begin nearly linear, and swing a pendulum up without ever catching it.
     """
-    has_few = "hidden_sizes" in config.decided and config.hidden_sizes == FEW_HIDDEN
-    return _SIGMA_OF_FEW if has_few else float(STRATEGY_DEFAULTS[config.strategy]["sigma"])
+    if has_covariance and "hidden_sizes" in config.decided and config.hidden_sizes == FEW_HIDDEN:
+        return _SIGMA_OF_FEW
+    others = STRATEGY_DEFAULTS.get(config.strategy, {})
+    return _FIRST_SIGMA.get(config.strategy) or float(others.get("sigma", _SIGMA))
 
 
 def _strategy(config: TrainConfig, size: int) -> str:
@@ -118,7 +121,10 @@ def _bound(config: TrainConfig) -> str:
 
 def _words(config: TrainConfig) -> Iterator[str]:
     steps = config.steps_per_generation
-    more = "" if steps is None else f" at first, then as many as {figures(steps)} steps allow"
+    more = ""
+    if steps is not None:
+        least, most = candidates_within(config)
+        more = f" at first, then as many as {figures(steps)} steps allow, {least} to {most}"
     words = {
         "max_episode_steps": f"at most {config.max_episode_steps} steps an episode",
         "policy": _policy(config),

@@ -202,6 +202,8 @@ def _noise(recent: History) -> str:
 def _scales(recent: History, first: GenerationStats) -> str:
     """Advise if observations differ much in scale: the same noise then changes some inputs' effect far more."""
     spread = first.observation_spread
+    if first.fitness_std == 0:  # candidates are alike for another reason
+        return ""
     if spread is None or (spread[1] < _FAR * spread[0] and 1 / _FAR < spread[1] < _FAR) or _rises(recent):
         return ""
     return (
@@ -261,7 +263,7 @@ def _no_better_than_nothing(recent: History, first: GenerationStats) -> str:
     if len(recent) <= _PATIENCE or len(scores) < _FEWEST or not baselines:
         return ""
     name, score = max(baselines.items(), key=lambda item: item[1].mean)
-    if fmean(scores) > score.mean:
+    if fmean(scores) > score.mean or _rises(recent):
         return ""
     return (
         f"the centres of the last {_PATIENCE} generations score {fmean(scores):.4g}, no better than {name}, "
@@ -270,9 +272,14 @@ def _no_better_than_nothing(recent: History, first: GenerationStats) -> str:
 
 
 def _no_progress(recent: History) -> str:
-    """Advise if no centre has scored higher than the first one: by chance alone, one run in eleven would look so."""
+    """Advise if no centre has scored higher than the first one: by chance alone, one run in six would look so at first.
+
+    But populations would mostly have become better.
+    """
     scores = [stats.evaluation.mean for stats in recent if stats.evaluation is not None]
-    if len(scores) <= _WINDOW or recent[0].generation != 0 or max(scores[1:]) > scores[0] or _rises(recent):
+    if len(recent) <= _WINDOW or len(scores) <= _FEWEST_SCORES or recent[0].generation != 0:
+        return ""
+    if max(scores[1:]) > scores[0] or _rises(recent):
         return ""
     return (
         f"no centre of the first {len(recent)} generations scored higher than the first one, {scores[0]:.4g}: "
@@ -322,7 +329,7 @@ def _plateau(recent: History) -> str:
 
 # The first that is true is given: causes before their consequences.
 _RULES: tuple[Rule, ...] = (
-    _fails_early, _at_bounds, _no_difference, _ties, _capped, _scales, _long_steps, _turning_back, _rare_failures,
+    _fails_early, _scales, _at_bounds, _no_difference, _ties, _capped, _long_steps, _turning_back, _rare_failures,
     _noise, _no_better_than_nothing, _no_progress, _too_wide, _plateau,
 )  # fmt: skip
 

@@ -212,7 +212,7 @@ def confirm(
     if look is not None and config.solved_at is not None and _reaches(config, confirmation):
         bound = lower_bound([episode.fitness for episode in episodes], _ERROR / (look * (look + 1)))
         solved = bound >= config.solved_at
-    standing = Standing.of(confirmation, solved=solved)
+    standing = Standing.of(confirmation, evaluation, solved=solved)
     if standing.beats(state.best):
         state.best = standing
         if not state.strategy.rebuildable:  # its state may be large, and nobody goes on from here

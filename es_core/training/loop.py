@@ -247,10 +247,10 @@ def _population_stats(
     valid = results.valid
     fitness = results.fitness[valid]
     parts = [results.fitness[members] for members in compared(config, valid)]
-    squares = sum(part.size * part.var() for part in parts)
+    squares = sum(part.size * part.var() for part in parts if np.ptp(part))  # of equal values rounding is no spread
     named = {name: float(values[valid].mean()) for name, values in results.fitnesses.items()}
     return {
-        "fitness_mean": float(fitness.mean()),
+        "fitness_mean": float(fitness.mean() if np.ptp(fitness) else fitness[0]),
         "fitness_median": float(np.median(fitness)),
         "fitness_max": float(fitness.max()),
         "fitness_min": float(fitness.min()),

@@ -305,6 +305,19 @@ def test_better_centres_are_confirmed_as_long_as_a_run_learns(register, tmp_path
     assert confirmed[-1] > 40
 
 
+def test_a_few_equal_scores_do_not_hide_what_the_evaluation_shows_of_the_scatter(wander, tmp_path):
+    """The first centre fails from most starts, but not from those of its short confirmation."""
+    run = run_of(wander, tmp_path / "run", generations=2, eval_every=1)
+    lines = [json.loads(line) for line in (run.directory / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    scores = [(-60.0, 49.0, 5), (0.0, 0.0, 5), (-4.5, 2.0, 20), (-4.4, 2.0, 100)]
+    told = [{**lines[0]["evaluation"], "mean": mean, "std": std, "episodes": count} for mean, std, count in scores]
+    lines[0] |= {"evaluation": told[0], "confirmation": told[1]}
+    lines[1] |= {"evaluation": told[2], "confirmation": told[3]}
+    lines[2] |= {"confirmation": None, "final": None}
+    (run.directory / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    assert Run.open(run.directory).best_score[0] == 1
+
+
 @pytest.mark.parametrize(
     ("scores", "best"),
     [

@@ -108,6 +108,13 @@ def test_few_inputs_go_through_a_hidden_layer_and_many_are_linear_with_a_bias():
     assert settled_for(VECTOR, policy="mlp").hidden_sizes == (32, 32)
 
 
+@pytest.mark.parametrize(("strategy", "sigma"), [("cma_es", 1.0), ("sep_cma_es", 1.0), ("snes", 0.1), ("pgpe", 0.1)])
+def test_who_names_a_strategy_that_adapts_sigma_leaves_it_to_the_run(strategy, sigma, walk):
+    config = settled(make_policy(TrainConfig.for_env(walk, strategy=strategy), VECTOR, UNIT))
+    assert config.sigma == sigma
+    assert "sigma" in config.decided
+
+
 @pytest.mark.parametrize(
     ("fields", "strategy", "policy"),
     [
@@ -206,7 +213,9 @@ def test_what_is_not_said_of_a_network_is_as_in_the_policy_that_a_run_starts_fro
 def test_show_tells_what_a_run_would_choose(wander, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     assert main(["show", wander]) == 0
-    assert "policy mlp with 8 hidden units, observations normalised, strategy cma_es" in capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
+    assert "policy mlp with 8 hidden units, observations normalised, strategy cma_es, 16 candidates at first" in said
+    assert "at first, then as many as 16 000 steps allow, 16 to 64, sigma 1, step size at most 3" in said
 
 
 def test_nothing_is_told_where_all_is_said():

@@ -206,14 +206,23 @@ def test_nothing_is_advised_where_all_is_well(name, fields, run_of):
         ("Aim", {"learning_rate": 0.05, "sigma": 20.0, "eval_every": 1, "generations": 12, "eval_budget": None}),
         ("Valley", {"initialization": "zeros", "eval_every": 1, "generations": 16}),
         ("Seconds", {"eval_every": 1, "generations": 12, "learning_rate": 1e-9}),
+        ("Valley", {"output_scale": 50.0, "eval_every": 1, "generations": 27, "learning_rate": 0.01}),
     ],
-    ids=["too-wide", "no-progress", "scales"],
+    ids=["too-wide", "no-progress", "scales", "no-better-than-nothing"],
 )
 def test_nothing_of_that_is_wrong_while_populations_become_better(name, fields, run_of):
     run = run_of(name, **fields)
     assert advice(run.history)
     rising = [replace(each, fitness_mean=float(number)) for number, each in enumerate(run.history)]
     assert advice(rising) == ""
+
+
+def test_equal_rewards_that_do_not_add_up_exactly_are_equal(run_of):
+    """0.1 + 0.1 + ... is no multiple of 0.1, and the mean of equal sums may be another number."""
+    run = run_of("Walk", fitness="small_envs:tenths", generations=25, eval_every=1, population_size=12)
+    *lines, _ = run.history
+    assert {(stats.fitness_mean, stats.fitness_std) for stats in lines} == {(lines[0].fitness_max, 0.0)}
+    assert "had the same fitness" in advice(run.history)
 
 
 def test_a_run_that_is_solved_hears_only_whether_its_goal_asks_for_anything(run_of):
@@ -310,7 +319,8 @@ def test_an_early_end_that_is_the_goal_is_no_failure(register, tmp_path):
 def test_what_was_wrong_just_before_the_end_is_said_at_the_end(run_of):
     run = run_of("Walk", fitness="small_envs:constant", eval_every=1)
     *history, last = run.history
-    well = replace(history[-1], fitness_std=1.0, tied_pairs=None)
+    better = replace(history[-1].evaluation, mean=99.0)
+    well = replace(history[-1], fitness_std=1.0, tied_pairs=None, evaluation=better)
     assert "had the same fitness" in advice([*history, last])
     assert "had the same fitness" in advice([*history, well, well, last])
     assert advice([*history, well, well]) == ""  # it goes on
