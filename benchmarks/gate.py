@@ -27,8 +27,8 @@ _VALUES: Mapping[str, Callable[[Run], float]] = {
     "laps": lambda run: share(run["test"]),
     "fast laps": lambda run: fast_share(run["test"], _pure_pursuit()["test"]),
     "hard laps": lambda run: share(run["hard"]),
-    "in time": lambda run: run["last_score"]["success_rate"],
-    "score": lambda run: run["last_score"]["mean"],
+    "in time": lambda run: run["score"]["success_rate"],
+    "score": lambda run: run["score"]["mean"],
 }
 """By measure, what a run has reached."""
 
@@ -42,7 +42,7 @@ class Task:
         page: its page, and the folder of its runs.
         measure: "solved", the share of seeds; "laps" or "hard laps", of laps finished on test or hard tracks; "fast
             laps", of those on test tracks that take no longer than the scripted driver's; "in time", of those on a
-            circuit within its time; "score", the last centre's.
+            circuit within its time; "score", the best centre's.
         evolved: name of the runs with the recommended settings.
         random_search: name of those by random search.
         other: name of those with the other kind of policy; "" if there are none.

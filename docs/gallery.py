@@ -29,7 +29,7 @@ LIMITS: Mapping[str, Mapping[str, Any]] = {  # of runs that are not solved long 
     "PlateFigureEight-v0": {"generations": 40},
     "Walker2DBullet-v0": {"max_steps": 2_000_000},
 }
-CHOSEN = ("seed", "max_steps", "eval_every")
+CHOSEN = ("seed", "hidden_sizes", "sigma", "max_steps", "eval_every")
 """Settings that were given where policies that come with environments were evolved."""
 SHORTEST, LONGEST, MOST_EPISODES = 4.0, 6.0, 3  # seconds of a film, and the starts that it may show to be long enough
 

@@ -75,7 +75,10 @@ def commands(definition: EnvDefinition, told: Mapping[str, Any]) -> str:
     """The commands that evolve a policy and make the film."""
     name, speed, episodes = definition.id, told["speed"], len(told["shots"])
     film = f"{name}.mp4{f' --speed {speed:g}' * (speed != 1)}{f' --episodes {episodes}' * (episodes != 1)}"
-    given = "".join(f" --{option.replace('_', '-')} {value}" for option, value in told["training"]["given"].items())
+    given = "".join(
+        f" --{option.replace('_', '-')} {','.join(map(str, value)) if isinstance(value, list) else value}"
+        for option, value in told["training"]["given"].items()
+    )
     if definition.pretrained:
         return (
             f"es-envs train {name}{given}\nes-envs watch {name} --pretrained\nes-envs record {name} {film} --pretrained"

@@ -8,7 +8,7 @@ from typing import Any
 import es_envs
 from es_core.config.checks import AUTO
 from es_core.config.objects import given_objects
-from es_core.config.train_config import TrainConfig, option_fields
+from es_core.config.train_config import LEFT_OPEN, TrainConfig, option_fields
 from es_core.config.trust import require_trusted
 from es_core.formatting import shell_line
 
@@ -31,11 +31,11 @@ def changed_settings(config: TrainConfig) -> dict[str, Any]:
     """
     here, usual = config.to_json(), usual_settings(config).to_json()
     changed = {field.name: here[field.name] for field in option_fields() if here[field.name] != usual[field.name]}
-    settled = [*config.decided, *(name for name in ("engine", "device") if usual[name] == AUTO)]
+    for name in (*config.decided, "engine", "device"):
+        if usual[name] == LEFT_OPEN.get(name, AUTO):  # a run with the usual settings would decide it, too
+            changed.pop(name, None)
     if config.schedule_generations == config.generations:
-        settled.append("schedule_generations")
-    for name in settled:  # by the run itself, when it began
-        changed.pop(name, None)
+        changed.pop("schedule_generations", None)
     return changed
 
 

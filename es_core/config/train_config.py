@@ -67,7 +67,7 @@ _ONLY_WITH = {
 }
 
 # Fields that a run chooses when it begins, and the values that leave the choice to it, where that is not "auto".
-_LEFT_OPEN: Mapping[str, Any] = {
+LEFT_OPEN: Mapping[str, Any] = {
     "fitness": None,
     "max_episode_steps": None,
     "schedule_generations": None,
@@ -599,7 +599,7 @@ class TrainConfig:
         for name, value in given.items():
             if name not in stored:
                 raise TypeError(unknown_field(name, set(stored)))
-            if name in {"bits", "decided", *BOUNDS} or value == _LEFT_OPEN.get(name, AUTO):
+            if name in {"bits", "decided", *BOUNDS} or value == LEFT_OPEN.get(name, AUTO):
                 continue
             wanted = replace(self, **{name: value}).to_json()[name]
             if wanted != stored[name]:

@@ -167,6 +167,16 @@ def test_what_a_run_chose_itself_is_no_changed_setting(walk, tiny, tmp_path):
     assert changed_settings(run.config).keys() == {*tiny, "policy", "sigma_final"} - {"workers", "progress"}
 
 
+def test_what_a_run_chose_itself_is_a_changed_setting_once_the_environment_recommends_another(register, tmp_path):
+    walk = register("Walk-v0", max_episode_steps=10)
+    fields = {"generations": 1, "workers": 1, "progress": False}
+    run = train(walk, run_dir=tmp_path / "run", **fields)
+    assert "sigma" in run.config.decided
+    assert changed_settings(run.config) == {"generations": 1}
+    register("Walk-v0", max_episode_steps=10, recommended={"sigma": 0.7}, override=True)
+    assert changed_settings(run.config) == {"generations": 1, "sigma": run.config.sigma}
+
+
 @pytest.mark.parametrize("fields", [{}, {"sigma": 0.3}, {"strategy": "cma_es"}, {"strategy": "pgpe"}], ids=str)
 def test_the_settings_that_make_a_run_again_leave_to_it_what_it_chose_itself(fields):
     def begun(**given):
