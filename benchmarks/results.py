@@ -412,7 +412,7 @@ ROWS: Mapping[str, Row] = {
         title="Two Atari games, from twelve times twelve pixels",
         about="EnvPool's Freeway and Asterix in the vector pool: two grey pictures of 12x12 pixels, the last and the "
         "one before, to a linear policy that does nothing at first, with all else as `train` chooses it, for 300 000 "
-        "steps. Doing nothing and random actions are measured when each run begins. Neither game proves that a policy "
+        "steps; what the last centre's scores take comes on top. Doing nothing and random actions are measured when each run begins. Neither game proves that a policy "
         "sees: with other initial weights many first centres already score 21 and 650, by pressing one button. Boxing, "
         "which nobody wins that way, was not learnt in 700 000 steps.",
         runs={
@@ -461,7 +461,9 @@ ROWS: Mapping[str, Row] = {
         "where it stays at 1/2, and *openai_es* have the same learning rate and weight decay. These, sigma, patience "
         "and the length of the side walls were chosen in trials with other seeds, so that novelty gets out. The task "
         "is small, and deceives gradients, not luck: random search, which draws from a sigma of 0.5, draws a policy "
-        "that gets there. In trials with a longer way between more walls that was still so.",
+        "that gets there. In trials with a longer way between more walls that was still so. The settings of nsra_es "
+        "are those that the environment recommends for it: `python -m es_core train trap:Trap-v0 --strategy nsra_es "
+        "--generations 600 --eval-every 5`, in the folder `examples`.",
         runs={
             name: (
                 "trap:Trap-v0",
@@ -753,7 +755,8 @@ page says so if an earlier version made its runs.
 Is a task worth evolving for? It passes the gate if random search reaches at most 30 % of what evolution gains over
 doing nothing, and doing nothing solves none of it. "Of" says what is compared: the share of seeds solved, the share of
 laps finished on tracks that training never drew (fast laps: those that take no longer than the scripted driver's; in
-time: those on one circuit within its time limit), or the score, with the lowest and the highest of several seeds.
+time: those on one circuit within its time limit), or the score, with the lowest and the highest of several seeds. All
+but the laps are of the best centre, which `evaluate` takes.
 "Other policy" is a network instead of a linear policy, or the reverse. An empty cell is not measured.
 
 {gate()}
