@@ -59,7 +59,10 @@ class Task:
 
 
 _LINEAR = "a linear policy runs; a network of 16 has 2 to 6 times as many parameters to find in the same steps"
-_GAITS = dict.fromkeys(("Hopper", "HalfCheetah", "Ant", "A1"), _LINEAR)
+_GAITS = {
+    **dict.fromkeys(("Hopper", "HalfCheetah", "Ant", "Humanoid"), _LINEAR),
+    "Walker2D": "so few steps teach neither policy to walk",
+}
 TASKS = (
     Task(name="RaceTrack-v0, test tracks", page="racetrack", measure="laps", evolved="all tracks",
          random_search="random search", other="network of 16",

@@ -412,7 +412,8 @@ ROWS: Mapping[str, Row] = {
         title="Two Atari games, from twelve times twelve pixels",
         about="EnvPool's Freeway and Asterix in the vector pool: two grey pictures of 12x12 pixels, the last and the "
         "one before, to a linear policy that does nothing at first, with all else as `train` chooses it, for 300 000 "
-        "steps; what the last centre's scores take comes on top. Doing nothing and random actions are measured when each run begins. Neither game proves that a policy "
+        "steps; what the last centre's scores take comes on top. Doing nothing and random actions are measured when "
+        "each run begins. Neither game proves that a policy "
         "sees: with other initial weights many first centres already score 21 and 650, by pressing one button. Boxing, "
         "which nobody wins that way, was not learnt in 700 000 steps.",
         runs={
@@ -525,8 +526,8 @@ ROWS: Mapping[str, Row] = {
         single=[
             *(f"{robot}{name}" for robot in ("Walker2D", "Humanoid", "A1") for name in ("", "-reward")),
             "Ant-reward",
-            *(f"{robot}-network" for robot in ROBOTS),
-            *(f"{robot}-random_search" for robot in ROBOTS if robot != "Ant"),  # which is near the gate
+            *(f"{robot}-network" for robot in ROBOTS if robot != "Walker2D"),
+            *(f"{robot}-random_search" for robot in ROBOTS if robot != "Ant"),
         ],
         line="reported beside what is published",
         best=True,

@@ -54,7 +54,7 @@ class PolesEnv(RailEnv):
     def decorate(self) -> None:
         """Add rails with posts, and colour the poles."""
         self.decorate_rail(spacing=0.8, posts=3, top=-0.09, gauge=0.11)
-        for pole, colour in zip(self.poles, ((1.0, 0.6, 0.2, 1.0), (0.75, 0.2, 0.35, 1.0)), strict=False):
+        for pole, colour in zip(self.poles, ((1.0, 0.6, 0.2, 1.0), (0.9, 0.1, 0.25, 1.0)), strict=False):
             self.paint(self.body, colour, pole)
 
     @abstractmethod

@@ -269,10 +269,22 @@ class RaceTrackEnv(BulletEnv):
         self.floor = self.load_urdf("plane.urdf")
         client, count = self.client, MOST_WALLS if self._given is None else len(self._given.walls)
         shape = pybullet.createCollisionShape(pybullet.GEOM_BOX, halfExtents=WALL_HALF_SIZE, physicsClientId=client)
+        length, thickness, height = WALL_HALF_SIZE
+        # Where two overlap, every second one is drawn inside its neighbours: else their sides show as stripes.
+        looks = [
+            pybullet.createVisualShape(
+                pybullet.GEOM_BOX,
+                halfExtents=(length - 0.05 + 0.015 * inside, thickness - 0.004 * inside, height - 0.002 * inside),
+                physicsClientId=client,
+            )
+            for inside in (0, 1)
+        ]
         self.walls = [
             pybullet.createMultiBody(
                 baseMass=0.0,
                 baseCollisionShapeIndex=shape,
+                # the lower ones, see _place_walls
+                baseVisualShapeIndex=looks[(self.floor + 1 + wall) % 2],
                 basePosition=(wall, 0.0, CELLAR),
                 useMaximalCoordinates=1,  # not a robot with a fixed base, of which each step goes through all
                 physicsClientId=client,
