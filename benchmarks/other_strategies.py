@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core.strategies import by_name
+from es_core.strategies.optimizers import Adam
 from es_core.strategies.population import Population
 from es_core.strategies.strategy import Strategy
 
@@ -53,7 +54,7 @@ class Library(Strategy):
     def draw(self) -> Population:
         """The library's candidates, drawn once."""
         if self._drawn is None:
-            self._drawn = np.asarray(self._candidates(), np.float32)
+            self._drawn = np.ascontiguousarray(self._candidates(), np.float32)
         return self.explicit(self._drawn)
 
     def learn(self, population: Population, fitness: Values, valid: NDArray[np.bool_]) -> None:  # noqa: ARG002
@@ -161,7 +162,43 @@ class CEM(Library):
         return self._mean, float(np.sqrt(np.mean(self._stds**2)))
 
 
+class Mirrored(Library):
+    """OpenAI-ES with Adam (Salimans et al. 2017), to be compared with ``Orthogonal``."""
+
+    def _begin(self, mean: Values, sigma: float) -> None:
+        self._mean, self._sigma, self._random = mean.astype(np.float32), sigma, np.random.default_rng(self.seed)
+        self._optimizer = Adam(mean.size)
+
+    def _directions(self) -> Values:
+        return self._random.standard_normal((self.population_size // 2, self._mean.size))
+
+    def _candidates(self) -> Values:
+        self._drawn_directions = self._directions()
+        steps = self._sigma * self._drawn_directions
+        return np.concatenate([self._mean + steps, self._mean - steps])
+
+    def _update(self, costs: Values) -> None:
+        ranks = np.argsort(np.argsort(-costs, kind="stable"), kind="stable") / (costs.size - 1) - 0.5
+        better = ranks[: costs.size // 2] - ranks[costs.size // 2 :]
+        uphill = better @ self._drawn_directions / (costs.size * self._sigma)
+        self._mean = self._mean + self._optimizer.step(uphill.astype(np.float32), self._mean, learning_rate=0.03)
+
+    def _centre(self) -> tuple[Values, float]:
+        return self._mean.astype(float), self._sigma
+
+
+class Orthogonal(Mirrored):
+    """The same with orthogonal directions, as long as they would have been (Choromanski et al. 2018)."""
+
+    def _directions(self) -> Values:
+        free = super()._directions()
+        blocks = [free[start : start + free.shape[1]] for start in range(0, len(free), free.shape[1])]
+        turned = np.concatenate([np.linalg.qr(block.T)[0].T for block in blocks])
+        return turned * np.linalg.norm(free, axis=1, keepdims=True)
+
+
 def register() -> None:
     """Put them beside our strategies."""
     others = {"xnes": XNES, "lra_cma_es": LRACMAES, "ipop_cma_es": IPOP, "cr_fm_nes": CRFMNES, "cem": CEM}
+    others |= {"mirrored_es": Mirrored, "orthogonal_es": Orthogonal}
     by_name.STRATEGIES = {**by_name.STRATEGIES, **others}
