@@ -201,6 +201,7 @@ evaluation chose.
 Command: `python benchmarks/defaults.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
 
 {chr(10).join(parts)}
+{_steps(results)}
 {_losses(results)}
 {_HISTORY}
 {_ranks(PAGES / "defaults" / "ranked-in-groups", results)}
@@ -234,6 +235,26 @@ def _reached(results: Sequence[dict[str, Any]]) -> str:
     verdicts = {task: _verdict(results, task) for task in (*CHOSEN_ON, *HELD_OUT)}
     missed = [task for task, verdict in verdicts.items() if not verdict.startswith("yes")]
     return f"Reached: {len(verdicts) - len(missed)} of {len(verdicts)}{', not ' * bool(missed)}{' or '.join(missed)}."
+
+
+def _steps(results: Sequence[dict[str, Any]]) -> str:
+    """Section about the environment steps that each contender took in the budget."""
+    names, rows = ("es-envs", *RIVALS), []
+    for task in (*CHOSEN_ON, *HELD_OUT, *OWN):
+        taken = [
+            [each["steps"] for each in results if (each["task"], each["contender"]) == (task, name)] for name in names
+        ]
+        rows.append([task, *(figures(round(fmean(steps))) if steps else "" for steps in taken)])
+    return (
+        "\n\n".join(
+            [
+                "## Steps taken in the same time",
+                "Means over seeds; ours ends when it is solved.",
+                table(["task", *names], rows),
+            ]
+        )
+        + "\n"
+    )
 
 
 def _losses(results: Sequence[dict[str, Any]]) -> str:
