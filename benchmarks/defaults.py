@@ -179,8 +179,9 @@ defaults of other libraries in the same budget. A number is the mean over seeds 
 policy's score on 100 starts that no run has seen, with a 95 % interval over seeds. Each seed has starts of its own.
 "Reached": within 5 % of (best contender - random actions), or better, and solved where this is asked for. An empty
 cell has not been measured yet, and one without an interval has a single seed; "cannot": ARS and PGPE of these libraries
-have no MultiBinary actions. Others' seed 0 ran on a busier machine, where many of them took half the steps that their
-other seeds took in the same time.
+have no MultiBinary actions. Machines differ: others' seed 0 ran on a busier one, where many of them took half the steps
+that their other seeds took in the same time; the last of their seeds 2 ran on a faster one, as did ours where a task is
+solved early.
 
 To reach: 9 of the 12 public tasks. CartPole-v1, Acrobot-v1, MountainCarContinuous-v0, LunarLander-v3 and
 InvertedDoublePendulum-v5 must be solved by Gymnasium's threshold, and Pendulum-v1, which has none, be above -200. The
