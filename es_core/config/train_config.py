@@ -559,12 +559,7 @@ class TrainConfig:
                 f"curriculum={self.curriculum:g}: there are no ranges that could grow; give some, such as "
                 'randomize={"friction": [0.6, 1.4]}'
             )
-        for name, others in _ONLY_WITH.items():
-            if getattr(self, name) != getattr(type(self), name) and not any(getattr(self, other) for other in others):
-                raise ValueError(
-                    f"{name}={getattr(self, name)!r} changes nothing without {' or '.join(others)}: set that, too, or "
-                    f"leave {name} out"
-                )
+        self._require_useful()
         generations = self.schedule_generations
         if generations is None and not (self.sigma_final is None and self.learning_rate_final is None):
             bound = next((name for name in ("max_steps", "max_episodes") if getattr(self, name) is not None), None)
@@ -584,6 +579,16 @@ class TrainConfig:
             schedule_generations=generations,
             decided=decided,
         )
+
+    def _require_useful(self) -> None:
+        """Refuse a setting that changes nothing without another; learners refuse theirs by other rules."""
+        for name, others in _ONLY_WITH.items():
+            is_given = getattr(self, name) != getattr(type(self), name) and not self.strategy.startswith(LEARNER)
+            if is_given and not any(getattr(self, other) for other in others):
+                raise ValueError(
+                    f"{name}={getattr(self, name)!r} changes nothing without {' or '.join(others)}: set that, too, or "
+                    f"leave {name} out"
+                )
 
     def continued(self, given: Mapping[str, Any]) -> Self:
         """Return this config of a run that has begun with the bounds in ``given``, which may have grown.

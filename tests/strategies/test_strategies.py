@@ -713,7 +713,7 @@ def test_what_is_recommended_for_one_strategy_is_not_taken_for_another(register)
     own = TrainConfig.for_env(env_id, strategy="pgpe", sigma=0.9)
     assert (usual.sigma, usual.population_size, usual.hidden_sizes) == (0.7, 10, (5,))
     assert (pgpe.sigma, pgpe.population_size, pgpe.hidden_sizes) == (0.3, 10, (5,))
-    assert (snes.sigma, own.sigma) == (0.1, 0.9)
+    assert (snes.sigma, own.sigma) == ("auto", 0.9)
 
 
 @pytest.mark.parametrize("schedule_generations", [None, 4])
