@@ -367,8 +367,8 @@ ROWS: Mapping[str, Row] = {
         "some of these. Doing nothing and acting at random are measured when each run begins: neither has any "
         "success. Around balance DoublePole-v0 and PlateFigureEight-v0 are nearly linear, so a network has nothing "
         "to add there and takes longer; in BallMaze-v0 the ball's place alone tells how to tilt, and a network gets "
-        "stuck more often. In the swing-up five weights without a bias, with the network's sigma, hold the pole up from "
-        "every start with one seed of ten, and from most starts with two; with the others they only throw it up. With "
+        "stuck more often. In the swing-up five weights without a bias, with the network's sigma, hold the pole up "
+        "from every start with one seed of ten, and from most with two; with the others they only throw it up. With "
         "one seed of ten each, the figure eight and the maze are not solved. "
         "CartPoleSwingUp-v0 recommends its observations as they are, which was found on seeds 0, 1 and 5 of *evolved*: "
         "normalised, seed 0 reached 190 points, and seed 5 142.",
