@@ -397,6 +397,12 @@ still as with `snes`. With three times sigma (bound-3), Hopper-v5 is what it was
 A pull of the mean towards zero, 1 % in each generation, balanced the double pendulum as well; but where parameters
 change no fitness, it makes the step size of `cma_es` grow without end.
 
+Three of these were tried later, on a machine that takes a third more steps in the same time: CMA-ES of cmaes that
+begins again by its own stopping criteria with twice the candidates (other-ipop_cma_es), and OpenAI-ES with 16
+candidates in pairs, whose directions are independent or orthogonal (other-mirrored_es, other-orthogonal_es). Orthogonal
+ones balance the double pendulum from more starts with both seeds, and elsewhere two seeds do not tell them apart. They
+are a lead for populations that are small beside the policy, and not in the rule: it has a covariance there.
+
 In the trials that are not named here, each step counted alike in the normalisation of observations, not each
 generation as now."""
     return "\n\n".join([intro, table(["trial", "seconds", *CHOSEN_ON, "others"], rows), "\n".join(settings)]) + "\n"
