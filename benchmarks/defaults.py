@@ -152,7 +152,11 @@ def _measured(folder: Path) -> list[dict[str, Any]]:
 
 
 def _scores(results: Sequence[dict[str, Any]], task: str, name: str) -> list[float]:
-    return [each["score"]["mean"] for each in results if (each["task"], each["contender"]) == (task, name)]
+    return [each["score"]["mean"] for each in _runs(results, task, name)]
+
+
+def _runs(results: Sequence[dict[str, Any]], task: str, name: str) -> list[dict[str, Any]]:
+    return [each for each in results if (each["task"], each["contender"]) == (task, name)]
 
 
 def _middle(results: Sequence[dict[str, Any]], task: str, name: str) -> float | None:
@@ -242,20 +246,10 @@ def _steps(results: Sequence[dict[str, Any]]) -> str:
     """Section about the environment steps that each contender took in the budget."""
     names, rows = ("es-envs", *RIVALS), []
     for task in (*CHOSEN_ON, *HELD_OUT, *OWN):
-        taken = [
-            [each["steps"] for each in results if (each["task"], each["contender"]) == (task, name)] for name in names
-        ]
+        taken = [[each["steps"] for each in _runs(results, task, name)] for name in names]
         rows.append([task, *(figures(round(fmean(steps))) if steps else "" for steps in taken)])
-    return (
-        "\n\n".join(
-            [
-                "## Steps taken in the same time",
-                "Means over seeds; ours ends when it is solved.",
-                table(["task", *names], rows),
-            ]
-        )
-        + "\n"
-    )
+    intro = "## Steps taken in the same time\n\nMeans over seeds; ours ends when it is solved."
+    return "\n\n".join([intro, table(["task", *names], rows)]) + "\n"
 
 
 def _losses(results: Sequence[dict[str, Any]]) -> str:
@@ -264,10 +258,9 @@ def _losses(results: Sequence[dict[str, Any]]) -> str:
     for task in (*CHOSEN_ON, *HELD_OUT):
         if "no" not in _verdict(results, task):
             continue
-        for run in results:
-            if (run["task"], run["contender"]) == (task, "es-envs"):
-                score = figures(run["score"]["mean"])
-                rows.append([task, str(run["seed"]), score, _lately(run), _in_brief(run["advice"]) or "none"])
+        for run in _runs(results, task, "es-envs"):
+            score = figures(run["score"]["mean"])
+            rows.append([task, str(run["seed"]), score, _lately(run), _in_brief(run["advice"]) or "none"])
     if not rows:
         return ""
     intro = f"""## Tasks that were not reached, and the advice that these runs gave
@@ -298,7 +291,7 @@ def _ranks(folder: Path, results: Sequence[dict[str, Any]]) -> str:
     before = _measured(folder)
     for task in (*CHOSEN_ON, *HELD_OUT):
         seeds = {each["seed"] for each in before if each["task"] == task}
-        now = [each for each in results if (each["task"], each["contender"]) == (task, "es-envs")]
+        now = _runs(results, task, "es-envs")
         pairs = [[each for each in runs if each["task"] == task and each["seed"] in seeds] for runs in (before, now)]
         if not seeds or len(pairs[1]) < len(seeds):
             continue
@@ -419,7 +412,7 @@ def _row(results: Sequence[dict[str, Any]], task: str) -> list[str]:
         "cannot" if (task, name) in CANNOT else estimated(_scores(results, task, name))
         for name in ("es-envs", *RIVALS, "random actions")
     )
-    runs = [each for each in results if (each["task"], each["contender"]) == (task, "es-envs")]
+    runs = _runs(results, task, "es-envs")
     return [
         task,
         ours,

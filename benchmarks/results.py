@@ -103,6 +103,7 @@ PLATE = {
     "solved_at": None,
 }
 
+# What Trap-v0 recommends for nsra_es, for strategies beside it.
 TRAP = {"sigma": 0.3, "learning_rate": 0.1, "weight_decay": 0.01}
 
 FROM_THE_BONNET = {
@@ -464,24 +465,21 @@ ROWS: Mapping[str, Row] = {
         "where it stays at 1/2, and *openai_es* have the same learning rate and weight decay. These, sigma, patience "
         "and the length of the side walls were chosen in trials with other seeds, so that novelty gets out. The task "
         "is small, and deceives gradients, not luck: random search, which draws from a sigma of 0.5, draws a policy "
-        "that gets there. In trials with a longer way between more walls that was still so. The settings of nsra_es "
-        "are those that the environment recommends for it: `python -m es_core train trap:Trap-v0 --strategy nsra_es "
-        "--generations 600 --eval-every 5`, in the folder `examples`.",
+        "that gets there. In trials with a longer way between more walls that was still so. The environment "
+        "recommends the policy, the population and nsra_es's settings: `python -m es_core train trap:Trap-v0 "
+        "--strategy nsra_es --generations 600 --eval-every 5`, in the folder `examples`.",
         runs={
             name: (
                 "trap:Trap-v0",
                 {
                     "strategy": strategy,
-                    "policy": "mlp",
-                    "hidden_sizes": (16,),
-                    "population_size": 64,
                     "generations": 600,
                     "eval_every": 5,
                     **fields,
                 },
             )
             for name, strategy, fields in (
-                ("nsra_es", "nsra_es", {**TRAP, "strategy_options": {"patience": 5}}),
+                ("nsra_es", "nsra_es", {}),
                 ("nsr_es", "nsra_es", {**TRAP, "strategy_options": {"weight": 0.5, "weight_step": 0.0}}),
                 ("openai_es", "openai_es", TRAP),
                 ("cma_es", "cma_es", {"sigma": 0.3, "episode_seeds": "common", "restarts": 0}),

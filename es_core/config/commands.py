@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import es_envs
-from es_core.config.checks import AUTO
 from es_core.config.objects import given_objects
-from es_core.config.train_config import LEFT_OPEN, TrainConfig, option_fields
+from es_core.config.train_config import TrainConfig, is_left_open, option_fields
 from es_core.config.trust import require_trusted
 from es_core.formatting import shell_line
 
@@ -32,7 +31,7 @@ def changed_settings(config: TrainConfig) -> dict[str, Any]:
     here, usual = config.to_json(), usual_settings(config).to_json()
     changed = {field.name: here[field.name] for field in option_fields() if here[field.name] != usual[field.name]}
     for name in (*config.decided, "engine", "device"):
-        if usual[name] == LEFT_OPEN.get(name, AUTO):  # a run with the usual settings would decide it, too
+        if is_left_open(name, usual[name]):  # a run with the usual settings would decide it, too
             changed.pop(name, None)
     if config.schedule_generations == config.generations:
         changed.pop("schedule_generations", None)

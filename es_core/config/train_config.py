@@ -67,7 +67,7 @@ _ONLY_WITH = {
 }
 
 # Fields that a run chooses when it begins, and the values that leave the choice to it, where that is not "auto".
-LEFT_OPEN: Mapping[str, Any] = {
+_LEFT_OPEN: Mapping[str, Any] = {
     "fitness": None,
     "max_episode_steps": None,
     "schedule_generations": None,
@@ -75,6 +75,12 @@ LEFT_OPEN: Mapping[str, Any] = {
     "vector_envs": None,
     "vector_starts": None,
 }
+
+
+def is_left_open(name: str, value: object) -> bool:
+    """Return True if a setting's value, as JSON holds it, leaves the choice to the run."""
+    return bool(value == _LEFT_OPEN.get(name, AUTO))
+
 
 # What it means that an older config lacks a field, where that is not the field's default.
 _BEFORE: Mapping[str, Any] = {
@@ -582,9 +588,10 @@ class TrainConfig:
 
     def _require_useful(self) -> None:
         """Refuse a setting that changes nothing without another; learners refuse theirs by other rules."""
+        if self.strategy.startswith(LEARNER):
+            return
         for name, others in _ONLY_WITH.items():
-            is_given = getattr(self, name) != getattr(type(self), name) and not self.strategy.startswith(LEARNER)
-            if is_given and not any(getattr(self, other) for other in others):
+            if getattr(self, name) != getattr(type(self), name) and not any(getattr(self, other) for other in others):
                 raise ValueError(
                     f"{name}={getattr(self, name)!r} changes nothing without {' or '.join(others)}: set that, too, or "
                     f"leave {name} out"
@@ -604,7 +611,7 @@ class TrainConfig:
         for name, value in given.items():
             if name not in stored:
                 raise TypeError(unknown_field(name, set(stored)))
-            if name in {"bits", "decided", *BOUNDS} or value == LEFT_OPEN.get(name, AUTO):
+            if name in {"bits", "decided", *BOUNDS} or is_left_open(name, value):
                 continue
             wanted = replace(self, **{name: value}).to_json()[name]
             if wanted != stored[name]:

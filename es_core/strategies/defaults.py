@@ -55,7 +55,7 @@ def with_strategy(config: TrainConfig, size: int) -> TrainConfig:
 
 
 def _sigma(config: TrainConfig, *, has_covariance: bool) -> float:
-    """Where the rule has chosen a few hidden units, candidates must differ as much as these units' weights do.
+    """The first sigma: with the few hidden units of the rule, candidates must differ as much as their weights do.
 
     With less they all begin nearly linear, and swing a pendulum up without ever catching it.
     """

@@ -32,7 +32,9 @@ EYE_AHEAD, EYE_HEIGHT, EYE_DOWN = 0.15, 0.3, 0.26  # of a camera on the car: fro
 SPEED_SCALE, TURN_SCALE = 1 / 3, 1 / 3
 BOUND = 5.0
 
-WALL_HALF_SIZE = (tracks.WALL_LENGTH / 2 + 0.05, 0.05, 0.15)  # [m]; a little too long, so that no corner is open
+OVERLAP = 0.05  # [m], by which a wall is too long at each end, so that no corner is open
+WALL_HALF_SIZE = (tracks.WALL_LENGTH / 2 + OVERLAP, 0.05, 0.15)  # [m]
+LOWER = 0.002  # [m], by which every second wall is, so that one colour is seen where two overlap
 MOST_WALLS = 164  # of a drawn track
 CELLAR = -10.0  # [m]; walls that a track does not need wait here
 FROM_THE_END = 4  # points between an open track's ends and its start and finish
@@ -274,7 +276,7 @@ class RaceTrackEnv(BulletEnv):
         looks = [
             pybullet.createVisualShape(
                 pybullet.GEOM_BOX,
-                halfExtents=(length - 0.05 + 0.015 * inside, thickness - 0.004 * inside, height - 0.002 * inside),
+                halfExtents=(length - OVERLAP + 0.015 * inside, thickness - 0.004 * inside, height - LOWER * inside),
                 physicsClientId=client,
             )
             for inside in (0, 1)
@@ -344,7 +346,7 @@ class RaceTrackEnv(BulletEnv):
     def _place_walls(self, track: Track) -> None:
         client, spare = self.client, iter(self.walls)
         for (x, y, angle), wall in zip(track.walls.tolist(), spare, strict=False):
-            height = WALL_HALF_SIZE[2] - 0.002 * (wall % 2)  # where two overlap, one colour is seen
+            height = WALL_HALF_SIZE[2] - LOWER * (wall % 2)
             turned = (0.0, 0.0, math.sin(angle / 2), math.cos(angle / 2))
             pybullet.resetBasePositionAndOrientation(wall, (x, y, height), turned, physicsClientId=client)
         for wall in spare:
