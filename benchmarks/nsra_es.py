@@ -34,33 +34,43 @@ class Walker:
         return float(place[1] - 2 * max(0.0, place[1] - 1.5) * (abs(place[0]) < 2)), place
 
 
+class Reference(estorch.NSRA_ES):
+    """Theirs, with one mean, whose candidates are given."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            policy=lambda: torch.nn.Linear(SIZE, 1, bias=False), agent=Walker, optimizer=torch.optim.Adam,
+            population_size=POPULATION, sigma=SIGMA, meta_population_size=1, weight_t=PATIENCE,
+            optimizer_kwargs={"lr": RATE},
+        )  # fmt: skip
+        self._archive = []  # of a random policy, which is not the mean
+
+    @torch.no_grad()
+    def move(self, mean: NDArray[np.float32], candidates: NDArray[np.float32]) -> NDArray[np.float32]:
+        """The next mean ``(SIZE,)``, after these candidates ``(POPULATION, SIZE)``."""
+        policy, optimizer = self.meta_population[0]
+        weights = policy.weight
+        weights.copy_(torch.from_numpy(mean).view_as(weights))
+        self._after_optimize(policy)  # rates the mean
+        self.population_returns = self._calculate_returns(list(torch.from_numpy(candidates)))
+        weights.grad = -self._calculate_grad(torch.from_numpy(candidates - mean)).view_as(weights)
+        optimizer.step()
+        return np.array(weights.detach().numpy().ravel())
+
+
 def differences(seed: int) -> tuple[float, float, float]:
-    """Of the means and of the weights, at most; and the smallest weight."""
+    """Of the next means and of the weights, at most; and the smallest weight."""
     ours = NSRAES(START, population_size=POPULATION, sigma=SIGMA, seed=seed, learning_rate=RATE, patience=PATIENCE)
-    theirs = estorch.NSRA_ES(
-        policy=lambda: torch.nn.Linear(SIZE, 1, bias=False), agent=Walker, optimizer=torch.optim.Adam,
-        population_size=POPULATION, sigma=SIGMA, meta_population_size=1, weight_t=PATIENCE,
-        optimizer_kwargs={"lr": RATE},
-    )  # fmt: skip
-    policy, optimizer = theirs.meta_population[0]
-    torch.nn.utils.vector_to_parameters(torch.from_numpy(START.copy()), policy.parameters())
-    theirs.best_reward, theirs._archive = -np.inf, []
-    parameter, worst, lowest = next(policy.parameters()), np.zeros(2), 1.0
-    with torch.no_grad():
-        for _ in range(GENERATIONS):
-            theirs._after_optimize(policy)  # rates the mean: theirs does it at a generation's end, ours at its beginning
-            population = ours.ask()
-            candidates = np.array([population.candidate(i) for i in range(POPULATION)])
-            played = [Walker.walk(candidate) for candidate in candidates]
-            theirs.population_returns = theirs._calculate_returns(list(torch.from_numpy(candidates)))
-            gradient = theirs._calculate_grad(torch.from_numpy(candidates - ours.mean))
-            parameter.grad = -gradient.view_as(parameter)
-            optimizer.step()
-            ours.observe_behaviours(np.array([behaviour for _, behaviour in played]))
-            ours.tell(np.array([fitness for fitness, _ in played]))
-            apart = np.abs(ours.mean - parameter.detach().numpy().ravel()).max(), abs(ours.weight - theirs.weight)
-            worst, lowest = np.maximum(worst, apart), min(lowest, ours.weight)
-            parameter.copy_(torch.from_numpy(ours.mean).view_as(parameter))  # else one rank that differs is a new way
+    theirs, worst, lowest = Reference(), np.zeros(2), 1.0
+    for _ in range(GENERATIONS):
+        population = ours.ask()
+        candidates = np.array([population.candidate(i) for i in range(POPULATION)])
+        expected = theirs.move(ours.mean, candidates)
+        played = [Walker.walk(candidate) for candidate in candidates]
+        ours.observe_behaviours(np.array([behaviour for _, behaviour in played]))
+        ours.tell(np.array([fitness for fitness, _ in played]))
+        apart = np.abs(ours.mean - expected).max(), abs(ours.weight - theirs.weight)
+        worst, lowest = np.maximum(worst, apart), min(lowest, ours.weight)
     return float(worst[0]), float(worst[1]), lowest
 
 
