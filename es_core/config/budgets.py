@@ -116,8 +116,11 @@ def begun_again(config: TrainConfig, restarts: int) -> TrainConfig:
 
 def largest_population(config: TrainConfig) -> int:
     """Largest number of candidates that a generation of a decided config may have."""
-    first, steps = config.population_size << config.restarts, config.steps_per_generation
-    return first if steps is None else first * _GROWTH * ((config.steps_limit or steps) // steps)
+    last, steps = begun_again(config, config.restarts), config.steps_per_generation
+    if steps is None:
+        return last.population_size
+    doublings = ((config.steps_limit or steps) // steps).bit_length() - 1
+    return candidates_within(last, doublings)[1]
 
 
 def evaluation_episodes(config: TrainConfig, candidates: int) -> int:

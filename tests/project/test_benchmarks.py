@@ -156,8 +156,8 @@ def test_the_page_of_the_race_track_has_a_row_for_each_policy_and_world(tmp_path
     assert laps == [racetrack.TWICE_THE_LIMIT] * 3
 
 
-def test_every_planned_run_has_settings_that_there_are(monkeypatch, register):
-    register("Trap-v0", "trap:Trap", override=True)  # so that the example's own registration ends with the test
+def test_every_planned_run_has_settings_that_there_are(monkeypatch):
+    monkeypatch.delitem(sys.modules, "trap", raising=False)  # what it registers ends with each test
     monkeypatch.syspath_prepend(str(BENCHMARKS))
     monkeypatch.syspath_prepend(str(BENCHMARKS.parent / "examples"))
     rows = importlib.import_module("results").ROWS

@@ -1,5 +1,6 @@
 """Behaviours: what describes an episode, its way to the strategy that asks for it, and what happens when it fails."""
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -120,8 +121,8 @@ def test_ranks_within_groups_are_refused(walk, tiny, tmp_path):
 
 
 @pytest.mark.slow
-def test_novelty_leads_out_of_the_trap_in_which_fitness_alone_stays(monkeypatch, register, tmp_path):
-    register("Trap-v0", "trap:Trap", override=True)  # so that the example's own registration ends with the test
+def test_novelty_leads_out_of_the_trap_in_which_fitness_alone_stays(monkeypatch, tmp_path):
+    monkeypatch.delitem(sys.modules, "trap", raising=False)  # what it registers ends with each test
     monkeypatch.syspath_prepend(EXAMPLES)
     settings = {"policy": "mlp", "hidden_sizes": (16,), "population_size": 64, "sigma": 0.3, "learning_rate": 0.1,
                 "weight_decay": 0.01, "eval_every": 5, "workers": 1, "progress": False, "seed": 4}  # fmt: skip
