@@ -253,7 +253,7 @@ def finetune(
     require_positive("steps", steps)
     checkpoint, _ = find_policy(source, generation=None, trust=trust)
     taken = checkpoint.config.to_json()
-    settings = {"solved_at": None, "generations": max(1, steps), **{name: taken[name] for name in _TASK}}
+    settings = {"solved_at": None, **{name: taken[name] for name in _TASK}}
     name = algorithm.removeprefix(LEARNER)
     return train(
         checkpoint.config.env_id,

@@ -1,6 +1,7 @@
 """Arguments of environments: what they may be, and the sentence that says so."""
 
 import difflib
+import math
 from collections.abc import Collection
 from numbers import Integral, Real
 
@@ -39,7 +40,10 @@ def require_number(
         ArgumentError: the message names the argument, the bounds and the value.
     """
     if isinstance(value, Real) and not isinstance(value, bool):
-        number = float(value)
+        try:
+            number = float(value)
+        except OverflowError:  # an integer of hundreds of digits
+            number = math.nan  # within no bounds
         if (low < number if above else low <= number) and (number < high if below else number <= high):
             return number
     bounds = f"from {low:.4g} to {high:.4g}"

@@ -54,7 +54,7 @@ class EnvDefinition:
         behaviour: ``module:name`` of a function ``(Episode) -> sequence of floats``, always as many, which says what
             an episode came to, for strategies that seek what is new (see ``es_envs.behaviour``).
         max_episode_steps: steps after which an episode is truncated, or None if the environment ends by itself. A run
-            then stops at 1000, or at its own ``max_episode_steps``.
+            then truncates episodes after 1000 steps, or after its own ``max_episode_steps``.
         initializer: ``module:name`` of a function that each process calls once before it makes the environment.
         vector_entry_point: ``module:name`` of a factory of this environment's ``gymnasium.vector.VectorEnv``, called
             with ``num_envs`` and the keyword arguments of ``entry_point``, and with ``seed`` (a list, one per copy)

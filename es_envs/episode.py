@@ -19,7 +19,7 @@ class Episode:
         total_reward: sum of the rewards (the return).
         length: number of steps.
         terminated: the environment ended the episode.
-        truncated: the step limit ended it.
+        truncated: the step limit ended it, or the environment itself without a terminal state.
         start_info: the info that ``reset`` returned.
         final_info: the info of the last step.
         first_observation: as ``reset`` returned it, neither flattened nor normalised.

@@ -140,7 +140,7 @@ def _libraries() -> Iterator[Finding]:
     try:
         torch = version("torch")
     except PackageNotFoundError:
-        needed = "only torch modules of your own, CUDA and exported policies need it"
+        needed = "only torch modules, CUDA, the vector pool, export and Stable-Baselines3 need it"
         yield Finding("torch", "missing", needed, _install("es-envs[torch]"))
     else:
         yield from _tried("torch", _TORCH, _cuda, torch, "reinstall it: https://pytorch.org/get-started/locally/")

@@ -59,7 +59,9 @@ def _runs(options: argparse.Namespace) -> None:
         return
     rows = [("environment", "state", "fitness", "success", "generation", "steps", "age")]
     for run in runs:
-        score, generation = run.score, "-" if run.generation is None else f"{run.generation}/{run.generations}"
+        score, generation = run.score, "-" if run.generation is None else str(run.generation)
+        if run.generation is not None and run.generations is not None:
+            generation += f"/{run.generations}"
         fitness = "-" if score is None else figures(score.mean, score.interval)
         success = "-" if score is None or score.success_rate is None else percent(score.success_rate)
         name = "-" if run.env_id is None else _shortened(run.env_id)

@@ -116,11 +116,11 @@ def begun_again(config: TrainConfig, restarts: int) -> TrainConfig:
 
 def largest_population(config: TrainConfig) -> int:
     """Largest number of candidates that a generation of a decided config may have."""
-    last, steps = begun_again(config, config.restarts), config.steps_per_generation
+    steps = config.steps_per_generation
     if steps is None:
-        return last.population_size
+        return config.population_size << config.restarts
     doublings = ((config.steps_limit or steps) // steps).bit_length() - 1
-    return candidates_within(last, doublings)[1]
+    return candidates_within(config, config.restarts + doublings)[1]  # each beginning doubles them, too
 
 
 def evaluation_episodes(config: TrainConfig, candidates: int) -> int:

@@ -29,6 +29,8 @@ def changed_settings(config: TrainConfig) -> dict[str, Any]:
         UnknownEnvError, ValueError, PluginError: as for ``usual_settings``.
     """
     here, usual = config.to_json(), usual_settings(config).to_json()
+    if any(here[name] not in {None, usual[name]} for name in ("max_steps", "max_episodes")):
+        usual["generations"] = None  # unless they are given, too
     changed = {field.name: here[field.name] for field in option_fields() if here[field.name] != usual[field.name]}
     for name in (*config.decided, "engine", "device"):
         if is_left_open(name, usual[name]):  # a run with the usual settings would decide it, too

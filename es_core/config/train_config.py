@@ -226,7 +226,9 @@ class TrainConfig:
         "aggregation of a candidate's episodes to its fitness: mean, median or min",
     )
     seed: int = _option(0, whole(0), "root seed of all randomness")
-    generations: int = _option(1000, whole(1), "maximum number of generations")
+    generations: int | None = _option(
+        1000, maybe(whole(1)), "maximum number of generations (none, or max_steps or max_episodes alone: no maximum)"
+    )
     max_steps: int | None = _option(
         None,
         maybe(whole(1)),
@@ -262,7 +264,8 @@ class TrainConfig:
         AUTO,
         maybe(auto(whole(1))),
         "environment steps of each generation: as many candidates as reach them, by the last episodes' lengths; auto: "
-        "16000 where the population size is auto, too, and a covariance is learnt (none: the population size stays)",
+        "16000, or a hundredth of max_steps if that is less, where the population size is auto, too, and a covariance "
+        "is learnt (none: the population size stays)",
     )
     steps_limit: int | None = _option(
         AUTO,
@@ -513,6 +516,8 @@ class TrainConfig:
             definition.fitness_names().get(fitness, fitness), str(definition.fitness)
         ):
             values["solved_at"] = None  # the definition's threshold is for its own fitness
+        if any(overrides.get(name) is not None for name in BOUNDS):  # who says how long a run lasts means just that
+            values["generations"] = None
         return cls(**{**values, **overrides})
 
     @classmethod
@@ -568,11 +573,10 @@ class TrainConfig:
         self._require_useful()
         generations = self.schedule_generations
         if generations is None and not (self.sigma_final is None and self.learning_rate_final is None):
-            bound = next((name for name in ("max_steps", "max_episodes") if getattr(self, name) is not None), None)
-            if bound is not None and self.generations == type(self).generations:
+            if self.generations is None:
                 raise ValueError(
-                    f"sigma_final and learning_rate_final are reached after all {self.generations} generations, and "
-                    f"{bound} may end the run long before: set schedule_generations, or generations"
+                    "sigma_final and learning_rate_final are reached after all generations, and how many there will be "
+                    "is not known: set schedule_generations, or generations"
                 )
             generations = self.generations  # fixed now: a resumed run may have more
         limit, decided = self.max_episode_steps, self.decided

@@ -28,6 +28,7 @@ from es_core.seeding import Purpose, derive
 from es_envs import Episode
 
 _LOOKED_AT = 500  # observations by which the outputs of a policy that is handed over are scaled to logits
+_UNKNOWN = 1_000_000  # steps of a run that only episodes bound, for a learner that plans with them
 _ODDS = 9.0  # of the best choice against the second one, at half of them: it explores, and mostly does what it did
 
 
@@ -173,9 +174,9 @@ class Model:
 
     def _planned_steps(self) -> int:
         """Steps that the run's bounds allow, and a block beyond."""
-        block = self._config.steps_per_generation or 1
-        all_steps = self._config.generations * block
-        return min(all_steps, self._config.max_steps or all_steps) + block
+        config, block = self._config, self._config.steps_per_generation or 1
+        all_steps = None if config.generations is None else config.generations * block
+        return min((bound for bound in (all_steps, config.max_steps) if bound is not None), default=_UNKNOWN) + block
 
     def _usual_gain(self) -> float:
         """Play the policy as it is, and see how far apart the outputs of the best two choices are."""

@@ -12,12 +12,14 @@ class Failure:
         seed: the episode's seed.
         kind: the error's type; "WorkerDied" or "StepTimeout" if the process ended.
         message: the first line of the error's message, shortened.
+        generation: of the policy; None: that at which the run is.
     """
 
     candidate: int | None
     seed: int
     kind: str
     message: str
+    generation: int | None = None
 
 
 class RolloutError(RuntimeError):

@@ -23,7 +23,7 @@ class ListedRun:
         next: the command to go on with; for a damaged folder, what is wrong with it.
         env_id: id of the environment; this and all below are None for a damaged folder.
         generation: the last finished generation; None before the first.
-        generations: the number of generations at which the run ends.
+        generations: the number of generations at which the run ends; None if only other bounds end it.
         steps: environment steps up to now.
         score: score of the best centre; None if none was evaluated.
     """

@@ -200,6 +200,11 @@ class RunFolder:
         return self.directory / "best.safetensors"
 
     @property
+    def former_best_path(self) -> Path:
+        """Path of the best centre before the last one, if that is better, and the log leads to neither."""
+        return self.directory / "best-before.safetensors"
+
+    @property
     def checkpoint(self) -> Checkpoint | None:
         """The latest checkpoint, or None before the first."""
         generations = self.checkpoint_generations()
@@ -221,9 +226,17 @@ class RunFolder:
     @property
     def holds_best(self) -> bool:
         """True if best.safetensors is the log's best centre, or the log has none."""
+        return self.best_score is None or self._holds_best(self.best_path)
+
+    @property
+    def former_holds_best(self) -> bool:
+        """True if the file that is kept from before the last centre is the log's best."""
+        return self._holds_best(self.former_best_path)
+
+    def _holds_best(self, path: Path) -> bool:
         score = self.best_score
         try:
-            return score is None or self._is_of(self._checkpoint(self.best_path), score[0])
+            return score is not None and self._is_of(self._checkpoint(path), score[0])
         except (FileNotFoundError, CheckpointError):
             return False
 

@@ -83,7 +83,7 @@ def make_strategy(config: TrainConfig, mean: NDArray[np.float32], policy: Policy
         if name not in arguments or (name == "sigma" and strategy.adapts_sigma):
             why = "adapts sigma itself" if name == "sigma" else "has no learning rate"
             raise ValueError(f"strategy {config.strategy!r} {why}, so it does not use {name}_final: leave it out")
-        generations = config.schedule_generations or config.generations
+        generations = config.schedule_generations or config.generations or 1  # a resolved config has one of the two
         arguments[name] = schedule(arguments[name], final, shape=config.schedule, generations=generations)
     for name in config.strategy_options:
         if name in arguments or (name not in parameters and not takes_all):

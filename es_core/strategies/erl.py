@@ -153,7 +153,7 @@ class ERL(GA):
         ranked, chance = self.survivors.copy(), self._chance()
         winners = chance.integers(len(ranked), size=(len(ranked) - self.elites, _TOURNAMENT)).min(1)
         lost = np.setdiff1d(np.arange(self.elites, len(ranked)), winners)
-        for pair in np.split(lost, np.arange(2, len(lost), 2)):
+        for pair in np.split(lost, np.arange(2, len(lost), 2)) if lost.size else ():
             elite, winner = chance.integers(self.elites), chance.choice(winners)
             self.survivors[pair] = self._crossed(ranked[elite], ranked[winner], chance)[: len(pair)]
         for index in range(self.elites, len(ranked)):

@@ -215,8 +215,10 @@ def confirm(
     standing = Standing.of(confirmation, evaluation, solved=solved)
     if standing.beats(state.best):
         state.best = standing
-        if not state.strategy.rebuildable:  # its state may be large, and nobody goes on from here
-            before = replace(before, strategy={})
+        if not state.strategy.rebuildable:
+            if last and run.best_path.exists():  # should the bounds grow, this line is lost, and that one the best
+                run.best_path.replace(run.former_best_path)
+            before = replace(before, strategy={})  # its state may be large, and nobody goes on from here
         before.save(run.best_path)
     return confirmation, solved
 
@@ -255,4 +257,9 @@ def final_episodes(run: RunFolder, pool: RolloutPool, evaluation: Evaluation | N
         return []
     seeds = run.final_seeds
     count = closing_episodes(run.config, len(seeds), steps=steps, length=evaluation.length)
-    return pool.rollouts(best.mean, best.statistics, seeds[:count])
+    try:
+        return pool.rollouts(best.mean, best.statistics, seeds[:count])
+    except RolloutError as error:
+        if error.failure is not None:
+            error.failure = replace(error.failure, generation=best.generation)
+        raise

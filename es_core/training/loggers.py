@@ -157,8 +157,9 @@ _BINS = 30  # of a histogram
 def _histogram(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Counts and edges of equal bins; one unit around values that differ by less than a bin can."""
     low, high = values.min(), values.max()
-    if high - low <= _BINS * np.spacing(max(abs(low), abs(high))):
-        low, high = low - 0.5, high + 0.5
+    closest = _BINS * np.spacing(max(abs(low), abs(high)))  # where bins can still be told apart
+    if high - low <= closest:
+        low, high = low - max(0.5, closest), high + max(0.5, closest)
     return np.histogram(values, bins=_BINS, range=(low, high))
 
 

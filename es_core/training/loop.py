@@ -108,7 +108,10 @@ def _run_generations(
             limits: dict[str, Any] = {"episode_cap": None, "range_share": None} if last else state.limits(config)
             diagnostics: dict[str, Any] = dict.fromkeys(DIAGNOSTICS)
             fitness = None if results is None else learning_fitness(config, results, doubled=state.doublings > 0)
-            scored = _population_stats(config, results, fitness if strategy.mirrored else None)
+            # Candidates without a sign are the mean itself, which ties with itself.
+            scored = _population_stats(
+                config, results, fitness[population.sign != 0] if fitness is not None and strategy.mirrored else None
+            )
             _warn_of_missing_fitness(run, generation, scored["fitnesses"])
             log, matches = None, []
             if results is not None and fitness is not None and not solved:
@@ -311,6 +314,7 @@ def _command(verb: str, run: RunFolder, **options: int) -> str:
 
 def _replay_command(run: RunFolder, generation: int, failure: Failure) -> str:
     candidate = {} if failure.candidate is None else {"candidate": failure.candidate}
+    generation = generation if failure.generation is None else failure.generation
     return _command("replay", run, generation=generation, **candidate, seed=failure.seed)
 
 

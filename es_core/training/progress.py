@@ -194,13 +194,22 @@ class RunProgress:
         return Group(top, below)
 
     def _counted(self) -> str:
-        """The run's generation, and its steps where their bound will be reached first, as in every fine-tuning."""
+        """The run's generation, and what is counted to the bound that will be reached first."""
         config, last = self._run.config, self._run.history[-1] if self._run.history else None
-        done, steps = (last.generation, last.total_steps) if last is not None else (0, 0)
-        if config.max_steps is not None and steps * config.generations >= done * config.max_steps:
-            counted = f", step {figures(steps)}/{figures(config.max_steps)}"
-            return f"generation {done}{counted if self._run.end is None else ''}"  # the final score is beyond the bound
-        return f"generation {done}/{config.generations}"
+        done, steps, episodes = (last.generation, last.total_steps, last.total_episodes) if last else (0, 0, 0)
+        counts = {
+            "generation": (done, config.generations),
+            "step": (steps, config.max_steps),
+            "episode": (episodes, config.max_episodes),
+        }
+        shares = {name: count / most for name, (count, most) in counts.items() if most is not None}
+        first = max(reversed(shares), key=lambda name: shares[name], default=None)
+        if first is None or (first != "generation" and self._run.end is not None):
+            return f"generation {done}"  # the final score is beyond the bound of steps
+        if first == "generation":
+            return f"generation {done}/{config.generations}"
+        count, most = counts[first]
+        return f"generation {done}, {first} {figures(count)}/{figures(most)}"
 
     def _left(self) -> str:
         end = self._run.end

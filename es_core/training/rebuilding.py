@@ -116,7 +116,10 @@ def restore_best(run: RunFolder) -> None:
     if run.best_score is not None and not run.holds_best:
         generation, _ = run.best_score
         try:
-            rebuild(run, generation, trust=True).save(run.best_path)
+            if run.former_holds_best:
+                run.former_best_path.replace(run.best_path)
+            else:
+                rebuild(run, generation, trust=True).save(run.best_path)
         except CheckpointError as error:  # the run itself can go on
             warnings.warn(
                 f"{run.best_path} is not the best centre, of generation {generation}, and cannot be restored: {error}",

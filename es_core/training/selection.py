@@ -1,5 +1,7 @@
 """Selection: from the starts of a population's episodes to the fitness that its strategy learns from."""
 
+from dataclasses import replace
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -102,6 +104,8 @@ def choose_elite(
             who = f"candidate {index}, which may become the elite,"
             matches[index] = pool.rollouts(population.candidate(index), state.statistics, seeds, who=who)
         except RolloutError as error:
+            if error.failure is not None:
+                error.failure = replace(error.failure, candidate=index)
             if config.on_candidate_error == "raise" or error.failure is None:
                 raise
     if matches:

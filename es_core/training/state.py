@@ -232,7 +232,8 @@ class TrainingState:
         recent = since_restart(run.history, self.search)
         doublings = self.doublings + (may_double(searched, self.doublings) and is_stalled(recent))
         statistics = self.statistics if isinstance(self.statistics, ObservationStatistics) else None
-        narrows = self.strategy.adapts_sigma and "sigma" in config.decided
+        # With a radius, pgpe's sigmas do not follow from sigma.
+        narrows = self.strategy.adapts_sigma and "sigma" in config.decided and "radius" not in config.strategy_options
         is_new = not self.narrowed and not run.initial_path.exists()
         fails = narrows and is_new and bool(recent) and fails_early(recent, run.history[0], surely=True)
         return GenerationLog(

@@ -102,9 +102,8 @@ class SearchPlan:
         ratio = _candidate_episodes(self.base) / _candidate_episodes(config)
         if ratio == 1 or any(each.steps_per_generation is not None for each in (self.base, config)):
             return chosen
-        return chosen | {
-            name: max(1, round(getattr(self.base, name) * ratio)) for name in ("generations", "eval_every")
-        }
+        counts = {name: getattr(self.base, name) for name in ("generations", "eval_every")}
+        return chosen | {name: max(1, round(count * ratio)) for name, count in counts.items() if count is not None}
 
     def shortest(self, settings: Mapping[str, Any], made: TrainConfig) -> dict[str, Any]:
         """The fewest fields that make the config that these searched settings ``made``.

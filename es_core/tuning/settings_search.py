@@ -76,8 +76,9 @@ def tune(
     that point, from the sixth trial on (the median rule of Golovin et al. 2017: it compares whole courses, so it needs
     few trials, which Hyperband would divide among brackets).
 
-    A generation with fewer candidates or episodes costs less: ``generations`` (and ``eval_every``) are those that
-    ``train`` would use, stretched so that all trials play about as many episodes.
+    All trials are about as long: where a generation has fewer candidates or episodes, ``generations`` (and
+    ``eval_every``) are those that ``train`` would use, stretched to as many episodes. With ``steps_per_generation`` or
+    ``max_steps`` they are as long anyway.
 
     A trial's settings depend on the seed, its number and the results before it: a search that was interrupted
     continues as if it had not been; the interrupted trial is repeated. Settings that were played before are not played
@@ -88,7 +89,8 @@ def tune(
         env_id: id of the environment.
         search: domains by the names of settings: ``(low, high)`` for a number, on a logarithmic scale if both are
             positive and a factor of 10 apart, or a list of values. A population size is even. None: sigma,
-            population_size, episodes_per_candidate, observation_normalization and the strategy's other settings.
+            population_size (if ``steps_per_generation`` does not set it), episodes_per_candidate,
+            observation_normalization and the strategy's other settings, as far as the run has them.
         trials: number of trials, including those of an earlier call; fewer if there are fewer combinations of values.
         seeds: number of runs of each trial, with ``seed`` and those after it.
         max_seconds: stop after the generation in which so much time has passed; the same call continues.

@@ -89,9 +89,14 @@ def _range(name: str, value: object, variation: Variation) -> tuple[float, float
 
 
 def _is_number(value: object, variation: Variation) -> bool:
-    if isinstance(value, bool) or not isinstance(value, Real) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, Real):
         return False
-    return variation.least <= float(value) <= variation.most and (not variation.is_whole or float(value).is_integer())
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of hundreds of digits
+        return False
+    within = math.isfinite(number) and variation.least <= number <= variation.most
+    return within and (not variation.is_whole or number.is_integer())
 
 
 class Randomization:

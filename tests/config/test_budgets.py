@@ -13,6 +13,7 @@ from written import lines, require_equal
 from es_core import Run, TrainConfig, train
 from es_core.cli import main
 from es_core.config.budgets import step_limit
+from es_core.config.commands import changed_settings
 from es_core.reports.run_charts import run_charts
 from es_envs import EnvDefinition, hookimpl
 
@@ -238,6 +239,19 @@ def test_a_run_ends_behind_the_generation_that_reaches_its_bound(bound, value, w
         ValueError, match=f"{bound} can only grow in a resumed run: it was without a bound, now {value}"
     ):
         grown.resume(**{bound: value})
+
+
+@pytest.mark.parametrize("recommended", [{}, {"generations": 100}])
+@pytest.mark.parametrize("bound", ["max_steps", "max_episodes"])
+def test_generations_end_a_run_only_where_no_other_bound_is_given(bound, recommended, register, tmp_path):
+    env_id = register(recommended=recommended)
+    assert TrainConfig.for_env(env_id).generations == recommended.get("generations", 1000)
+    assert TrainConfig.for_env(env_id, **{bound: 10**9}).generations is None
+    assert TrainConfig.for_env(env_id, generations=7, **{bound: 10**9}).generations == 7
+    run = train(env_id, run_dir=tmp_path / "run", seed=3, workers=1, progress=False, **{bound: 60})
+    assert (run.end, run.config.generations) == (bound, None)
+    assert changed_settings(run.config) == {"seed": 3, bound: 60}
+    assert Run.open(run.directory).config == run.config
 
 
 BUDGET = {"generations": 90, "eval_episodes": 60, "confirm_episodes": 30, "eval_budget": 0.2, "checkpoint_every": 10}

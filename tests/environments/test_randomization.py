@@ -171,6 +171,7 @@ def test_a_track_is_drawn_with_the_difficulty_of_the_episode(make):
         ({"friction": [0.6]}, r"randomize\['friction'\] must be two numbers of at least 0, \[low, high\], got \[0.6\]"),
         ({"friction": "much"}, "must be two numbers of at least 0"),
         ({"friction": [0.5, float("nan")]}, "must be two numbers of at least 0"),
+        ({"friction": [0.5, 10**400]}, "must be two numbers of at least 0"),
         ({"mass": [0, 1]}, "must be two numbers of at least 0.01"),
         ({"latency": [0, 1.5]}, "must be two whole numbers of at least 0"),
         ({"difficulty": [0, 2]}, "must be two numbers from 0 to 1"),

@@ -8,7 +8,9 @@ import es_envs
 from es_core import CheckpointError, TrainConfig, rebuild, train
 from es_core.evaluation.scoring import find_policy
 from es_core.pools.local import LocalPool
+from es_core.strategies.erl import ERL
 from es_core.strategies.ga import GA
+from es_core.strategies.openai_es import OpenAIES
 from es_envs import hookimpl
 
 LENGTH, CANDIDATES, GENERATIONS = 20, 6, 4
@@ -92,6 +94,29 @@ def test_what_no_log_holds_is_not_rebuilt_from_it(run):
     with pytest.raises(CheckpointError, match="no checkpoint of generation 2, and what erl learns from is in no log"):
         rebuild(run.directory, 2)
     (run.directory / "aside").rename(run.checkpoint_path(2))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_generation_in_which_all_win_a_tournament_is_followed_by_another(seed):
+    """Of three actors, one an elite, both others win in two generations of a hundred, and nobody is replaced."""
+    strategy = ERL(np.zeros(6, np.float32), population_size=4, sigma=0.1, seed=seed)
+    for fitness in np.random.default_rng(seed).normal(size=(200, 4)):
+        strategy.ask()
+        strategy.tell(fitness)
+    assert np.isfinite(strategy.survivors).all()
+
+
+def test_a_run_that_goes_on_has_its_best_policy_though_its_last_one_was_better(register, tmp_path, monkeypatch):
+    """What gradients teach is in no log, from which the best policy could be rebuilt."""
+    monkeypatch.setattr(OpenAIES, "rebuildable", False)
+    aim = register("Aim-v0", "small_envs:Aim", fitness="episode_return", max_episode_steps=1)
+    how = {"strategy": "openai_es", "sigma": 0.1, "learning_rate": 0.05, "population_size": 20, "hidden_sizes": (),
+           "observation_normalization": False, "action_squash": "clip", "eval_every": 2, "eval_budget": None,
+           "workers": 1, "progress": False}  # fmt: skip
+    run = train(aim, run_dir=tmp_path / "run", generations=3, **how)
+    assert run.best_score[0] == 3
+    again = train(aim, run_dir=tmp_path / "run", generations=9, **how, resume=True, on_generation=lambda _: False)
+    assert (again.best_score[0], again.best.generation) == (2, 2)
 
 
 def test_candidates_are_drawn_from_a_kept_generation_and_not_from_the_best_policy(run):

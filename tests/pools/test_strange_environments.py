@@ -1,6 +1,7 @@
 """Environments that do what few do, and may: what they tell, keep and leave, in every pool."""
 
 import os
+import re
 import time
 
 import psutil
@@ -178,8 +179,11 @@ def test_a_contender_for_the_elite_that_fails_is_dropped_like_any_candidate_or_n
     if decision == "drop":
         assert train(failing, **arguments).history[-1].final
     else:
-        with pytest.raises(RolloutError, match=r"candidate \d+, which may become the elite, .*the motor is on fire"):
+        told = r"candidate (\d+), which may become the elite, .*the motor is on fire"
+        with pytest.raises(RolloutError, match=told) as caught:
             train(failing, **arguments)
+        candidate = re.search(told, str(caught.value))[1]
+        assert f"--generation 0 --candidate {candidate} --seed {seed}" in caught.value.__notes__[-1]
 
 
 def test_an_error_that_has_the_name_of_one_of_ours_is_told_as_a_plugins(register, tmp_path):

@@ -55,6 +55,10 @@ def test_a_line_tells_how_the_centre_moved(strategy, run_of):
     assert all(getattr(history[-1], name) is None for name in (*DIAGNOSTICS, "tied_pairs", "capped_episodes"))
 
 
+def test_the_mean_itself_is_no_pair_that_ties(run_of):
+    assert run_of("Aim", strategy="nsra_es", population_size=4, generations=1).history[0].tied_pairs == 0
+
+
 def test_only_pairs_can_tie(run_of):
     fields = {"fitness": "small_envs:constant", "generations": 1}
     assert run_of("Walk", **fields).history[0].tied_pairs == 1

@@ -13,7 +13,7 @@ from conftest import TINY
 from es_core import Run, train
 from es_core.cli import main
 from es_core.runs.run_folder import RunFolder
-from es_core.training.loggers import TensorBoardLogger
+from es_core.training.loggers import TensorBoardLogger, _histogram
 from es_envs import hookimpl
 
 
@@ -58,6 +58,12 @@ def test_each_session_of_a_run_notes_machine_and_versions(run):
         assert session["versions"]["es-envs"]
         assert session["cores"] >= 1
         assert sys.version.startswith(session["python"])
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, -1e15, 1e150])
+def test_a_histogram_can_show_values_that_are_all_alike(value):
+    counts, edges = _histogram(np.full(8, value))
+    assert (counts.sum(), edges[0] < value < edges[-1]) == (8, True)
 
 
 def test_tensorboard_can_read_the_histograms_and_the_settings(run, listener):

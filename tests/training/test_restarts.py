@@ -169,6 +169,14 @@ def test_a_search_that_gains_does_not_begin_again(aim, tmp_path):
     assert {stats.restarts for stats in train(aim, run_dir=tmp_path / "run", **fields).history} == {0}
 
 
+def test_a_radius_stays_as_it_is_though_all_candidates_fall(ledge, tmp_path, capsys):
+    fields = {**LEDGE, "strategy": "pgpe", "strategy_options": {"radius": 1.0}, "progress": True}
+    first, second, *_ = train(ledge, run_dir=tmp_path / "run", **fields).history
+    assert first.fitness_max < 99
+    assert second.sigma == pytest.approx(first.sigma, rel=0.2)
+    assert "begun again" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("strategy", ["cma_es", "sep_cma_es", "snes", "pgpe"])
 def test_candidates_that_all_fall_far_below_their_centre_are_followed_by_closer_ones(strategy, ledge, tmp_path, capsys):
     fields = {**LEDGE, "strategy": strategy}
