@@ -52,7 +52,7 @@ def ours(task: str, seed: int, steps: int, **settings: Any) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         train(task, run_dir=Path(folder) / "first", generations=1, **how)  # compiles the policy
         budget.begin()
-        bounds = {"max_steps": steps, "generations": 10**6, "checkpoint_every": 10**6}
+        bounds = {"max_steps": steps, "checkpoint_every": 10**6}
         run = train(task, run_dir=Path(folder) / "run", **{**bounds, **how})
         seconds, checkpoint = budget.spent, run.checkpoint
         assert checkpoint is not None

@@ -113,7 +113,7 @@ def _trained(name: str, seed: int, workers: int | None) -> Run:
     folder = RUNS / f"{name.replace(' ', '-')}-s{seed}"
     if (folder / "config.json").exists():
         return train(Run.open(folder).config, run_dir=folder, resume=True, workers=workers)
-    settings = {"generations": 10**6, "max_steps": STEPS, "eval_every": 0, **NAMES[name]}
+    settings = {"max_steps": STEPS, "eval_every": 0, **NAMES[name]}
     return train(ID, run_dir=folder, seed=seed, workers=workers, **settings)
 
 

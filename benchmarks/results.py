@@ -92,13 +92,11 @@ CART = {
     "episodes_per_candidate": 3,
     "env_kwargs": {"observation": "without_velocities"},
     "max_steps": 1_000_000,
-    "generations": 10**5,
 }
 PLATE = {
     **STEPS,
     "episodes_per_candidate": 2,
     "env_kwargs": {"observation": "without_rates"},
-    "generations": 10**5,
     "max_steps": 3_000_000,
     "solved_at": None,
 }
@@ -117,7 +115,6 @@ FROM_THE_BONNET = {
     "episodes_per_candidate": 1,
     "eval_every": 5,
     "max_steps": 300_000,
-    "generations": 10**5,
 }
 
 BESIDE_THE_CART = {
@@ -130,7 +127,6 @@ BESIDE_THE_CART = {
     "sigma": 0.1,
     "population_size": 32,
     "max_steps": 400_000,
-    "generations": 10**5,
 }
 
 SMALL_PICTURES = {
@@ -141,7 +137,6 @@ SMALL_PICTURES = {
     "observation_normalization": False,
     "initialization": "zeros",  # others press one button from the beginning, which may score
     "max_steps": 300_000,
-    "generations": 10**5,
 }
 
 _NETWORK = ("network", {"policy": "mlp", "hidden_sizes": (8,)})
@@ -167,7 +162,6 @@ ROWS: Mapping[str, Row] = {
                     sigma=0.05,
                     learning_rate=0.02,
                     max_steps=48_000,  # a generation has at most 2000
-                    generations=10**5,
                 ),
             )
         },
@@ -262,7 +256,6 @@ ROWS: Mapping[str, Row] = {
                     learning_rate=0.01,
                     survival_bonus=1.0,
                     max_steps=7_000_000,
-                    generations=10**6,
                 ),
             )
         },
@@ -327,7 +320,7 @@ ROWS: Mapping[str, Row] = {
     ),
     "strategies": Row(
         title="All strategies on the three environments",
-        about="`es-envs train ID --strategy NAME --max-steps 3000000 --generations 100000`: the settings that the "
+        about="`es-envs train ID --strategy NAME --max-steps 3000000`: the settings that the "
         "environments recommend, which are linear policies and 32 candidates with an episode each, and those that each "
         "strategy brings from its paper. They were chosen by a few trials with other seeds (those of OpenAI-ES for the "
         "racing car with seeds 0 and 1, too). A run ends when it is solved: its centre reaches the goal, with every "
@@ -346,7 +339,6 @@ ROWS: Mapping[str, Row] = {
                 {
                     "strategy": name,
                     "max_steps": 3_000_000,
-                    "generations": 10**5,
                     "checkpoint_every": 1000,
                 },
             )
@@ -360,7 +352,7 @@ ROWS: Mapping[str, Row] = {
     ),
     "classics": Row(
         title="Harder classics: what random search does not find",
-        about="`es-envs train ID --max-steps N --generations 100000`, with N of 5 000 000 for the swing-up, "
+        about="`es-envs train ID --max-steps N`, with N of 5 000 000 for the swing-up, "
         "600 000 for the double pole, 2 000 000 for the figure eight and 800 000 for the maze, evaluation included, "
         "and with the settings that each environment recommends, beside random search and beside the other kind of "
         "policy, a network of 8 hidden units for a linear one or the reverse, each in the same budget of steps. A "
@@ -376,7 +368,7 @@ ROWS: Mapping[str, Row] = {
         runs={
             f"{env_id.partition('-')[0]}-{name}": (
                 env_id,
-                {"max_steps": steps, "generations": 10**5, "checkpoint_every": 1000, **fields},
+                {"max_steps": steps, "checkpoint_every": 1000, **fields},
             )
             for env_id, (steps, other) in CLASSICS.items()
             for name, fields in (
@@ -447,7 +439,6 @@ ROWS: Mapping[str, Row] = {
                     sigma=0.3,
                     episodes_per_candidate=1,
                     max_steps=250_000,
-                    generations=10**5,
                 ),
             )
             for name in ("distance", "progress", "time")
@@ -494,7 +485,7 @@ ROWS: Mapping[str, Row] = {
     ),
     "locomotion": Row(
         title="Robots that run: two million steps",
-        about="`es-envs train ID --max-steps 2000000 --generations 1000000`. Plain rows maximise the plugin's fitness, "
+        about="`es-envs train ID --max-steps 2000000`. Plain rows maximise the plugin's fitness, "
         "the distance in metres, plus one for lasting 1000 steps. Rows -reward maximise the sum of rewards (`--fitness "
         "episode_return`). Policies are linear, but for those of 16 hidden units (-network), and the strategy is "
         "CMA-ES, separable for the larger robots, or random search (-random_search): what the spaces decide. Each "
@@ -512,7 +503,7 @@ ROWS: Mapping[str, Row] = {
         runs={
             f"{robot}{name}": (
                 f"{robot}Bullet-v0",
-                {**fitness, "max_steps": 2_000_000, "generations": 10**6, "checkpoint_every": 100},
+                {**fitness, "max_steps": 2_000_000, "checkpoint_every": 100},
             )
             for robot in ROBOTS
             for name, fitness in (
