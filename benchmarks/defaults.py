@@ -68,6 +68,10 @@ ABLATION = {
     "observations-as-they-are": {"observation_normalization": False},
     "step-size-without-bound": {"strategy_options": {"max_step_size": None}},
     "evaluation-without-budget": {"eval_budget": None},
+    # Measured later, on another machine.
+    "as-it-is-later": {},
+    "common-starts": {"episode_seeds": "common"},
+    "std-floor-0.1": {"observation_std_floor": 0.1},
 }
 """Settings that put one default back to its old value; actions of these tasks have the same bounds in both."""
 ABLATED_ON = ("MountainCarContinuous-v0", "InvertedDoublePendulum-v5", "LunarLander-v3", "HalfCheetah-v5")
