@@ -10,6 +10,14 @@ class ArgumentError(ValueError):
     """An environment's argument has a value that it cannot have: the message says all, without a traceback."""
 
 
+def as_float(value: object) -> float:
+    """A number as a float; NaN for all that is no number, and for integers of hundreds of digits."""
+    try:
+        return float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        return math.nan
+
+
 def require_one_of(name: str, value: object, choices: Collection[str]) -> None:
     """Refuse an argument that is none of the choices.
 
@@ -39,13 +47,9 @@ def require_number(
     Raises:
         ArgumentError: the message names the argument, the bounds and the value.
     """
-    if isinstance(value, Real) and not isinstance(value, bool):
-        try:
-            number = float(value)
-        except OverflowError:  # an integer of hundreds of digits
-            number = math.nan  # within no bounds
-        if (low < number if above else low <= number) and (number < high if below else number <= high):
-            return number
+    number = as_float(value)  # NaN is within no bounds
+    if (low < number if above else low <= number) and (number < high if below else number <= high):
+        return number
     bounds = f"from {low:.4g} to {high:.4g}"
     if above or below:
         bounds = f"{'above' if above else 'at least'} {low:.4g} and {'below' if below else 'at most'} {high:.4g}"

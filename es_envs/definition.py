@@ -12,6 +12,7 @@ import gymnasium
 import gymnasium.vector
 
 from es_envs import import_path
+from es_envs.choice import as_float
 from es_envs.display import draw_unseen
 from es_envs.fitness import is_same_fitness, short_name
 from es_envs.scripts import SCRIPTS
@@ -130,7 +131,7 @@ class EnvDefinition:
             )
         threshold = self.solved_at
         if threshold is not None:
-            if isinstance(threshold, bool) or not isinstance(threshold, int | float) or not _is_finite(threshold):
+            if not math.isfinite(as_float(threshold)):
                 raise ValueError(f"{self.id}: solved_at must be a finite number or None, got {threshold!r}")
             self._set("solved_at", float(threshold))
 
@@ -318,13 +319,6 @@ def _keywords(factory: Callable[..., Any]) -> list[str]:
         if not any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters):
             break
     return list(found)
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # an integer of hundreds of digits
-        return False
 
 
 def _is_positive_integer(value: Any) -> bool:

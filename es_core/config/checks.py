@@ -12,6 +12,7 @@ from typing import Any, get_args, get_origin
 import numpy as np
 
 from es_core.formatting import lists, shown
+from es_envs.choice import as_float
 
 Check = Callable[[Any], str | None]
 
@@ -70,10 +71,7 @@ def names(value: Any) -> str | None:
 
 def finite(value: Any) -> str | None:
     """Check for a finite number in the range of a float."""
-    try:
-        ok = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    except OverflowError:  # an integer of hundreds of digits
-        ok = False
+    ok = isinstance(value, int | float) and math.isfinite(as_float(value))
     return None if ok else "a finite number"
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from gymnasium import spaces
 
 from es_envs.bullet.client import pybullet
-from es_envs.choice import ArgumentError, require_one_of
+from es_envs.choice import ArgumentError, as_float, require_one_of
 
 PUSHES = 1.0  # pushes a second, on average
 
@@ -89,12 +89,7 @@ def _range(name: str, value: object, variation: Variation) -> tuple[float, float
 
 
 def _is_number(value: object, variation: Variation) -> bool:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        return False
-    try:
-        number = float(value)
-    except OverflowError:  # an integer of hundreds of digits
-        return False
+    number = as_float(value)
     within = math.isfinite(number) and variation.least <= number <= variation.most
     return within and (not variation.is_whole or number.is_integer())
 
