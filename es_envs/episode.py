@@ -44,7 +44,7 @@ class Episode:
 
     @property
     def ending(self) -> str:
-        """How it ended, in a word or two: what ``final_info["ending"]`` says, or "finished", "time is up", "ended"."""
+        """The episode's end in a word or two: ``final_info["ending"]``, or "finished", "time is up", "ended"."""
         said = self.final_info.get("ending")
         if isinstance(said, str) and said:
             return said

@@ -528,7 +528,7 @@ def make(env_id: str, render_mode: str | None = None, **kwargs: Any) -> gymnasiu
 
 
 def spec(definition: EnvDefinition, kwargs: Mapping[str, Any]) -> EnvSpec:
-    """How ``gymnasium.make`` makes an environment with these keyword arguments."""
+    """Describe the environment, with these keyword arguments, to ``gymnasium.make``."""
     return EnvSpec(
         id=definition.id,
         # By name where possible, since such a spec can be written to a file.

@@ -24,4 +24,4 @@ class RandomActions:
 
 
 SCRIPTS = {"random": f"{__name__}:{RandomActions.__name__}"}
-"""By name."""
+"""Import paths of the policies that drive any environment, by name."""

@@ -8,4 +8,4 @@ SCRIPTED = "scripted:"
 
 SCHEDULES = ("linear", "cosine", "exponential")
 LEARNER = "sb3:"
-"""How the strategies begin that are algorithms of Stable-Baselines3: gradients instead of a population."""
+"""Prefix of the strategies that are algorithms of Stable-Baselines3: gradients instead of a population."""

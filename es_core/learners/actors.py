@@ -20,7 +20,7 @@ from es_core.policies.network import Policy, Vector
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """What an actor's outputs are of the policy's raw outputs ``(m,)``: ``gain * outputs + offset``.
+    """The scale on which an actor has the policy's raw outputs ``(m,)``: ``gain * outputs + offset``.
 
     Neither changes an action: algorithms whose actions lie between -1 and 1 have them on that scale, and logits, or
     values of choices, are greatest where raw outputs are.

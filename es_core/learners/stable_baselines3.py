@@ -34,7 +34,7 @@ _EPSILON = 1e-8  # that VecNormalize adds to each variance
 
 @dataclass(frozen=True)
 class _Layout:
-    """Where the weights of an algorithm's actor are.
+    """Names of the layers that hold the weights of an algorithm's actor.
 
     Attributes:
         algorithms: the algorithms, for messages.
@@ -214,7 +214,7 @@ def _actor(
 
 
 def _option(told: Mapping[str, Any], name: str) -> str | None:
-    """What the model tells, as text, of an argument of its policy."""
+    """An argument of a model's policy, as text; None if the model does not tell it."""
     arguments = told.get("policy_kwargs")
     value = arguments.get(name) if isinstance(arguments, dict) else None
     return None if value is None else str(value)

@@ -54,7 +54,10 @@ def _scale_to_length_one(weights: Vector) -> None:
 
 
 def _orthogonalize(weights: Vector) -> None:
-    """As ``torch.nn.init.orthogonal_`` does: Q of a QR decomposition, made unique by the signs of R's diagonal."""
+    """Replace weights by the Q of their QR decomposition, made unique by the signs of R's diagonal.
+
+    ``torch.nn.init.orthogonal_`` does the same.
+    """
     tall = weights if len(weights) >= weights.shape[1] else weights.T
     with one_blas_thread():
         q, r = np.linalg.qr(tall)

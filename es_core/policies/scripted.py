@@ -55,13 +55,13 @@ class ScriptedActor(Actor):
         self._act = act
 
     def load(self, parameters: Vector, statistics: Statistics | None = None) -> None:
-        """It has no parameters."""
+        """Do nothing: a script has no parameters."""
 
     def reset(self, *, noise_seed: int | None = None) -> None:
-        """It does not explore."""
+        """Do nothing: a script does not explore."""
 
     def __call__(self, observation: Any) -> Any:
-        """The script's action."""
+        """Return the script's action."""
         return self._act(observation)
 
     def outputs(self, observation: Any) -> Vector:  # noqa: ARG002
@@ -69,8 +69,8 @@ class ScriptedActor(Actor):
         raise ValueError("a scripted policy has no raw outputs, and acts only within an episode")
 
     def collect(self) -> None:
-        """Its observations are not normalised."""
+        """Do nothing: a script's observations are not normalised."""
 
     def statistics(self, count: int) -> ObservationStatistics:  # noqa: ARG002
-        """No observations."""
+        """Return statistics of no observations."""
         return ObservationStatistics.empty(self.policy.inputs)

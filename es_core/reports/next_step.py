@@ -11,7 +11,7 @@ from es_core.runs.run_folder import RunFolder
 
 @dataclass(frozen=True, kw_only=True)
 class NextStep:
-    """What to do now.
+    """An advice at the end of a report: what to do now, and the command that does it.
 
     Attributes:
         sentence: why, and what.

@@ -154,7 +154,7 @@ def _definition(run: RunFolder, *, trust: bool) -> EnvDefinition | str:
 
 
 def _verdict(run: RunFolder, *, training: bool) -> Iterator[dict[str, str]]:
-    """How good the run's best centre is, and whether that is enough."""
+    """Tell how good the run's best centre is, and whether that is enough."""
     best = run.best_score
     if best is not None:
         generation, score = best
@@ -168,7 +168,7 @@ def _verdict(run: RunFolder, *, training: bool) -> Iterator[dict[str, str]]:
 
 
 def _costs(run: RunFolder) -> Iterator[dict[str, str]]:
-    """How far the run has come, and what it has to be compared with."""
+    """Tell how far the run has come, and what it has to be compared with."""
     if run.history:
         last, seconds = run.history[-1], sum(stats.seconds for stats in run.history)
         populations = [stats for stats in run.history if stats.population_size is not None]

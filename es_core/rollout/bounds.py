@@ -1,4 +1,4 @@
-"""How many of an episode's actions are at the bounds of their space."""
+"""Count the actions of an episode that are at the bounds of their space."""
 
 from dataclasses import replace
 from typing import Any

@@ -111,7 +111,7 @@ class _PerStep:
 
 
 def _fault(value: Any) -> str:
-    """What is wrong with a fitness; empty if nothing is."""
+    """Say what is wrong with a fitness; empty if nothing is."""
     if not _is_finite(value):
         return "expected a finite number"
     return f"expected a size of at most {_LARGEST:g}: divide it" if abs(value) > _LARGEST else ""

@@ -128,7 +128,7 @@ class Standing:
     def of(
         cls, score: Evaluation, before: Evaluation | None = None, *, solved: bool = False, episodes: int | None = None
     ) -> Self:
-        """That of a centre with this score.
+        """Return the standing of a centre with this score.
 
         Args:
             score: the one that counts.

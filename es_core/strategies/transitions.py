@@ -30,7 +30,7 @@ class Transitions:
 
 
 class TransitionLearner(Protocol):
-    """What learns from transitions: see ``learners/off_policy.py``."""
+    """A learner of an actor from transitions, such as those of ``learners/off_policy.py``."""
 
     @property
     def actor(self) -> NDArray[np.float32]:

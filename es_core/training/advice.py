@@ -29,7 +29,7 @@ _SURELY = 2  # standard errors
 
 History = Sequence[GenerationStats]
 Rule = Callable[..., str]
-"""Of the latest lines of a search, and for those of ``_WITH_FIRST`` of the run's first line, where baselines are."""
+"""A function of a search's latest metrics, and for those of ``_WITH_FIRST`` of the run's first, where baselines are."""
 
 
 def advice(history: History, *, restarts: int = 0) -> str:

@@ -279,7 +279,7 @@ def _warn_of_missing_fitness(run: RunFolder, generation: int, fitnesses: Mapping
 
 
 def _why_narrower(log: GenerationLog | None) -> str:
-    """Why the search begins again with a smaller sigma; empty if it does not."""
+    """Say why the search begins again with a smaller sigma; empty if it does not."""
     if log is None:
         return ""
     if log.fails_early:

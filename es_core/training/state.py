@@ -192,7 +192,7 @@ class TrainingState:
         )
 
     def limits(self, config: TrainConfig) -> dict[str, float | None]:
-        """What the next population's episodes are limited to, for the metrics; None: whole episodes, all ranges."""
+        """Limits of the next population's episodes, for the metrics; None: whole episodes, all ranges."""
         return {
             "episode_cap": self.episode_cap,
             "range_share": None if config.curriculum is None else self.range_share,

@@ -231,7 +231,7 @@ class _Process:
         return self._said.read().decode(errors="replace").strip()
 
     def failure(self) -> str:
-        """Why it has ended before its time; empty if it has not."""
+        """Say why the run has ended before its time; empty if it has not."""
         if self._process.returncode == 0:
             return ""
         return f"{shell_line(['es-envs', *self._words])} ended with exit code {self._process.returncode}:\n{self.said}"

@@ -264,7 +264,7 @@ class _Training:
 
 
 class _Bare:
-    """As many processes as the pool has workers, which play its episodes alone, with and without the policy."""
+    """Processes, as many as the pool's workers, that play its episodes alone, with and without the policy."""
 
     def __init__(
         self,

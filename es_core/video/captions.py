@@ -47,7 +47,7 @@ class Label:
 
 @dataclass(frozen=True, kw_only=True)
 class Legend:
-    """What the colours of ghosts mean.
+    """The meaning of the colours of ghosts.
 
     Attributes:
         rows: colours, and a name that stands beside them.

@@ -60,7 +60,7 @@ def caption_height(size: tuple[int, int]) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Arrangement:
-    """Where the pictures of a clip are in a frame.
+    """The places that the pictures of a clip have in a frame.
 
     Attributes:
         layout: "alone" or "grid"; "ghosts": on top of each other.

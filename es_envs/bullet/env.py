@@ -89,7 +89,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
     animated: Sequence[int] = ()
     """Bodies without mass that the environment itself moves, such as a mark. Set it in ``build`` or ``decorate``."""
     variations: dict[str, Variation] = VARIATIONS
-    """What ``randomize`` can vary. A subclass adds its own, and reads their values from ``varied``."""
+    """Properties that ``randomize`` can vary. A subclass adds its own, and reads their values from ``varied``."""
     reset_options: ClassVar[tuple[str, ...]] = ("randomize",)
     """Names that the options of ``reset`` may have; others are refused. A subclass that reads more adds them."""
 
@@ -228,7 +228,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
 
     @property
     def failure(self) -> str:
-        """What ``info["ending"]`` says where an episode terminates without success, such as "fell"; empty: nothing.
+        """Text of ``info["ending"]`` where an episode terminates without success, such as "fell"; empty: none.
 
         Where there is only one, a subclass assigns it in its body: ``failure = "fell"``.
         """

@@ -50,9 +50,9 @@ VARIATIONS: dict[str, Variation] = {
     "sensor_noise": Variation("standard deviation of noise on each entry of the observation", 0),
     "push": Variation("speed of a push in a random horizontal direction, about once a second [m/s]", 0),
 }
-"""What every ``BulletEnv`` can vary."""
+"""Properties that every ``BulletEnv`` can vary."""
 MOTOR_STRENGTH = Variation("factor of the force of the motors")
-"""For environments that scale their motors' force by ``self.varied["motor_strength"]``."""
+"""A property of environments that scale their motors' force by ``self.varied["motor_strength"]``."""
 
 Ranges = Mapping[str, tuple[float, float]]
 Space = gymnasium.Space[Any]

@@ -128,7 +128,7 @@ def _rehearse(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> str:
 
 
 def _live(env: gymnasium.Env[Any, Any], seed: int, steps: int, life_steps: int, seconds: float) -> dict[str, Any]:
-    """The same episode at various times: see ``Life``."""
+    """Play the same episode at various times of an environment's life: see ``Life``."""
     episodes = {"first": look(env, seed, steps), "again": trace(env, seed, steps).digests}
     episodes["third"] = look(env, seed, steps)
     played, end = 0, time.monotonic() + seconds

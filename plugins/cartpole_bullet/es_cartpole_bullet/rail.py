@@ -1,4 +1,4 @@
-"""What carts run on."""
+"""A cart's rail: its look, and what ends an episode on it."""
 
 from typing import ClassVar
 
@@ -35,7 +35,7 @@ class RailEnv(BulletEnv):
 
     @property
     def failure(self) -> str:
-        """How an episode ended."""
+        """The reason for which an episode without success ended."""
         return "lost the balance" if self.is_on_rail else "left the rail"
 
     def push(self, velocity: tuple[float, float]) -> None:

@@ -63,7 +63,7 @@ class Lidar:
 
 
 class Motion(NamedTuple):
-    """How a car stands and moves.
+    """The pose and the speeds of a car.
 
     Attributes:
         position: (x, y) [m].

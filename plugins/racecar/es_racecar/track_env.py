@@ -55,7 +55,7 @@ SPLITS: dict[str, tuple[int, int, Kind]] = {
 
 
 class Place:
-    """Where a car is along a track, followed from step to step.
+    """The place of a car along a track, followed from step to step.
 
     Args:
         track: the track.

@@ -39,7 +39,7 @@ _CIRCLE = np.array(
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """What the tracks of one distribution have in common.
+    """A distribution of tracks: what they have in common.
 
     Attributes:
         difficulty: 0: nearly a circle; 1: the most winding lines.
