@@ -34,6 +34,7 @@ _OWN = {
     },
 }
 KINDS = tuple(_OWN)
+_DEVICE = r"(con|prn|aux|nul|(com|lpt)\d)(\..*)?"  # no file of Windows can have such a name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +102,8 @@ def _package_of(name: str) -> str:
             f"{name!r} is not a name for a distribution: expected letters, digits, '-', '_' and '.', first and last a "
             "letter or digit, such as 'my-rover'"
         )
+    if re.fullmatch(_DEVICE, name, re.IGNORECASE):
+        raise ValueError(f"{name!r}: Windows keeps this name for a device: choose another name")
     package = re.sub(r"[-_.]+", "_", name).lower()
     if not package.isidentifier() or keyword.iskeyword(package):
         raise ValueError(
