@@ -115,6 +115,8 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
         say_error(f"error: not enough memory: {error}", error)
         return 1
     except Exception as error:
+        import gymnasium
+
         from es_core.files import CheckpointError
         from es_core.rollout.errors import RolloutError
 
@@ -126,7 +128,8 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
             | FloatingPointError
             | OSError
             | RuntimeError
-            | ImportError,
+            | ImportError
+            | gymnasium.error.Error,  # such as that of a package which an environment needs
         ):
             say_error(f"error: {error}", error)
             return 1

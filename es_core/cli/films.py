@@ -100,14 +100,19 @@ def filmed(
     if options.path:
         return options.path, make(options.path)
     while True:
-        path = default_film(options.source)
+        path = _default_film(options)
         with suppress(FilmInProgressError):
             return path, make(path)
 
 
-def default_film(source: str) -> Path:
-    """Path of a new file in the folder ``videos`` of a run, or beside a checkpoint."""
-    folder = Path(source) / "videos" if Path(source).is_dir() else Path(source).resolve().parent
+def _default_film(options: argparse.Namespace) -> Path:
+    """Path of a new file: in the folder ``videos`` of a run, beside a checkpoint, or else in the current folder."""
+    source, is_id = Path(options.source), options.pretrained or options.script is not None
+    if source.is_dir() and not is_id:
+        folder = source / "videos"
+        folder.mkdir(exist_ok=True)  # tools that copy runs may leave out an empty folder
+    else:
+        folder = Path.cwd() if is_id else source.resolve().parent
     return next(path for number in count(1) if _is_new(path := folder / f"film-{number}.mp4"))
 
 

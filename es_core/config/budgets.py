@@ -177,8 +177,8 @@ def reached(config: TrainConfig, *, generations: int, steps: int, episodes: int)
 
 
 def share_done(config: TrainConfig, *, generations: int, steps: int, episodes: int) -> float:
-    """Share of a run that is done, 0 to 1, by the bound that it will reach first; see ``reached``."""
-    return min(1.0, max(_shares(config, generations, steps, episodes).values()))
+    """Share of a run that is done, 0 to 1, by the bound that it will reach first; 0 if it has none; see ``reached``."""
+    return min(1.0, max(_shares(config, generations, steps, episodes).values(), default=0.0))
 
 
 def _shares(config: TrainConfig, generations: int, steps: int, episodes: int) -> dict[str, float]:

@@ -33,7 +33,7 @@ def changed_settings(config: TrainConfig) -> dict[str, Any]:
         usual["generations"] = None  # unless they are given, too
     changed = {field.name: here[field.name] for field in option_fields() if here[field.name] != usual[field.name]}
     for name in (*config.decided, "engine", "device"):
-        if is_left_open(name, usual[name]):  # a run with the usual settings would decide it, too
+        if name in usual and is_left_open(name, usual[name]):  # a run with the usual settings would decide it, too
             changed.pop(name, None)
     if config.schedule_generations == config.generations:
         changed.pop("schedule_generations", None)

@@ -1,5 +1,6 @@
 """Rollout pools by name. ``make_pool`` builds the one of a run."""
 
+import importlib.util
 from typing import Any
 
 from es_core.config.objects import require_importable
@@ -67,6 +68,8 @@ def make_pool(
 
         return LocalPool(definition, config, most=most_candidates(config), **how)
     if name == "vector":
+        if importlib.util.find_spec("torch") is None:
+            raise ImportError("pool='vector' needs torch: pip install 'es-envs[torch]'")
         from es_core.pools.vector import VectorPool
 
         return VectorPool(definition, config, **how)

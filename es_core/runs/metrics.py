@@ -228,7 +228,7 @@ def fails_early(recent: Sequence[GenerationStats], first: GenerationStats, *, su
         return False
     return not is_gain(fitness[: STALL // 2], fitness[STALL // 2 :], errors=2) and all(
         score.success_rate in ({0} if surely else {0, None})
-        and score.mean == score.returns
+        and math.isclose(score.mean, score.returns)  # the fitness is the sum of rewards, but for its rounding
         and nothing.mean < score.mean < 0
         and score.length < nothing.length / 2
         and score.mean / score.length < nothing.mean / nothing.length

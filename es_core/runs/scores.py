@@ -89,6 +89,8 @@ class Evaluation:
         if isinstance(values, dict):
             values = {"at_bounds": None, "randomized": {}, **values}  # older ones have neither
         require_fields(cls, values)
+        if values["episodes"] < 1:
+            raise ValueError(f"episodes must be at least 1, got {values['episodes']}")
         intervals = {name: values[name] and tuple(values[name]) for name in ("interval", "success_interval")}
         return cls(**{**values, **intervals})
 

@@ -25,7 +25,7 @@ from es_core.training.rebuilding import find_best
 from es_core.training.state import TrainingState
 from es_envs import Episode
 
-_ERROR = 0.05  # maximum probability of calling a run solved whose centre never reaches the goal
+_ERROR = 0.05  # maximum probability of calling a run solved whose centre never reaches the goal, if scores are normal
 _MOST_LOOKS = 10
 _FIRST_EPISODES = 10  # of a look, which ends with them if their mean misses the goal: most lucky centres go here
 _BASELINE_EPISODES = 5

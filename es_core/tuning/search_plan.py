@@ -100,7 +100,7 @@ class SearchPlan:
         chosen = {**self.given, **settings, "seed": seed}
         config = self.config(chosen)
         ratio = _candidate_episodes(self.base) / _candidate_episodes(config)
-        if ratio == 1 or any(each.steps_per_generation is not None for each in (self.base, config)):
+        if ratio == 1 or config.steps_per_generation is not None:
             return chosen
         counts = {name: getattr(self.base, name) for name in ("generations", "eval_every")}
         return chosen | {name: max(1, round(count * ratio)) for name, count in counts.items() if count is not None}

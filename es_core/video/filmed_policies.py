@@ -167,7 +167,7 @@ def _require_one_world(checkpoints: Sequence[Checkpoint]) -> None:
         for what, here, there in (
             ("environment", first.env_id, other.env_id),
             ("env_kwargs", first.env_kwargs, other.env_kwargs),
-            ("randomize", first.randomize, other.randomize),
+            ("randomize", *(config.keyword_arguments.get("randomize", {}) for config in (first, other))),
             ("frame skip", first.preprocessing.get("skip", 1), other.preprocessing.get("skip", 1)),
         ):
             if here != there:

@@ -311,7 +311,7 @@ def _side_car(options: FilmOptions, writer: _FilmWriter, camera: str | None) -> 
         "environment": options.definition.id,
         "plugin": plugin and {"name": plugin, "version": plugins.get(plugin)},
         "env_kwargs": dict(options.configs[0].env_kwargs),
-        "randomize": dict(options.configs[0].randomize),
+        "randomize": dict(options.configs[0].keyword_arguments.get("randomize", {})),
         "layout": options.arrangement.layout,
         "camera": camera,
         "speed": options.speed,

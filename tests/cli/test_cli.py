@@ -446,3 +446,15 @@ def test_a_data_sheet_in_json_tells_numbers_that_json_lacks_as_text(value, regis
     env_id = register("Keeping-v0", "broken_envs:Keeping", kwargs={"thing": value})
     assert main(["show", env_id, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["kwargs"]["thing"] == str(value)
+
+
+@pytest.mark.parametrize("words", [["show"], ["evaluate", "--policy", "random"], ["record", "--policy", "random"]])
+def test_a_package_that_an_environment_lacks_is_named_in_a_line(words, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "mujoco", None)  # as if it were not installed
+    sys.modules.pop("gymnasium.envs.mujoco.mujoco_env", None)
+    command, *options = words
+    assert main([command, "HalfCheetah-v5", *options]) == 1
+    told = capsys.readouterr().err
+    assert "mujoco" in told.lower()
+    assert "Traceback" not in told

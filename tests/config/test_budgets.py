@@ -254,6 +254,14 @@ def test_generations_end_a_run_only_where_no_other_bound_is_given(bound, recomme
     assert Run.open(run.directory).config == run.config
 
 
+def test_a_run_without_a_bound_is_shown_interrupted_resumed_and_reported(wander, tmp_path):
+    settings = {"generations": None, "seed": 3, "eval_every": 0, "workers": 1}
+    run = train(wander, run_dir=tmp_path / "run", on_generation=lambda stats: stats.generation < 1, **settings)
+    assert (run.end, run.share_done, len(run.history)) == (None, 0, 2)
+    assert run.report().exists()
+    assert len(run.resume(on_generation=lambda stats: stats.generation < 2).history) == 3
+
+
 BUDGET = {"generations": 90, "eval_episodes": 60, "confirm_episodes": 30, "eval_budget": 0.2, "checkpoint_every": 10}
 
 

@@ -116,6 +116,14 @@ def test_all_trials_play_about_as_many_episodes(aim, tmp_path):
     assert config.eval_every == 1
 
 
+def test_trials_with_a_population_are_as_long_as_the_first_of_a_run_that_chooses_its_own(wander, tmp_path):
+    plain = TrainConfig.for_env(wander)
+    assert (plain.steps_per_generation, plain.population_size) == ("auto", "auto")
+    search = {"search": {"population_size": [8, 32]}, "generations": 6, "seeds": 1, "workers": 1, "progress": False}
+    config = tune(wander, trials=1, directory=tmp_path, **search).run.config
+    assert config.generations == {8: 12, 32: 3}[config.population_size]
+
+
 def test_max_steps_bound_each_run_by_the_generation_that_reaches_them(aim, tmp_path, capsys):
     result = tune(aim, trials=2, directory=tmp_path, **{**TINY, "generations": 100, "seeds": 2}, max_steps=50)
     for trial in result.trials:

@@ -445,6 +445,8 @@ def test_policies_of_different_worlds_are_not_filmed_beside_each_other(runs, tmp
     varied = train("CartPoleBullet-v0", run_dir=tmp_path / "varied", randomize={"mass": [1, 2]}, **TINY)
     with pytest.raises(ValueError, match=r"their randomize is \{\} and \{'mass': \[1, 2\]\}"):
         record(run, tmp_path / "film.mp4", beside=[varied])
+    record(varied, tmp_path / "film.mp4", beside=[run], env_kwargs={"randomize": {}}, speed=20, workers=1)
+    assert json.loads((tmp_path / "film.json").read_text())["randomize"] == {}
 
 
 def test_ghosts_are_seen_where_their_bodies_are_and_nowhere_else():

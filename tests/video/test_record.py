@@ -205,13 +205,24 @@ def test_what_a_killed_process_left_in_a_films_folder_is_gone_after_the_next_fil
 def test_a_new_name_is_neither_that_of_a_film_nor_of_one_that_is_being_written(runs, tmp_path, capsys):
     folder = shutil.copytree(runs["CartPoleBullet-v0"].directory, tmp_path / "run")
     videos = folder / "videos"
-    videos.mkdir(exist_ok=True)
+    shutil.rmtree(videos, ignore_errors=True)  # as a tool does that copies no empty folders
+    assert main(["record", str(folder), "--speed", "20", "--workers", "1"]) == 0
+    assert capsys.readouterr().out == f"{videos / 'film-1.mp4'}\n"
+    shutil.rmtree(videos)
+    videos.mkdir()
     (videos / "film-1.gif").touch()
     (videos / "film-3.mp4.unfinished").mkdir()  # of a killed process
     with working_folder(videos / "film-2.mp4"):
         assert main(["record", str(folder), "--speed", "20", "--workers", "1"]) == 0
     assert capsys.readouterr().out == f"{videos / 'film-3.mp4'}\n"
     assert names_in(videos) == ["film-1.gif", "film-3.json", "film-3.mp4", "film-3.png"]
+
+
+def test_a_film_without_a_run_lies_in_the_current_folder_whatever_is_there(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "CartPoleBullet-v0").mkdir()  # where `train` keeps its runs
+    assert main(["record", "CartPoleBullet-v0", "--policy", "random", "--speed", "20", "--workers", "1"]) == 0
+    assert capsys.readouterr().out == f"{tmp_path / 'film-1.mp4'}\n"
 
 
 @pytest.mark.long
