@@ -743,3 +743,22 @@ class Needy(Walk):
 
     def __init__(self, *, goal, chart, size=1):
         super().__init__()
+
+
+class Widening(gymnasium.Env):
+    """Asks for an action that is as far from 0 as the range of its distance is wide."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+    action_space = spaces.Box(-1.0, 1.0, (1,), np.float32)
+
+    def __init__(self, randomize=None):
+        self.ranges = {"distance": [0.0, 1.0], **(randomize or {})}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        low, high = (options or {}).get("randomize", self.ranges)["distance"]
+        self.width = high - low
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        return np.zeros(1, np.float32), -abs(float(action[0]) - self.width), True, False, {}

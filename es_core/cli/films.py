@@ -68,6 +68,8 @@ def chosen_film(options: argparse.Namespace) -> dict[str, Any]:
         ValueError: ``--every`` is given for something without checkpoints.
     """
     generations = "auto" if options.evolution else options.generations
+    if options.beside and options.beside[-1].endswith((".mp4", ".gif")):
+        raise ValueError(f"--beside takes all names behind it: write the film's, {options.beside[-1]}, before it")
     if options.every is not None:
         generations = _every(options.source, options.every, trust=options.trust_names)
     return {

@@ -181,7 +181,7 @@ def is_stalled(recent: Sequence[GenerationStats]) -> bool:
         recent: lines with a population, of one search.
     """
     block = recent[-STALL:]
-    if len(block) < STALL or (block[-1].generation + 1) % STALL:
+    if len(block) < STALL or (block[-1].generation + 1) % STALL or _widened(block):
         return False
     halves = [
         [stats.fitness_mean for stats in half if stats.fitness_mean is not None]
@@ -246,7 +246,7 @@ def is_plateau(recent: Sequence[GenerationStats]) -> bool:
         recent: lines with a population, the latest ``PLATEAU`` of one search; fewer are no plateau.
     """
     parts = recent[: PLATEAU // 2], recent[PLATEAU // 2 :]
-    if len(recent) < PLATEAU:
+    if len(recent) < PLATEAU or _widened(parts[1]):
         return False
     scores = [[stats.evaluation.mean for stats in part if stats.evaluation is not None] for part in parts]
     fitness = [[stats.fitness_mean for stats in part if stats.fitness_mean is not None] for part in parts]
@@ -254,6 +254,12 @@ def is_plateau(recent: Sequence[GenerationStats]) -> bool:
     return any(enough) and not any(
         is_gain(*halves, errors=2) for halves, are_enough in zip((fitness, scores), enough, strict=True) if are_enough
     )
+
+
+def _widened(lines: Sequence[GenerationStats]) -> bool:
+    """Tell whether a curriculum grew meanwhile: then equal fitness is a gain, in a harder world."""
+    shares = [stats.range_share for stats in lines if stats.range_share is not None]
+    return bool(shares) and shares[-1] > shares[0]
 
 
 def is_gain(before: Sequence[float], after: Sequence[float], *, errors: float) -> bool:

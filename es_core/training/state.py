@@ -236,15 +236,23 @@ class TrainingState:
         narrows = self.strategy.adapts_sigma and "sigma" in config.decided and "radius" not in config.strategy_options
         is_new = not self.narrowed and not run.initial_path.exists()
         fails = narrows and is_new and bool(recent) and fails_early(recent, run.history[0], surely=True)
+        restart = self.restarts < config.restarts and is_plateau(recent)
+        begins = restart or fails  # from parameters that have learnt nothing, so as easily as the first ones
         return GenerationLog(
             fitness=fitness,
             population_size=next_population_size(searched, doublings, lengths) if self.strategy.resizable else None,
             doublings=doublings,
-            restart=self.restarts < config.restarts and is_plateau(recent),
+            restart=restart,
             narrower=narrows and loses_centre and not (recent or self.narrowed),
             fails_early=fails,
-            episode_cap=next_cap(config, step_limit, self.episode_cap, lengths),
-            range_share=next_range_share(config, self.range_share, results.fitness[results.valid]),
+            episode_cap=(
+                first_cap(config, step_limit) if begins else next_cap(config, step_limit, self.episode_cap, lengths)
+            ),
+            range_share=(
+                first_range_share(config)
+                if begins
+                else next_range_share(config, self.range_share, results.fitness[results.valid])
+            ),
             statistics=statistics and statistics.after(results.statistics or []),
             behaviours=results.behaviours,
         )

@@ -220,8 +220,10 @@ def _spare_others(path: Path) -> None:
     """Refuse a film whose description or picture would replace a file that is none, such as a run's config.json.
 
     Raises:
-        FileExistsError: it would.
+        FileExistsError: it would; or a folder has the film's name.
     """
+    if path.is_dir():
+        raise FileExistsError(f"{path} is a folder: choose another name for the film")
     beside, picture = path.with_suffix(".json"), path.with_suffix(".png")
     if not beside.exists():
         if picture.exists():

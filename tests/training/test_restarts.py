@@ -303,3 +303,34 @@ def test_a_checkpoint_with_more_restarts_than_its_run_allows_is_damaged(aim, tmp
     with pytest.raises(CheckpointError, match="its config allows 2 restarts, it has 60"):
         Run.open(run.directory).resume(generations=3, workers=1, progress=False)
     assert Checkpoint.load(path).generation == 2  # its policy can be used all the same
+
+
+@pytest.fixture
+def widening(register):
+    return register("Widening-v0", "small_envs:Widening", fitness="episode_return", max_episode_steps=1)
+
+
+WIDENING = {
+    "strategy": "cma_es", "policy": "mlp", "hidden_sizes": (), "randomize": {"distance": [0.0, 1.0]}, "eval_every": 0,
+    "workers": 1, "progress": False,
+}  # fmt: skip
+
+
+def test_a_curriculum_that_grows_is_a_gain_though_fitness_is_not(widening, tmp_path):
+    steps = {"population_size": 16, "steps_per_generation": 16, "steps_limit": 256}
+    run = train(
+        widening, run_dir=tmp_path / "run", curriculum=-0.05, sigma=0.02, generations=60, seed=0, **steps, **WIDENING
+    )
+    *played, _ = run.history
+    growing = [stats for before, stats in pairwise(played) if stats.range_share > before.range_share]
+    assert len(growing) > 2
+    assert growing[-1].generation > 20  # in a second block, whose fitness is no higher than that of the first
+    assert {stats.population_size for stats in played if stats.generation <= growing[-1].generation} == {16}
+
+
+def test_a_search_that_begins_again_begins_with_the_easiest_worlds_too(widening, tmp_path):
+    settings = {**WIDENING, "fitness": "small_envs:luck", "population_size": 4, "generations": 103, "restarts": 1}
+    run = train(widening, run_dir=tmp_path / "run", curriculum=-100.0, seed=0, **settings)
+    shares = [stats.range_share for stats in run.history[:-1]]
+    assert [shares[at] for at in (0, 1, 100, 101, 102)] == pytest.approx([0.0, 0.1, 1.0, 0.0, 0.1])
+    assert [run.history[at].restarts for at in (100, 101)] == [0, 1]

@@ -180,6 +180,15 @@ def test_a_film_does_not_replace_what_describes_no_film(runs, tmp_path):
     picture.unlink()
     for _ in range(2):  # a film of one's own may be made again
         assert record(runs["CartPoleBullet-v0"], tmp_path / "film.mp4", **how)
+    (tmp_path / "folder.mp4").mkdir()
+    with pytest.raises(FileExistsError, match=r"folder\.mp4 is a folder"):
+        record(runs["CartPoleBullet-v0"], tmp_path / "folder.mp4", **how)
+
+
+def test_a_films_name_behind_beside_is_told_where_it_belongs(runs, capsys):
+    run = str(runs["CartPoleBullet-v0"].directory)
+    assert main(["record", run, "--beside", run, "film.gif"]) == 2
+    assert "--beside takes all names behind it: write the film's, film.gif, before it" in capsys.readouterr().err
 
 
 def test_a_film_that_another_process_writes_stays_its_own(runs, tmp_path):
