@@ -168,8 +168,10 @@ tracks. All are means over seeds, with 95 % intervals from three seeds on; of a 
 Minutes are those of training on one core unless two are named, the fastest of the runs: others shared their core, or
 paused. "For longer" are {LONGER:,} steps: after {STEPS:,} the step size is still at its largest, and how well a centre
 drives hard tracks changes from one generation to the next; then it shrinks, until every candidate finishes every lap
-and nothing is left to learn. "Random physics" was trained with friction 0.6 to 1.4 and latency 0 to 2, "network of 16"
-has 16 hidden units, and the others are linear. "Train" is from {OTHER} starts.
+and nothing is left to learn. "Random physics" was trained with friction 0.6 to 1.4 and latency 0 to 2, and drives these
+laps in such worlds, too, while pure pursuit and the other rows have the usual one: compare it in the second table.
+"Network of 16" has 16 hidden units, and the others are linear. "Doing nothing" are outputs of 0, which drive straight
+on at half throttle. "Train" is from {OTHER} starts.
 
 Command: `python benchmarks/racetrack.py`; machine: {"; ".join(machines)}; commits {", ".join(commits)}.
 

@@ -490,16 +490,16 @@ ROWS: Mapping[str, Row] = {
         "episode_return`). Policies are linear, but for those of 16 hidden units (-network), and the strategy is "
         "CMA-ES, separable for the larger robots, or random search (-random_search): what the spaces decide. Each "
         "score is of its row's own fitness; episode_return and progress [m] are of the same centres.\n\n"
-        "With the sum of rewards robots stand still, which earns up to 1 for each step. With the distance most run, "
+        "With the sum of rewards robots stand still, which earns up to 1 for each step, except A1, which then earns "
+        "nothing, and runs. With the distance most run, "
         "but the walker leans ahead, and the humanoid dives. HalfCheetahBullet-v0 and AntBullet-v0 recommend a sigma "
         "of 0.5, which was found on their seeds 0 and 1: with the rule's 0.1 the half cheetah reached 1.3 and 1.4, and "
         "the ant 4.8 with seed 0. With `--sigma 0.5`, the hopper and the walker do not gain.\n\n"
-        "Reward and models are "
-        "those of pybullet's own environments, for which evorobotpy publishes centres of OpenAI-ES after 50 "
-        "million steps, 25 times as many (10 seeds, rewards adapted to evolution): hopper 1923, half-cheetah "
-        "2364, ant 1387, walker 763. Hopper, half cheetah and ant have three seeds here, the others one, which "
-        "tells what can be, not what is typical. Two runs shared a machine of two cores with other work: the "
-        "seconds say little.",
+        "Models are those of pybullet's own environments, and so are rewards, with differences that the plugin's "
+        "README tells; for those evorobotpy publishes centres of OpenAI-ES after 50 million steps, 25 times as many "
+        "(10 seeds, rewards adapted to evolution): hopper 1923, half-cheetah 2364, ant 1387, walker 763. A single seed "
+        "tells what can be, not what is typical. Two runs shared a machine of two cores with other work: the seconds "
+        "say little.",
         runs={
             f"{robot}{name}": (
                 f"{robot}Bullet-v0",

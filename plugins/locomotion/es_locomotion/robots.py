@@ -84,7 +84,7 @@ class AntEnv(MujocoRunnerEnv):
 class HumanoidEnv(MujocoRunnerEnv):
     """Walk forward as a humanoid: 17 motors, 44 observations.
 
-    It falls when its torso is below 0.78 m; a step on its feet earns 2, since 17 motors cost much.
+    It falls when its torso is below 0.78 m; a step on its feet earns 2.
     """
 
     model, power, alive, start_height = "humanoid_symmetric.xml", 0.41, 2.0, 0.8
