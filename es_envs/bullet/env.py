@@ -650,12 +650,12 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         self._in_scenery.add(body)
 
     def mark_ground(self, rectangles: Sequence[Rectangle], colour: Colour) -> None:
-        """Paint rectangles onto the ground, over earlier ones, for use in ``decorate``."""
+        """Paint rectangles onto the ground, over those of earlier calls, for use in ``decorate``."""
+        self._marks += 1
+        height = self.ground_height + _PAINT * self._marks  # in a window; at the same one they would flicker
         for x0, y0, x1, y1 in rectangles:
             self._scenery.mark((x0, y0, x1, y1), colour)
             if self.render_mode == "human":
-                self._marks += 1
-                height = self.ground_height + _PAINT * self._marks  # else they would flicker
                 self.visual_box((x1 - x0, y1 - y0, _PAINT), ((x0 + x1) / 2, (y0 + y1) / 2, height), colour)
 
     def _show(self) -> None:

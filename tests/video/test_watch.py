@@ -130,6 +130,23 @@ def test_only_a_run_is_shown_live_and_only_its_best_policy(run):
 
 @pytest.mark.slow
 @DISPLAY
+@pytest.mark.parametrize("env_id", ["RaceCar-v0", "BalancingPlate-v0", "AntBullet-v0"])
+def test_in_a_window_what_is_painted_lies_on_the_ground(env_id, display):
+    env = es_envs.make(env_id, render_mode="human")
+    world = env.unwrapped
+    env.reset(seed=0)
+    paint = []
+    for body in range(pybullet.getNumBodies(physicsClientId=world.client)):
+        shapes = pybullet.getVisualShapeData(body, physicsClientId=world.client)
+        place, _ = pybullet.getBasePositionAndOrientation(body, physicsClientId=world.client)
+        paint += [place[2] - world.ground_height for shape in shapes if shape[3][2] == pytest.approx(0.001)]
+    env.close()
+    paint = [height for height in paint if height < 0.2]  # and not on top of a wall
+    assert len(paint) > 20
+    assert 0 < max(paint) < 0.01  # within a fifth of a wheel's radius, under what stands on it
+
+
+@DISPLAY
 def test_what_is_watched_are_the_episodes_that_evaluate_scores(run, display):
     told = []
     episodes = watch(run, episodes=2, seed=3, generation=1, on_episode=lambda *told_now: told.append(told_now))

@@ -156,9 +156,9 @@ class RunnerEnv(BulletEnv):
             name = pybullet.getJointInfo(self.body, link, physicsClientId=self.client)[12].decode() if link >= 0 else ""
             is_other = bool(self.other_side) and name.startswith(self.other_side)
             self.paint(self.body, (0.2, 0.36, 0.6, 1.0) if is_other else (0.95, 0.55, 0.2, 1.0), link)
-        for metre in range(-5, 80):
-            colour = (0.3, 0.42, 0.33, 1.0) if metre % 10 == 0 else (0.39, 0.51, 0.41, 1.0)
-            self.mark_ground([(metre - 0.02, -6.0, metre + 0.02, 6.0)], colour)
+        for is_tenth, colour in ((False, (0.39, 0.51, 0.41, 1.0)), (True, (0.3, 0.42, 0.33, 1.0))):
+            metres = [metre for metre in range(-5, 80) if (metre % 10 == 0) == is_tenth]
+            self.mark_ground([(metre - 0.02, -6.0, metre + 0.02, 6.0) for metre in metres], colour)
 
     def place(self) -> None:
         """Bend the joints a little."""
