@@ -11,7 +11,6 @@ exists without those that were written before it. ``benchmarks/flush.py`` measur
 
 import errno
 import os
-import re
 import shutil
 import stat
 import sys
@@ -287,12 +286,3 @@ def _flush_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # devices of Windows
-
-
-def file_name(env_id: str) -> str:
-    """Convert an environment's id to a name that every file system accepts."""
-    name = re.sub(r"[^\w.-]+", "-", env_id).strip(".")
-    return f"{name}_" if _RESERVED.fullmatch(name) else name

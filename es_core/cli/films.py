@@ -109,12 +109,14 @@ def filmed(
 
 def _default_film(options: argparse.Namespace) -> Path:
     """Path of a new file: in the folder ``videos`` of a run, beside a checkpoint, or else in the current folder."""
-    source, is_id = Path(options.source), options.pretrained or options.script is not None
-    if source.is_dir() and not is_id:
+    source = Path(options.source)
+    if options.pretrained or options.script is not None:
+        folder = Path.cwd()
+    elif (source / "config.json").is_file():
         folder = source / "videos"
         folder.mkdir(exist_ok=True)  # tools that copy runs may leave out an empty folder
     else:
-        folder = Path.cwd() if is_id else source.resolve().parent
+        folder = source.resolve().parent
     return next(path for number in count(1) if _is_new(path := folder / f"film-{number}.mp4"))
 
 

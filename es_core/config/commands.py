@@ -31,10 +31,13 @@ def changed_settings(config: TrainConfig) -> dict[str, Any]:
     here, usual = config.to_json(), usual_settings(config).to_json()
     if any(here[name] not in {None, usual[name]} for name in ("max_steps", "max_episodes")):
         usual["generations"] = None  # unless they are given, too
-    changed = {field.name: here[field.name] for field in option_fields() if here[field.name] != usual[field.name]}
-    for name in (*config.decided, "engine", "device"):
-        if name in usual and is_left_open(name, usual[name]):  # a run with the usual settings would decide it, too
-            changed.pop(name, None)
+    chosen = {*config.decided, "engine", "device"}  # by the run, as one with the usual settings would, too
+    changed = {
+        field.name: here[field.name]
+        for field in option_fields()
+        if here[field.name] != usual[field.name]
+        and not (field.name in chosen and is_left_open(field.name, usual[field.name]))
+    }
     if config.schedule_generations == config.generations:
         changed.pop("schedule_generations", None)
     return changed

@@ -23,7 +23,6 @@ from es_core.files import (
     CheckpointError,
     append,
     explained,
-    file_name,
     hold,
     is_held,
     opened,
@@ -40,6 +39,7 @@ from es_core.runs.metrics import GenerationStats, is_plateau, since_restart
 from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import EnvDefinition
+from es_envs.printable import file_name
 
 _OWN = ("config.json", "initial.safetensors", "best.safetensors", "metrics.jsonl", "sessions.jsonl", ".lock",
         "checkpoints", "videos", "tensorboard")  # fmt: skip

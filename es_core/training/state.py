@@ -237,7 +237,11 @@ class TrainingState:
         is_new = not self.narrowed and not run.initial_path.exists()
         fails = narrows and is_new and bool(recent) and fails_early(recent, run.history[0], surely=True)
         restart = self.restarts < config.restarts and is_plateau(recent)
-        begins = restart or fails  # from parameters that have learnt nothing, so as easily as the first ones
+        if restart or fails:  # the next parameters have learnt nothing, so they begin as easily as the first ones
+            cap, share = first_cap(config, step_limit), first_range_share(config)
+        else:
+            cap = next_cap(config, step_limit, self.episode_cap, lengths)
+            share = next_range_share(config, self.range_share, results.fitness[results.valid])
         return GenerationLog(
             fitness=fitness,
             population_size=next_population_size(searched, doublings, lengths) if self.strategy.resizable else None,
@@ -245,14 +249,8 @@ class TrainingState:
             restart=restart,
             narrower=narrows and loses_centre and not (recent or self.narrowed),
             fails_early=fails,
-            episode_cap=(
-                first_cap(config, step_limit) if begins else next_cap(config, step_limit, self.episode_cap, lengths)
-            ),
-            range_share=(
-                first_range_share(config)
-                if begins
-                else next_range_share(config, self.range_share, results.fitness[results.valid])
-            ),
+            episode_cap=cap,
+            range_share=share,
             statistics=statistics and statistics.after(results.statistics or []),
             behaviours=results.behaviours,
         )

@@ -11,7 +11,6 @@ from typing import Any, Self
 import es_envs
 from es_core.config.choices import LEARNER
 from es_core.config.train_config import TrainConfig
-from es_core.files import file_name
 from es_core.formatting import lists
 from es_core.policies.by_name import make_policy
 from es_core.policies.defaults import Space
@@ -20,6 +19,7 @@ from es_core.strategies.by_name import require_strategy
 from es_core.strategies.defaults import settled
 from es_core.tuning.search_space import Choice, Range, domain, usual_search
 from es_envs.choice import ArgumentError
+from es_envs.printable import file_name
 
 
 @dataclass(frozen=True)

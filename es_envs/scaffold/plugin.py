@@ -12,6 +12,7 @@ from string import Template
 
 import es_envs
 from es_envs.choice import require_one_of
+from es_envs.printable import file_name
 
 # Where each template goes in the plugin's folder; a template may use the names of `_texts`.
 _SHARED = {
@@ -34,7 +35,6 @@ _OWN = {
     },
 }
 KINDS = tuple(_OWN)
-_DEVICE = r"(con|prn|aux|nul|(com|lpt)\d)(\..*)?"  # no file of Windows can have such a name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,7 @@ def _package_of(name: str) -> str:
             f"{name!r} is not a name for a distribution: expected letters, digits, '-', '_' and '.', first and last a "
             "letter or digit, such as 'my-rover'"
         )
-    if re.fullmatch(_DEVICE, name, re.IGNORECASE):
+    if file_name(name) != name:  # whose characters are all right
         raise ValueError(f"{name!r}: Windows keeps this name for a device: choose another name")
     package = re.sub(r"[-_.]+", "_", name).lower()
     if not package.isidentifier() or keyword.iskeyword(package):

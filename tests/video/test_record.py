@@ -227,6 +227,12 @@ def test_a_new_name_is_neither_that_of_a_film_nor_of_one_that_is_being_written(r
     assert names_in(videos) == ["film-1.gif", "film-3.json", "film-3.mp4", "film-3.png"]
 
 
+def test_a_folder_that_is_no_run_stays_as_it_is(tmp_path, capsys):
+    assert main(["record", str(tmp_path), "--workers", "1"]) == 1
+    assert "is not a run folder" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_film_without_a_run_lies_in_the_current_folder_whatever_is_there(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "CartPoleBullet-v0").mkdir()  # where `train` keeps its runs

@@ -146,6 +146,7 @@ def test_in_a_window_what_is_painted_lies_on_the_ground(env_id, display):
     assert 0 < max(paint) < 0.01  # within a fifth of a wheel's radius, under what stands on it
 
 
+@pytest.mark.slow
 @DISPLAY
 def test_what_is_watched_are_the_episodes_that_evaluate_scores(run, display):
     told = []
