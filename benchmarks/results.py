@@ -503,7 +503,7 @@ ROWS: Mapping[str, Row] = {
         runs={
             f"{robot}{name}": (
                 f"{robot}Bullet-v0",
-                {**fitness, "max_steps": 2_000_000, "checkpoint_every": 100},
+                {**fitness, "max_steps": 8_000_000 if robot == "Walker2D" else 2_000_000, "checkpoint_every": 100},
             )
             for robot in ROBOTS
             for name, fitness in (
