@@ -31,6 +31,7 @@ class Evaluation:
         distinct: number of different episodes; 1 where every start is the same.
         steps: environment steps of all episodes.
         at_bounds: share of the actions' entries that were at a bound; None if it was not counted.
+        truncated: share of episodes that lasted until their time was up; None in older scores.
         randomized: mean of each property that ``randomize`` can vary, as the episodes' last infos say, if they do.
     """
 
@@ -46,6 +47,7 @@ class Evaluation:
     distinct: int
     steps: int
     at_bounds: float | None
+    truncated: float | None
     randomized: dict[str, float]
 
     @classmethod
@@ -72,6 +74,7 @@ class Evaluation:
             ),
             steps=sum(lengths),
             at_bounds=_mean([episode.at_bounds for episode in episodes]),
+            truncated=float(np.mean([episode.truncated for episode in episodes])),
             randomized=_randomized([episode.final_info.get("randomized") for episode in episodes]),
         )
 
@@ -87,7 +90,7 @@ class Evaluation:
             ValueError: ``values`` is not an evaluation.
         """
         if isinstance(values, dict):
-            values = {"at_bounds": None, "randomized": {}, **values}  # older ones have neither
+            values = {"at_bounds": None, "truncated": None, "randomized": {}, **values}  # older ones have none of them
         require_fields(cls, values)
         if values["episodes"] < 1:
             raise ValueError(f"episodes must be at least 1, got {values['episodes']}")
