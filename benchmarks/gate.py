@@ -86,6 +86,8 @@ TASKS = (
     *(Task(name=f"{robot}Bullet-v0", page="locomotion", measure="score", evolved=robot,
            random_search=f"{robot}-random_search", other=f"{robot}-network", note=_GAITS.get(robot, ""))
       for robot in ROBOTS),
+    Task(name="RaceTrack-v0 on its horseshoe, by progress", page="fitness", measure="in time", evolved="progress",
+         random_search="progress-random_search", note="by distance or time no policy finishes"),
     Task(name="RaceTrack-v0 from pixels", page="pixels", measure="in time", evolved="racetrack",
          random_search="racetrack-random_search", note="linear, of 216 numbers"),
     Task(name="CartPoleBullet-v0 from pixels", page="pixels", measure="whole episodes", evolved="cartpole",
@@ -125,7 +127,7 @@ def _pure_pursuit() -> Run:
 
 
 def _verdict(task: Task, evolved: float | None, luck: float | None, idle: float | None) -> str:
-    if evolved is None or luck is None or (idle is None and task.measure != "solved"):
+    if evolved is None or luck is None or (idle is None and task.measure not in {"solved", "in time"}):
         return ""
     idle = idle or 0.0  # what nobody solves without learning is not always measured
     if evolved <= idle:
