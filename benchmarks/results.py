@@ -554,7 +554,7 @@ def main() -> None:
             print(f"{name}: {len(_measured(name))} of {row.planned} runs; {row.title}")
         return
     if options.rescore:
-        _rescore(options.row)
+        _rescore(options)
     elif not options.page:
         _train(options)
     _write_page(options.row)
@@ -567,8 +567,8 @@ def _train(options: argparse.Namespace) -> None:
     for seed in row.seeds:  # all runs of one seed first: what is there can be compared at any time
         for name, (env_id, fields) in row.runs.items():
             path = PAGES / options.row / f"{name}-s{seed}.json"
-            left_out = (options.only and name not in options.only) or (options.seeds and seed not in options.seeds)
-            if path.exists() or left_out or (name in row.single and seed != row.seeds[0]):
+            is_extra = name in row.single and seed != row.seeds[0]
+            if path.exists() or is_extra or _is_left_out(options, name, seed):
                 continue
             folder = RUNS / options.row / f"{name}-s{seed}"
             how = {"workers": options.workers, **fields}
@@ -608,14 +608,20 @@ def result_of(run: Run, row: Row, path: Path) -> dict[str, Any]:
     }
 
 
-def _rescore(row: str) -> None:
+def _is_left_out(options: argparse.Namespace, name: str, seed: int) -> bool:
+    return bool(options.only and name not in options.only) or bool(options.seeds and seed not in options.seeds)
+
+
+def _rescore(options: argparse.Namespace) -> None:
     """Score the kept centres again, for what a version after that of their runs can tell of them."""
     sys.path.append(str(EXAMPLES))
-    for path in sorted((PAGES / row).glob("*.json")):
+    for path in sorted((PAGES / options.row).glob("*.json")):
+        result = json.loads(path.read_text(encoding="utf-8"))
+        if _is_left_out(options, result["name"], result["seed"]):
+            continue
         last, best = path.with_suffix(".safetensors"), path.with_suffix(".best.safetensors")
         last_score = _score(Checkpoint.load(last))
         score = _score(Checkpoint.load(best)) if best.exists() else last_score
-        result = json.loads(path.read_text(encoding="utf-8"))
         _write(path, {**result, "score": score, "last_score": last_score})
 
 

@@ -102,7 +102,8 @@ def _rates(size: int, count: int) -> Rates:
     mu_eff = weights[:mu].sum() ** 2 / np.square(weights[:mu]).sum()
     mu_eff_minus = weights[mu:].sum() ** 2 / np.square(weights[mu:]).sum()
     c_1 = 2 / ((size + 1.3) ** 2 + mu_eff)
-    c_mu = min(1 - c_1 - _TINY, 2 * (mu_eff - 2 + 1 / mu_eff) / ((size + 2) ** 2 + mu_eff))
+    c_mu = 2 * (mu_eff - 2 + 1 / mu_eff) / ((size + 2) ** 2 + mu_eff)
+    c_mu = max(_TINY, min(1 - c_1 - _TINY, c_mu))  # it is divided by, and 0 for 2 or 3 candidates
     positive, negative = weights[weights > 0].sum(), -weights[weights < 0].sum()
     least = min(1 + c_1 / c_mu, 1 + 2 * mu_eff_minus / (mu_eff + 2), (1 - c_1 - c_mu) / (size * c_mu))
     c_sigma = (mu_eff + 2) / (size + mu_eff + 5)

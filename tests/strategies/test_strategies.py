@@ -415,6 +415,17 @@ def test_a_dropped_candidate_counts_for_nothing(name):
     np.testing.assert_array_equal(ways[0], ways[2])
 
 
+@pytest.mark.parametrize("left", [2, 3, 4])
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_a_generation_of_which_few_candidates_are_left_is_learnt_from(name, left):
+    strategy = make(name)
+    strategy.ask()
+    with np.errstate(all="raise"):
+        strategy.tell(np.arange(32.0), np.arange(32) >= 32 - left)
+    assert strategy.generation == 1
+    assert not np.array_equal(strategy.mean, START)
+
+
 def test_a_dropped_candidate_takes_its_pair_along():
     fitness = np.random.default_rng(1).normal(size=32)
     valid = np.arange(32) != 5
