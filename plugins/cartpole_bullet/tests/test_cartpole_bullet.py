@@ -1,5 +1,7 @@
 """CartPoleBullet-v0: its physics, its ends, its arguments."""
 
+from dataclasses import replace
+
 import numpy as np
 import pybullet
 import pytest
@@ -116,6 +118,13 @@ def test_an_observation_that_does_not_exist_is_refused():
 def test_a_start_beyond_the_limit_is_refused():
     with pytest.raises(ValueError, match=r"start_noise must be at least 0 and below 0\.2095, got 0\.3"):
         CartPoleBulletEnv(start_noise=0.3)
+
+
+def test_a_score_tells_the_share_of_episodes_that_last_until_their_time_is_up():
+    policy = Checkpoint.pretrained("CartPoleBullet-v0")
+    assert evaluate(policy, episodes=2, workers=1).truncated == 1
+    idle = replace(policy, mean=np.zeros_like(policy.mean))
+    assert evaluate(idle, episodes=2, workers=1).truncated == 0
 
 
 def test_the_pretrained_policy_solves_the_task_from_unseen_starts():
