@@ -184,7 +184,7 @@ def read(path: str | Path) -> Track:
     rows: list[list[float]] = []
     is_first = True
     for number, row in enumerate(_table(path, text), 1):
-        if not row or row[0].lstrip().startswith("#"):
+        if not row:
             continue
         values = [_number(entry) for entry in row]
         is_heading = is_first and len(values) == 3 and all(map(math.isnan, values))
@@ -224,8 +224,9 @@ def read(path: str | Path) -> Track:
 
 
 def _table(path: Path, text: str) -> list[list[str]]:
+    lines = ["" if line.lstrip().startswith("#") else line for line in text.splitlines()]
     try:
-        return list(csv.reader(text.splitlines()))
+        return list(csv.reader(lines))
     except csv.Error as error:
         raise ArgumentError(f"{path} is no table: {error}") from error
 

@@ -250,6 +250,17 @@ def test_a_track_is_nowhere_narrower_than_its_file_says(tmp_path):
     assert width.max() > 5
 
 
+@pytest.mark.parametrize("comment", ["# the owner's", '# widths,"estimated', '  #"quoted'])
+def test_comments_in_a_track_file_are_anybodys(comment, tmp_path):
+    file, plain = tmp_path / "mine.csv", tmp_path / "plain.csv"
+    plain.write_text(circuit())
+    file.write_text(f"{comment}\n{circuit()}")
+    assert tracks.read(file).hash == tracks.read(plain).hash
+    file.write_text(f"{comment}\n0,0,1\n1,2\n")
+    with pytest.raises(ValueError, match="line 3: expected x, y and a width"):
+        tracks.read(file)
+
+
 def test_a_car_that_starts_askew_has_room(tmp_path):
     file = tmp_path / "narrow.csv"
     file.write_text(circuit(width=0.8, radius=3.0))
