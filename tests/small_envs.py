@@ -77,6 +77,29 @@ class Walk(gymnasium.Env):
         return observation, reward, self.time >= 5, False, info
 
 
+class Talking(Walk):
+    """Walk that says on stdout what it does, and can be filmed."""
+
+    metadata: ClassVar = {"render_modes": ["rgb_array"], "render_fps": 30}
+
+    def __init__(self, *, render_mode=None):
+        sys.stdout.write("here I am\n")
+        super().__init__()
+        self.render_mode = render_mode
+
+    def reset(self, *, seed=None, options=None):
+        sys.stdout.write("off I go\n")
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action):
+        sys.stdout.write("a step\n")
+        return super().step(action)
+
+    def render(self):
+        sys.stdout.write("a picture\n")
+        return np.full((64, 64, 3), 20 * self.time, np.uint8)
+
+
 class Reusing(Walk):
     """Walk, but it returns the same arrays again and again."""
 

@@ -15,7 +15,7 @@ import pytest
 from gymnasium import spaces
 
 import es_envs
-from es_core import Run, TrainConfig
+from es_core import Run, TrainConfig, train
 from es_core.cli import GROUPS, main, make_parser
 from es_core.config.train_config import BOUNDS, option_fields
 from es_core.reports.data_sheet import space_text
@@ -457,3 +457,29 @@ def test_a_package_that_an_environment_lacks_is_named_in_a_line(words, register,
     told = capsys.readouterr().err
     assert "Box2D is not installed, run `pip install gymnasium[box2d]`" in told
     assert "Traceback" not in told
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "show ID",
+        "bench ID --seconds 0.01 --workers 1",
+        "train ID --generations 1 --run-dir new --workers 1",
+        "tune ID --search sigma=0.1|0.2 --trials 2 --seeds 1 --generations 1 --confirm-episodes 1 --workers 1",
+        "evaluate RUN --workers 1",
+        "evaluate ID --policy random",
+        "record RUN --workers 1",
+        "report RUN --film",
+        "collect RUN data",
+        "export RUN policy.onnx",
+        "replay RUN --generation 0 --candidate 0 --seed 1",
+    ],
+    ids=lambda words: words.split()[0],
+)
+def test_what_an_environment_says_is_no_part_of_a_result(words, register, tiny, tmp_path, monkeypatch, capfd):
+    monkeypatch.chdir(tmp_path)
+    env_id = register("Talking-v0", "small_envs:Talking")
+    run = train(env_id, run_dir=tmp_path / "run", **tiny)
+    capfd.readouterr()
+    assert main([*words.replace("ID", env_id).replace("RUN", str(run.directory)).split(), "--json"]) == 0
+    json.loads(capfd.readouterr().out)
