@@ -27,7 +27,6 @@ LIMITS: Mapping[str, Mapping[str, Any]] = {  # of runs that are not solved long 
     "BallMaze-v0": {"max_steps": 640_000},
     "HumanoidBullet-v0": {"max_steps": 2_000_000},
     "PlateFigureEight-v0": {"generations": 40},
-    "Walker2DBullet-v0": {"max_steps": 2_000_000},
 }
 CHOSEN = ("seed", "hidden_sizes", "sigma", "max_steps", "eval_every")
 """Settings that were given where policies that come with environments were evolved."""

@@ -52,7 +52,13 @@ def test_definitions_select_by_progress_and_survival_and_log_the_way_and_the_ret
 
 @pytest.mark.parametrize(
     ("env_id", "metres"),
-    [("HopperBullet-v0", 10), ("HalfCheetahBullet-v0", 10), ("AntBullet-v0", 6), ("A1Bullet-v0", 15)],
+    [
+        ("HopperBullet-v0", 10),
+        ("Walker2DBullet-v0", 6),
+        ("HalfCheetahBullet-v0", 10),
+        ("AntBullet-v0", 6),
+        ("A1Bullet-v0", 15),
+    ],
 )
 def test_the_pretrained_policies_run(env_id, metres):
     score = evaluate(Checkpoint.pretrained(env_id), episodes=4, workers=1)
