@@ -61,6 +61,7 @@ BOUNDS = ("generations", "max_steps", "max_episodes")
 
 # Fields that say how another setting works, and are of no use without it, or one of two.
 _ONLY_WITH = {
+    "schedule": ("sigma_final", "learning_rate_final"),
     "schedule_generations": ("sigma_final", "learning_rate_final"),
     "episode_cap_start": ("episode_cap",),
     "statistics_fraction": ("observation_normalization",),

@@ -203,13 +203,14 @@ def test_a_schedule_over_generations_that_may_never_come_is_refused(bound, refus
 @pytest.mark.parametrize(
     ("name", "value", "others"),
     [
+        ("schedule", "cosine", "sigma_final or learning_rate_final"),
         ("schedule_generations", 3, "sigma_final or learning_rate_final"),
         ("episode_cap_start", 3, "episode_cap"),
         ("statistics_fraction", 0.5, "observation_normalization"),
     ],
 )
 def test_a_setting_that_changes_nothing_is_refused(name, value, others, refused):
-    message = f"{name}={value} changes nothing without {others}: set that, too, or leave"
+    message = f"{name}={value!r} changes nothing without {others}: set that, too, or leave"
     refused(ValueError, message, **{"observation_normalization": False, name: value})
 
 
