@@ -494,17 +494,16 @@ ROWS: Mapping[str, Row] = {
     ),
     "locomotion": Row(
         title="Robots that run: two million steps, the walker's eight",
-        about="`es-envs train ID --max-steps 2000000`, for the walker's distance 8000000: in two it came 1.5 m far with a "
-        "linear policy, hardly further than with random search. Plain rows maximise the plugin's fitness, "
+        about="`es-envs train ID --max-steps 2000000`, for the walker's distance 8000000: in two it came 1.5 m far "
+        "with a linear policy, hardly further than with random search. Plain rows maximise the plugin's fitness, "
         "the distance in metres, plus one for lasting 1000 steps. Rows -reward maximise the sum of rewards (`--fitness "
         "episode_return`). Policies are linear, but for those of 16 hidden units (-network), and the strategy is "
         "CMA-ES, separable for the larger robots, or random search (-random_search): what the spaces decide. Each "
         "score is of its row's own fitness; episode_return and progress [m] are of the same centres.\n\n"
         "With the sum of rewards robots stand still, which earns up to 1 for each step, except A1, which then earns "
-        "nothing, and runs. With the distance most run, "
-        "but the walker shuffles along, and the humanoid dives. HalfCheetahBullet-v0 and AntBullet-v0 recommend a sigma "
-        "of 0.5, which was found on their seeds 0 and 1: with the rule's 0.1 the half cheetah reached 1.3 and 1.4, and "
-        "the ant 4.8 with seed 0. With `--sigma 0.5`, the hopper and the walker do not gain.\n\n"
+        "nothing, and runs. With the distance most run, but the walker shuffles along, and the humanoid dives. "
+        "HalfCheetahBullet-v0 and AntBullet-v0 recommend a sigma of 0.5, which was found on their seeds 0 and 1: with the "
+        "rule's 0.1 the half cheetah reached 1.3 and 1.4, and the ant 4.8 with seed 0. With `--sigma 0.5`, the hopper and the walker do not gain.\n\n"
         "Models are those of pybullet's own environments, and so are rewards, with differences that the plugin's "
         "README tells; for those evorobotpy publishes centres of OpenAI-ES after 50 million steps, 25 times as many "
         "(10 seeds, rewards adapted to evolution): hopper 1923, half-cheetah 2364, ant 1387, walker 763. A single seed "
