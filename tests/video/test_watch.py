@@ -90,7 +90,12 @@ def test_a_pretrained_policy_is_filmed_from_the_command_line(tmp_path, capsys, m
     assert (tmp_path / "plate.mp4").stat().st_size > 500
 
 
-SEEDS = {"HalfCheetahBullet-v0": 2, "AntBullet-v0": 1}
+TOLD = {  # by their READMEs
+    "RaceTrack-v0": {"seed": 1, "max_steps": 1_200_000, "eval_every": 0},
+    "HalfCheetahBullet-v0": {"seed": 2},
+    "AntBullet-v0": {"seed": 1},
+    "Walker2DBullet-v0": {"max_steps": 8_000_000},
+}
 
 
 @pytest.mark.parametrize("env_id", [name for name in es_envs.env_ids() if es_envs.definition(name).pretrained])
@@ -98,12 +103,12 @@ def test_every_pretrained_policy_has_the_recommended_settings(env_id):
     config = Checkpoint.pretrained(env_id).config
     others = ("engine", "device", "bits", "eval_budget", "action_squash", "hidden_sizes", "observation_std_floor",
               "generations", "episode_seeds", "steps_per_generation", "steps_limit")  # fmt: skip
-    told = {"seed": 1, "max_steps": 1_200_000, "eval_every": 0} if env_id == "RaceTrack-v0" else {}  # by its README
+    told = TOLD.get(env_id, {})
     if es_envs.definition(env_id).plugin == "locomotion":
-        told = {"max_steps": 2_000_000, "checkpoint_every": 100, "seed": SEEDS.get(env_id, 0)}
+        told = {"max_steps": 2_000_000, "checkpoint_every": 100, "seed": 0, **told}
         others = (*others, *config.decided)
     elif es_core.TrainConfig.for_env(env_id).sigma == "auto":
-        told["sigma"] = 0.1  # as the run chooses when it begins
+        told = {**told, "sigma": 0.1}  # as the run chooses when it begins
     settled = {name: getattr(config, name) for name in others}  # of the version that trained it
     assert set(config.decided) <= set(others)
     assert config == replace(es_core.TrainConfig.for_env(env_id), **settled, **told, decided=config.decided)
