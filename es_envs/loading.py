@@ -7,7 +7,7 @@ import os
 import sys
 import threading
 from collections.abc import Iterator
-from typing import NoReturn
+from typing import NoReturn, TextIO
 
 from es_envs.printable import printable
 
@@ -16,8 +16,13 @@ PATIENCE = 3.0
 
 
 @contextlib.contextmanager
-def stdout_kept() -> Iterator[None]:
-    """Redirect stdout to stderr meanwhile, for Python and compiled code, in all threads."""
+def stdout_kept() -> Iterator[TextIO]:
+    """Redirect stdout to stderr meanwhile, for Python and compiled code, in all threads.
+
+    Yields:
+        What stdout was, to write to.
+    """
+    stdout = sys.stdout
     with contextlib.redirect_stdout(sys.stderr), contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError, ValueError, AttributeError):  # a process without one of the two
             _flush()
@@ -26,7 +31,10 @@ def stdout_kept() -> Iterator[None]:
             os.dup2(2, 1)
             stack.callback(os.dup2, kept, 1)
             stack.callback(_flush)
-        yield
+            if stdout.fileno() == 1:  # else it is another file, or none
+                encoding, errors = stdout.encoding, stdout.errors
+                stdout = stack.enter_context(open(kept, "w", encoding=encoding, errors=errors, closefd=False))
+        yield stdout
 
 
 def _flush() -> None:

@@ -20,7 +20,7 @@ from typing import Any
 import es_envs
 from es_core.cli import doctor, environments, plugin, policies, reports, settings, training
 from es_core.cli.arguments import Parser
-from es_core.cli.output import bear_any_text, say, say_error
+from es_core.cli.output import bear_any_text, say, say_error, stdout_for_results
 
 GROUPS = {
     "begin": ("demo", "new", "list"),
@@ -97,8 +97,8 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
             options.parser.error(_unrecognized(unknown, options.parser.options))
         if options.end_with_stdin:
             threading.Thread(target=_end_with_stdin, daemon=True).start()
-        code: int = options.command(options) or 0
-        sys.stdout.flush()
+        with stdout_for_results():
+            code: int = options.command(options) or 0
     except KeyboardInterrupt as error:
         number = error.args[0] if isinstance(error, _Terminated) else signal.SIGINT
         say_error("interrupted" if number == signal.SIGINT else "terminated", error)

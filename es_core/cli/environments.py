@@ -12,7 +12,7 @@ import es_envs
 from es_core.cli.arguments import add_command, add_env_id
 from es_core.cli.output import command_line, print_json, print_sheet, print_table, put, say
 from es_core.reports.data_sheet import data_sheet, space_text
-from es_envs import loading, registry
+from es_envs import registry
 
 
 def add(commands: Any) -> None:
@@ -111,8 +111,7 @@ def _ids(plugin: es_envs.PluginInfo) -> str:
 def _check(options: argparse.Namespace) -> int:
     from es_envs.testing import examine
 
-    with loading.stdout_kept():  # the report names its output as a fault
-        report = examine(options.env_id)
+    report = examine(options.env_id)
     if options.json:
         costs = {name: value for name, value in asdict(report).items() if name.endswith("_microseconds")}
         print_json(

@@ -1,4 +1,4 @@
-"""Output of commands: results on stdout, everything else on stderr.
+"""Output of commands: results on stdout, everything else on stderr, also what environments print.
 
 Names, summaries and errors come from plugins and files: all of them pass through ``printable``.
 """
@@ -12,11 +12,14 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from itertools import zip_longest
-from typing import Any
+from typing import Any, TextIO
 
 from es_core.formatting import shell_line
+from es_envs.loading import stdout_kept
 from es_envs.printable import printable
 
 _BOLD = 1
@@ -36,6 +39,18 @@ _COLOURS = {
 }
 """ANSI codes of words for a status."""
 _NARROWEST = 24  # characters of a column whose texts are wrapped
+_STDOUT: ContextVar[TextIO | None] = ContextVar("stdout", default=None)  # while it is kept for results
+
+
+@contextmanager
+def stdout_for_results() -> Iterator[None]:
+    """Keep stdout for results meanwhile: whatever else is printed, by environments and libraries, goes to stderr."""
+    with stdout_kept() as stdout:
+        token = _STDOUT.set(stdout)
+        try:
+            yield
+        finally:
+            _STDOUT.reset(token)
 
 
 def say(text: str) -> None:
@@ -45,7 +60,7 @@ def say(text: str) -> None:
 
 def put(text: object) -> None:
     """Print a line of the result."""
-    print(printable(str(text)), flush=True)
+    print(printable(str(text)), file=_STDOUT.get(), flush=True)
 
 
 def say_error(text: str, error: BaseException) -> None:
@@ -60,7 +75,7 @@ def command_line(*words: object) -> str:
 
 def print_json(value: Any) -> None:
     """Print a result for programs; JSON has no infinite numbers, so they are text."""
-    print(json.dumps(_as_json(value), indent=2, allow_nan=False, default=str))
+    print(json.dumps(_as_json(value), indent=2, allow_nan=False, default=str), file=_STDOUT.get())
 
 
 def _as_json(value: Any) -> Any:
@@ -102,7 +117,7 @@ def print_table(rows: Sequence[Sequence[str]], *, names: int | None = None, belo
     """
     rows = [[printable(text).replace("\n", "\\n") for text in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    is_terminal = sys.stdout.isatty()
+    is_terminal = (_STDOUT.get() or sys.stdout).isatty()
     in_colour = is_terminal and not os.environ.get("NO_COLOR")
     indent = sum(widths[:-1]) + 2 * len(widths[:-1])
     room = shutil.get_terminal_size().columns - indent
@@ -116,9 +131,9 @@ def print_table(rows: Sequence[Sequence[str]], *, names: int | None = None, belo
             code = _COLOURS.get(text, _BOLD if column == names else 0)
             if in_colour and code:
                 cells[column] = f"\x1b[{code}m{cells[column]}\x1b[0m"
-        print("  ".join(cells).rstrip())
+        print("  ".join(cells).rstrip(), file=_STDOUT.get())
         if beneath:
-            print(f"  {printable(beneath)}".replace("\n", "\\n"))
+            print(f"  {printable(beneath)}".replace("\n", "\\n"), file=_STDOUT.get())
 
 
 def print_sheet(rows: Sequence[tuple[str, str]], markdown: str) -> None:
@@ -131,8 +146,8 @@ def print_sheet(rows: Sequence[tuple[str, str]], markdown: str) -> None:
     table = Table.grid(padding=(0, 2))
     for name, value in rows:
         table.add_row(*(Text(printable(text).replace("\n", "\\n"), overflow="fold") for text in (name, value)))
-    console = Console(highlight=False, emoji=False)
+    console = Console(file=_STDOUT.get(), highlight=False, emoji=False)
     with console.capture() as capture:
         console.print(Group(table, "", Markdown(printable(markdown), hyperlinks=False)))
     lines = "\n".join(line.rstrip() for line in capture.get().rstrip().splitlines())
-    print(re.sub(r"\n{3,}", "\n\n", lines))
+    print(re.sub(r"\n{3,}", "\n\n", lines), file=_STDOUT.get())

@@ -4,7 +4,6 @@ import argparse
 import faulthandler
 import shlex
 import traceback
-from contextlib import nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,6 @@ from es_core.cli.arguments import (
 )
 from es_core.cli.films import add_film, chosen_film, filmed, require_one_choice, scores
 from es_core.cli.output import print_json, print_table, put, say
-from es_envs.loading import stdout_kept
 
 if TYPE_CHECKING:
     from es_envs import Episode
@@ -155,8 +153,7 @@ def _evaluate(options: argparse.Namespace) -> None:
         return
     if options.randomize is not None:
         how["env_kwargs"] = {**(how["env_kwargs"] or {}), "randomize": options.randomize}
-    with stdout_kept():
-        score = evaluate(_policy(options), **how)
+    score = evaluate(_policy(options), **how)
     if options.json:
         print_json(score.to_json())
     else:
@@ -171,8 +168,7 @@ def _robustness(options: argparse.Namespace, how: dict[str, Any]) -> None:
     from es_core.reports.robustness_page import STRETCHES, robustness
 
     page = require_page(options.robustness)
-    with stdout_kept():
-        found = robustness(_policy(options), randomize=options.randomize, **how)
+    found = robustness(_policy(options), randomize=options.randomize, **how)
     if options.json:
         found.save(page)
         print_json({**found.to_json(), "path": str(page)})
@@ -197,14 +193,13 @@ def _collect(options: argparse.Namespace) -> None:
     from es_core.formatting import counted
 
     names = ("episodes", "seed", "generation", "population", "dataset_id", "env_kwargs")
-    with stdout_kept():
-        dataset = collect(
-            _policy(options),
-            options.folder,
-            trust=options.trust_names,
-            progress=not options.quiet,
-            **{name: getattr(options, name) for name in names},
-        )
+    dataset = collect(
+        _policy(options),
+        options.folder,
+        trust=options.trust_names,
+        progress=not options.quiet,
+        **{name: getattr(options, name) for name in names},
+    )
     if options.json:
         print_json({**asdict(dataset), "path": str(dataset.path)})
         return
@@ -220,8 +215,7 @@ def _record(options: argparse.Namespace) -> None:
 
     require_one_choice(options)
     how = {"progress": not options.quiet, **chosen_episodes(options), **chosen_film(options)}
-    with stdout_kept():
-        path, episodes = filmed(options, partial(record, _policy(options), **how))
+    path, episodes = filmed(options, partial(record, _policy(options), **how))
     if options.json:
         print_json({"path": str(path), "fitness": [episode.fitness for episode in episodes]})
     else:
@@ -232,14 +226,13 @@ def _record(options: argparse.Namespace) -> None:
 def _export(options: argparse.Namespace) -> None:
     from es_core.deployment.exporting import export
 
-    with stdout_kept():
-        exported = export(
-            _policy(options),
-            options.path,
-            generation=options.generation,
-            seed=options.seed,
-            trust=options.trust_names,
-        )
+    exported = export(
+        _policy(options),
+        options.path,
+        generation=options.generation,
+        seed=options.seed,
+        trust=options.trust_names,
+    )
     if options.json:
         print_json(asdict(exported))
         return
@@ -260,8 +253,7 @@ def _watch(options: argparse.Namespace) -> None:
             put(line)
 
     how = {"live": options.live, "on_episode": show, "progress": not options.quiet, **chosen_episodes(options)}
-    with stdout_kept() if options.json else nullcontext():  # else it holds a line of each episode, too
-        episodes = watch(_policy(options), **how)
+    episodes = watch(_policy(options), **how)
     if options.json:
         print_json([{"seed": e.seed, "fitness": e.fitness, "length": e.length} for e in episodes])
 
@@ -273,8 +265,7 @@ def _replay(options: argparse.Namespace) -> None:
     faulthandler.enable(file=2)  # a simulator that crashes takes this process with it
     given = {name: getattr(options, name) for name in ("generation", "candidate", "seed")}
     try:
-        with stdout_kept():
-            episode = replay(_source(options.run, options), trust=options.trust_names, **given)
+        episode = replay(_source(options.run, options), trust=options.trust_names, **given)
     except RolloutError as error:
         traceback.print_exception(error.__cause__)
         if options.json:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from es_core.cli.arguments import add_command, add_trust
 from es_core.cli.output import command_line, print_json, print_table, put, say
-from es_envs.loading import stdout_kept
 
 _NAME = 22  # characters of an environment's id: the table fits 80 columns
 
@@ -79,15 +78,14 @@ def _report(options: argparse.Namespace) -> None:
 
     if options.follow:
         say(f"page, until the run ends: {options.output or Path(options.run) / 'report.html'}")
-    with stdout_kept():
-        path = report(
-            options.run,
-            options.output,
-            film=options.film,
-            follow=options.follow,
-            trust=options.trust_names,
-            progress=not options.quiet,
-        )
+    path = report(
+        options.run,
+        options.output,
+        film=options.film,
+        follow=options.follow,
+        trust=options.trust_names,
+        progress=not options.quiet,
+    )
     if options.json:
         print_json({"path": str(path)})
     else:

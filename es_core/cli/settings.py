@@ -16,7 +16,6 @@ from es_core.cli.arguments import (
     searched,
 )
 from es_core.cli.output import print_json, print_table, put, say
-from es_envs.loading import stdout_kept
 
 _SHOWN_TRIALS = 10
 
@@ -116,20 +115,19 @@ def _tune(options: argparse.Namespace) -> None:
     from es_core.formatting import figures, percent, text_of
     from es_core.tuning.settings_search import tune
 
-    with stdout_kept():
-        result = tune(
-            options.env_id,
-            search=_searches(options.search),
-            trials=options.trials,
-            seeds=options.seeds,
-            max_seconds=options.max_seconds,
-            directory=options.dir,
-            workers=options.workers,
-            pool=options.pool,
-            ray_address=options.ray_address,
-            progress=not options.quiet,
-            **config_fields(options),
-        )
+    result = tune(
+        options.env_id,
+        search=_searches(options.search),
+        trials=options.trials,
+        seeds=options.seeds,
+        max_seconds=options.max_seconds,
+        directory=options.dir,
+        workers=options.workers,
+        pool=options.pool,
+        ray_address=options.ray_address,
+        progress=not options.quiet,
+        **config_fields(options),
+    )
     command = train_command(result.run.config, result.run.directory, trusted=True)
     if options.json:
         found = {"run": str(result.run.directory), "settings": result.settings, "command": command}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import registered
 from gymnasium import spaces
 
 import es_envs
@@ -459,27 +460,32 @@ def test_a_package_that_an_environment_lacks_is_named_in_a_line(words, register,
     assert "Traceback" not in told
 
 
+@pytest.fixture(scope="module")
+def talking(tiny, tmp_path_factory):
+    """The id of an environment that says on stdout what it does, and a run in it."""
+    with registered("Talking-v0", "small_envs:Talking") as definition:
+        yield definition.id, train(definition.id, run_dir=tmp_path_factory.mktemp("talking") / "run", **tiny)
+
+
 @pytest.mark.parametrize(
     "words",
     [
         "show ID",
         "bench ID --seconds 0.01 --workers 1",
-        "train ID --generations 1 --run-dir new --workers 1",
-        "tune ID --search sigma=0.1|0.2 --trials 2 --seeds 1 --generations 1 --confirm-episodes 1 --workers 1",
+        "train ID --generations 1 --run-dir OUT --workers 1",
+        "train ID --generations 1 --run-dir OUT --pool vector",
+        "tune ID --search sigma=0.1|0.2 --trials 2 --seeds 1 --generations 1 --dir OUT --workers 1",
         "evaluate RUN --workers 1",
         "evaluate ID --policy random",
-        "record RUN --workers 1",
-        "report RUN --film",
-        "collect RUN data",
-        "export RUN policy.onnx",
+        "record RUN OUT.mp4 --workers 1",
+        "report RUN --film --output OUT.html",
+        "collect RUN OUT",
+        "export RUN OUT.onnx",
         "replay RUN --generation 0 --candidate 0 --seed 1",
     ],
-    ids=lambda words: words.split()[0],
 )
-def test_what_an_environment_says_is_no_part_of_a_result(words, register, tiny, tmp_path, monkeypatch, capfd):
-    monkeypatch.chdir(tmp_path)
-    env_id = register("Talking-v0", "small_envs:Talking")
-    run = train(env_id, run_dir=tmp_path / "run", **tiny)
-    capfd.readouterr()
-    assert main([*words.replace("ID", env_id).replace("RUN", str(run.directory)).split(), "--json"]) == 0
+def test_what_an_environment_says_is_no_part_of_a_result(words, talking, tmp_path, capfd):
+    env_id, run = talking
+    words = words.replace("ID", env_id).replace("RUN", str(run.directory)).replace("OUT", str(tmp_path / "new"))
+    main([*words.split(), "--json"])
     json.loads(capfd.readouterr().out)
