@@ -392,11 +392,11 @@ def searched(text: str) -> tuple[str, Any]:
 
     name, _, values = (part.strip() for part in text.partition("="))
     name = name.replace("-", "_")
-    kinds = {field.name: field.type for field in option_fields()}
-    if name not in kinds:
-        raise TypeError(unknown_field(name, set(kinds)))
+    known = {field.name: field for field in option_fields()}
+    if name not in known:
+        raise TypeError(unknown_field(name, set(known)))
     low, dots, high = values.partition("..")
-    parse, kind = _parse(kinds[name])
+    parse, kind = _parse(known[name].type, automatic=known[name].default == AUTO)
     try:
         if values.startswith("["):
             return name, _json(values)

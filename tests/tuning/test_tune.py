@@ -377,6 +377,13 @@ def test_what_cannot_be_searched_is_refused_before_anything_is_made(search, mess
     assert not folder.exists()
 
 
+def test_what_the_run_chooses_can_be_one_of_the_values(aim, tmp_path, capsys):
+    options = ["--trials", "2", "--seeds", "1", "--generations", "1", "--workers", "1", "--quiet", "--json"]
+    assert main(["tune", aim, "--search", "sigma=auto|0.2", "--dir", str(tmp_path / "search"), *options]) == 0
+    tried = [trial["settings"]["sigma"] for trial in json.loads(capsys.readouterr().out)["trials"]]
+    assert sorted(tried, key=str) == [0.2, "auto"]
+
+
 def test_a_setting_that_is_searched_twice_is_refused(aim, capsys):
     assert main(["tune", aim, "--search", "sigma=0.01..0.1", "--search", "sigma=0.5..1.5"]) == 2
     assert "--search sigma is given twice" in capsys.readouterr().err
