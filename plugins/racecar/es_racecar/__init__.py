@@ -26,7 +26,10 @@ def register_envs() -> list[EnvDefinition]:
                 "population_size": 32,
                 "generations": 100,
             },
-            recommended_for={"openai_es": {"sigma": 0.1, "learning_rate": 0.1}},
+            recommended_for={
+                "openai_es": {"sigma": 0.1, "learning_rate": 0.1},
+                "pgpe": {"learning_rate": 0.1},  # ClipUp's rule takes more than twice the steps
+            },
         ),
         EnvDefinition(
             id="RaceTrack-v0",
