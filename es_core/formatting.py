@@ -40,7 +40,7 @@ def figures(value: float | None, interval: tuple[float, float] | None = None) ->
         return f"{value:.3g}"
     if exponent < -4:
         return f"{value:.{max(0, decimals + exponent)}e}"
-    return f"{value:,.{decimals}f}".replace(",", "\u202f")
+    return f"{value:z,.{decimals}f}".replace(",", "\u202f")
 
 
 def duration(seconds: float) -> str:

@@ -141,7 +141,7 @@ def scores(path: str | Path, episodes: Sequence["Episode"]) -> str:
     described = json.loads(read_whole(Path(path).with_suffix(".json")))
     titles = [title_of(**player) for shot in described["shots"] for player in shot["players"]]
     names = [next(iter(episode.fitnesses)) for episode in episodes]
-    values = [f"{episode.fitness:.2f}" for episode in episodes]
+    values = [f"{episode.fitness:z.2f}" for episode in episodes]
     if len(set(names)) > 1:
         values = [f"{name} {value}" for name, value in zip(names, values, strict=True)]
     if len(set(titles)) > 1:

@@ -249,7 +249,7 @@ def _watch(options: argparse.Namespace) -> None:
 
     def show(episode: "Episode", generation: int) -> None:
         if not options.json:
-            line = f"generation {generation}: fitness {episode.fitness:.2f} in {episode.length} steps"
+            line = f"generation {generation}: fitness {episode.fitness:z.2f} in {episode.length} steps"
             put(line)
 
     how = {"live": options.live, "on_episode": show, "progress": not options.quiet, **chosen_episodes(options)}
@@ -277,7 +277,7 @@ def _replay(options: argparse.Namespace) -> None:
     if options.json:
         print_json({"reproduced": False, "fitness": episode.fitness, "length": episode.length})
     else:
-        put(f"not reproduced: the episode ended after {episode.length} steps with fitness {episode.fitness:.2f}")
+        put(f"not reproduced: the episode ended after {episode.length} steps with fitness {episode.fitness:z.2f}")
         say(
             "either it never failed (failed_candidates in metrics.jsonl names the seeds of those that did), or its "
             "failure depends on more than the seed: earlier episodes in the same process, a file, the time"

@@ -97,7 +97,7 @@ class Caption:
 
 def score_text(fitness: float | None, decimals: int, ending: str = "") -> str:
     """The fitness so far, and at the end how it ended; empty where it cannot be told yet."""
-    text = "" if fitness is None else f"fitness {fitness:.{decimals}f}"
+    text = "" if fitness is None else f"fitness {fitness:z.{decimals}f}"
     return f"{text}, {ending}" if ending else text
 
 

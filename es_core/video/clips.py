@@ -189,7 +189,7 @@ def decimals(values: Sequence[float | None]) -> int:
 def _counted(one: ScoredEpisode, decimals: int, name: str) -> tuple[str, ...]:
     """The fitness at each frame, as text behind its name; where it could not be told, it is empty until the end."""
     values = (*one.fitness_so_far[:-1], one.episode.fitness)
-    return tuple("" if value is None else f"{name}{value:.{decimals}f}" for value in values)
+    return tuple("" if value is None else f"{name}{value:z.{decimals}f}" for value in values)
 
 
 def _population_titles(generation: int, scored: Sequence[tuple[FilmedPolicy, ScoredEpisode]]) -> tuple[str, ...]:
@@ -211,7 +211,7 @@ def _best_scores(scored: Sequence[ScoredEpisode], decimals: int) -> tuple[str, .
             for one in scored
         ]
         known = [value for value in values if value is not None]
-        texts.append(f"best fitness {max(known):.{decimals}f}" if len(known) == len(values) else "")
+        texts.append(f"best fitness {max(known):z.{decimals}f}" if len(known) == len(values) else "")
     return tuple(texts)
 
 
