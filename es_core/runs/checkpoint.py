@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 FORMAT = 1
 _KEY = "es_envs"
 _LONGEST = 1000  # characters of an error message, which may quote the file
-_MOST = 1_000_000_000  # bytes of a file
+_MOST = 1_000_000_000  # bytes of the arrays in a file
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,9 +112,15 @@ class Checkpoint:
             "tensors": {name: _digest(array) for name, array in arrays.items()},
         }
         text = json.dumps({"document": document, "sha256": _json_digest(document)}, sort_keys=True, allow_nan=False)
+        size = sum(array.nbytes for array in arrays.values())
+        if size > _MOST:
+            raise ValueError(
+                f"policy {self.config.policy!r} has {self.mean.size} parameters, and a checkpoint of them would take "
+                f"{size / 1e9:.1f} GB: at most {_MOST / 1e9:.0f} GB are allowed. It needs fewer where there are fewer "
+                'numbers to see, for pictures by preprocessing={"resize": 84}, or {"pixels": 84} where they are part '
+                "of an observation (on the command line: --preprocessing resize=84)"
+            )
         content = save({name: np.ascontiguousarray(array) for name, array in arrays.items()}, {_KEY: text})
-        if len(content) > _MOST:
-            raise ValueError(f"a checkpoint of {len(content)} bytes is too large: at most {_MOST} are allowed")
         write_whole(Path(path), content)
 
     @classmethod
@@ -135,7 +141,8 @@ class Checkpoint:
         if not path.exists():
             raise FileNotFoundError(f"there is no checkpoint {path}")
         try:
-            content = read_whole(path.resolve(), _MOST)  # the caller's path may be a link
+            most = _MOST + _MOST // 100  # with their names and the JSON
+            content = read_whole(path.resolve(), most)  # the caller's path may be a link
             arrays = load(content)
             header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
             text = header.get("__metadata__", {}).get(_KEY)

@@ -72,6 +72,14 @@ def test_a_module_gives_the_actors_outputs(run):
     np.testing.assert_allclose(np.clip(raw, -1, 1), ours, atol=1e-5)
 
 
+def test_a_policy_that_is_too_large_for_a_file_is_refused_with_a_remedy(run, tmp_path, monkeypatch):
+    best = run.best
+    monkeypatch.setattr("es_core.runs.checkpoint._MOST", 100)
+    with pytest.raises(ValueError, match=rf"has {best.mean.size} parameters, .*preprocessing=\{{\"resize\": 84\}}"):
+        best.save(tmp_path / "large.safetensors")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_missing_file_is_a_missing_file(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"nothing\.safetensors"):
         Checkpoint.load(tmp_path / "nothing.safetensors")
