@@ -165,7 +165,7 @@ def robustness(
                 scores[name].append(score(stretched(varied, stretch, env)))
                 bar.advance(task)
         widest = {
-            name: [float(f"{end:.6g}") for end in ends]  # for people to read
+            name: [round(end) if end == round(end) else float(f"{end:.6g}") for end in ends]  # for people to read
             for name, ends in stretched(ranges, STRETCHES[-1], env).items()
         }
     name = str(checkpoint.config.fitness) if fitness is None else fitness
