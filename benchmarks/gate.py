@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from racetrack import FINISHED, fast_share, share
+from racetrack import fast_share, share
 from report import table
 
 from es_core.formatting import figures, percent
@@ -24,7 +24,7 @@ Run = Mapping[str, Any]
 ROBOTS = ("Hopper", "HalfCheetah", "Walker2D", "Ant", "Humanoid", "A1")
 _VALUES: Mapping[str, Callable[[Run], float]] = {
     "solved": lambda run: run["solved"],
-    "98 % of laps": lambda run: share(run["test"]) >= FINISHED,
+    "laps": lambda run: share(run["test"]),
     "fast laps": lambda run: fast_share(run["test"], _pure_pursuit()["test"]),
     "hard laps": lambda run: share(run["hard"]),
     "in time": lambda run: run["score"]["success_rate"],
@@ -41,10 +41,10 @@ class Task:
     Attributes:
         name: of the task.
         page: its page, and the folder of its runs.
-        measure: "solved", the share of seeds; "98 % of laps", that of seeds which finish as many on test tracks; "hard
-            laps", of laps finished on hard tracks; "fast laps", of those on test tracks that take no longer than the
-            scripted driver's; "in time", of those on a circuit within its time; "whole episodes", of those that last
-            until their time is up; "score", the best centre's.
+        measure: "solved", the share of seeds; "laps" or "hard laps", of laps finished on test or hard tracks; "fast
+            laps", of those on test tracks that take no longer than the scripted driver's; "in time", of those on a
+            circuit within its time; "whole episodes", of those that last until their time is up; "score", the best
+            centre's.
         evolved: name of the runs with the recommended settings.
         random_search: name of those by random search.
         other: name of those with the other kind of policy; "" if there are none.
@@ -66,8 +66,9 @@ _GAITS = {
     "Walker2D": "a linear policy walks; a network does with two seeds of three",
 }
 TASKS = (
-    Task(name="RaceTrack-v0, test tracks", page="racetrack", measure="98 % of laps", evolved="all tracks",
-         random_search="random search", other="network of 16", note="random search arrives from some starts, and late"),
+    Task(name="RaceTrack-v0, test tracks", page="racetrack", measure="laps", evolved="all tracks",
+         random_search="random search", other="network of 16",
+         note="by random search one seed of five finishes 57 %; a network is faster"),
     Task(name="RaceTrack-v0, as fast as pure pursuit", page="racetrack", measure="fast laps", evolved="all tracks",
          random_search="random search", other="network of 16"),
     Task(name="RaceTrack-v0, hard tracks", page="racetrack", measure="hard laps", evolved="all tracks",

@@ -779,11 +779,11 @@ page says so if an earlier version made its runs.
 ## Learning or luck
 
 Is a task worth evolving for? It passes the gate if random search reaches at most 30 % of what evolution gains over
-doing nothing, and doing nothing solves none of it. "Of" says what is compared: the share of seeds solved, or of those
-that finish 98 % of the laps on tracks that training never drew, which that task asks for; the share of laps there (fast
-laps: those that take no longer than the scripted driver's; in time: those on one circuit within its time limit); the
-share of whole episodes, which last until their time is up; or the score, with the lowest and the highest of several
-seeds. All but the laps are of the best centre, which `evaluate` takes.
+doing nothing, and doing nothing solves none of it. "Of" says what is compared: the share of seeds solved, the share of
+laps finished on tracks that training never drew (fast laps: those that take no longer than the scripted driver's; in
+time: those on one circuit within its time limit), the share of whole episodes, which last until their time is up, or
+the score, with the lowest and the highest of several seeds. All but the laps are of the best centre, which `evaluate`
+takes.
 "Other policy" is a network instead of a linear policy, or the reverse. An empty cell is not measured.
 
 {gate()}
