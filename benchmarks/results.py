@@ -526,9 +526,8 @@ ROWS: Mapping[str, Row] = {
         },
         seeds=range(3),
         single=[
-            "Humanoid",
-            "A1",
-            *(f"{robot}-reward" for robot in ("Walker2D", "Ant", "Humanoid", "A1")),
+            *(f"{robot}{name}" for robot in ("Walker2D", "Humanoid", "A1") for name in ("", "-reward")),
+            "Ant-reward",
             *(f"{robot}-network" for robot in ROBOTS if robot != "Walker2D"),
             *(f"{robot}-random_search" for robot in ROBOTS if robot != "Ant"),
         ],
