@@ -600,7 +600,7 @@ def result_of(run: Run, row: Row, path: Path) -> dict[str, Any]:
         "parameter_hash": checkpoint.parameter_hash,
         "solved": last.solved,
         "generations": last.generation,
-        "baselines": {name: score.mean for name, score in run.history[0].baselines.items()},
+        "baselines": {name: score.mean for name, score in run.history[0].baselines.items()} or _idle(checkpoint),
         "training_steps": sum(stats.steps for stats in run.history),
         "total_steps": last.total_steps,
         "search_steps": last.search_steps,
@@ -623,7 +623,8 @@ def _rescore(options: argparse.Namespace) -> None:
         last, best = path.with_suffix(".safetensors"), path.with_suffix(".best.safetensors")
         last_score = _score(Checkpoint.load(last, trust=True))
         score = _score(Checkpoint.load(best, trust=True)) if best.exists() else last_score
-        _write(path, {**result, "score": score, "last_score": last_score})
+        baselines = result.get("baselines") or _idle(Checkpoint.load(last, trust=True))
+        _write(path, {**result, "score": score, "last_score": last_score, "baselines": baselines})
 
 
 def _write(path: Path, result: Mapping[str, Any]) -> None:
@@ -634,6 +635,11 @@ def _write(path: Path, result: Mapping[str, Any]) -> None:
 def _score(centre: Checkpoint) -> dict[str, Any]:
     """Of a centre, on unseen starts of its run's own: an interval over seeds then holds the noise of starts, too."""
     return evaluate(centre, episodes=EPISODES, seed=centre.config.seed).to_json()
+
+
+def _idle(centre: Checkpoint) -> dict[str, float]:
+    """What doing nothing scores from the same starts, as a run without evaluation does not measure it."""
+    return {"doing nothing": _score(replace(centre, mean=np.zeros_like(centre.mean)))["mean"]}
 
 
 def _curve(run: Run, name: str) -> list[tuple[int, float]]:
