@@ -43,10 +43,10 @@ def episodes_of_evaluation(run: RunFolder, state: TrainingState, *, last: bool) 
     wanted = evaluation_episodes(config, strategy.population_size)
     training, length = float(strategy.population_size * config.episodes_per_candidate), 1.0
     if run.history:  # else nothing is known of episodes' lengths yet: the centre's are as long as the candidates'
-        scores = (stats.evaluation for stats in reversed(run.history) if stats.evaluation is not None)
+        trained = reversed(run.history[1:])  # the first centre says little about later ones: it may fall at once
         usual = run.history[-1].episode_length or 1.0
         training = state.total_steps - state.evaluation_steps + training * usual
-        length = next((score.length for score in scores), usual)
+        length = next((stats.evaluation.length for stats in trained if stats.evaluation is not None), usual)
     if last:
         return closing_episodes(config, wanted, steps=state.total_steps, length=length)
     most, spent = 2 * max(wanted, config.confirm_episodes), state.evaluation_steps

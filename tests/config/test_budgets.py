@@ -265,6 +265,13 @@ def test_a_run_without_a_bound_is_shown_interrupted_resumed_and_reported(wander,
 BUDGET = {"generations": 90, "eval_episodes": 60, "confirm_episodes": 30, "eval_budget": 0.2, "checkpoint_every": 10}
 
 
+def test_a_first_centre_that_falls_at_once_does_not_make_the_next_evaluation_long(tmp_path):
+    run = train("CartPoleBullet-v0", seed=1, generations=3, workers=1, progress=False, run_dir=tmp_path / "run")
+    first, second, *_ = run.history
+    assert (first.evaluation.length, second.evaluation.length) == (2, 500)
+    assert second.evaluation.steps < second.steps / 2
+
+
 def test_evaluation_takes_at_most_its_share_of_the_steps(wander, tmp_path):
     run = run_of(wander, tmp_path / "r", **BUDGET)
     *during, last = run.history
