@@ -623,9 +623,10 @@ def _rescore(options: argparse.Namespace) -> None:
         if _is_left_out(options, result["name"], result["seed"]):
             continue
         last, best = path.with_suffix(".safetensors"), path.with_suffix(".best.safetensors")
-        last_score = _score(Checkpoint.load(last, trust=True))
+        centre = Checkpoint.load(last, trust=True)
+        last_score = _score(centre)
         score = _score(Checkpoint.load(best, trust=True)) if best.exists() else last_score
-        baselines = result.get("baselines") or _idle(Checkpoint.load(last, trust=True))
+        baselines = result.get("baselines") or _idle(centre)
         _write(path, {**result, "score": score, "last_score": last_score, "baselines": baselines})
 
 

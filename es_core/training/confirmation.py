@@ -43,7 +43,8 @@ def episodes_of_evaluation(run: RunFolder, state: TrainingState, *, last: bool) 
     wanted = evaluation_episodes(config, strategy.population_size)
     training, length = float(strategy.population_size * config.episodes_per_candidate), 1.0
     if run.history:  # else nothing is known of episodes' lengths yet: the centre's are as long as the candidates'
-        trained = reversed(run.history[1:])  # the first centre says little about later ones: it may fall at once
+        # The first centre says little about later ones: it may fall at once.
+        trained = (stats for stats in reversed(run.history) if stats.generation > 0)
         usual = run.history[-1].episode_length or 1.0
         training = state.total_steps - state.evaluation_steps + training * usual
         length = next((stats.evaluation.length for stats in trained if stats.evaluation is not None), usual)

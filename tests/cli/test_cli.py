@@ -487,5 +487,5 @@ def talking(tiny, tmp_path_factory):
 def test_what_an_environment_says_is_no_part_of_a_result(words, talking, tmp_path, capfd):
     env_id, run = talking
     words = words.replace("ID", env_id).replace("RUN", str(run.directory)).replace("OUT", str(tmp_path / "new"))
-    main([*words.split(), "--json"])
+    assert main([*words.split(), "--json"]) == 0
     json.loads(capfd.readouterr().out)
