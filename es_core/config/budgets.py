@@ -15,6 +15,7 @@ _GROWTH = 4
 _FEWEST_CANDIDATES = 16  # the direction in which fewer point is little more than chance
 FEWEST_EPISODES = 5  # episodes of an evaluation: fewer say too little to be worth their steps
 _FEWEST_AT_THE_END = 10
+_FEWEST_TO_PROVE = 20  # a policy that fails once in seven episodes passes so many with a chance of one in twenty
 
 
 def step_limit(definition: EnvDefinition, config: TrainConfig) -> int:
@@ -161,6 +162,18 @@ def closing_episodes(config: TrainConfig, wanted: int, *, steps: float, length: 
     if share is None or share == 1:
         return wanted
     return min(wanted, max(_FEWEST_AT_THE_END, int(share / 4 * steps / length)))
+
+
+def proving_episodes(config: TrainConfig, *, training_steps: float, evaluation_steps: float, length: float) -> int:
+    """Number of episodes, at most ``confirm_episodes``, that a centre which looks solved must pass.
+
+    They are as many as fit into ``eval_budget`` beside the final score, but 20 at any price: a run may be solved after
+    so few episodes that no proof fits. For the arguments see ``fitting_episodes``.
+    """
+    wanted, steps = config.confirm_episodes, training_steps + evaluation_steps
+    spent = evaluation_steps + length * closing_episodes(config, wanted, steps=steps, length=length)
+    fitting = fitting_episodes(config, wanted, training_steps=training_steps, evaluation_steps=spent, length=length)
+    return max(fitting, min(wanted, _FEWEST_TO_PROVE))
 
 
 def reached(config: TrainConfig, *, generations: int, steps: int, episodes: int) -> str | None:

@@ -10,7 +10,13 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config.budgets import FEWEST_EPISODES, closing_episodes, evaluation_episodes, fitting_episodes
+from es_core.config.budgets import (
+    FEWEST_EPISODES,
+    closing_episodes,
+    evaluation_episodes,
+    fitting_episodes,
+    proving_episodes,
+)
 from es_core.config.train_config import TrainConfig
 from es_core.files import CheckpointError
 from es_core.policies.spaces import encoder, input_size, is_image, leaves
@@ -185,19 +191,21 @@ def confirm(
     if not evaluated:
         return None, False
     config, evaluation = run.config, Evaluation.from_episodes(evaluated)
-    last = results is None
+    last, length = results is None, evaluation.length
+    training = state.total_steps - state.evaluation_steps + (0 if results is None else results.steps)
+    spent = state.evaluation_steps + evaluation.steps
     look = _look_number(run, before.generation, last=last) if _reaches(config, evaluation) else None
-    count = config.confirm_episodes
-    if look is None:
+    if look is not None:
+        count = proving_episodes(config, training_steps=training, evaluation_steps=spent, length=length)
+    else:
+        count = config.confirm_episodes
         if last:
-            count = closing_episodes(config, count, steps=state.total_steps, length=evaluation.length)
+            count = closing_episodes(config, count, steps=state.total_steps, length=length)
         # At the end, and without a budget, it is known how many episodes follow, whose mean will count.
         promised = count if last or config.eval_budget is None else None
         if not Standing.of(evaluation, episodes=promised).beats(state.best):
             return None, False
-        if results is not None:
-            training = state.total_steps - state.evaluation_steps + results.steps
-            spent, length = state.evaluation_steps + evaluation.steps, evaluation.length
+        if not last:
             fitting = fitting_episodes(config, count, training_steps=training, evaluation_steps=spent, length=length)
             confirmed = sum(stats.confirmation is not None for stats in run.history)
             count = max(fitting, min(count, FEWEST_EPISODES)) if confirmed < 2 else fitting
