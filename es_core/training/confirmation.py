@@ -33,7 +33,7 @@ from es_envs import Episode
 
 _ERROR = 0.05  # maximum probability of calling a run solved whose centre never reaches the goal, if scores are normal
 _MOST_LOOKS = 10
-_FIRST_EPISODES = 10  # of a look, which ends with them if their mean misses the goal: most lucky centres go here
+_SCREENING_EPISODES = 10  # of a look, which ends with them if their mean misses the goal: most lucky centres go here
 _BASELINE_EPISODES = 5
 
 
@@ -173,9 +173,12 @@ def confirm(
     """Score a centre that looks solved, or better than the best so far, on a second set of starts.
 
     The first score selected it, so it is too good on average; the second is, too, as soon as it selects among several
-    (see ``_look_number``, ``final_episodes``). A look whose first episodes miss the goal ends with them. The first
-    centre, and the first one that looks better, are confirmed at any price: else a run that is stopped early would
-    leave the untrained policy as its best.
+    (see ``_look_number``, ``final_episodes``). The first centre, and the first one that looks better, are confirmed at
+    any price: else a run that is stopped early would leave the untrained policy as its best.
+
+    A centre that looks solved is tested with as many episodes as the budget allows, at least 20, and again with all
+    ``confirm_episodes`` if their mean reaches the goal, but its lower bound does not. As soon as the mean misses the
+    goal, or an episode is no success, the look ends.
 
     Args:
         run: the run.
@@ -191,45 +194,71 @@ def confirm(
     if not evaluated:
         return None, False
     config, evaluation = run.config, Evaluation.from_episodes(evaluated)
-    last, length = results is None, evaluation.length
-    training = state.total_steps - state.evaluation_steps + (0 if results is None else results.steps)
-    spent = state.evaluation_steps + evaluation.steps
-    look = _look_number(run, before.generation, last=last) if _reaches(config, evaluation) else None
-    if look is not None:
-        count = proving_episodes(config, training_steps=training, evaluation_steps=spent, length=length)
+    look = _look_number(run, before.generation, last=results is None) if _reaches(config, evaluation) else None
+    tests, error, solved = [], 0.0, False
+    if look is None:
+        stages = [_episodes_of_confirmation(run, state, results, evaluation)]
+        if stages == [0]:
+            return None, False
     else:
-        count = config.confirm_episodes
-        if last:
-            count = closing_episodes(config, count, steps=state.total_steps, length=length)
-        # At the end, and without a budget, it is known how many episodes follow, whose mean will count.
-        promised = count if last or config.eval_budget is None else None
-        if not Standing.of(evaluation, episodes=promised).beats(state.best):
-            return None, False
-        if not last:
-            fitting = fitting_episodes(config, count, training_steps=training, evaluation_steps=spent, length=length)
-            confirmed = sum(stats.confirmation is not None for stats in run.history)
-            count = max(fitting, min(count, FEWEST_EPISODES)) if confirmed < 2 else fitting
-        if count == 0:
-            return None, False
-    seeds = episode_seeds(config.seed, Purpose.CONFIRMATION, count, before.generation)
-    first = count if look is None else min(count, _FIRST_EPISODES)
-    episodes = pool.rollouts(before.mean, before.statistics, seeds[:first])
-    if first < count and _reaches(config, Evaluation.from_episodes(episodes)):
-        episodes += pool.rollouts(before.mean, before.statistics, seeds[first:])
-    confirmation = Evaluation.from_episodes(episodes)
-    solved = False
-    if look is not None and config.solved_at is not None and _reaches(config, confirmation):
-        bound = lower_bound([episode.fitness for episode in episodes], _ERROR / (look * (look + 1)))
-        solved = bound >= config.solved_at
+        first = proving_episodes(config, **_steps_so_far(state, results, evaluation))
+        tests = sorted({first, config.confirm_episodes})
+        stages = sorted({min(_SCREENING_EPISODES, first), *tests})
+        error = _ERROR / (look * (look + 1) * len(tests))
+    seeds = episode_seeds(config.seed, Purpose.CONFIRMATION, stages[-1], before.generation)
+    episodes: list[Episode] = []
+    for stage in stages:
+        episodes += pool.rollouts(before.mean, before.statistics, seeds[len(episodes) : stage])
+        confirmation = Evaluation.from_episodes(episodes)
+        solved = stage in tests and _is_solved(config, episodes, error)
+        if solved or not _reaches(config, confirmation):
+            break
     standing = Standing.of(confirmation, evaluation, solved=solved)
     if standing.beats(state.best):
         state.best = standing
         if not state.strategy.rebuildable:
-            if last and run.best_path.exists():  # should the bounds grow, this line is lost, and that one the best
+            if (
+                results is None and run.best_path.exists()
+            ):  # should the bounds grow, this line is lost, and that one the best
                 run.best_path.replace(run.former_best_path)
             before = replace(before, strategy={})  # its state may be large, and nobody goes on from here
         before.save(run.best_path)
     return confirmation, solved
+
+
+def _episodes_of_confirmation(
+    run: RunFolder, state: TrainingState, results: Results | None, evaluation: Evaluation
+) -> int:
+    """Number of episodes that confirm a centre which may be the best; 0 if it does not look so, or if few would fit."""
+    config, count = run.config, run.config.confirm_episodes
+    last = results is None
+    if last:
+        count = closing_episodes(config, count, steps=state.total_steps, length=evaluation.length)
+    # At the end, and without a budget, it is known how many episodes follow, whose mean will count.
+    promised = count if last or config.eval_budget is None else None
+    if not Standing.of(evaluation, episodes=promised).beats(state.best):
+        return 0
+    if last:
+        return count
+    fitting = fitting_episodes(config, count, **_steps_so_far(state, results, evaluation))
+    confirmed = sum(stats.confirmation is not None for stats in run.history)
+    return max(fitting, min(count, FEWEST_EPISODES)) if confirmed < 2 else fitting
+
+
+def _steps_so_far(state: TrainingState, results: Results | None, evaluation: Evaluation) -> dict[str, float]:
+    """What ``fitting_episodes`` is told after a centre's evaluation."""
+    training = state.total_steps - state.evaluation_steps + (0 if results is None else results.steps)
+    return {
+        "training_steps": training,
+        "evaluation_steps": state.evaluation_steps + evaluation.steps,
+        "length": evaluation.length,
+    }
+
+
+def _is_solved(config: TrainConfig, episodes: Sequence[Episode], error: float) -> bool:
+    if not _reaches(config, Evaluation.from_episodes(episodes)) or config.solved_at is None:
+        return False
+    return lower_bound([episode.fitness for episode in episodes], error) >= config.solved_at
 
 
 def _reaches(config: TrainConfig, score: Evaluation | None) -> bool:
