@@ -403,13 +403,15 @@ class TrainConfig:
         0.2,
         maybe(share),
         "maximum share of the run's steps that go into evaluation and confirmation; what does not fit has fewer "
-        "episodes, or waits, except for the first centre, the first that looks better, and one that looks solved; the "
-        "last centre's scores and the final one take a quarter of it each, or ten episodes (none: no maximum)",
+        "episodes, or waits, except for the first centre, the first that looks better, and the 20 episodes or more of "
+        "one that looks solved; the last centre's scores and the final one take a quarter of it each, or ten episodes "
+        "(none: no maximum)",
     )
     confirm_episodes: int = _option(
         100,
         whole(1, MOST),
-        "episodes that confirm a centre that looks solved; the most of other confirmations and of the final score",
+        "most episodes of a confirmation and of the final score; a centre that looks solved gets all of them if fewer "
+        "do not decide",
     )
     solved_at: float | None = _option(
         None,

@@ -285,6 +285,27 @@ def test_evaluation_takes_at_most_its_share_of_the_steps(wander, tmp_path):
     assert last.evaluation.episodes == 60
 
 
+@pytest.mark.parametrize(
+    ("fitness", "goal", "population", "episodes"),
+    [
+        ("episode_length", 40, 8, [20]),
+        ("episode_length", 40, 300, range(21, 100)),
+        ("episode_length", 40, 1000, [100]),
+        ("small_envs:luck", -3.0, 8, [20]),
+        ("small_envs:luck", -0.4, 8, [100]),
+    ],
+    ids=["early", "later", "late", "clear", "close"],
+)
+def test_a_look_at_a_centre_takes_what_the_budget_allows_or_what_decides(
+    fitness, goal, population, episodes, endless, tmp_path
+):
+    """At least 20 episodes; and a hundred, whatever they cost, where fewer leave it open."""
+    fields = {"eval_budget": 0.2, "confirm_episodes": 100, "episodes_per_candidate": 1, "generations": 5}
+    run = run_of(endless, tmp_path / "r", **fields, fitness=fitness, solved_at=goal, population_size=population)
+    assert run.end == "solved"
+    assert run.history[-1].confirmation.episodes in episodes
+
+
 def test_the_scores_at_the_end_take_few_steps_of_a_short_run_too(endless, tmp_path):
     """Each takes a twentieth of the run's, or ten episodes, but never more episodes than are asked for."""
     fields = {"generations": 2, "solved_at": None, "eval_episodes": 20, "confirm_episodes": 100}

@@ -398,7 +398,7 @@ def test_signals_that_reach_the_workers_too_end_a_run_in_order(number, code, tmp
         for each in [*workers, process]:  # the workers first, who shall not care
             each.send_signal(number)
         _, said = process.communicate(timeout=30)
-        assert process.returncode == code
+        assert process.returncode == code, said
         require_gone(marked)
     assert said.splitlines()[-2] == "terminated"
     assert "a worker is" not in said
