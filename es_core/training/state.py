@@ -1,6 +1,7 @@
 """The training state, which a run carries from generation to generation, and how it begins or is resumed."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from typing import Any, Self
 
@@ -133,7 +134,7 @@ class TrainingState:
         if generation is None:  # killed before the first
             run.cut_history(0)
             return cls.begin(run, pool)
-        checkpoint = run.checkpoint_at(generation)
+        checkpoint = _latest(run, generation)
         if not (is_same_space(checkpoint.observation_space, pool.observation_space)
                 and is_same_space(checkpoint.action_space, pool.action_space)):  # fmt: skip
             raise ValueError(f"{run.config.env_id} has other spaces now than when the run in {run.directory} was made")
@@ -306,6 +307,22 @@ class TrainingState:
 def _searched(config: TrainConfig, restarts: int, *, narrowed: bool) -> TrainConfig:
     """The decided config of a search; some strategies' rates follow from its sigma."""
     return begun_again(replace(config, sigma=config.sigma / NARROWER) if narrowed else config, restarts)
+
+
+def _latest(run: RunFolder, generation: int) -> Checkpoint:
+    """The run's latest checkpoint; if it is damaged, the error says how to go on from the one before it."""
+    try:
+        return run.checkpoint_at(generation)
+    except CheckpointError as error:
+        earlier = max((g for g in run.checkpoint_generations() if g < generation), default=None)
+        if earlier is not None:
+            with suppress(CheckpointError):
+                run.checkpoint_at(earlier)
+                damaged = run.checkpoint_path(generation)
+                error.add_note(
+                    f"Generation {earlier} has an intact one: delete {damaged} and resume, to go on from it."
+                )
+        raise
 
 
 def _strategy(config: TrainConfig, policy: Policy, mean: NDArray[np.float32] | None) -> Strategy:

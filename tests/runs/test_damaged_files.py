@@ -432,6 +432,25 @@ def test_a_resumed_run_refuses_a_state_that_does_not_fit(name, change, sentence,
     assert (folder / "metrics.jsonl").read_bytes() == history
 
 
+def test_a_run_whose_latest_checkpoint_is_damaged_goes_on_from_the_one_before(walk, unfinished, runs):
+    folder = unfinished("openai_es")
+    latest = folder / "checkpoints" / "000001.safetensors"
+    latest.write_bytes(latest.read_bytes()[:100])
+    again = {"run_dir": folder, "resume": True, "workers": 1, "progress": False}
+    with pytest.raises(CheckpointError) as caught:
+        train(walk, **again)
+    (note,) = caught.value.__notes__
+    assert note.startswith(f"Generation 0 has an intact one: delete {latest} and resume")
+    latest.unlink()
+    assert train(walk, **again).history[-1].parameter_hash == runs["openai_es"].history[-1].parameter_hash
+    folder = unfinished("cma_es")
+    for path in (folder / "checkpoints").iterdir():
+        path.write_bytes(b"nothing")
+    with pytest.raises(CheckpointError) as caught:
+        train(walk, **{**again, "run_dir": folder})
+    assert not hasattr(caught.value, "__notes__")
+
+
 def test_an_undamaged_copy_is_resumed(walk, unfinished, runs):
     for name, run in runs.items():
         again = train(walk, run_dir=unfinished(name), resume=True, workers=1, progress=False)
