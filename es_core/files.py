@@ -109,13 +109,17 @@ def opened(path: Path, flags: int = os.O_RDONLY) -> IO[bytes]:
     """
     with suppress(FileNotFoundError):
         _require_regular(path, path.lstat())
-    descriptor = os.open(path, flags | _FLAGS, 0o666)
-    try:
-        _require_regular(path, os.fstat(descriptor))
-        return os.fdopen(descriptor, "rb" if flags == os.O_RDONLY else "ab" if flags & os.O_APPEND else "wb")
-    except BaseException:
-        os.close(descriptor)
-        raise
+
+    def descriptor(name: str, _: int) -> int:  # from here on, it is the file's to close: a signal may come at any time
+        handle = os.open(name, flags | _FLAGS, 0o666)
+        try:
+            _require_regular(path, os.fstat(handle))
+        except BaseException:
+            os.close(handle)
+            raise
+        return handle
+
+    return open(path, "rb" if flags == os.O_RDONLY else "ab" if flags & os.O_APPEND else "wb", opener=descriptor)
 
 
 def _require_regular(path: Path, status: os.stat_result) -> None:

@@ -20,6 +20,7 @@ from written import lines, require_equal
 
 from es_core import Run, train
 from es_core.cli import main
+from es_core.files import append
 from es_core.runs.run_folder import lock
 from es_envs import hookimpl
 
@@ -402,6 +403,19 @@ def test_signals_that_reach_the_workers_too_end_a_run_in_order(number, code, tmp
         require_gone(marked)
     assert said.splitlines()[-2] == "terminated"
     assert "a worker is" not in said
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the file was never closed
+def test_a_signal_that_comes_while_a_file_is_opened_is_no_error_of_the_disk(tmp_path):
+    """The file closes its descriptor, and nothing else may: that would fail, and hide the signal."""
+
+    def interrupt(_, event, function):
+        if event == "c_return" and function is open:
+            raise KeyboardInterrupt  # which ends this profile, too
+
+    sys.setprofile(interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        append(tmp_path / "metrics.jsonl", b"{}")
 
 
 @pytest.mark.long
