@@ -217,9 +217,8 @@ def confirm(
     if standing.beats(state.best):
         state.best = standing
         if not state.strategy.rebuildable:
-            if (
-                results is None and run.best_path.exists()
-            ):  # should the bounds grow, this line is lost, and that one the best
+            # Should the bounds grow, this line is lost, and the best centre is that one again.
+            if results is None and run.best_path.exists():
                 run.best_path.replace(run.former_best_path)
             before = replace(before, strategy={})  # its state may be large, and nobody goes on from here
         before.save(run.best_path)
