@@ -410,8 +410,8 @@ class TrainConfig:
     confirm_episodes: int = _option(
         100,
         whole(1, MOST),
-        "most episodes of a confirmation and of the final score; a centre that looks solved gets all of them if fewer "
-        "do not decide",
+        "most episodes of a confirmation and of the final score; a centre that looks solved gets all of them, unless "
+        "fewer are all successful or alike",
     )
     solved_at: float | None = _option(
         None,

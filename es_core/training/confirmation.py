@@ -176,10 +176,6 @@ def confirm(
     (see ``_look_number``, ``final_episodes``). The first centre, and the first one that looks better, are confirmed at
     any price: else a run that is stopped early would leave the untrained policy as its best.
 
-    A centre that looks solved is tested with as many episodes as the budget allows, at least 20, and again with all
-    ``confirm_episodes`` if their mean reaches the goal, but its lower bound does not. As soon as the mean misses the
-    goal, or an episode is no success, the look ends.
-
     Args:
         run: the run.
         state: its state before the generation.
@@ -195,24 +191,15 @@ def confirm(
         return None, False
     config, evaluation = run.config, Evaluation.from_episodes(evaluated)
     look = _look_number(run, before.generation, last=results is None) if _reaches(config, evaluation) else None
-    tests, error, solved = [], 0.0, False
-    if look is None:
-        stages = [_episodes_of_confirmation(run, state, results, evaluation)]
-        if stages == [0]:
-            return None, False
+    if look is not None:
+        fewest = proving_episodes(config, **_steps_so_far(state, results, evaluation))
+        confirmation, solved = _tested(config, before, pool, look, fewest)
+    elif count := _episodes_of_confirmation(run, state, results, evaluation):
+        seeds = episode_seeds(config.seed, Purpose.CONFIRMATION, count, before.generation)
+        confirmation = Evaluation.from_episodes(pool.rollouts(before.mean, before.statistics, seeds))
+        solved = False
     else:
-        first = proving_episodes(config, **_steps_so_far(state, results, evaluation))
-        tests = sorted({first, config.confirm_episodes})
-        stages = sorted({min(_SCREENING_EPISODES, first), *tests})
-        error = _ERROR / (look * (look + 1) * len(tests))
-    seeds = episode_seeds(config.seed, Purpose.CONFIRMATION, stages[-1], before.generation)
-    episodes: list[Episode] = []
-    for stage in stages:
-        episodes += pool.rollouts(before.mean, before.statistics, seeds[len(episodes) : stage])
-        confirmation = Evaluation.from_episodes(episodes)
-        solved = stage in tests and _is_solved(config, episodes, error)
-        if solved or not _reaches(config, confirmation):
-            break
+        return None, False
     standing = Standing.of(confirmation, evaluation, solved=solved)
     if standing.beats(state.best):
         state.best = standing
@@ -223,6 +210,30 @@ def confirm(
             before = replace(before, strategy={})  # its state may be large, and nobody goes on from here
         before.save(run.best_path)
     return confirmation, solved
+
+
+def _tested(
+    config: TrainConfig, centre: Checkpoint, pool: RolloutPool, look: int, fewest: int
+) -> tuple[Evaluation, bool]:
+    """Test a centre that looks solved with ``confirm_episodes``, and tell whether it is.
+
+    The ``fewest`` do if all of them are successful or score alike: of scores that scatter, so few may hide a rare
+    failure. As soon as the mean misses the goal, or an episode is no success, the look ends.
+    """
+    most, episodes = config.confirm_episodes, list[Episode]()
+    seeds = episode_seeds(config.seed, Purpose.CONFIRMATION, most, centre.generation)
+    error = _ERROR / (look * (look + 1)) / (1 if fewest == most else 2)  # of each test
+    for count in sorted({min(_SCREENING_EPISODES, fewest), fewest, most}):
+        episodes += pool.rollouts(centre.mean, centre.statistics, seeds[len(episodes) : count])
+        score = Evaluation.from_episodes(episodes)
+        if config.solved_at is None or not _reaches(config, score):
+            break
+        is_clear = count == fewest and (score.success_rate is not None or score.std == 0)
+        if is_clear or count == most:
+            bound = lower_bound([episode.fitness for episode in episodes], error)
+            if bound >= config.solved_at:
+                return score, True
+    return score, False
 
 
 def _episodes_of_confirmation(
@@ -252,12 +263,6 @@ def _steps_so_far(state: TrainingState, results: Results | None, evaluation: Eva
         "evaluation_steps": state.evaluation_steps + evaluation.steps,
         "length": evaluation.length,
     }
-
-
-def _is_solved(config: TrainConfig, episodes: Sequence[Episode], error: float) -> bool:
-    if not _reaches(config, Evaluation.from_episodes(episodes)) or config.solved_at is None:
-        return False
-    return lower_bound([episode.fitness for episode in episodes], error) >= config.solved_at
 
 
 def _reaches(config: TrainConfig, score: Evaluation | None) -> bool:

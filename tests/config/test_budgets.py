@@ -291,15 +291,14 @@ def test_evaluation_takes_at_most_its_share_of_the_steps(wander, tmp_path):
         ("episode_length", 40, 8, [20]),
         ("episode_length", 40, 300, range(21, 100)),
         ("episode_length", 40, 1000, [100]),
-        ("small_envs:luck", -3.0, 8, [20]),
-        ("small_envs:luck", -0.4, 8, [100]),
+        ("small_envs:luck", -3.0, 8, [100]),
     ],
-    ids=["early", "later", "late", "clear", "close"],
+    ids=["early", "later", "late", "scattered"],
 )
-def test_a_look_at_a_centre_takes_what_the_budget_allows_or_what_decides(
+def test_a_look_at_a_centre_takes_what_the_budget_allows_or_what_scatter_asks_for(
     fitness, goal, population, episodes, endless, tmp_path
 ):
-    """At least 20 episodes; and a hundred, whatever they cost, where fewer leave it open."""
+    """At least 20 episodes; and a hundred, whatever they cost, where scores scatter."""
     fields = {"eval_budget": 0.2, "confirm_episodes": 100, "episodes_per_candidate": 1, "generations": 5}
     run = run_of(endless, tmp_path / "r", **fields, fitness=fitness, solved_at=goal, population_size=population)
     assert run.end == "solved"
