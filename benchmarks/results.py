@@ -334,8 +334,8 @@ ROWS: Mapping[str, Row] = {
         "(Welch's t, steps with evaluation: p = 0.03; all others p > 0.2). OpenAI-ES for the others: on the plate its "
         "median is 15 % above the lowest, and none is distinguishable from it (p > 0.1); on the cart-pole, where "
         "nearly any does, only ARS takes more (p = 0.01). All three tasks are easy for a linear policy: random search "
-        "finds one as well, on the plate with more than twice the lowest median of steps and not with each seed, on the "
-        "track with twice.",
+        "finds one as well, on the plate with more than twice the lowest median of steps and not with each seed, on "
+        "the track with twice.",
         runs={
             f"{env_id.partition('-')[0]}-{name}": (
                 env_id,
