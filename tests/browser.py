@@ -33,6 +33,7 @@ def chromium():
         options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
         driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
         try:
+            driver.get("about:blank")  # else the browser's own start page may go on loading beside the first one
             yield driver
         finally:
             driver.quit()
