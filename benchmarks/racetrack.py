@@ -13,12 +13,11 @@ tracks from the same starts. Each run writes docs/results/racetrack/NAME-sSEED.j
 import argparse
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from report import Report, commit, estimated, in_words, table
+from report import Report, commit, estimated, idle, in_words, table
 
 from es_core import Checkpoint, Run, train
 from es_core.evaluation.scoring import find_policy
@@ -49,7 +48,7 @@ NAMES: Mapping[str, Mapping[str, Any]] = {
 SCRIPTS: Mapping[str, Callable[[], Checkpoint]] = {
     "pure pursuit": lambda: Checkpoint.scripted(ID, "pure_pursuit"),
     "random actions": lambda: Checkpoint.scripted(ID, "random"),
-    "doing nothing": lambda: _idle(Checkpoint.pretrained(ID)),
+    "doing nothing": lambda: idle(Checkpoint.pretrained(ID)),
 }
 """Policies that are not evolved; the first is what the others are compared with."""
 PHYSICS: Mapping[str, Mapping[str, float]] = {
@@ -115,11 +114,6 @@ def _trained(name: str, seed: int, workers: int | None) -> Run:
         return train(Run.open(folder).config, run_dir=folder, resume=True, workers=workers)
     settings = {"max_steps": STEPS, "eval_every": 0, **NAMES[name]}
     return train(ID, run_dir=folder, seed=seed, workers=workers, **settings)
-
-
-def _idle(policy: Checkpoint) -> Checkpoint:
-    """A policy whose outputs are all 0."""
-    return replace(policy, mean=np.zeros_like(policy.mean))
 
 
 def _laps(policy: Checkpoint, episodes: int, workers: int | None, **env_kwargs: Any) -> tuple[list[float], int]:

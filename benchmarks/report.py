@@ -6,14 +6,19 @@ import os
 import platform
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median, quantiles
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from es_core.formatting import figures
 from es_core.statistics import mean
+
+if TYPE_CHECKING:
+    from es_core import Checkpoint
 
 PACKAGES = ("es-envs", "numpy", "pybullet", "gymnasium")
 OUT = Path("runs/benchmarks")
@@ -30,6 +35,11 @@ def options(documentation: str | None, *, seconds: float = 3.0, rounds: int = 5)
     given.seconds = 0.1 if given.quick else seconds
     given.population = 4 if given.quick else 64
     return given
+
+
+def idle(policy: "Checkpoint") -> "Checkpoint":
+    """The same policy with all parameters 0: its outputs are, too, so it does nothing."""
+    return replace(policy, mean=np.zeros_like(policy.mean))
 
 
 @dataclass(frozen=True)

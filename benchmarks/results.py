@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 from gate import ROBOTS, gate
-from report import Report, commit, estimated, in_words, table, with_interval
+from report import Report, commit, estimated, idle, in_words, table, with_interval
 
 from es_core import STRATEGIES, Checkpoint, Run, evaluate, train
 from es_core.formatting import percent
@@ -640,7 +640,7 @@ def _score(centre: Checkpoint) -> dict[str, Any]:
 
 def _idle(centre: Checkpoint) -> dict[str, float]:
     """What doing nothing scores from the same starts, as a run without evaluation does not measure it."""
-    return {"doing nothing": _score(replace(centre, mean=np.zeros_like(centre.mean)))["mean"]}
+    return {"doing nothing": _score(idle(centre))["mean"]}
 
 
 def _curve(run: Run, name: str) -> list[tuple[int, float]]:

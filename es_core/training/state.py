@@ -316,7 +316,7 @@ def _latest(run: RunFolder, generation: int) -> Checkpoint:
     except CheckpointError as error:
         earlier = max((g for g in run.checkpoint_generations() if g < generation), default=None)
         if earlier is not None:
-            with suppress(CheckpointError):
+            with suppress(CheckpointError, OSError):  # the first error is the one to tell
                 run.checkpoint_at(earlier)
                 damaged = run.checkpoint_path(generation)
                 error.add_note(
