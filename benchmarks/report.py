@@ -7,7 +7,6 @@ import platform
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from es_core.formatting import figures
+from es_core.runs.provenance import versions
 from es_core.statistics import mean
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Report:
             "architecture": platform.machine(),
             "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
             "python": platform.python_version(),
-            "versions": {package: _version(package) for package in (*PACKAGES, *packages)},
+            "versions": versions(*PACKAGES, *packages),
         }
         print(in_words(self.machine))
 
@@ -119,13 +119,6 @@ class Report:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({"machine": self.machine, "results": results}, indent=2, default=_plain, allow_nan=False)
         self._path.write_text(f"{text}\n", encoding="utf-8")
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def table(columns: Sequence[str], rows: Iterable[Iterable[str]]) -> str:

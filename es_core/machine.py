@@ -2,23 +2,71 @@
 
 import math
 import os
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, suppress
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from threadpoolctl import ThreadpoolController
 
+_CONTROL_GROUPS = Path("/sys/fs/cgroup")
+_NO_LIMIT = 2**60  # bytes: version 1 writes a number near 2**63 for no limit
+
 
 def usable_cores() -> int:
-    """Number of cores that this process may use, by its CPU affinity and the quota of its control group."""
+    """Number of cores that this process may use, by its CPU affinity and the quotas of its control groups."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min([cores, *(max(1, math.ceil(quota)) for quota in _cpu_quotas())])
+
+
+def memory_limit() -> int | None:
+    """Memory that this process's control groups may use together [bytes]; None: there is no limit."""
+    limits = []
+    for group in _control_groups("memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):  # of version 2 and 1
+            with suppress(OSError, ValueError):  # there is none, or "max"
+                limits.append(int((group / name).read_text(encoding="ascii")))
+    least = min(limits, default=_NO_LIMIT)
+    return None if least >= _NO_LIMIT else least
+
+
+def _cpu_quotas() -> Iterator[float]:
+    """Quotas of processor time of this process's control groups [cores]."""
+    for group in _control_groups("cpu"):
+        for names in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):  # of version 2 and 1
+            with suppress(OSError, ValueError):  # there is none, or "max"
+                quota, period = " ".join((group / name).read_text(encoding="ascii") for name in names).split()
+                if int(quota) > 0:  # -1: none, in version 1
+                    yield int(quota) / int(period)
+
+
+def _control_groups(controller: str) -> Iterator[Path]:
+    """Folders of this process's control groups of both versions, and of the groups that contain them.
+
+    In a container, /proc/self/cgroup may name a group by its path outside; then the folder at the top is this group's.
+    """
     try:
-        quota, period = Path("/sys/fs/cgroup/cpu.max").read_text(encoding="ascii").split()
-        if quota != "max":
-            cores = min(cores, max(1, math.ceil(int(quota) / int(period))))
-    except (OSError, ValueError):
-        pass  # no control group of version 2
-    return cores
+        lines = Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines()
+    except OSError:  # not Linux
+        return
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and controller not in controllers.split(","):
+            continue
+        group = PurePosixPath(path).relative_to("/")
+        for mount in (controllers, controller) if controllers else ("", "unified"):
+            yield from (_CONTROL_GROUPS / mount / each for each in (group, *group.parents))
+
+
+def open_files_left() -> int | None:
+    """Number of files that this process may still open; None: nobody says so."""
+    try:
+        import resource  # not on Windows
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return limit - sum(1 for _ in Path("/dev/fd").iterdir())
+    except (ImportError, OSError):
+        return None
 
 
 def one_blas_thread() -> AbstractContextManager[object]:

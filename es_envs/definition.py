@@ -192,9 +192,11 @@ class EnvDefinition:
             ValueError: the environment does not have this render mode.
             KeywordError: the entry point does not take an argument.
         """
+        arguments = {**self.kwargs, **kwargs}
+        if "rgb_array" in (render_mode, arguments.get("render_mode")):
+            draw_unseen()  # before a simulator is imported, which may ask then
         self._initialize()
         factory = self._load(str(self.entry_point), "entry_point")
-        arguments = {**self.kwargs, **kwargs}
         if render_mode is not None:
             if not accepts(factory, "render_mode"):
                 raise RenderError(f"{self.label} cannot render: {self.entry_point} takes no render_mode argument; "
@@ -285,8 +287,6 @@ def called(
     Raises:
         KeywordError: there is no argument of that name.
     """
-    if arguments.get("render_mode") == "rgb_array":
-        draw_unseen()
     try:
         return make(**arguments)
     except TypeError as error:

@@ -1,13 +1,27 @@
-"""Detection of a display."""
+"""Displays, drawing without one, and what shows that it has failed."""
 
+import ctypes
 import os
 import sys
+from contextlib import suppress
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 def draw_unseen() -> None:
-    """Let pygame draw where there is no display: SDL would look for one, and print an error for what is none."""
-    if not has_display():
-        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    """Let pygame and MuJoCo draw in this process where there is no display, unless the user has chosen how.
+
+    Both would look for a display, and fail. SDL's driver "dummy" would do for pygame's own surfaces, but draws nothing
+    where a window is read back.
+    """
+    if has_display():
+        return
+    os.environ.setdefault("SDL_VIDEODRIVER", "offscreen")
+    for renderer, library in (("egl", "libEGL.so.1"), ("osmesa", "libOSMesa.so.8")):
+        with suppress(OSError):  # it is not installed
+            ctypes.CDLL(library)
+            os.environ.setdefault("MUJOCO_GL", renderer)
 
 
 def has_display(*, wayland: bool = True) -> bool:
@@ -18,3 +32,16 @@ def has_display(*, wayland: bool = True) -> bool:
     """
     names = ("DISPLAY", "WAYLAND_DISPLAY") if wayland else ("DISPLAY",)
     return not sys.platform.startswith("linux") or any(os.environ.get(name) for name in names)
+
+
+def is_blank(picture: NDArray[np.uint8]) -> bool:
+    """Return True if all pixels of a picture ``(height, width, 3)`` have one colour: nothing was drawn."""
+    return bool((picture == picture[0, 0]).all())
+
+
+BLANK = (
+    "all pixels have one colour, so it draws nothing here. Without a display, a driver may be the cause: "
+    "SDL_VIDEODRIVER=dummy draws nothing where a window is read back (offscreen does), and MuJoCo needs MUJOCO_GL=egl "
+    "or osmesa"
+)
+"""What is wrong with such pictures, and what to try."""

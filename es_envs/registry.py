@@ -430,7 +430,10 @@ def _complete(plugin: PluginInfo) -> PluginInfo:
         return plugin
     if not missing:
         return plugin
-    error = f"its environments need {', '.join(missing)}, which is not installed: reinstall {plugin.distribution}"
+    remedy = (
+        requirements.how_to_get_bullet() if requirements.BULLET[0] in missing else f"reinstall {plugin.distribution}"
+    )
+    error = f"its environments need {', '.join(missing)}, which is not installed: {remedy}"
     return replace(plugin, status="incomplete", error=error)
 
 

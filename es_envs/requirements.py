@@ -1,11 +1,22 @@
-"""Requirements of distributions that are not installed."""
+"""Requirements of distributions that are not installed, and where this Python gets Bullet from."""
 
+import platform
+import sys
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
+from importlib.util import find_spec
+
+BULLET = ("pybullet", "pybullet-arm64")
+"""Distributions that contain the module pybullet; two of them overwrite each other's files."""
+
+_WHEELS = ((3, 11), (3, 13))  # the Pythons, from and to, for which PyPI has wheels of one of them
+_SYSTEMS = {"linux": "x86_64", "win32": "AMD64", "darwin": ""}  # and the processors; empty: all
 
 
 def missing(name: str, extra: str = "", seen: frozenset[tuple[str, str]] = frozenset()) -> Iterator[str]:
     """Requirements of a distribution that are missing, or installed in another version, including those of extras.
+
+    Bullet is not missing where the module pybullet can be found, whichever distribution contains it.
 
     Args:
         name: the distribution's name.
@@ -19,8 +30,14 @@ def missing(name: str, extra: str = "", seen: frozenset[tuple[str, str]] = froze
     from packaging.requirements import Requirement
 
     seen |= {(name, extra)}
+    if (name, extra) == ("es-envs", "bullet") and find_spec("pybullet") is None:
+        yield BULLET[0]  # whatever the markers say: there may be no wheel
     for requirement in map(Requirement, distribution(name).requires or ()):
         if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
+            continue
+        if requirement.name in BULLET:
+            if find_spec("pybullet") is None and name != "es-envs":
+                yield BULLET[0]
             continue
         try:
             version = distribution(requirement.name).version
@@ -32,3 +49,24 @@ def missing(name: str, extra: str = "", seen: frozenset[tuple[str, str]] = froze
         for each in sorted(requirement.extras):
             if (requirement.name, each) not in seen:
                 yield from missing(requirement.name, each, seen)
+
+
+def bullet_distributions() -> list[str]:
+    """Names of the installed distributions that contain the module pybullet: one, or else something is wrong."""
+    return sorted(set(packages_distributions().get("pybullet", ())))
+
+
+def how_to_get_bullet() -> str:
+    """Say how this Python gets Bullet, for messages about a missing one: a command, or a Python that has wheels."""
+    (oldest, newest), here = _WHEELS, sys.version_info[:2]
+    machine = platform.machine()
+    if here <= newest and _SYSTEMS.get(sys.platform, machine + "?") in {"", machine}:
+        return "`pip install 'es-envs[bullet]'` installs it"
+    first, last = (".".join(map(str, version)) for version in (oldest, newest))
+    conda = "`conda install -c conda-forge pybullet` installs it in a conda environment"
+    if here <= newest:
+        return f"PyPI has no wheels of it for {sys.platform} on {machine}; {conda}"
+    return (
+        f"PyPI has wheels of it for Python {first} to {last}, and this is {'.'.join(map(str, here))}: use Python "
+        f"{last} (`uv venv --python {last}` makes an environment with it); or {conda}"
+    )

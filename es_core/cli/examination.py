@@ -13,7 +13,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.metadata import PackageNotFoundError, distribution, packages_distributions, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -21,12 +21,13 @@ from typing import Any, Literal
 import es_envs
 from es_core.config.checks import AUTO
 from es_core.config.train_config import TrainConfig, implied
-from es_core.machine import usable_cores
+from es_core.machine import memory_limit, usable_cores
+from es_core.policies.compilation import bases, lasting_folder
 from es_core.pools.forker import Forker
 from es_core.strategies.by_name import STRATEGIES, require_strategy
 from es_envs import EnvDefinition, PluginInfo, registry
 from es_envs.display import has_display
-from es_envs.requirements import missing
+from es_envs.requirements import BULLET, bullet_distributions, how_to_get_bullet, missing
 
 _PATIENCE = 60  # seconds for a trial
 _MARK = "es-envs found:"  # marks our line among the output of libraries
@@ -58,6 +59,17 @@ assert plugin, "this build of pybullet does not have it"
 client = pybullet.connect(pybullet.DIRECT)
 assert pybullet.loadPlugin(plugin.origin, "_eglRendererPlugin", physicsClientId=client) >= 0, "Bullet cannot use it"
 found = {}
+"""
+_MUJOCO = """
+import os
+from es_envs.display import draw_unseen
+draw_unseen()
+import mujoco
+model = mujoco.MjModel.from_xml_string("<mujoco><worldbody><geom size='1'/></worldbody></mujoco>")
+renderer = mujoco.Renderer(model, 8, 8)
+renderer.update_scene(mujoco.MjData(model))
+renderer.render()
+found = os.environ.get("MUJOCO_GL")
 """
 _FILM = """
 import tempfile, imageio.v2, imageio_ffmpeg, numpy
@@ -110,7 +122,7 @@ def _machine() -> Iterator[Finding]:
     yield Finding("cores", "ok", f"{cores} of {all_cores} usable{less}: as many workers by default")
     if hasattr(os, "sysconf") and "SC_PHYS_PAGES" in os.sysconf_names:
         total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        limit = _control_group_memory()
+        limit = memory_limit()
         bounded = f", of which this control group may use {limit / _GIGABYTE:.1f} GB" if limit else ""
         yield Finding("memory", "ok", f"{total / _GIGABYTE:.1f} GB{bounded}")
     shared = Path("/dev/shm")  # noqa: S108  (it is only measured)
@@ -124,13 +136,13 @@ def _machine() -> Iterator[Finding]:
     else:
         advice = "work in a folder that is writable for you, or give --run-dir"
         yield Finding("run folders", "missing", f"{room}, which is not writable", advice)
-
-
-def _control_group_memory() -> int | None:
-    try:
-        return int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
-    except (OSError, ValueError):  # none of version 2, or "max"
-        return None
+    kept = lasting_folder()
+    if kept is not None:
+        yield Finding("compiled policies", "ok", f"are kept in {kept}")
+    else:
+        tried = ", ".join(map(str, bases()))
+        found = f"every command compiles anew, some seconds each: none of these can be written: {tried}"
+        yield Finding("compiled policies", "missing", found, "set NUMBA_CACHE_DIR to a folder that can be written")
 
 
 def _libraries() -> Iterator[Finding]:
@@ -157,32 +169,59 @@ def _cuda(found: dict[str, Any]) -> str:
 
 
 def _graphics() -> Iterator[Finding]:
-    try:
-        bullet = version("pybullet")
-    except PackageNotFoundError:
-        needed = "only environments in Bullet need it"
-        advice = "conda install -c conda-forge pybullet" if sys.version_info >= (3, 12) else _install("es-envs[bullet]")
-        yield Finding("pybullet", "missing", needed, advice)
-    else:
-        advice = _install("--force-reinstall", "--no-cache-dir", "pybullet")
-        failed, found = _try(_BULLET)
-        if failed:
-            yield Finding("pybullet", "broken", f"{bullet}: {failed}", advice)
-        elif not found["numpy"]:
-            slow = "compiled without numpy: films are slow, since each pixel becomes a Python number"
-            yield Finding("pybullet", "broken", f"{bullet}, {slow}", f"{advice}, where numpy is installed already")
-        else:
-            yield Finding("pybullet", "ok", f"{bullet}, works with numpy")
-            failed, _ = _try(_EGL)
-            if failed:
-                advice = "nothing: the software renderer does the same; or install libEGL (Debian: libegl1)"
-                yield Finding("EGL", "missing", f"renderer='egl' would not work: {failed}", advice)
-            else:
-                yield Finding("EGL", "ok", "renderer='egl' can be used")
+    yield from _bullet()
+    yield from _mujoco()
+    yield from _pygame()
     if has_display():
         yield Finding("display", "ok", "`es-envs watch` can open a window")
     else:
         yield Finding("display", "missing", "`es-envs watch` needs one, DISPLAY is not set", "use `es-envs record`")
+
+
+def _bullet() -> Iterator[Finding]:
+    found = bullet_distributions()
+    bullet = " and ".join(f"{name} {version(name)}" for name in found)
+    failed, drawn = _try(_BULLET)
+    remove = f"pip uninstall -y {' '.join(found or BULLET)}"
+    if not found and failed:
+        yield Finding("Bullet", "missing", "only environments in Bullet need it", how_to_get_bullet())
+        return
+    if failed:
+        yield Finding("Bullet", "broken", f"{bullet}: {failed}", f"`{remove}`; then {how_to_get_bullet()}")
+        return
+    if len(found) > 1:
+        both = f"{bullet} contain the same files: the one that was installed last works, until the other is removed"
+        yield Finding("Bullet", "broken", both, f"`{remove}`; then {how_to_get_bullet()}")
+    elif drawn["numpy"]:
+        yield Finding("Bullet", "ok", bullet)
+    else:
+        slower = "built without numpy: steps are as fast, pictures take up to 1.8 times as long"
+        yield Finding("Bullet", "ok", f"{bullet}, {slower}")
+    failed, _ = _try(_EGL)
+    if failed:
+        advice = "nothing: the software renderer does the same; or install libEGL (Debian: libegl1)"
+        yield Finding("EGL", "missing", f"renderer='egl' would not work: {failed}", advice)
+    else:
+        yield Finding("EGL", "ok", "renderer='egl' can be used")
+
+
+def _mujoco() -> Iterator[Finding]:
+    if find_spec("mujoco") is None:
+        return
+    failed, renderer = _try(_MUJOCO)
+    if failed:
+        advice = "install libEGL (Debian: libegl1, libegl-mesa0) or OSMesa (libosmesa6), or set MUJOCO_GL"
+        yield Finding("MuJoCo", "missing", f"{version('mujoco')}, which draws nothing here: {failed}", advice)
+    else:
+        yield Finding("MuJoCo", "ok", f"{version('mujoco')}, draws by {renderer or 'the display'}")
+
+
+def _pygame() -> Iterator[Finding]:
+    found = sorted(set(packages_distributions().get("pygame", ())))
+    if len(found) > 1:
+        both = " and ".join(f"{name} {version(name)}" for name in found)
+        again = f"pip uninstall -y {' '.join(found)} && {_install('pygame-ce')}"
+        yield Finding("pygame", "broken", f"{both} overwrite each other's files", again)
 
 
 def _extras() -> Iterator[Finding]:

@@ -77,7 +77,7 @@ def evaluate(
         # In a config of its own: other settings of the run, such as a survival bonus, may fit to its own fitness alone.
         named = TrainConfig(env_id=checkpoint.config.env_id, fitness=fitness).resolved(definition).fitness
         checkpoint = replace(checkpoint, config=replace(checkpoint.config, fitness=named))
-    prepare_policy(checkpoint.config, shown=progress)
+    prepare_policy(checkpoint.config, definition, shown=progress)
     with (
         LocalPool(definition, checkpoint.config, workers=workers, most=episodes) as pool,
         count_progress(shown=progress) as bar,

@@ -84,20 +84,33 @@ def require_compiler(config: TrainConfig) -> None:
         ) from error
 
 
-def prepare(config: TrainConfig, say: Callable[[str], None]) -> None:
-    """Compile the kernels that a policy needs unless they are cached, so that workers need not do so one by one.
+def is_compiled(config: TrainConfig) -> bool:
+    """Return True if nothing is left to compile for a policy, or no compiler is installed."""
+    if all(_file(name).is_file() for name in kernels_of(config)):
+        return True
+    try:
+        import numba  # noqa: F401
+    except ImportError:
+        return True
+    return False
+
+
+def compile_kernels(config: TrainConfig, say: Callable[[str], None]) -> None:
+    """Compile the kernels that a policy needs, so that workers need not do so one by one.
 
     Args:
         config: the policy's config.
-        say: called with a message before a compilation, which takes a moment.
+        say: called with a message before, since it takes a while.
     """
-    with suppress(ImportError):  # `require_compiler` reports it
-        if all(_file(name).is_file() for name in kernels_of(config)):
-            return
-        import numba  # noqa: F401
-
-        say("compiling the policy for this processor: once, it takes a few seconds")
-        load_kernels(config)
+    if lasting_folder() is not None:
+        say("compiling the policy for this processor: once, it takes some seconds")
+    else:
+        say(
+            "compiling the policy for this processor, which takes some seconds at every command, since no folder for "
+            f"compiled code can be written (tried: {', '.join(map(str, bases()))}): set the environment variable "
+            "NUMBA_CACHE_DIR to one that can"
+        )
+    load_kernels(config)
 
 
 def load_kernels(config: TrainConfig) -> None:
@@ -223,32 +236,43 @@ def _write(file: Path, code: bytes) -> None:
         Path(path).replace(file)
 
 
-@cache
 def cache_folder() -> Path:
-    """Folder of the compiled kernels for this processor.
+    """Folder of the compiled kernels for this processor: a lasting one, or else of this process and its children."""
+    return lasting_folder() or _passing_folder()
 
-    It is beside the package's source if that is writable, else in the user's cache, else a temporary one of this
-    process and its children. NUMBA_CACHE_DIR names another. Each kind of processor has its own folder.
-    """
+
+@cache
+def lasting_folder() -> Path | None:
+    """Folder in which kernels are kept, one for each kind of processor; None if none of ``bases`` can be written."""
     name, features = _processor()
     processor = f"{name}-{sha256(features.encode()).hexdigest()[:8]}"
-    given = os.environ.get("NUMBA_CACHE_DIR")
-    for base in [Path(given)] if given else _usual_bases():
+    for base in bases():
         with suppress(OSError):
             folder = base / f"es-envs-{processor}"
             folder.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
                 return folder
+    return None
+
+
+@cache
+def _passing_folder() -> Path:
     folder = Path(tempfile.mkdtemp(prefix="es-envs-"))
     atexit.register(_remove_own, folder, os.getpid())
     os.environ["NUMBA_CACHE_DIR"] = str(folder)  # for the processes that this one starts
     return folder
 
 
-def _usual_bases() -> Iterator[Path]:
-    yield _SOURCE.parent / "__pycache__"
+@cache  # a passing folder changes the variable
+def bases() -> list[Path]:
+    """Folders that may hold it: NUMBA_CACHE_DIR alone, or else beside the package's source and in the user's cache."""
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    if given:
+        return [Path(given)]
+    found = [_SOURCE.parent / "__pycache__"]
     with suppress(RuntimeError):  # there is no home folder
-        yield Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "es-envs"
+        found.append(Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "es-envs")
+    return found
 
 
 def _remove_own(folder: Path, process: int) -> None:

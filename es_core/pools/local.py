@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from es_core.config.objects import packed
 from es_core.config.train_config import TrainConfig
-from es_core.machine import usable_cores
+from es_core.machine import open_files_left, usable_cores
 from es_core.policies.by_name import make_policy
 from es_core.pools import forker
 from es_core.pools.messages import (
@@ -35,6 +35,8 @@ from es_envs import EnvDefinition, registry
 __all__ = ["LocalPool"]
 
 _CALL_SECONDS = 0.0004  # for an order and its answer
+_FILES_OF_A_WORKER = 2  # open in this process: its connection and its report
+_OTHER_FILES = 32  # that a run may open beside them: its log, its lock, a film's encoder, modules that are imported
 _SOON = 0.05  # seconds between two checks for a worker to start again
 
 
@@ -53,7 +55,8 @@ class LocalPool(RolloutPool):
         greeting: its workers' greeting, the same for all.
 
     Raises:
-        ValueError: workers, step_timeout or recycle_after is not positive, or a space is not supported.
+        ValueError: workers, step_timeout or recycle_after is not positive, the workers need more open files than this
+            process may have, or a space is not supported.
         PluginError: the environment cannot be made.
         RolloutError: a worker could not start, or differs from the others in its spaces.
     """
@@ -73,7 +76,7 @@ class LocalPool(RolloutPool):
     ) -> None:
         require_pool_options(workers, step_timeout, recycle_after)
         self.definition, self.config = definition, replace(config, device="cpu")
-        self.workers = min(usable_cores() if workers is None else workers, most)
+        self.workers = _affordable(workers, min(usable_cores() if workers is None else workers, most))
         self._step_timeout = step_timeout
         self._start = Start(definition, self.config, step_timeout, probe, packed(definition, self.config))
         self._scheduler = Scheduler[int](call_seconds=_CALL_SECONDS, recycle_after=recycle_after)
@@ -228,6 +231,41 @@ class LocalPool(RolloutPool):
         """End the workers, by force if necessary. May be called twice."""
         self._end(list(self._children))
         self._forker.close()
+
+
+def require_environment(definition: EnvDefinition, config: TrainConfig) -> None:
+    """Make an environment once, in a process of its own that ends with it.
+
+    Raises:
+        PluginError, ValueError, RolloutError: it cannot be made.
+    """
+    child = Child("es_core.pools.worker:try_environment", patience=patience(STEP_TIMEOUT))
+    try:
+        child.send(Start(definition, config, STEP_TIMEOUT, probe=False, objects=packed(definition, config)))
+        refusal = child.receive()
+    except ChildDiedError:  # a pool starts it again, and reports it
+        refusal = None
+    finally:
+        end([child])
+    if refusal is not None:
+        require_ready(definition.label, refusal)
+
+
+def _affordable(workers: int | None, wanted: int) -> int:
+    """Number of workers for which this process may open enough files: fewer than ``wanted`` if nobody gave a number.
+
+    Raises:
+        ValueError: it may not open enough for ``workers``.
+    """
+    left = open_files_left()
+    possible = wanted if left is None else max(1, (left - _OTHER_FILES) // _FILES_OF_A_WORKER)
+    if workers is None or wanted <= possible:
+        return min(wanted, possible)
+    needed = wanted * _FILES_OF_A_WORKER + _OTHER_FILES
+    raise ValueError(
+        f"{wanted} workers need {needed} more open files, and this process may open {left}: raise its limit, which "
+        f"`ulimit -n` shows, or set workers={possible} (--workers {possible})"
+    )
 
 
 def trace_of(report: str) -> str:

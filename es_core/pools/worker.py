@@ -43,6 +43,7 @@ from es_core.pools.probe import take_probe
 from es_core.pools.reference import play_reference
 from es_core.pools.watchdog import Watchdog
 from es_core.rollout.bounds import BoundsCounter
+from es_core.rollout.environment import make_env
 from es_core.rollout.errors import SpaceError
 from es_core.rollout.rollout import Rollout
 from es_core.rollout.transition_recorder import TransitionRecorder
@@ -77,6 +78,18 @@ def serve(connection: Any) -> None:
             worker.serve()
         finally:
             worker.end()
+
+
+def try_environment(connection: Any) -> None:
+    """Make the environment of a start, and close it; answer None, or why it cannot be made."""
+    start: Start = connection.recv()
+    try:
+        import_path.receive(start.objects)
+        make_env(start.definition, start.config).close()
+    except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
+        connection.send(CannotStart(*described(error)))
+    else:
+        connection.send(None)
 
 
 @dataclass(frozen=True)

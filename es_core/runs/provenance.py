@@ -8,6 +8,7 @@ from pathlib import Path
 from es_core.machine import usable_cores
 from es_envs import EnvDefinition
 from es_envs.registry import distribution_of
+from es_envs.requirements import BULLET, bullet_distributions
 
 
 def description() -> dict[str, str | int]:
@@ -21,11 +22,12 @@ def description() -> dict[str, str | int]:
 
 
 def versions(*distributions: str) -> dict[str, str]:
-    """Versions of those distributions that are installed."""
+    """Versions of those distributions that are installed; "pybullet" is whichever contains that module."""
     found = {}
     for name in distributions:
-        with suppress(PackageNotFoundError):
-            found[name] = version(name)
+        for each in bullet_distributions() if name == BULLET[0] else [name]:
+            with suppress(PackageNotFoundError):
+                found[each] = version(each)
     return found
 
 
@@ -36,7 +38,7 @@ def requirements(definition: EnvDefinition) -> tuple[list[str], list[str]]:
         definition: definition of the run's environment.
     """
     own = ["es-envs", *filter(None, [distribution_of(definition.plugin)])]
-    return [*own, "gymnasium", "numpy", "pybullet", "torch"], own
+    return [*own, "gymnasium", "numpy", BULLET[0], "torch"], own
 
 
 def _processor() -> str:

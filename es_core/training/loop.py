@@ -61,7 +61,7 @@ def evolve(
         **pool_options: options of ``make_pool``.
     """
     with started_early(wanted=pool == "local"):
-        prepare_policy(run.config, shown=progress)
+        prepare_policy(run.config, run.definition if pool != "vector" else None, shown=progress)
         with make_pool(pool, run.definition, run.config, **pool_options) as rollout_pool:
             explanation = _write_choices(run, rollout_pool)
             state = (TrainingState.resume if resume else TrainingState.begin)(run, rollout_pool)

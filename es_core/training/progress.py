@@ -27,11 +27,13 @@ from rich.text import Text
 from es_core.config.train_config import TrainConfig
 from es_core.files import nowhere
 from es_core.formatting import counted, duration, figures, percent
-from es_core.policies.compilation import prepare
+from es_core.policies.compilation import compile_kernels, is_compiled
+from es_core.pools.local import require_environment
 from es_core.runs.metrics import PLATEAU, GenerationStats
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation, Standing
 from es_core.training.advice import Adviser
+from es_envs import EnvDefinition
 from es_envs.printable import printable
 
 _LINE_EVERY = 2.0  # seconds between plain lines
@@ -72,9 +74,23 @@ def search_progress(*, shown: bool) -> Progress:
     return Progress(*columns, console=console, disable=not (shown and _is_live(console)))
 
 
-def prepare_policy(config: TrainConfig, *, shown: bool) -> None:
-    """Compile the policy before workers are started, and say so."""
-    prepare(config, partial(print_line, Stderr(quiet=not shown)))
+def prepare_policy(config: TrainConfig, definition: EnvDefinition | None, *, shown: bool) -> None:
+    """Compile a policy before workers are started, unless it is compiled, and say so.
+
+    Args:
+        config: the policy's config.
+        definition: its environment, which is made first: if it cannot be, nobody waits for a compiler to hear so. None:
+            the pool has another form of it.
+        shown: print a message.
+
+    Raises:
+        PluginError, ValueError, RolloutError: the environment cannot be made.
+    """
+    if is_compiled(config):
+        return
+    if definition is not None:
+        require_environment(definition, config)
+    compile_kernels(config, partial(print_line, Stderr(quiet=not shown)))
 
 
 def print_line(console: Console, text: str) -> None:

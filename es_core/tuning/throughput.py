@@ -121,7 +121,7 @@ def bench(
     require_seconds("seconds", seconds)
     config = resolved(env, config_fields)
     definition = es_envs.definition(config.env_id)
-    prepare_policy(config, shown=progress)
+    prepare_policy(config, definition, shown=progress)
     started = time.perf_counter()
     with (
         make_pool("local", definition, config, workers=workers) as pool,

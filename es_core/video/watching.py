@@ -77,7 +77,7 @@ def watch(
     checkpoint, definition = find_policy(
         source, generation=generation, candidate=candidate, env_kwargs=env_kwargs, trust=trust
     )
-    prepare_policy(checkpoint.config, shown=progress)
+    prepare_policy(checkpoint.config, definition, shown=progress)
     watched: list[Episode] = []
     numbers = count() if episodes is None else range(episodes)
     policies = repeat(checkpoint) if run is None else _newest_each_time(run, checkpoint, say)

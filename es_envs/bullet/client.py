@@ -6,7 +6,10 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from importlib.metadata import version
 from pathlib import Path
+
+from es_envs.requirements import BULLET, bullet_distributions, how_to_get_bullet
 
 
 @contextmanager
@@ -31,16 +34,23 @@ def redirected(number: int, target: int) -> Iterator[None]:
         os.close(saved)
 
 
+def _explained(error: ImportError) -> str:
+    """Say what is wrong with this installation of Bullet, and what mends it."""
+    found = " and ".join(f"{name} {version(name)}" for name in bullet_distributions())
+    if not found:
+        return f"es_envs.bullet needs Bullet, the module pybullet, which is not installed. {how_to_get_bullet()}"
+    return (
+        f"es_envs.bullet needs Bullet, the module pybullet. {found} should contain it, but importing it "
+        f"fails ({error}). Remove what is there, `pip uninstall -y {' '.join(BULLET)}`; then {how_to_get_bullet()}"
+    )
+
+
 try:
     with Path(os.devnull).open("wb") as nowhere, redirected(2, nowhere.fileno()):
         import pybullet
         import pybullet_data
 except ImportError as error:
-    raise ImportError(
-        f"es_envs.bullet needs pybullet, which this Python {sys.version_info.major}.{sys.version_info.minor} "
-        f"cannot import ({error}). PyPI has wheels of it up to Python 3.11 only: there, "
-        "`pip install 'es-envs[bullet]'`; for other versions of Python, `conda install -c conda-forge pybullet`."
-    ) from error
+    raise ImportError(_explained(error)) from error
 
 __all__ = ["disconnect", "load_egl", "pybullet", "pybullet_data", "redirected"]
 

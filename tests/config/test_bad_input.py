@@ -626,25 +626,6 @@ def test_an_environment_that_cannot_be_filmed_is_still_trained(finished, registe
     assert not list(tmp_path.glob("film*"))
 
 
-# ---- pybullet
-
-
-def test_a_missing_pybullet_is_explained(python):
-    done = python("import sys; sys.modules['pybullet'] = None\nfrom es_envs.bullet import BulletEnv")
-    last = done.err.strip().splitlines()[-1]
-    version = f"{sys.version_info.major}.{sys.version_info.minor}"
-    for text in (
-        "ImportError",
-        "needs pybullet",
-        f"Python {version}",
-        "wheels",
-        "3.11",
-        "es-envs[bullet]",
-        "conda-forge",
-    ):
-        assert text in last
-
-
 # ---- command line
 
 MISTAKES = [

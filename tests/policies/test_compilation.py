@@ -37,12 +37,19 @@ def places(monkeypatch, tmp_path):
     monkeypatch.setenv("NUMBA_CACHE_DIR", "")
     monkeypatch.setenv("XDG_CACHE_HOME", str(nowhere))
     monkeypatch.setattr(compilation, "_SOURCE", nowhere / "kernels.py")
-    return monkeypatch
+    yield monkeypatch
+    forget()
+
+
+def forget():
+    for remembered in (compilation.bases, compilation.lasting_folder, compilation._passing_folder):
+        remembered.cache_clear()
 
 
 def folder():
-    """Where kernels would be kept, asked anew."""
-    return cache_folder.__wrapped__()
+    """Where a new process would keep kernels."""
+    forget()
+    return cache_folder()
 
 
 def test_kernels_are_kept_beside_their_source_where_that_can_be_written(places, tmp_path):
@@ -60,6 +67,18 @@ def test_else_kernels_are_kept_in_a_folder_that_started_processes_share(places):
     assert kept.is_dir()
     assert os.environ["NUMBA_CACHE_DIR"] == str(kept)
     assert folder().parent == kept
+
+
+@pytest.mark.skipif(os.name == "nt", reason="chmod does not keep a user from writing")
+@pytest.mark.skipif(getattr(os, "geteuid", int)() == 0, reason="root may write anywhere")
+def test_a_command_that_must_compile_every_time_names_the_remedy(python, tmp_path):
+    tmp_path.chmod(0o500)
+    words = ["-m", "es_core", "train", "CartPole-v1", "--max-steps", "20", "--run-dir", str(tmp_path.parent / "run")]
+    done = python(arguments=words, environment={"NUMBA_CACHE_DIR": str(tmp_path)})
+    assert done.code == 0
+    assert "at every command" in done.err
+    assert f"(tried: {tmp_path})" in done.err
+    assert "NUMBA_CACHE_DIR" in done.err
 
 
 def test_every_kind_of_processor_has_kernels_of_its_own(places, tmp_path):
