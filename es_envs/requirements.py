@@ -56,11 +56,16 @@ def bullet_distributions() -> list[str]:
     return sorted(set(packages_distributions().get("pybullet", ())))
 
 
+def has_wheels() -> bool:
+    """Return True if PyPI has wheels of Bullet for this Python on this machine, as the extra ``bullet`` knows."""
+    machine = platform.machine()
+    return sys.version_info[:2] <= _WHEELS[1] and _SYSTEMS.get(sys.platform, f"not {machine}") in {"", machine}
+
+
 def how_to_get_bullet() -> str:
     """Say how this Python gets Bullet, for messages about a missing one: a command, or a Python that has wheels."""
-    (oldest, newest), here = _WHEELS, sys.version_info[:2]
-    machine = platform.machine()
-    if here <= newest and _SYSTEMS.get(sys.platform, machine + "?") in {"", machine}:
+    (oldest, newest), here, machine = _WHEELS, sys.version_info[:2], platform.machine()
+    if has_wheels():
         return "`pip install 'es-envs[bullet]'` installs it"
     first, last = (".".join(map(str, version)) for version in (oldest, newest))
     conda = "`conda install -c conda-forge pybullet` installs it in a conda environment"

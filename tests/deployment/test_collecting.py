@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import gymnasium
-import minari
 import numpy as np
 import pytest
+
+minari = pytest.importorskip("minari")
+
 from conftest import TINY
 
 import es_envs

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
+
+torch = pytest.importorskip("torch")
+
 from space_envs import ACTIONS, OBSERVATIONS
 
 from es_core import Checkpoint, ExportError, TrainConfig, evaluate, export, train

@@ -12,7 +12,6 @@ import gymnasium
 import imageio_ffmpeg
 import numpy as np
 import pytest
-import torch
 from gymnasium.wrappers.vector import RecordEpisodeStatistics
 
 import es_envs
@@ -73,6 +72,7 @@ def test_a_game_that_is_not_installed_is_explained(monkeypatch):
 
 
 def test_an_unknown_game_is_answered_with_those_that_there_are():
+    pytest.importorskip("ale_py")
     with pytest.raises(es_envs.UnknownEnvError, match="Did you mean 'ALE/Pong-v5'"):
         es_envs.definition("ALE/Pongg-v5")
 
@@ -109,6 +109,7 @@ def test_half_cheetah_is_trained_as_it_is(tmp_path, monkeypatch, capfd):
 
 def sb3(name, *arguments):
     """Run an example in this process; what it knows at its end."""
+    torch = pytest.importorskip("torch")
     threads = torch.get_num_threads()
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of theirs

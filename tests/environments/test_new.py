@@ -46,6 +46,7 @@ def test_a_new_plugin_is_named_formatted_and_found_by_git(kind, here, capsys):
         "tests/test_lunar_rover_2.py",
     }
     assert "$" not in "".join((folder / name).read_text(encoding="utf-8") for name in files)
+    pytest.importorskip("ruff")
     ruff = [sys.executable, "-m", "ruff"]
     for check in (["format", "--check"], ["check", "--extend-select", "B,I,PT,SIM,UP", "--ignore", "RUF012"]):
         done = subprocess.run(
@@ -85,7 +86,7 @@ def test_a_plugin_is_simulated_by_bullet_where_pybullet_is_installed(installed, 
         ("json", "it would hide the existing package 'json'"),
         ("es.envs", "it would hide the existing package 'es_envs'"),
         ("tests", "it would hide the existing package 'tests'"),
-        ("opencv-python-headless", "would replace the installed distribution opencv-python-headless"),
+        ("pygame-ce", "would replace the installed distribution pygame-ce"),
         ("race-car", "the environment RaceCar-v0 exists already"),
         ("cart-pole", "the environment CartPole-v0 exists already"),
     ],

@@ -6,7 +6,9 @@ from itertools import count
 
 import numpy as np
 import pytest
-import torch
+
+torch = pytest.importorskip("torch")
+
 from conftest import first_fast
 
 import es_envs

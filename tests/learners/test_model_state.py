@@ -2,7 +2,10 @@
 
 import numpy as np
 import pytest
-import torch
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("stable_baselines3")
+
 from stable_baselines3 import DQN, PPO, SAC
 
 from es_core.learners.model_state import load_state, state_of

@@ -9,8 +9,10 @@ from copy import deepcopy
 import gymnasium
 import numpy as np
 import pytest
-import stable_baselines3
-import torch
+
+torch = pytest.importorskip("torch")
+stable_baselines3 = pytest.importorskip("stable_baselines3")
+
 from conftest import TINY, first_fast
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 

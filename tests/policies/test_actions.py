@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
-import torch
+
+torch = pytest.importorskip("torch")
+
 from gymnasium import spaces
 
 from es_core import Checkpoint, train

@@ -4,7 +4,9 @@ import hashlib
 
 import numpy as np
 import pytest
-import torch
+
+torch = pytest.importorskip("torch")
+
 from gymnasium import spaces
 
 from es_core import train

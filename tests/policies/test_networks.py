@@ -6,7 +6,9 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
-import torch
+
+torch = pytest.importorskip("torch")
+
 from conftest import first_fast
 from gymnasium import spaces
 from small_envs import Seen

@@ -1,7 +1,9 @@
 import gymnasium
 import numpy as np
 import pytest
-import torch
+
+torch = pytest.importorskip("torch")
+
 from gymnasium import spaces
 
 from es_core.config.train_config import TrainConfig

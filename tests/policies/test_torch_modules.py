@@ -5,8 +5,10 @@ import sys
 
 import numpy as np
 import pytest
+
+torch = pytest.importorskip("torch")
+
 import small_modules
-import torch
 from gymnasium import spaces
 
 import es_core

@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
-import torch
+
+torch = pytest.importorskip("torch")
+
 from gymnasium import spaces
 from written import require_equal, rewrite_checkpoint
 

@@ -119,6 +119,8 @@ def test_a_line_has_arguments_and_settings_that_there_are(page, words, readers, 
     options, unknown = make_parser().parse_known_args(words)
     assert not unknown
     if words[0] in {"train", "bench", "tune"}:
+        if options.env_id.startswith("ALE/"):
+            pytest.importorskip("ale_py")
         config = TrainConfig.for_env(options.env_id, **config_fields(options))
         for name, values in map(searched, getattr(options, "search", [])):
             assert hasattr(config, name)

@@ -15,7 +15,7 @@ OLD = ROOT / "tests" / "written_by_9c9a60a" / "dense"
 ROOMS = {
     "es_envs": ["printable", "choice", "returned", "loading", "requirements", "display", "import_path", "code_hash",
                 "scripts", "episode", "fitness", "definition", "behaviour", "hookspecs", "registry", "gym", "envpools",
-                "bullet", "testing", "scaffold"],
+                "bullet", "testing", "scaffold", "__main__"],
     "es_core": ["seeding", "statistics", "machine", "formatting", "files", "config", "policies", "strategies",
                 "rollout", "runs", "pools", "learners", "training", "evaluation", "video", "reports", "deployment",
                 "run", "tuning", "cli", "__main__"],

@@ -1,7 +1,6 @@
 """The distributions: what they contain, and that their wheels work in an empty environment."""
 
 import os
-import re
 import sys
 import tomllib
 from pathlib import Path
@@ -17,6 +16,9 @@ PROJECTS = {
 }
 
 
+PYTHONS = ("3", "3.11", "3.12", "3.13", "3.14")
+
+
 def test_every_package_is_in_the_list():
     listed = set(PROJECTS[ROOT]["tool"]["setuptools"]["packages"])
     found = {"es_envs.urdf"}
@@ -30,27 +32,59 @@ def test_every_distribution_is_typed_licensed_and_needs_python_3_11(folder):
     project = PROJECTS[folder]["project"]
     assert project["requires-python"] == ">=3.11"
     assert project["license"] == "MIT"
+    assert project["license-files"] == ["LICENSE"]
+    assert (folder / "LICENSE").read_bytes() == (ROOT / "LICENSE").read_bytes()
+    classifiers = {line for line in project["classifiers"] if line.startswith("Programming Language")}
+    assert classifiers == {f"Programming Language :: Python :: {version}" for version in PYTHONS}
     for package in PROJECTS[folder]["tool"]["setuptools"]["packages"]:
         if "." not in package:
             assert (folder / package / "py.typed").exists()
 
 
-def test_constraints_hold_one_exact_version_of_everything_required():
-    lines = [
-        line for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines() if line and line[0] != "#"
-    ]
-    pinned = {Requirement(line).name.lower(): Requirement(line) for line in lines}
-    assert len(pinned) == len(lines)
-    assert all(re.fullmatch(r"==[\w.]+", str(requirement.specifier)) for requirement in pinned.values())
-    assert str(pinned["torch"].specifier) == "==2.13.0"
+def pins():
+    """Exact versions in constraints.txt by name: one, or several for different Pythons."""
+    found = {}
+    for line in (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines():
+        if line and line[0] != "#":
+            requirement = Requirement(line)
+            (specifier,) = requirement.specifier
+            assert specifier.operator == "=="
+            found.setdefault(requirement.name, set()).add(specifier.version)
+    return found
+
+
+def test_constraints_hold_exact_versions_of_everything_required():
+    pinned = pins()
+    assert pinned["torch"] == {"2.13.0"}
     for project in PROJECTS.values():
         extras = project["project"].get("optional-dependencies", {}).values()
         for text in [*project["project"]["dependencies"], *(line for extra in extras for line in extra)]:
             requirement = Requirement(text)
             if requirement.name.startswith("es-"):
                 continue
-            version = str(pinned[requirement.name.lower()].specifier).removeprefix("==")
-            assert requirement.specifier.contains(version), text
+            assert pinned[requirement.name.lower()], text
+            assert all(map(requirement.specifier.contains, pinned[requirement.name.lower()])), text
+
+
+def test_constraints_are_those_of_uv_lock():
+    """If not: the first lines of constraints.txt say how they are exported; `uv lock` follows pyproject.toml."""
+    lock = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))
+    locked = {}
+    for package in lock["package"]:
+        if "registry" in package["source"]:
+            locked.setdefault(package["name"], set()).add(package["version"])
+    assert pins() == locked
+
+
+@pytest.mark.parametrize("folder", PROJECTS, ids=lambda folder: folder.name)
+def test_uv_lock_knows_all_requirements(folder):
+    lock = tomllib.loads((ROOT / "uv.lock").read_text(encoding="utf-8"))
+    project = PROJECTS[folder]["project"]
+    (locked,) = (package for package in lock["package"] if package["name"] == project["name"])
+    known = {each["name"] for each in locked["metadata"]["requires-dist"]}
+    extras = project.get("optional-dependencies", {}).values()
+    lines = [*project["dependencies"], *(line for extra in extras for line in extra)]
+    assert {Requirement(line).name for line in lines} == known
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,6 @@ import struct
 import numpy as np
 import pytest
 import safetensors.numpy
-import torch
 from conftest import first_fast
 from written import rewrite_checkpoint, set_config
 
@@ -66,6 +65,7 @@ def record_nothing(run):
 def test_a_module_gives_the_actors_outputs(run):
     observations = np.random.default_rng(0).uniform(-1, 1, (20, 17)).astype(np.float32)
     actor = run.checkpoint.actor()
+    torch = pytest.importorskip("torch")
     with torch.no_grad():
         raw = run.checkpoint.module()(torch.from_numpy(observations)).numpy()
     ours = np.array([actor(observation) for observation in observations])

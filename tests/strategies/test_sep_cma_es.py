@@ -10,7 +10,7 @@ from es_core.strategies.sep_cma_es import SepCMAES
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it misses matplotlib
-    import cma
+    cma = pytest.importorskip("cma")
 
 STEP = 0.5  # initial sigma
 

@@ -6,8 +6,6 @@ import sys
 import textwrap
 from pathlib import Path
 
-import nbclient
-import nbformat
 import numpy as np
 import pytest
 
@@ -87,6 +85,7 @@ NOTEBOOK_OWN = """
 
 @pytest.mark.slow
 def test_a_notebook_trains(folder, monkeypatch):
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     monkeypatch.setenv("PYTHONPATH", str(TESTS))
     cells = [
         nbformat.v4.new_code_cell(cell)
@@ -114,6 +113,7 @@ def test_a_notebook_trains(folder, monkeypatch):
 
 @pytest.mark.slow
 def test_the_notebook_of_the_documents_ends_with_a_film(tmp_path):
+    nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     notebook = nbformat.read(TESTS.parent / "docs" / "notebooks" / "train-to-film.ipynb", as_version=4)
     nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute(cwd=str(tmp_path))
     shown = {cell.id: cell.outputs for cell in notebook.cells if cell.cell_type == "code"}

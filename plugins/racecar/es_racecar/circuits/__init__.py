@@ -1,0 +1,1 @@
+"""Circuits: files of their middle lines and widths, which RaceTrack-v0 drives by name."""
