@@ -136,13 +136,23 @@ def _machine() -> Iterator[Finding]:
     else:
         advice = "work in a folder that is writable for you, or give --run-dir"
         yield Finding("run folders", "missing", f"{room}, which is not writable", advice)
-    kept = lasting_folder()
+    yield from _compiled()
+
+
+def _compiled() -> Iterator[Finding]:
+    """Find the folder of machine code, whose name needs the compiler's library."""
+    name = "compiled policies"
+    try:
+        kept = lasting_folder()
+    except ImportError as error:
+        yield Finding(name, "broken", f"llvmlite cannot be imported: {error}", _install("--force-reinstall", "numba"))
+        return
     if kept is not None:
-        yield Finding("compiled policies", "ok", f"are kept in {kept}")
-    else:
-        tried = ", ".join(map(str, bases()))
-        found = f"every command compiles anew, some seconds each: none of these can be written: {tried}"
-        yield Finding("compiled policies", "missing", found, "set NUMBA_CACHE_DIR to a folder that can be written")
+        yield Finding(name, "ok", f"are kept in {kept}")
+        return
+    tried = ", ".join(map(str, bases()))
+    found = f"every command compiles anew, some seconds each: none of these can be written: {tried}"
+    yield Finding(name, "missing", found, "set NUMBA_CACHE_DIR to a folder that can be written")
 
 
 def _libraries() -> Iterator[Finding]:

@@ -86,11 +86,11 @@ def require_compiler(config: TrainConfig) -> None:
 
 def is_compiled(config: TrainConfig) -> bool:
     """Return True if nothing is left to compile for a policy, or no compiler is installed."""
-    if all(_file(name).is_file() for name in kernels_of(config)):
-        return True
     try:
+        if all(_file(name).is_file() for name in kernels_of(config)):
+            return True
         import numba  # noqa: F401
-    except ImportError:
+    except ImportError:  # `require_compiler` reports it
         return True
     return False
 

@@ -6,7 +6,6 @@ import importlib
 import inspect
 import json
 import re
-import shlex
 import tomllib
 
 import pytest
