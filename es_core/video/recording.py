@@ -34,7 +34,7 @@ from es_core.video.parallel_rendering import DisagreementError, Measured, Render
 from es_core.video.renderer import FilmOptions, Renderer
 from es_envs import Episode
 from es_envs.choice import require_one_of
-from es_envs.display import BLANK, is_blank
+from es_envs.display import BLANK, BlankFinder
 
 _MOST_FRAMES = {".mp4": 30.0, ".gif": 12.5}  # per second: enough for films; simulations run at 50 to 500
 _BOUNDS = {"fps": (0.1, 1000.0), "speed": (0.01, 1000.0)}  # the encoder rounds a film's rate to hundredths
@@ -253,20 +253,20 @@ class _FilmWriter:
     def write(self, footage: Iterable[Iterable[Frame]]) -> None:
         """Write the film from each clip's frames, and keep a picture from the middle of its last clip, as PNG."""
         lengths = [clip.frames + round(_HOLD * self.rate) for clip in self.clips]
-        captioner, self.frames, blank = Captioner(lengths), 0, True
+        captioner, self.frames, finder = Captioner(lengths), 0, BlankFinder()
         poster = sum(lengths[:-1]) + (self.clips[-1].frames - 1) // 2
         with film(self.path, self.folder, self.rate) as add, count_progress(shown=self.progress) as bar:
             task = bar.add_task("filming", total=sum(lengths))
             for clip, length, frames in zip(self.clips, lengths, footage, strict=True):
                 for number, frame in enumerate(_held(frames, length)):
-                    blank = blank and is_blank(frame)
+                    finder.look(frame)
                     captioned = captioner.caption(frame, clip.caption, number)
                     add(captioned)
                     if self.frames == poster:
                         picture = Image.fromarray(captioned)
                     self.frames += 1
                     bar.advance(task)
-        if blank:
+        if finder.blank:
             warnings.warn(f"{self.path} shows no picture of the environment: {BLANK}", RuntimeWarning, stacklevel=3)
         self.size = picture.size
         png = BytesIO()

@@ -264,6 +264,70 @@ def test_filming_without_a_display_says_no_word_of_it(runs, tmp_path):
     assert (done.stdout, done.stderr) == ("", "")
 
 
+DARK = """
+import gymnasium, numpy as np
+from es_core import record, train
+
+class Dark(gymnasium.Env):
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
+    observation_space = action_space = gymnasium.spaces.Box(-1, 1, (1,))
+    brightest = 0
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        return np.zeros(1, np.float32), 1.0, self.time > 5, False, {}
+
+    def render(self):
+        return np.full((32, 32, 3), min(self.time, self.brightest), np.uint8)
+
+class Dawn(Dark):
+    brightest = 255
+
+for env in (Dark, Dawn):
+    small = {"max_episode_steps": 9, "generations": 1, "population_size": 2, "workers": 1, "progress": False}
+    run = train(env, run_dir=env.__name__, **small)
+    run.record(f"{env.__name__}.mp4", workers=1)
+"""
+
+
+@pytest.mark.slow
+def test_only_a_film_that_shows_nothing_at_all_warns(python, tmp_path):
+    done = python(DARK, cwd=tmp_path)
+    assert done.code == 0, done.err
+    warned = [line for line in done.err.splitlines() if "Warning" in line]
+    assert len(warned) == 1, done.err
+    assert "Dark.mp4 shows no picture of the environment: all pixels have one colour" in warned[0]
+
+
+MUJOCO = """
+import os
+os.environ.pop("MUJOCO_GL", None)
+from es_core import train
+small = {"max_episode_steps": 20, "generations": 1, "population_size": 2, "workers": 1, "progress": False}
+run = train("Hopper-v5", run_dir="run", **small)
+run.record("film.mp4")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is always a display")
+def test_a_mujoco_robot_is_filmed_without_a_display_and_without_advice(python, tmp_path):
+    pytest.importorskip("mujoco")
+    done = python(MUJOCO, cwd=tmp_path, environment={"DISPLAY": "", "WAYLAND_DISPLAY": ""})
+    assert (done.code, done.err) == (0, "")
+    with imageio.get_reader(tmp_path / "film.mp4") as film:
+        picture = film.get_data(5)
+    assert picture[40:].std(axis=(0, 1)).max() > 20  # below the caption
+
+
 def test_a_film_that_fails_leaves_the_old_one_and_no_half_one(runs, tmp_path, monkeypatch):
     path = tmp_path / "film.mp4"
     record(runs["CartPoleBullet-v0"], path, **SIZE)
