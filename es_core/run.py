@@ -22,7 +22,6 @@ from es_core.learners.stable_baselines3 import from_stable_baselines3
 from es_core.policies.defaults import following
 from es_core.policies.engines import require_device
 from es_core.pools.by_name import require_pool
-from es_core.pools.pool import STEP_TIMEOUT
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.metrics import GenerationStats
 from es_core.runs.run_folder import RunFolder, lock
@@ -32,6 +31,7 @@ from es_core.training.lifecycle import Lifecycle
 from es_core.training.loop import evolve
 from es_core.training.rebuilding import find_best, restore, restore_best
 from es_envs import Episode
+from es_envs.episode import STEP_TIMEOUT
 
 
 class Run(RunFolder):

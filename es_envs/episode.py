@@ -95,6 +95,9 @@ Observer = Callable[[Any, Any, float, Mapping[str, Any]], object]
 """Called after every step with observation, action, reward and info."""
 Steps = Generator[Callable[[], Episode], None, Episode]
 """An episode that is being played: what it yields, once a step, returns the episode so far."""
+STEP_TIMEOUT = 300.0
+"""Seconds that a step or reset may take, unless training is given another limit."""
+
 STEP = 0
 """Place of the present step in ``progress``."""
 

@@ -463,3 +463,32 @@ def without_end(episode):
 def counts_calls(episode):
     CALLS.append(episode.length)
     return [len(CALLS)]
+
+
+class Lopsided(Good):
+    """Its actions have bounds that others advise against."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.action_space = spaces.Box(-1.0, 3.0, (1,), np.float32)
+
+    def step(self, action):
+        return super().step(int(action[0] > 0))
+
+
+class OldSeed(Good):
+    """It has the method of gym before 0.26."""
+
+    def seed(self, seed=None):
+        return [seed]
+
+
+class Rounding(Good):
+    """Rounding brings its numbers beyond a bound."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.observation_space = spaces.Box(-2.0, 2.0, (2,), np.float64)
+
+    def observation(self):
+        return np.array([self.place, np.nextafter(2.0, 3.0)])

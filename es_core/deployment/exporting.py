@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 from es_core.config.budgets import step_limit
 from es_core.evaluation.scoring import Source, find_policy, require_same_spaces
 from es_core.files import require_folder, write_whole
-from es_core.policies.spaces import parts
 from es_core.rollout.errors import RolloutError
 from es_core.rollout.rollout import Rollout
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.run_folder import RunFolder
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import EnvDefinition
+from es_envs.spaces import parts
 
 if TYPE_CHECKING:
     from es_core.policies.deployed import Deployed

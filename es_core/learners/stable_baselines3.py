@@ -23,9 +23,9 @@ from es_core.policies.by_name import make_policy
 from es_core.policies.layered import Layered
 from es_core.policies.layers import matrices
 from es_core.policies.normalization import ObservationStatistics
-from es_core.policies.spaces import input_size
 from es_core.rollout.environment import make_env
 from es_core.runs.checkpoint import Checkpoint
+from es_envs.spaces import input_size
 
 _MOST = 1_000_000_000  # bytes of the weights
 _KNOWN_FOR = 100  # generations that VecNormalize's statistics count for, if they are learnt further

@@ -14,12 +14,10 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from es_core.config.train_config import TrainConfig
+from es_envs.spaces import require_small_table
 
 Decoding = Literal["choice", "choices", "bits", "clip", "tanh"]
 Exploration = Literal["add_noise", "draw_normal", "draw_choice", "draw_bits"]
-
-# The table of values has a row for each entry, all as long as the longest: a file must not decide its size.
-_LARGEST_TABLE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class Actions:
 
 
 def make_actions(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
-    """Meaning of raw outputs in ``space``, by the config's action settings.
+    """Meaning of raw outputs in ``space``, which ``require_supported`` takes, by the config's action settings.
 
     - Box: an output for each entry, brought between the bounds by ``action_squash``. With ``action_bins`` one for each
       value that an entry can have: the largest wins. With ``sample_actions`` a mean for each entry, and then a log-std
@@ -61,7 +59,7 @@ def make_actions(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
     - MultiBinary: an output for each bit, which is 1 if the output is positive.
 
     Raises:
-        ValueError: actions of this space are not supported, or not with these settings.
+        ValueError: actions of this space are not supported with these settings.
     """
     _require_fitting(config, space)
     sampled = config.sample_actions
@@ -82,26 +80,19 @@ def make_actions(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
         case spaces.Discrete():
             size = int(space.n)
             return Actions(size, size, "choice", choice, f"an output for each choice of {space}")
-        case spaces.MultiDiscrete() if space.nvec.ndim == 1:
-            _require_modest(space.nvec.tolist())
+        case spaces.MultiDiscrete():
             size, meaning = int(space.nvec.sum()), f"an output for each choice of each entry of {space}"
             starts = list(zip(space.start.tolist(), space.nvec.tolist(), strict=True))
             return Actions(
                 size, size, "choices", choice, meaning, lambda: [np.arange(low, low + count) for low, count in starts]
             )
-        case spaces.MultiBinary():
-            size = math.prod(space.shape)
+        case _:  # MultiBinary
+            size = math.prod(space.shape or ())
             return Actions(size, size, "bits", "draw_bits" if sampled else None, f"an output for each bit of {space}")
-        case _:
-            raise ValueError(
-                f"action space {space} is not supported: expected Box, Discrete, MultiDiscrete or MultiBinary"
-            )
 
 
 def _require_fitting(config: TrainConfig, space: gymnasium.Space[Any]) -> None:
     is_box, bins = isinstance(space, spaces.Box), config.action_bins is not None
-    if is_box and space.dtype == np.bool_:
-        raise ValueError(f"actions of {space} are bits: let the action space be MultiBinary({list(space.shape or ())})")
     if bins and not is_box:
         raise ValueError(f"action_bins are for Box actions, and {space} has none: leave it None")
     if config.action_squash == "tanh":
@@ -122,14 +113,6 @@ def _require_fitting(config: TrainConfig, space: gymnasium.Space[Any]) -> None:
         raise ValueError(
             "action_noise is added to outputs that are actions, and with action_bins they are choices: set "
             "action_noise to 0 (sample_actions=True draws a choice instead)"
-        )
-
-
-def _require_modest(sizes: Sequence[int]) -> None:
-    if len(sizes) * max(sizes, default=0) > max(_LARGEST_TABLE, sum(sizes)):
-        raise ValueError(
-            f"actions of {len(sizes)} entries with up to {max(sizes)} choices are too large: the product of these two "
-            f"numbers may be at most {_LARGEST_TABLE}"
         )
 
 
@@ -179,7 +162,7 @@ def bins(space: spaces.Box, given: int | tuple[Any, ...]) -> tuple[int, Callable
                     f"action_bins: {value!r} is outside the bounds {low[entry]:g} and {high[entry]:g} of entry {entry} "
                     f"of {space}"
                 )
-    _require_modest([len(row) for row in rows])
+    require_small_table([len(row) for row in rows])
     return sum(map(len, rows)), lambda: [np.array(row, float) for row in rows]
 
 

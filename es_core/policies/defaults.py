@@ -11,7 +11,7 @@ from gymnasium import spaces
 from es_core.config.checks import AUTO
 from es_core.config.train_config import TrainConfig
 from es_core.policies.layered import smallest_image
-from es_core.policies.spaces import image_size, input_size, is_image, leaves
+from es_envs.spaces import image_size, input_size, is_image, leaves
 
 # Linear outputs, with a bias, are learnt from the fewest episodes. But what is linear in two angles and a speed hardly
 # swings a pendulum up, and where there are so few inputs, hidden units cost few parameters. (The last is for a policy

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from es_core.policies.actions import bins, group_columns, typed, value_table
 from es_core.policies.module_rows import State, parts_of
 from es_core.policies.network import Policy
-from es_core.policies.spaces import leaves
+from es_envs.spaces import leaves
 
 
 class Deployed(nn.Module):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from es_core.config.train_config import TrainConfig
 from es_core.policies.actions import make_actions
 from es_core.policies.normalization import Normalization, ObservationStatistics, Statistics
-from es_core.policies.spaces import encoder, input_size
+from es_envs.spaces import encoder, input_size
 
 if TYPE_CHECKING:
     import torch

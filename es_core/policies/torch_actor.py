@@ -14,9 +14,9 @@ from es_core.policies.actor import Actor, NotFiniteError
 from es_core.policies.deployed import action_of, observation_of
 from es_core.policies.network import Policy, Vector
 from es_core.policies.normalization import ObservationStatistics, Statistics
-from es_core.policies.spaces import leaves, parts
 from es_core.policies.torch_module import Normalized
 from es_core.policies.torch_rows import aligned
+from es_envs.spaces import leaves, parts
 
 # Rows computed together on the CPU, by one thread: the last bits of a product depend on the numbers of rows and of
 # threads. A block without an acting row is skipped. One thread per block was tried: handing them out cost more.

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from es_core.config.budgets import step_limit
 from es_core.config.objects import packed
 from es_core.config.train_config import TrainConfig
-from es_core.policies.spaces import parts
 from es_core.rollout.environment import make_env
 from es_envs import EnvDefinition, import_path
 from es_envs.returned import Checked
+from es_envs.spaces import parts
 
 if TYPE_CHECKING:
     import torch

@@ -32,8 +32,9 @@ from es_core.policies.by_name import make_policy
 from es_core.policies.engines import make_actor
 from es_core.policies.network import Policy
 from es_core.policies.normalization import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch, Statistics
-from es_core.policies.spaces import input_size, space_from_json, space_to_json
 from es_core.rollout.environment import make_env
+from es_core.runs.space_json import space_from_json, space_to_json
+from es_envs.spaces import input_size
 
 if TYPE_CHECKING:
     import torch

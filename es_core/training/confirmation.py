@@ -19,7 +19,6 @@ from es_core.config.budgets import (
 )
 from es_core.config.train_config import TrainConfig
 from es_core.files import CheckpointError
-from es_core.policies.spaces import encoder, input_size, is_image, leaves
 from es_core.pools.pool import Results, RolloutPool
 from es_core.rollout.errors import RolloutError
 from es_core.runs.checkpoint import Checkpoint
@@ -30,6 +29,7 @@ from es_core.statistics import lower_bound
 from es_core.training.rebuilding import find_best
 from es_core.training.state import TrainingState
 from es_envs import Episode
+from es_envs.spaces import encoder, input_size, is_image, leaves
 
 _ERROR = 0.05  # maximum probability of calling a run solved whose centre never reaches the goal, if scores are normal
 _MOST_LOOKS = 10

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from es_core.config.objects import packed
-from es_core.pools.pool import STEP_TIMEOUT
 from es_core.pools.process import Child, ChildDiedError, end
 from es_core.pools.watchdog import patience
 from es_core.rollout.errors import RolloutError
 from es_core.video.layout import Frame
 from es_core.video.renderer import Clip, FilmOptions, FrameError, Renderer, ScoredEpisode
 from es_envs import EnvDefinition, Episode, import_path
+from es_envs.episode import STEP_TIMEOUT
 
 
 class DisagreementError(RuntimeError):

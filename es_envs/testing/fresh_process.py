@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pickle
+import signal
 import sys
 import time
 import traceback
@@ -42,7 +43,9 @@ _STDERR = 2  # whatever an environment makes of sys.stderr
 def answer() -> None:
     """Run the fresh process: carry out the task that its stdin describes, write the result to stdout."""
     message = pickle.load(sys.stdin.buffer)  # noqa: S301  (of the process that has started this one)
-    watch = functools.partial(faulthandler.dump_traceback_later, message["time_limit"], exit=True, file=_STDERR)
+    watch = functools.partial(_watch, *message["limits"])
+    if sys.platform != "win32":
+        faulthandler.register(signal.SIGPROF, file=_STDERR, chain=True)  # the signal then ends the process
     definition = EnvDefinition(
         id=message["id"],
         entry_point=message["entry_point"],
@@ -78,6 +81,13 @@ def answer() -> None:
     except Exception as error:  # noqa: BLE001  (the asking process tells of it)
         said["raised"] = told(error)
     sys.stdout.write(f"{MARK}{json.dumps(said)}\n")
+
+
+def _watch(seconds: float, processor_seconds: float) -> None:
+    """Give a call its time. Both clocks run out even in compiled code that never releases the interpreter."""
+    faulthandler.dump_traceback_later(seconds, exit=True, file=_STDERR)
+    if sys.platform != "win32":
+        signal.setitimer(signal.ITIMER_PROF, processor_seconds)
 
 
 def _in_siblings(play: Callable[[], list[str]]) -> list[list[str] | str]:

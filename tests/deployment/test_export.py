@@ -17,8 +17,8 @@ from es_core.cli import main
 from es_core.policies.by_name import POLICIES, make_policy
 from es_core.policies.deployed import Deployed
 from es_core.policies.normalization import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch
-from es_core.policies.spaces import parts
 from es_core.seeding import Purpose, episode_seeds
+from es_envs.spaces import parts
 
 EXPORT = sys.modules[export.__module__]
 RUN_ONNX = Path(__file__).parents[2] / "examples" / "run_onnx.py"

@@ -11,7 +11,8 @@ from es_core.policies.by_name import make_policy
 from es_core.policies.deployed import action_of
 from es_core.policies.engines import make_actor
 from es_core.policies.normalization import ObservationStatistics
-from es_core.policies.spaces import encoder, is_same_space, space_from_json, space_to_json
+from es_core.runs.space_json import space_from_json, space_to_json
+from es_envs.spaces import encoder, is_same_space
 
 NESTED = spaces.Dict(
     {

@@ -133,7 +133,7 @@ train(Spaced, generations=1, max_episode_steps=5, progress=False)
 
 def test_a_space_that_only_a_script_knows_is_refused_in_a_sentence(python, tmp_path):
     said = python(SPACE, cwd=tmp_path).err
-    assert "its spaces cannot be sent to another process: Can't pickle <class '__main__.Own'>" in said
+    assert "cannot be sent to another process: Can't pickle <class '__main__.Own'>" in said
     assert "put the class of such a space into a module" in said
     assert "is started again" not in said
 
