@@ -256,7 +256,7 @@ class _Resting(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated, info
 
 
-def _resting(definition: EnvDefinition, config: TrainConfig, objects: Mapping[str, bytes]) -> gymnasium.Env[Any, Any]:
+def _resting(definition: EnvDefinition, config: TrainConfig, objects: bytes) -> gymnasium.Env[Any, Any]:
     import_path.receive(objects)
     return _Resting(Checked(make_env(definition, config)), step_limit(definition, config))
 

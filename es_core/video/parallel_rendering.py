@@ -62,7 +62,7 @@ class RenderingProcesses:
         self._definition = options.definition
         self._children: list[Child] = []
         try:
-            objects = {k: v for config in options.configs for k, v in packed(options.definition, config).items()}
+            objects = packed(options.definition, *options.configs)
             for k in range(number):
                 self._children.append(Child(f"{__name__}:draw", patience=patience(STEP_TIMEOUT)))
                 self._send(k, (options, objects, (k, number)))
