@@ -1,77 +1,72 @@
-"""Requirements of distributions that are not installed, and where this Python gets Bullet from."""
+"""Installed distributions, read one by one, so that one whose files are broken hides no other."""
 
-import platform
-import sys
-from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
-from importlib.util import find_spec
-
-BULLET = ("pybullet", "pybullet-arm64")
-"""Distributions that contain the module pybullet; two of them overwrite each other's files."""
-
-_WHEELS = ((3, 11), (3, 13))  # the Pythons, from and to, for which PyPI has wheels of one of them
-_SYSTEMS = {"linux": "x86_64", "win32": "AMD64", "darwin": ""}  # and the processors; empty: all
+import importlib.metadata
+import inspect
+import re
+from contextlib import suppress
+from importlib.metadata import Distribution, EntryPoint
+from pathlib import Path
 
 
-def missing(name: str, extra: str = "", seen: frozenset[tuple[str, str]] = frozenset()) -> Iterator[str]:
-    """Requirements of a distribution that are missing, or installed in another version, including those of extras.
+def entry_points(group: str) -> tuple[list[EntryPoint], dict[str, str]]:
+    """Entry points of a group, and by name of their distribution the errors of those that cannot be read.
 
-    Bullet is not missing where the module pybullet can be found, whichever distribution contains it.
-
-    Args:
-        name: the distribution's name.
-        extra: an extra whose requirements are added; empty: none.
-        seen: pairs of name and extra to leave out, since they are being checked already.
-
-    Raises:
-        PackageNotFoundError: the distribution itself is not installed.
-        InvalidRequirement: a requirement cannot be parsed.
+    A distribution is left out if its file of entry points cannot be read, and does not name the group.
     """
-    from packaging.requirements import Requirement
-
-    seen |= {(name, extra)}
-    if (name, extra) == ("es-envs", "bullet") and find_spec("pybullet") is None:
-        yield BULLET[0]  # whatever the markers say: there may be no wheel
-    for requirement in map(Requirement, distribution(name).requires or ()):
-        if requirement.marker is not None and not requirement.marker.evaluate({"extra": extra}):
+    found: list[EntryPoint] = []
+    errors: dict[str, str] = {}
+    seen = set[str]()
+    for each in importlib.metadata.distributions():
+        folder = _folder(each)
+        if (name := normalized(_name_in(folder))) in seen:  # of two, Python imports the first
             continue
-        if requirement.name in BULLET:
-            if find_spec("pybullet") is None and name != "es-envs":
-                yield BULLET[0]
-            continue
+        seen.add(name)
         try:
-            version = distribution(requirement.name).version
-        except PackageNotFoundError:
-            yield f"{requirement.name}{requirement.specifier}"
-            continue
-        if not requirement.specifier.contains(version, prereleases=True):
-            yield f"{requirement.name}{requirement.specifier}"
-        for each in sorted(requirement.extras):
-            if (requirement.name, each) not in seen:
-                yield from missing(requirement.name, each, seen)
+            found += each.entry_points.select(group=group)
+        except Exception as error:  # noqa: BLE001  (whatever parsing it raises)
+            file = Path(str(each.locate_file("")), folder, "entry_points.txt")
+            with suppress(OSError):
+                if group.encode() in file.read_bytes():
+                    errors[name_of(each)] = f"{file} cannot be read: {type(error).__name__}: {error}"
+    return found, errors
 
 
-def bullet_distributions() -> list[str]:
-    """Names of the installed distributions that contain the module pybullet: one, or else something is wrong."""
-    return sorted(set(packages_distributions().get("pybullet", ())))
+def name_of(found: Distribution) -> str:
+    """Name of a distribution; that of its folder if its metadata cannot be read, or has none."""
+    with suppress(Exception):
+        if name := found.metadata["Name"]:
+            return name
+    return _name_in(_folder(found))
 
 
-def has_wheels() -> bool:
-    """Return True if PyPI has wheels of Bullet for this Python on this machine, as the extra ``bullet`` knows."""
-    machine = platform.machine()
-    return sys.version_info[:2] <= _WHEELS[1] and _SYSTEMS.get(sys.platform, f"not {machine}") in {"", machine}
+def normalized(name: str) -> str:
+    """A distribution's name as PyPI compares it, whatever its case and separators."""
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def how_to_get_bullet() -> str:
-    """Say how this Python gets Bullet, for messages about a missing one: a command, or a Python that has wheels."""
-    (oldest, newest), here, machine = _WHEELS, sys.version_info[:2], platform.machine()
-    if has_wheels():
-        return "`pip install 'es-envs[bullet]'` installs it"
-    first, last = (".".join(map(str, version)) for version in (oldest, newest))
-    conda = "`conda install -c conda-forge pybullet` installs it in a conda environment"
-    if here <= newest:
-        return f"PyPI has no wheels of it for {sys.platform} on {machine}; {conda}"
-    return (
-        f"PyPI has wheels of it for Python {first} to {last}, and this is {'.'.join(map(str, here))}: use Python "
-        f"{last} (`uv venv --python {last}` makes an environment with it); or {conda}"
-    )
+def version_of(found: Distribution) -> str:
+    """Version of a distribution; empty if its metadata cannot be read, or has none."""
+    with suppress(Exception):
+        return found.metadata["Version"] or ""
+    return ""
+
+
+def distributions_of(package: str) -> set[str]:
+    """Names of the distributions that install a top-level package or module, as far as they can be read."""
+    names = set()
+    for each in importlib.metadata.distributions():
+        with suppress(Exception):
+            declared = (each.read_text("top_level.txt") or "").split()
+            files = each.files or ()
+            inferred = (file.parts[0] if len(file.parts) > 1 else inspect.getmodulename(file) for file in files)
+            if package in (declared or inferred):
+                names.add(each.metadata["Name"])
+    return names
+
+
+def _name_in(folder: str) -> str:
+    return re.sub(r"(-.*)?(\.(dist|egg)-info)?$", "", folder)
+
+
+def _folder(found: Distribution) -> str:
+    return str(getattr(getattr(found, "_path", None), "name", "a distribution"))

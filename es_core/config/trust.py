@@ -3,12 +3,12 @@
 import inspect
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
-from importlib.metadata import packages_distributions
 from typing import Any
 
 import es_envs
 from es_core.config.train_config import OBJECTS, STRATEGY_DEFAULTS, TrainConfig
 from es_envs import EnvDefinition, import_path
+from es_envs.distributions import distributions_of
 from es_envs.fitness import FITNESSES
 
 
@@ -106,4 +106,4 @@ def _of_a_plugin(name: str) -> bool:
 
 def _is_module_of_a_plugin(module: str) -> bool:
     plugins = {plugin.distribution for plugin in es_envs.plugins()}
-    return bool(plugins & set(packages_distributions().get(module.partition(".")[0], [])))
+    return bool(plugins & distributions_of(module.partition(".")[0]))
