@@ -492,3 +492,28 @@ class Rounding(Good):
 
     def observation(self):
         return np.array([self.place, np.nextafter(2.0, 3.0)])
+
+
+class GloballyNoisy(Good):
+    """Its noise comes from NumPy's global generator, which nobody seeds."""
+
+    def observation(self):
+        return super().observation() + np.float32(self.time > 0) * np.float32(np.random.random())  # noqa: NPY002  (the fault)
+
+
+class PaidByProcessId(Good):
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, reward + os.getpid(), *rest
+
+
+class RealTime(Good):
+    """It moves on while nobody steps it."""
+
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, float(time.perf_counter_ns() % 1_000_003), *rest
+
+
+def NormalizingReward():
+    return gymnasium.wrappers.NormalizeReward(Good())

@@ -31,7 +31,7 @@ def resolved(env: str | TrainConfig | Callable[..., Any], config_fields: Mapping
     if isinstance(env, TrainConfig):
         if config_fields:
             raise TypeError(f"a TrainConfig is complete: use dataclasses.replace to set {', '.join(config_fields)}")
-        return replace(env.resolved(), bits=BITS)  # an older run's config is a new run's, too
+        return replace(env.resolved(), bits=BITS, repeatable=None)  # an older run's config is a new run's, too
     if not (isinstance(env, str) or callable(env)):
         raise TypeError(
             f"env must be an id, a TrainConfig, or a class or function that makes an environment; got {env!r}. "

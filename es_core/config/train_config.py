@@ -75,6 +75,7 @@ _LEFT_OPEN: Mapping[str, Any] = {
     "strategy_options": {},
     "vector_envs": None,
     "vector_starts": None,
+    "repeatable": None,
 }
 
 
@@ -443,6 +444,8 @@ class TrainConfig:
 
     decided: tuple[str, ...] = field(default=(), metadata={"check": names})
     """Settings that were "auto", and that the run has decided when it began. Not a setting."""
+    repeatable: bool | None = field(default=None, metadata={"check": maybe(flag)})
+    """False: the run has found that an episode which is played twice goes on differently. Not a setting."""
     bits: int = field(default=BITS, metadata={"check": whole(0)})
     """Value of ``BITS`` in the version that made it. Not a setting."""
 
@@ -723,7 +726,7 @@ def _default(option: Field[Any]) -> Any:
 
 
 def _settings(config: type[TrainConfig]) -> set[str]:
-    return {option.name for option in fields(config)} - {"env_id", "decided", "bits", "vector_starts"}
+    return {option.name for option in fields(config)} - {"env_id", "decided", "bits", "repeatable", "vector_starts"}
 
 
 def unknown_field(name: str, known: set[str]) -> str:

@@ -165,6 +165,8 @@ def _verdict(run: RunFolder, *, training: bool) -> Iterator[dict[str, str]]:
             low, high = map(percent, score.success_interval)
             yield _fact("Successful", percent(score.success_rate), f"95 % interval {low} to {high}")
     yield _fact("State", *_state(run, training=training))
+    if run.config.repeatable is False:
+        yield _fact("Repeatable", "no", "an episode that was played twice was not the same one: run es-envs check")
 
 
 def _costs(run: RunFolder) -> Iterator[dict[str, str]]:
@@ -246,7 +248,9 @@ def _commands(run: RunFolder) -> Iterator[tuple[str, str]]:
 
     with contextlib.suppress(es_envs.UnknownEnvError, es_envs.PluginError, ValueError, ImportError):
         yield (
-            "Repeat the run: the same numbers, to the last bit, with the same versions",
+            "Repeat the run: the same numbers, to the last bit, with the same versions"
+            if run.config.repeatable is None
+            else "Train once more: with other numbers, since the environment is not repeatable",
             train_command(run.config, run.directory, trusted=run.trusted),
         )
     if not run.finished and run.config.bits == BITS:

@@ -80,7 +80,15 @@ def test_the_runs_of_the_table_had_the_settings_recommended_now(path):
     now = TrainConfig.for_env(measured["env_id"], seed=measured["seed"], **given).to_json()
     if now["sigma"] == "auto":
         now["sigma"] = 0.05 if measured["strategy"] == "ga" else 0.1  # as the run chooses when it begins
-    settled = {"engine", "device", "bits", "vector_envs", "vector_starts", "decided"}  # of the version or machine
+    settled = {
+        "engine",
+        "device",
+        "bits",
+        "repeatable",
+        "vector_envs",
+        "vector_starts",
+        "decided",
+    }  # of the version or machine
     settled |= set(measured.get("decided", ()))  # by the run when it began
     compared = measured.keys() - settled  # what is newer than the table has a default that changes nothing
     assert {name: now[name] for name in compared} == {name: measured[name] for name in compared}
