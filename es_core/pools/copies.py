@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import gymnasium
@@ -78,6 +79,11 @@ class Copies:
     def restarts(self) -> bool:
         """True if a copy whose episode has ended can begin another one while others play on."""
         return not self.is_native or self.starts != EACH
+
+    @property
+    def compiles(self) -> bool:
+        """True if it is Gymnasium's form in JAX, which compiles a restart for each number of copies that restart."""
+        return any("FunctionalJaxVectorEnv" in kind.__name__ for kind in type(self._env.unwrapped).__mro__)
 
     def reset(self, seeds: Sequence[int]) -> tuple[Any, Mapping[str, Any]]:
         """Begin episodes in the first copies, and return observations and infos.
@@ -158,9 +164,16 @@ class Copies:
             env = definition.build_vector(count, optional={**limit, **seed}, **config.env_kwargs)
             return self._flattened(env) if config.preprocessing.get("flatten") else env
         copies = [partial(_resting, definition, config, packed(definition, config))] * count
-        context = "fork" if sys.platform.startswith("linux") else "spawn"
-        with _quiet():  # of threads beside a fork, of which the child uses none
-            return AsyncVectorEnv(copies, context=context, autoreset_mode=AutoresetMode.DISABLED)
+        # Not forked: this process has made an environment, and what it may have started (threads of JAX, say, or a
+        # connection to Bullet) does not work in a fork.
+        with _quiet(), _without_script():
+            return AsyncVectorEnv(copies, context="spawn", autoreset_mode=AutoresetMode.DISABLED)
+
+    def are_silent(self, rows: Sequence[int]) -> bool:
+        """Return True if these copies are processes, and none of them has answered."""
+        if not isinstance(self._env, AsyncVectorEnv):
+            return False
+        return not any(self._env.parent_pipes[row].poll(0) for row in rows)
 
     def _flattened(self, env: VectorEnv[Any, Any, Any]) -> VectorEnv[Any, Any, Any]:
         try:
@@ -225,6 +238,17 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+@contextmanager
+def _without_script() -> Iterator[None]:
+    """Keep processes that are started meanwhile from importing the user's script, which might never end."""
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
 
 
 def has_native_form(definition: EnvDefinition, config: TrainConfig) -> bool:

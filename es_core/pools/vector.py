@@ -1,5 +1,6 @@
 """The vector pool: one candidate in each copy of a vector environment, one forward pass for all. Imports torch."""
 
+import multiprocessing
 import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -32,7 +33,7 @@ from es_core.pools.worker import (
 )
 from es_core.rollout.bounds import BoundsCounter
 from es_core.rollout.environment import make_env
-from es_core.rollout.errors import SpaceError
+from es_core.rollout.errors import RolloutError, SpaceError
 from es_core.rollout.fitness import Fitnesses, begun, judged, load_fitnesses, observers_of
 from es_core.rollout.rollout import Rollout
 from es_core.strategies.defaults import settled
@@ -104,12 +105,15 @@ class VectorPool(RolloutPool):
         )
         self.workers = 1 if is_native else width
         self._recycle_after, self._played = recycle_after, 0
+        self._step_timeout, self._has_played = step_timeout, False
         self.actors = TorchActors(self.policy, width, device)
         if config.observation_normalization:
             self.actors.collect()
         self.fitnesses = load_fitnesses(definition, config)
         self.behaviours = BehaviourDescriber(definition)
         self.choice = f"{width} copies, starts {self.copies.starts}"
+        if self.copies.compiles:
+            self.choice += "; JAX compiles anew for each number of copies that end at once, so it is slow at first"
 
     def play(self, work: Work) -> Iterator[Reply]:
         """Play the tasks of ``work``, and yield the candidates' reply, then the others'."""
@@ -165,13 +169,22 @@ class VectorPool(RolloutPool):
             wave = _Wave(self, work, queue, done)
             try:
                 wave.run()
-            except (Exception, SystemExit) as error:  # noqa: BLE001  (the run decides what follows)
+            except (Exception, SystemExit) as error:
+                seated = [row for row, play in enumerate(wave.seats) if play is not None]
+                timed_out = isinstance(error, multiprocessing.TimeoutError) and self.copies.are_silent(seated)
+                if timed_out and not self._has_played:
+                    raise RolloutError(
+                        f"{self.definition.label}: no copy has ever answered, though each had {self._step_timeout:g} "
+                        "seconds (step_timeout), so the run stops. A simulator that is slow at first needs more; one "
+                        "that cannot run in several processes at once needs vector_envs=1; or use pool='local'"
+                    ) from error
                 lost += [(play, error) for play in wave.seats if play is not None]
                 what = f"{self.definition.label}: a step failed, so all copies are replaced"
                 warnings.warn(f"{what}: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
                 self.copies.renew()
                 self.workers_replaced += 1
             lost += wave.lost
+            self._has_played = self._has_played or bool(done)
         return lost
 
     @cached_property
