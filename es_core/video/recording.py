@@ -73,7 +73,8 @@ def record(
     Beside the film, with the same name, are a picture from it (.png) and a description of what it shows (.json).
 
     Frames go to the encoder as they are drawn; memory does not grow with the film. Several processes draw at a time:
-    each plays the same episodes, and draws its share of the frames.
+    each plays the same episodes, and draws its share of the frames. Policies that play together in an environment that
+    is no ``BulletEnv`` have a process each, whatever ``workers`` says.
 
     Args:
         source: see ``evaluate``.
@@ -169,13 +170,17 @@ def record(
         frames = sum(clip.frames for clip in clips)
         processes = min(workers, frames) if workers else max(1, min(usable_cores(), frames // _WORTH_A_PROCESS))
         filmed, said = [one.episode for clip in clips for one in clip.scored], None
+        players = len(groups[0]) > 1 and not clips[0].clip.poses
+        if players:
+            processes = max(map(len, groups))
         if processes > 1:
             try:
-                with closing(RenderingProcesses(options, processes)) as rendering:
+                with closing(RenderingProcesses(options, processes, players=players)) as rendering:
                     writer.write(rendering.frames(clip.clip, clip.scored, clip.frames) for clip in clips)
+                    said = rendering.disagreement
             except DisagreementError as error:
                 said = str(error)  # one process films it again, so that the film is not a mixture
-        if processes == 1 or said is not None:
+        if processes == 1 or (said is not None and not players):
             played: list[Episode] = []
             writer.write(_drawn_here(renderer, clip, played) for clip in clips)
             for before, after in zip(filmed, played, strict=False):
