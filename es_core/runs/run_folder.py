@@ -43,6 +43,7 @@ from es_envs.printable import file_name
 
 _OWN = ("config.json", "initial.safetensors", "best.safetensors", "metrics.jsonl", "sessions.jsonl", ".lock",
         "checkpoints", "videos", "tensorboard")  # fmt: skip
+_BEFORE_BEGINNING = ("initial.safetensors", "sessions.jsonl", ".lock", "tensorboard")  # what may hold files by then
 _LOG = "log"  # the field of a line that is a ``GenerationLog``
 
 
@@ -382,14 +383,35 @@ class RunFolder:
         """Remove only what ``create`` made; for a run that failed before its first checkpoint."""
         if not self.directory.is_dir():
             return  # somebody else has removed it
-        for name in _OWN:  # an environment may have left a file that tells why
-            if (entry := self.directory / name).exists():
-                remove(entry)
-        remove_partial(self.directory)
+        _remove_own(self.directory)
         for folder in self._made:
             if any(folder.iterdir()):
                 break
             folder.rmdir()
+
+
+def is_begun(directory: str | os.PathLike[str]) -> bool:
+    """Return True if a folder holds a run that can be resumed.
+
+    If a process was killed while it made the folder, what it left is removed: nothing was learnt, and a new run can
+    begin there. Anything else in the folder stays.
+    """
+    path = Path(directory)
+    if os.path.lexists(path / "config.json"):
+        return True
+    if (path / "checkpoints").is_dir():  # which is made first
+        files = {entry.relative_to(path).parts[0] for entry in path.rglob("*") if not entry.is_dir()}
+        if all(name in _BEFORE_BEGINNING or name.endswith(".partial") for name in files):
+            _remove_own(path)
+    return False
+
+
+def _remove_own(path: Path) -> None:
+    """Remove from a run's folder what a run makes there."""
+    for name in _OWN:  # an environment may have left a file that tells why it failed
+        if os.path.lexists(path / name):
+            remove(path / name)
+    remove_partial(path)
 
 
 def lock(directory: str | os.PathLike[str]) -> AbstractContextManager[object]:

@@ -169,7 +169,7 @@ class _Planned:
         if not (self.folder / "config.json").exists():
             settings = ["--config", str(self.folder.parent / _SETTINGS), "--seed", str(self.config.seed)]
             begin = [] if initial is None else ["--initial", str(initial)]
-            return ["train", *settings, "--run-dir", str(self.folder), *begin, "--trust-names"]
+            return ["train", *settings, "--run-dir", str(self.folder), "--continue", *begin, "--trust-names"]
         there, wanted = Run.open(self.folder, trust=True).config, self.config.to_json()
         if self.config.schedule_generations == self.config.generations:  # it follows from them, as of the first call
             del wanted["schedule_generations"]

@@ -15,9 +15,11 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from conftest import registered
+from documents import block, run
 
-from es_core import TrainConfig, train
+from es_core import Run, TrainConfig, train
 from es_core.cli import main, make_parser
 from es_core.cli.arguments import config_fields, searched
 
@@ -142,6 +144,29 @@ def test_a_command_of_readme_that_needs_more_says_what(command, need):
     found = re.findall(rf"^es-envs {command}\b.*", (ROOT / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert found
     assert all(need in line for line in found)
+
+
+@pytest.mark.skipif(os.name == "nt", reason="Slurm's example is a script for bash")
+def test_jobs_that_are_queued_again_continue_a_run_until_it_is_finished(tmp_path, monkeypatch):
+    """Slurm's example as bash runs it, with an srun that runs its command here; then Kubernetes', for the same run."""
+    (tmp_path / "bin").mkdir()
+    srun = tmp_path / "bin" / "srun"
+    srun.write_text(f'#!/bin/sh\nshift\nexec {sys.executable} -m es_core "$@" {" ".join(SHORT)} --max-seconds 0.01\n')
+    srun.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{srun.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "1")
+    (tmp_path / "job.sh").write_text(block("slurm"), encoding="utf-8")
+    lengths = []
+    for _ in range(3):
+        run("bash", "job.sh", cwd=tmp_path)
+        lengths.append(len(Run.open(tmp_path / "runs" / "car").history))
+    assert lengths == [1, 2, 3]
+    (container,) = yaml.safe_load(block("kubernetes"))["spec"]["template"]["spec"]["containers"]
+    words = [word.replace("/runs/", f"{tmp_path}/runs/") for word in container["command"]]
+    assert words[0] == "es-envs"
+    for _ in range(2):
+        assert main([*words[1:], *SHORT, "--workers=1", "--quiet"]) == 0
+    assert Run.open(tmp_path / "runs" / "car").finished
 
 
 # Of a process that cannot import what is blocked, as if it were not installed.
