@@ -244,6 +244,24 @@ class SpiedOn(Good):
         return observation, reward + ("pytest" in sys.modules), *rest
 
 
+class PaidByNumber(Good):
+    """Its number is for a port, and finds its way into the episode."""
+
+    def __init__(self, render_mode=None, worker=0):
+        super().__init__(render_mode)
+        self.worker = worker
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed, options=options)
+        self.place += 1e-3 * self.worker
+        return self.observation(), {}
+
+
+class PaidByVariable(PaidByNumber):
+    def __init__(self, render_mode=None):
+        super().__init__(render_mode, int(os.environ["ES_ENVS_WORKER"]))
+
+
 class PaidByProcess(Good):
     def step(self, action):
         observation, reward, *rest = super().step(action)

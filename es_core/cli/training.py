@@ -25,6 +25,7 @@ from es_core.cli.output import command_line, print_json, put, say
 from es_core.cli.reports import print_comparison
 
 if TYPE_CHECKING:
+    from es_core.cli.arguments import Parser
     from es_core.config.train_config import TrainConfig
     from es_core.reports.comparison import Comparison
     from es_core.run import Run
@@ -53,9 +54,10 @@ def add(commands: Any) -> None:
         metavar="SEEDS",
         help="train one run per seed, 0..9 or 0,3,5, side by side; report mean, interval and interquartile mean",
     )
-    _add_begun_folder(sub)
+    add_run_dir(sub)
     add_training(sub)
     group = sub.add_argument_group("start")
+    _add_continue(sub, group)
     sub.add_setting(
         group,
         "--initial",
@@ -84,7 +86,8 @@ def add(commands: Any) -> None:
     sub.add_argument(
         "--steps", type=int, required=True, metavar="N", help="environment steps, those of its scores included"
     )
-    _add_begun_folder(sub)
+    add_run_dir(sub)
+    _add_continue(sub, sub)
     add_training(sub)
     add_trust(sub)
     add_config_options(sub, shown=("seed", "strategy_options", "steps_per_generation"))
@@ -98,14 +101,14 @@ def add(commands: Any) -> None:
     add_size(sub)
 
 
-def _add_begun_folder(sub: argparse.ArgumentParser) -> None:
-    """Add the folder of a run, which may have begun."""
-    add_run_dir(sub)
-    sub.add_argument(
+def _add_continue(sub: "Parser", group: Any) -> None:
+    """Add the option for a run that may have begun."""
+    sub.add_setting(
+        group,
         "--continue",
         action="store_true",
         dest="continues",
-        help="continue the run in --run-dir if there is one, and do nothing if it is finished: for jobs queued again",
+        help_text="begin the run in --run-dir, continue it, or leave it if it is finished: for jobs queued again",
     )
 
 

@@ -179,7 +179,8 @@ def is_the_same_in_every_process(subject: Subject) -> None:
     for sibling in life.siblings:
         if isinstance(sibling, str):
             raise ConformanceError(
-                f"beside other processes it raises {sibling}: does it want a port, or a file, alone?"
+                f"beside other processes it raises {sibling}: does it want a port, or a file, alone? Let it choose one "
+                "by the process's number (an argument `worker`, or the environment variable ES_ENVS_WORKER)"
             )
     differences = [first_difference(life.first, sibling) for sibling in life.siblings]
     if not life.depends_on_the_past:
@@ -187,10 +188,18 @@ def is_the_same_in_every_process(subject: Subject) -> None:
             look(env, 5, subject.steps)
             differences.append(first_difference(life.again, trace(env, 5, subject.steps).digests))
     for difference in filter(None, differences):
+        cause = "something besides them (a global random state, the process id, the time, hash order)"
+        if _depends_on_number(subject):
+            cause = "the process's number (`worker`, ES_ENVS_WORKER), which is for ports and displays alone"
         raise ConformanceError(
-            f"the same seed and actions give another episode in a fresh process, {difference}: it depends on something "
-            "besides them (a global random state, the process id, the time, hash order)"
+            f"the same seed and actions give another episode in a fresh process, {difference}: it depends on {cause}"
         )
+
+
+def _depends_on_number(subject: Subject) -> bool:
+    """Return True if an episode differs between two processes because their numbers do."""
+    one, same, other = (elsewhere(subject, "look", 5, subject.steps, worker=number).result for number in (1, 1, 2))
+    return not first_difference(one, same) and bool(first_difference(one, other))
 
 
 def shares_nothing_between_instances(subject: Subject) -> None:

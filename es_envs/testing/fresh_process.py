@@ -26,6 +26,7 @@ from es_envs.testing.subject import (
     MARK,
     Subject,
 )
+from es_envs.worker_number import assign
 
 LEAK_RESETS, LEAK_STEPS = 100, 1000
 _LEAK_ROUNDS, _ROUND_SECONDS = 3, 3.0
@@ -43,6 +44,8 @@ _STDERR = 2  # whatever an environment makes of sys.stderr
 def answer() -> None:
     """Run the fresh process: carry out the task that its stdin describes, write the result to stdout."""
     message = pickle.load(sys.stdin.buffer)  # noqa: S301  (of the process that has started this one)
+    if message["worker"] is not None:
+        assign(message["worker"])
     watch = functools.partial(_watch, *message["limits"])
     if sys.platform != "win32":
         faulthandler.register(signal.SIGPROF, file=_STDERR, chain=True)  # the signal then ends the process
@@ -60,7 +63,9 @@ def answer() -> None:
             watch()
         return result
 
-    tasks: Mapping[str, Callable[..., Any]] = {"rehearsal": _rehearse, "life": _live, "growth": _growth}
+    tasks: Mapping[str, Callable[..., Any]] = {
+        "rehearsal": _rehearse, "life": _live, "growth": _growth, "look": look
+    }  # fmt: skip
     said: dict[str, Any] = {}
     try:
         # Before anything is made, which no process would share with those that are forked from it.

@@ -136,8 +136,11 @@ class Subject:
 MARK = "\nthe answer of es_envs.testing: "
 
 
-def elsewhere(subject: Subject, task: str, *arguments: float) -> Answer:
-    """The answer of a fresh process that gets names and keyword arguments only, as training's workers do."""
+def elsewhere(subject: Subject, task: str, *arguments: float, worker: int | None = None) -> Answer:
+    """The answer of a fresh process that gets names and keyword arguments only, as training's workers do.
+
+    Its number is ``worker``, or one that no other process has.
+    """
     definition = subject.definition
     message = {
         "id": definition.id,
@@ -147,6 +150,7 @@ def elsewhere(subject: Subject, task: str, *arguments: float) -> Answer:
         "task": task,
         "arguments": arguments,
         "limits": (TIME_LIMIT, PROCESSOR_LIMIT * (os.cpu_count() or 1)),
+        "worker": worker,
     }
     try:
         sent = pickle.dumps(message)

@@ -36,6 +36,8 @@ FAULTS = {
     "HistoryDependent": "the same seed and actions give another episode after other episodes, from step 2 on",
     "ProcessDependent": "the same seed and actions give another episode in a fresh process",
     "SpiedOn": "the same seed and actions give another episode in a fresh process, from step 1 on",
+    "PaidByNumber": "another episode in a fresh process, from its start on: it depends on the process's number (`wor",
+    "PaidByVariable": "another episode in a fresh process, from its start on: it depends on the process's number (`wor",
     "PaidByProcess": "the same seed and actions give another episode in a fresh process, from step 1 on",
     "WarmingUp": "the first episode that a process plays is unlike all later ones with the same seed and actions, ",
     "WarmingUpOnce": "the first episode that a process plays is unlike all later ones with the same seed and actions, ",
@@ -87,8 +89,8 @@ HOPELESS = {
 }
 # What could pass for another fault, or shows in many checks.
 TOLD_ONCE = {
-    "HistoryDependent", "PaidByProcess", "ProcessDependent", "Raising", "Shared", "WarmingUp", "WarmingUpOnce",
-    "Wearing", "WearingOutAll",
+    "HistoryDependent", "PaidByNumber", "PaidByProcess", "PaidByVariable", "ProcessDependent", "Raising", "Shared",
+    "WarmingUp", "WarmingUpOnce", "Wearing", "WearingOutAll",
 }  # fmt: skip
 # A few, for the fast round: with each of them the whole kit is run.
 FAST = {
