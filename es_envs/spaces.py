@@ -27,10 +27,14 @@ def require_supported(observation_space: gymnasium.Space[Any], action_space: gym
     Raises:
         ValueError: the message says which part, and what is expected.
     """
-    seen = [part for _, _, part in leaves(observation_space)]
-    _require_actions(action_space)
-    for parts in (seen, [action_space]):
-        boxes = [part for part in parts if isinstance(part, spaces.Box)]
+    seen, done = ([part for _, _, part in leaves(*space)]
+                  for space in ((observation_space,), (action_space, "action space")))  # fmt: skip
+    if not done:
+        raise ValueError(f"action space {action_space} is empty: there is nothing to choose")
+    for part in done:
+        _require_actions(part)
+    for own in (seen, done):
+        boxes = [part for part in own if isinstance(part, spaces.Box)]
         for box in boxes:
             if str(box.dtype) not in _DTYPES:
                 raise ValueError(f"{box} is not supported: its numbers must be {', '.join(_DTYPES)}")
@@ -84,12 +88,8 @@ def _require_actions(space: gymnasium.Space[Any]) -> None:
             raise ValueError(f"actions of {space} are bits: let the action space be MultiBinary({list(space.shape)})")
         case spaces.MultiDiscrete() if space.nvec.ndim == 1:
             require_small_table(space.nvec.tolist())
-        case spaces.Box() | spaces.Discrete() | spaces.MultiBinary():
-            pass
-        case _:
-            raise ValueError(
-                f"action space {space} is not supported: expected Box, Discrete, MultiDiscrete or MultiBinary"
-            )
+        case spaces.MultiDiscrete():
+            raise ValueError(f"action space {space} is not supported: a MultiDiscrete of actions has one dimension")
 
 
 def input_size(space: gymnasium.Space[Any]) -> int:
@@ -119,7 +119,8 @@ def leaves(
     elif isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         yield name, slice(start, start + int(spaces.flatdim(space))), space
     else:
-        without = ". gymnasium.wrappers.FilterObservation leaves a part of a Dict out" if name.endswith("]") else ""
+        is_seen_part = name.startswith("observation") and name.endswith("]")
+        without = ". gymnasium.wrappers.FilterObservation leaves a part of a Dict out" if is_seen_part else ""
         raise ValueError(f"{name} {space} is not supported: expected Box, Discrete, MultiDiscrete, MultiBinary, "
                          f"or a Dict or Tuple of these{without}")  # fmt: skip
 
@@ -130,6 +131,15 @@ def parts(space: gymnasium.Space[Any], observation: Any) -> list[Any]:
         return [observation]
     own = space.items() if isinstance(space, spaces.Dict) else enumerate(space)
     return [leaf for key, part in own for leaf in parts(part, observation[key])]
+
+
+def nested(space: gymnasium.Space[Any], values: Iterator[Any]) -> Any:
+    """An observation or action made of its ``parts``, one for each of the ``leaves`` of its space, in their order."""
+    if isinstance(space, spaces.Dict):
+        return {key: nested(part, values) for key, part in space.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(nested(part, values) for part in space)
+    return next(values)
 
 
 _SMALLEST_IMAGE = 20  # of its sides, which "cnn_small" needs; a smaller one, such as a map of tiles, is numbers

@@ -4,6 +4,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from es_envs.spaces import parts
+
 OBSERVATIONS = {
     "box": spaces.Box(-3.0, 3.0, (5,), np.float32),
     "double": spaces.Box(-3.0, 3.0, (2, 2), np.float64),
@@ -28,6 +30,15 @@ ACTIONS = {
     "single": spaces.Discrete(1),
     "multi discrete": spaces.MultiDiscrete([2, 5, 3], start=[0, 7, -1]),
     "multi binary": spaces.MultiBinary([2, 2]),
+    "dict": spaces.Dict(
+        {
+            "legs": spaces.Tuple((spaces.Box(-1.0, 1.0, (2,), np.float64), spaces.MultiDiscrete([2, 3], start=[0, 7]))),
+            "gear": spaces.Discrete(3, start=-1),
+            "arm": spaces.Box(np.array([-10, 0], np.float32), np.array([30, 1], np.float32)),
+            "eyes": spaces.MultiBinary(2),
+        }
+    ),
+    "tuple": spaces.Tuple((spaces.Discrete(2), spaces.Box(-2, 2, (1,), np.int32))),
 }
 # What no policy can see or do.
 UNSEEN = {
@@ -39,6 +50,8 @@ UNSEEN = {
 }
 UNDONE = {
     "text action": spaces.Text(5),
+    "text in a dict action": spaces.Dict(arm=spaces.Discrete(2), word=spaces.Text(5)),
+    "nothing": spaces.Dict({}),
     "sequence action": spaces.Sequence(spaces.Discrete(3)),
     "bits in a box": spaces.Box(0, 1, (3,), np.bool_),
     "table of choices": spaces.MultiDiscrete([[2, 3], [4, 5]]),
@@ -66,7 +79,7 @@ class Spaces(gymnasium.Env):
     def step(self, action):
         assert self.action_space.contains(np.int64(action) if isinstance(action, int) else action)
         self.time += 1
-        reward = float(np.mean(action)) if isinstance(action, int | np.ndarray | np.generic) else 0.0
+        reward = float(np.mean(np.concatenate([np.ravel(part) for part in parts(self.action_space, action)])))
         return self._observation(), reward, self.time >= 6, False, {}
 
 
@@ -75,3 +88,17 @@ def _box_of_its_own():
         pass
 
     return Own(-3.0, 3.0, (5,), np.float32)
+
+
+class Activity:
+    """A fitness that sees every action: the sum of all their numbers."""
+
+    def __init__(self):
+        self.sum = 0.0
+
+    def on_step(self, observation, action, reward, info):
+        self.sum += reward
+        assert isinstance(action, dict | tuple)
+
+    def result(self, episode):
+        return self.sum

@@ -154,10 +154,10 @@ def _metadata(source: Source, checkpoint: Checkpoint, definition: EnvDefinition)
 
 @dataclass(frozen=True, eq=False)
 class _Played:
-    """An episode: for each step the observation's parts, and the action that the policy took."""
+    """An episode: for each step the parts of the observation, and of the action that the policy took."""
 
     observations: Sequence[Sequence[Any]]
-    actions: Sequence[Any]
+    actions: Sequence[Sequence[Any]]
 
 
 def _play(checkpoint: Checkpoint, definition: EnvDefinition, seeds: Sequence[int]) -> list[_Played]:
@@ -180,7 +180,12 @@ def _play(checkpoint: Checkpoint, definition: EnvDefinition, seeds: Sequence[int
                     f"{definition.label}: the episode with seed {seed} failed: {type(error).__name__}: {error}"
                 ) from error
             before = [episode.first_observation, *seen[:-1]]
-            played.append(_Played([parts(checkpoint.observation_space, each) for each in before], actions))
+            played.append(
+                _Played(
+                    [parts(checkpoint.observation_space, each) for each in before],
+                    [parts(checkpoint.action_space, each) for each in actions],
+                )
+            )
     return played
 
 
@@ -200,35 +205,39 @@ def _compare(path: Path, deployed: "Deployed", function: Function, episodes: Seq
         columns = zip(*(episode.observations[step] for episode in alive), strict=True)
         values = [np.array(column, kind.dtype) for column, kind in zip(columns, kinds, strict=True)]
         values += [state[: len(alive)] for state in states]
-        actions, *states = function(values)
-        ours = np.array([episode.actions[step] for episode in alive])
-        if actions.shape != ours.shape:
-            raise ExportError(f"{path.name} would return actions {actions.shape}, the policy returns {ours.shape}")
-        difference = np.abs(actions.astype(float) - ours.astype(float)).reshape(len(alive), -1)
-        if not difference.max(initial=0) <= _TOLERANCE:  # or not a number
-            tolerance, margin = _limits(deployed, values)
-            tied = (difference > tolerance) & (margin <= 2 * tolerance)
-            difference[tied] = 0
-            near_ties += int(tied.sum())
-            if not (difference <= tolerance).all():
-                row = int((difference / tolerance).max(1).argmax())
-                raise ExportError(
-                    f"{path.name} would act differently from the policy: in step {step} of an episode it takes "
-                    f"{actions[row]}, the policy {ours[row]}; nothing is written"
-                )
+        found = function(values)
+        count = len(deployed.action.parts)
+        states = found[count:]
+        for part, actions in enumerate(found[:count]):
+            ours = np.array([episode.actions[step][part] for episode in alive])
+            if actions.shape != ours.shape:
+                raise ExportError(f"{path.name} would return actions {actions.shape}, the policy returns {ours.shape}")
+            difference = np.abs(actions.astype(float) - ours.astype(float)).reshape(len(alive), -1)
+            if not difference.max(initial=0) <= _TOLERANCE:  # or not a number
+                tolerance, margin = _limits(deployed, values, part)
+                tied = (difference > tolerance) & (margin <= 2 * tolerance)
+                difference[tied] = 0
+                near_ties += int(tied.sum())
+                if not (difference <= tolerance).all():
+                    row = int((difference / tolerance).max(1).argmax())
+                    raise ExportError(
+                        f"{path.name} would act differently from the policy: in step {step} of an episode it takes "
+                        f"{actions[row]}, the policy {ours[row]}; nothing is written"
+                    )
+            largest = max(largest, float(difference.max(initial=0)))
         observations += len(alive)
-        largest = max(largest, float(difference.max(initial=0)))
     return Exported(path=path, observations=observations, largest_difference=largest, near_ties=near_ties)
 
 
-def _limits(deployed: "Deployed", values: Arrays) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """Tolerance of the actions to rounding, for each entry or all, and their distance from other actions."""
+def _limits(deployed: "Deployed", values: Arrays, part: int) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """Tolerance of a part of the action to rounding, for each entry or all, and its distance from other actions."""
     import torch
 
     with torch.inference_mode():
         raw, *_ = deployed.decide(*map(torch.from_numpy, values))
-        margin = deployed.action.margin(raw).numpy()  # type: ignore[operator]
-    stretch = getattr(deployed.action, "stretch", torch.ones(1))  # of outputs from -1 to 1 to the bounds of the actions
+        margin = deployed.action.margins(raw)[part].numpy()
+    # Of outputs from -1 to 1 to the bounds of the actions.
+    stretch = getattr(deployed.action.parts[part], "stretch", torch.ones(1))
     return _TOLERANCE * max(1.0, raw.abs().max().item()) * np.maximum(stretch.numpy(), 1), margin
 
 

@@ -5,7 +5,7 @@ Each engine computes this itself: the compiled one in ``kernels.decide``, torch 
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import gymnasium
@@ -14,9 +14,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from es_core.config.train_config import TrainConfig
-from es_envs.spaces import require_small_table
+from es_envs.spaces import leaves, require_small_table
 
-Decoding = Literal["choice", "choices", "bits", "clip", "tanh"]
+Decoding = Literal["choice", "choices", "bits", "clip", "tanh", "mixed"]
 Exploration = Literal["add_noise", "draw_normal", "draw_choice", "draw_bits"]
 
 
@@ -29,7 +29,8 @@ class Actions:
         decisive: number of outputs, from the first on, that decide the action; the others vary it in training.
         decoding: "choice": the largest output wins, and its index is the action (from the space's start). "choices":
             the largest of each group wins, and each output stands for a value. "bits": 1 where an output is positive.
-            "clip" and "tanh": an output for each entry, brought between the bounds.
+            "clip" and "tanh": an output for each entry, brought between the bounds. "mixed": each of the ``parts``
+            has its own, and its outputs follow those of the part before it.
         exploration: how the raw outputs of an episode are changed before they are decoded while training. "add_noise":
             by normal noise of the config's ``action_noise``. "draw_normal": means, each followed by a draw from
             N(0, std), where the other outputs are log-stds, between -5 and 2 (as in common implementations of SAC:
@@ -39,6 +40,7 @@ class Actions:
         values: for "choices": function that makes an array of values for each group; called only when needed, since a
             file may describe a huge space.
         meaning: the outputs' meaning in words.
+        parts: for "mixed": the actions of each leaf of a Dict or Tuple, in its order.
     """
 
     outputs: int
@@ -47,6 +49,7 @@ class Actions:
     exploration: Exploration | None
     meaning: str
     values: Callable[[], list[NDArray[Any]]] = list
+    parts: tuple["Actions", ...] = ()
 
 
 def make_actions(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
@@ -57,10 +60,16 @@ def make_actions(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
       for each.
     - Discrete: an output for each choice, of which the largest wins. MultiDiscrete: likewise in each group.
     - MultiBinary: an output for each bit, which is 1 if the output is positive.
+    - Dict and Tuple: the outputs of their parts, one after the other.
 
     Raises:
         ValueError: actions of this space are not supported with these settings.
     """
+    return (_of_parts if isinstance(space, spaces.Dict | spaces.Tuple) else _of_leaf)(config, space)
+
+
+def _of_leaf(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
+    """Actions that are no Dict or Tuple."""
     _require_fitting(config, space)
     sampled = config.sample_actions
     choice: Exploration | None = "draw_choice" if sampled else None
@@ -89,6 +98,25 @@ def make_actions(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
         case _:  # MultiBinary
             size = math.prod(space.shape or ())
             return Actions(size, size, "bits", "draw_bits" if sampled else None, f"an output for each bit of {space}")
+
+
+def _of_parts(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
+    """Actions of a Dict or Tuple; ``action_squash`` concerns those of its parts that are a Box."""
+    leaf_spaces = [leaf for _, _, leaf in leaves(space)]
+    if not any(isinstance(leaf, spaces.Box) for leaf in leaf_spaces):
+        _require_fitting(config, space)
+    others = replace(config, action_squash="clip")
+    parts = tuple(_of_leaf(config if isinstance(leaf, spaces.Box) else others, leaf) for leaf in leaf_spaces)
+    explorations = {part.exploration for part in parts}
+    if len(explorations) > 1 or "draw_normal" in explorations:
+        setting, without = ("sample_actions", "False") if config.sample_actions else ("action_noise", "0")
+        raise ValueError(
+            f"{setting} is for actions of one kind, and {space} has several parts, of which it would explore each in "
+            f"another way: set it to {without}"
+        )
+    size = sum(part.outputs for part in parts)
+    meaning = f"an output for each entry and choice of {space}, part by part"
+    return Actions(size, size, "mixed", explorations.pop(), meaning, parts=parts)
 
 
 def _require_fitting(config: TrainConfig, space: gymnasium.Space[Any]) -> None:

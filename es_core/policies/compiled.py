@@ -1,20 +1,22 @@
 """The compiled engine: the memory layout of a policy made of layers, and an actor whose steps are kernel calls."""
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from es_core.policies import kernels
+from es_core.policies.actions import Actions
 from es_core.policies.actor import Actor, NotFiniteError
 from es_core.policies.compilation import kernel
 from es_core.policies.layered import Layered
 from es_core.policies.layers import GATES, Cell, Dense, ImageEncoder, Layer, matrices
 from es_core.policies.network import Policy, Vector
 from es_core.policies.normalization import ObservationStatistics, Statistics
+from es_envs.spaces import leaves, nested
 
 _ALIGNED = 16  # numbers: 64 bytes, a line of the cache
 _KINDS: Mapping[str, int] = {"rnn": kernels.RNN, "lstm": kernels.LSTM, "gru": kernels.GRU}
@@ -32,6 +34,7 @@ _DECODINGS: Mapping[str, int] = {
     "bits": kernels.BITS,
     "clip": kernels.CLIPPED,
     "tanh": kernels.SQUASHED,
+    "mixed": kernels.MIXED,
 }
 
 
@@ -253,33 +256,58 @@ def _image(shape: tuple[int, int, int]) -> dict[int, int]:
 
 def _decoding(policy: Policy, start: int) -> tuple[NDArray[np.float64], dict[int, int]]:
     """Exact numbers from ``start`` on that actions are made of, and the first row's columns about them."""
-    actions, space = policy.actions, cast("Any", policy.action_space)
-    low: NDArray[Any] = np.zeros(0)
-    high: NDArray[Any] = np.zeros(0)
-    groups: NDArray[Any] = np.zeros(0)
-    size = actions.decisive
-    match actions.decoding:
-        case "choice":
-            size = 0
-        case "choices":
-            values = actions.values()
-            size, low = len(values), np.concatenate(values)
-            groups = np.cumsum([0, *map(len, values)])
-        case "clip" | "tanh":
-            low, high = space.low.ravel(), space.high.ravel()
+    actions = policy.actions
+    if actions.decoding == "mixed":
+        tables = [_tables(part, leaf) for part, leaf in _parts(policy)]
+        decodings, lows, highs, sizes = (np.concatenate(column) for column in zip(*tables, strict=True))
+    elif actions.decoding == "choice":  # the kernel returns it
+        decodings, lows, highs, sizes = np.zeros((4, 0))
+    else:
+        decodings, lows, highs, sizes = _tables(actions, policy.action_space)
+    size = len(sizes)
+    groups = np.cumsum([0, *sizes])
     sums = np.zeros(2 * policy.inputs)
-    parts: list[NDArray[Any]] = [sums, np.zeros(size), low, high, groups]
-    _, action, low_at, high_at, groups_at = np.cumsum([start, *map(len, parts[:-1])]).tolist()
+    parts: list[NDArray[Any]] = [sums, np.zeros(size), lows, highs, groups, decodings]
+    _, action, low_at, high_at, groups_at, decodings_at = np.cumsum([start, *map(len, parts[:-1])]).tolist()
     columns = {
         kernels.DECODES: _DECODINGS[actions.decoding], kernels.ACTION: action, kernels.ACTIONS: size,
-        kernels.LOW: low_at, kernels.HIGH: high_at, kernels.GROUPS: groups_at,
+        kernels.LOW: low_at, kernels.HIGH: high_at, kernels.GROUPS: groups_at, kernels.DECODINGS: decodings_at,
     }  # fmt: skip
     return np.concatenate(parts).astype(np.float64), columns
 
 
+def _parts(policy: Policy) -> Iterator[tuple[Actions, Any]]:
+    """Actions and space of each part of a Dict or Tuple of actions."""
+    return zip(policy.actions.parts, (leaf for _, _, leaf in leaves(policy.action_space)), strict=True)
+
+
+def _tables(actions: Actions, space: Any) -> tuple[NDArray[Any], ...]:
+    """Decoding of each entry of an action; low and high bound, or value, of each output; outputs of each entry."""
+    zeros = np.zeros(actions.decisive)
+    if actions.decoding in {"choice", "choices"}:
+        values = actions.values() or [np.arange(actions.decisive) + int(space.start)]
+        return np.full(len(values), kernels.CHOICES), np.concatenate(values), zeros, np.array([*map(len, values)])
+    lows, highs = (zeros, zeros) if actions.decoding == "bits" else (space.low.ravel(), space.high.ravel())
+    ones = np.ones(actions.decisive, int)
+    return _DECODINGS[actions.decoding] * ones, lows, highs, ones
+
+
 def _finisher(policy: Policy, action: NDArray[np.float64]) -> Any:
     """Return a function from a kernel's choice to the action that the environment takes."""
-    space = policy.action_space
+    if policy.actions.decoding != "mixed":
+        return _finisher_of(policy.action_space, action)
+    finishers, start = [], 0
+    for part, leaf in _parts(policy):
+        own = action[start:][: len(_tables(part, leaf)[0])]
+        start += len(own)
+        finishers.append(_finisher_of(leaf, own, chosen=own if part.decoding == "choice" else None))
+    return lambda choice: nested(policy.action_space, (finish(choice) for finish in finishers))
+
+
+def _finisher_of(space: Any, action: NDArray[np.float64], *, chosen: NDArray[np.float64] | None = None) -> Any:
+    """Return that function for a space that is no Dict or Tuple; ``chosen``: where a Discrete part's value is."""
+    if chosen is not None:
+        return lambda _: int(chosen[0])
     if isinstance(space, spaces.Discrete):
         start = int(space.start)
         return (lambda choice: choice) if start == 0 else (lambda choice: start + choice)

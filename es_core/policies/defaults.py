@@ -66,6 +66,9 @@ def _convolutional(images: Sequence[Space]) -> str:
 
 def _are_usual(space: Space) -> bool:
     """Return True if outputs of the order of 1 reach most of the actions, or nobody knows which they reach."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        boxes = [leaf for _, _, leaf in leaves(space) if isinstance(leaf, spaces.Box)]
+        return all(map(_are_usual, boxes)) or not all(box.is_bounded() for box in boxes)
     if not isinstance(space, spaces.Box):
         return True
     with np.errstate(over="ignore", invalid="ignore"):

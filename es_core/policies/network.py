@@ -26,7 +26,7 @@ class Policy(ABC):
     Args:
         config: the run's config with the policy's settings.
         observation_space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of these, nested or not.
-        action_space: Box, Discrete, MultiDiscrete or MultiBinary.
+        action_space: likewise.
 
     Attributes:
         inputs: length ``n`` of a flattened observation.

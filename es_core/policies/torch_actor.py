@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
@@ -16,7 +17,7 @@ from es_core.policies.network import Policy, Vector
 from es_core.policies.normalization import ObservationStatistics, Statistics
 from es_core.policies.torch_module import Normalized
 from es_core.policies.torch_rows import aligned
-from es_envs.spaces import leaves, parts
+from es_envs.spaces import leaves, nested, parts
 
 # Rows computed together on the CPU, by one thread: the last bits of a product depend on the numbers of rows and of
 # threads. A block without an acting row is skipped. One thread per block was tried: handing them out cost more.
@@ -104,8 +105,8 @@ class TorchActors:
         ]
         return flat[0] if len(flat) == 1 else torch.cat(flat, 1)
 
-    def act(self, inputs: Tensor, live: NDArray[np.bool_]) -> tuple[Tensor, dict[int, NotFiniteError]]:
-        """Actions ``(rows, ...)``, and an error for each row whose observation or outputs are not finite.
+    def act(self, inputs: Tensor, live: NDArray[np.bool_]) -> tuple[Any, dict[int, NotFiniteError]]:
+        """Actions ``(rows, ...)``, nested as their space is, and errors of rows that are not finite.
 
         Args:
             inputs: ``flattened`` observations.
@@ -115,7 +116,7 @@ class TorchActors:
             raw, wrong = self.outputs(inputs, live)
             size = self.policy.actions.decisive
             self._explore(raw, live, size)
-            return self._decode(raw[:, :size]), wrong
+            return nested(self.policy.action_space, iter(self._decode(raw[:, :size]))), wrong
 
     @torch.inference_mode()
     def outputs(self, inputs: Tensor, live: NDArray[np.bool_]) -> tuple[Tensor, dict[int, NotFiniteError]]:
@@ -186,8 +187,10 @@ class TorchActor(Actor):
         actions, wrong = self._actors.act(self._flat(observation), self._alone)
         if wrong:
             raise wrong[0]
-        action = actions[0].numpy()
-        return int(action) if self.policy.actions.decoding == "choice" else action
+        space = self.policy.action_space
+        own = zip(parts(space, actions), leaves(space), strict=True)
+        return nested(space, (int(values[0]) if isinstance(leaf, Discrete) else values[0].numpy()
+                              for values, (_, _, leaf) in own))  # fmt: skip
 
     def outputs(self, observation: Any) -> Vector:
         """The raw outputs ``(m,)``; see ``Actor``."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import gymnasium
 import numpy as np
@@ -23,9 +23,6 @@ from es_core.rollout.environment import make_env
 from es_envs import EnvDefinition, import_path
 from es_envs.returned import Checked
 from es_envs.spaces import parts
-
-if TYPE_CHECKING:
-    import torch
 
 EACH, WHOLE, UNCONTROLLED = "each copy seeded", "seeded as a whole", "not controlled"
 """Ways in which seeds determine the starts of episodes."""
@@ -113,9 +110,9 @@ class Copies:
             env.reset_async(seed=list(seeds), options={"reset_mask": mask})
             return self._rows(env.reset_wait(timeout=self._step_timeout))
 
-    def step(self, actions: "torch.Tensor") -> tuple[Any, Any, Any, Any, Mapping[str, Any]]:
-        """Step all copies with actions ``(width, ...)``, which become arrays of the library of the observations."""
-        given = as_given(actions[: self._env.num_envs], self._last)
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Mapping[str, Any]]:
+        """Step all copies with torch's actions ``(width, ...)``, which become arrays of the observations' library."""
+        given = as_given(actions, self._last, self._env.num_envs)
         if not isinstance(self._env, AsyncVectorEnv):
             return self._rows(self._env.step(given))
         with _quiet():
@@ -285,8 +282,13 @@ def _resting(definition: EnvDefinition, config: TrainConfig, objects: bytes) -> 
     return _Resting(Checked(make_env(definition, config)), step_limit(definition, config))
 
 
-def as_given(actions: "torch.Tensor", like: Any) -> Any:
-    """Convert actions to arrays of the library of ``like``, on its device."""
+def as_given(actions: Any, like: Any, count: int) -> Any:
+    """Convert the first ``count`` rows of torch's actions to arrays of the library of ``like``, on its device."""
+    if isinstance(actions, Mapping):
+        return {key: as_given(part, like, count) for key, part in actions.items()}
+    if isinstance(actions, tuple):
+        return tuple(as_given(part, like, count) for part in actions)
+    actions = actions[:count]
     while isinstance(like, Mapping | tuple):
         like = next(iter(like.values() if isinstance(like, Mapping) else like))
     if type(like).__module__.partition(".")[0] == "torch":

@@ -355,7 +355,7 @@ class _Wave:
             play = self.seats[row]
             for observe in observers_of(play.measured if play else ()):
                 info, observation = self._outcome(row, observations, infos, over=over[row])
-                observe(observation, actions[row], float(rewards[row]), info)
+                observe(observation, row_of(self._pool.action_space, actions, row), float(rewards[row]), info)
 
     def _count(self, actions: Any) -> None:
         """Count the centre's actions at bounds."""

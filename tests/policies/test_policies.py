@@ -190,7 +190,7 @@ def test_whole_numbers_are_rounded_so_that_the_greatest_is_reached(squash):
     policy = mlp(BOX, spaces.Box(0, 1, (1,), np.int8), action_squash=squash, hidden_sizes=())
     parameters = np.zeros(policy.size, np.float32)
     parameters[-1] = 0.9  # the only output's bias
-    deployed = action_of(policy)(torch.tensor([[0.9]]))
+    (deployed,) = action_of(policy)(torch.tensor([[0.9]]))
     assert make_actor(policy, parameters, None)(np.zeros(5, np.float32)) == [1] == deployed.tolist()[0]
 
 

@@ -34,6 +34,21 @@ def test_success_is_what_one_truth_value_says_and_nothing_else(says, rate, how, 
         assert not run.history[-1].solved
 
 
+@pytest.mark.parametrize("action", ["dict", "tuple"])
+def test_several_actions_at_once_are_evolved_scored_and_seen_by_fitnesses(action, how, register, tmp_path):
+    kwargs = {"observation": "nested", "action": action}
+    env_id = register("Spaces-v0", "space_envs:Spaces", kwargs=kwargs, fitness="space_envs:Activity")
+    run = train(env_id, run_dir=tmp_path / "run", **how)
+    assert run.history[0].fitness_max > run.history[0].fitness_min
+    assert run.evaluate(episodes=2, workers=1).mean == run.evaluate(episodes=2, workers=2).mean
+    before = run.history[-1].parameter_hash
+    assert run.resume(generations=3, progress=False, pool=how.get("pool", "local")).history[1].parameter_hash == before
+    with pytest.raises(ValueError, match="strategy 'sb3:ppo' is not for several actions at once"):
+        train(env_id, run_dir=tmp_path / "ppo", strategy="sb3:ppo", generations=1)
+    with pytest.raises(ValueError, match=r"no learner is for actions (Dict|Tuple)"):
+        train(env_id, run_dir=tmp_path / "erl", strategy="erl", generations=1, action_noise=0)
+
+
 def test_what_cannot_be_unpickled_travels_as_what_it_is_worth(register, tmp_path):
     env_id = register("Unpicklable-v0", "strange_envs:Unpicklable")
     run = train(env_id, run_dir=tmp_path / "run", **TINY)
