@@ -99,6 +99,7 @@ _BEFORE: Mapping[str, Any] = {
     "observation_normalization": False,
     "observation_std_floor": 0.1,
     "action_squash": "clip",
+    "action_masks": False,
     "episode_seeds": "common",
     "eval_budget": None,
 }
@@ -356,6 +357,9 @@ class TrainConfig:
         None,
         maybe(bins),
         "choose each entry of a Box action among N values from bound to bound, or among given values, as JSON",
+    )
+    action_masks: bool = _option(
+        True, flag, 'never take a choice that info["action_mask"] of Discrete and MultiDiscrete actions forbids'
     )
     action_noise: float = _option(0.0, number(0), "standard deviation of noise on Box actions in training")
     sample_actions: bool = _option(

@@ -16,6 +16,7 @@ from es_core.policies.layered import Layered
 from es_core.policies.layers import GATES, Cell, Dense, ImageEncoder, Layer, matrices
 from es_core.policies.network import Policy, Vector
 from es_core.policies.normalization import ObservationStatistics, Statistics
+from es_envs.masks import allowed
 from es_envs.spaces import leaves, nested
 
 _ALIGNED = 16  # numbers: 64 bytes, a line of the cache
@@ -76,7 +77,8 @@ class CompiledActor(Actor):
         self._act_exploring = kernel("act_exploring").bound(memory) if explores else self._act
         has_images = isinstance(policy.layers[0], ImageEncoder)
         self._encode_images = kernel("encode_images").bound(memory) if has_images else None
-        self._finish = _finisher(policy, self._exact[first[kernels.ACTION] :][: first[kernels.ACTIONS]])
+        self._action = self._exact[first[kernels.ACTION] :][: first[kernels.ACTIONS]]
+        self._finish = _finisher(policy, self._action)
 
     def _part(self, start: int, size: int) -> Vector:
         return self._numbers[start : start + size]
@@ -108,7 +110,7 @@ class CompiledActor(Actor):
             self._kernel = self._act_exploring
             self._step[kernels.SEED], self._step[kernels.STEPS] = noise_seed, 0
 
-    def __call__(self, observation: Any) -> Any:
+    def __call__(self, observation: Any, mask: Any = None) -> Any:
         """The action for one observation; see ``Actor``."""
         self._encode(observation, self._inputs)
         if self._encode_images is not None:
@@ -116,7 +118,15 @@ class CompiledActor(Actor):
         choice = self._kernel()
         if choice < 0:
             raise self._not_finite(choice)
-        return self._finish(choice)
+        return self._finish(choice if mask is None else self._choice_within(mask))
+
+    def _choice_within(self, mask: Any) -> int:
+        """Choose again, among the raw outputs of choices that are allowed; write a MultiDiscrete action."""
+        space: Any = self.policy.action_space
+        raw = np.where(allowed(space, mask), self._raw, -np.inf)
+        if isinstance(space, spaces.MultiDiscrete):
+            self._action[:] = [part.argmax() for part in np.split(raw, np.cumsum(space.nvec)[:-1])] + space.start
+        return int(raw.argmax())
 
     def outputs(self, observation: Any) -> Vector:
         """The raw outputs ``(m,)`` for one observation; see ``Actor``."""

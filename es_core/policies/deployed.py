@@ -20,6 +20,9 @@ from es_core.policies.module_rows import State, parts_of
 from es_core.policies.network import Policy
 from es_envs.spaces import leaves
 
+MASK = "action_mask"
+"""Name of the input for the mask of the actions."""
+
 
 class Deployed(nn.Module):
     """A self-contained policy: it flattens and normalises observations and decodes actions.
@@ -27,35 +30,39 @@ class Deployed(nn.Module):
     ``forward(*observations, *states) -> (*actions, *states)``, all with the batch as first dimension. There is an
     observation for each space in the observation space, in the shape and dtype that the environment returns, an action
     for each space in the action space, and a state for each tensor that the policy remembers, zero when an episode
-    begins.
+    begins. If it is ``masked``, the mask of the actions comes after the observations: True for each choice, those of
+    all entries in a row, that is allowed.
 
     Args:
         policy: the policy.
         module: module made by ``policy.module``: flattened observations to the raw outputs that decide an action.
+        masked: True if the environment gives masks of actions.
 
     Attributes:
-        inputs: names of the observations and states.
+        inputs: names of the observations, the mask and the states.
         outputs: names of the actions and of the states that follow.
-        examples: zeros for each input, for a batch of 2.
+        examples: zeros for each observation and state, for a batch of 2, and a mask that allows all.
         action: module from raw outputs to actions; its ``margins`` are their distances from those of another action.
 
     Raises:
         ValueError: the states of a user's module do not grow with the batch.
     """
 
-    def __init__(self, policy: Policy, module: nn.Module) -> None:
+    def __init__(self, policy: Policy, module: nn.Module, *, masked: bool = False) -> None:
         super().__init__()
         parts = list(leaves(policy.observation_space, "observation"))
         self.observations = nn.ModuleList(observation_of(space) for _, _, space in parts)
         self.module = module.requires_grad_(requires_grad=False).eval()
         self.memory = _Memory(module) if module.is_recurrent else None
-        self.action = action_of(policy)
+        self.action, self.masked = action_of(policy), masked
         actions = _identifiers([name for name, _, _ in leaves(policy.action_space, "action")])
         states = self.memory.names if self.memory else []
-        self.inputs = [*_identifiers([name for name, _, _ in parts]), *states]
+        mask = [MASK] if masked else []
+        self.inputs = [*_identifiers([name for name, _, _ in parts]), *mask, *states]
         self.outputs = [*actions, *(f"next_{name}" for name in states)]
         examples = [torch.from_numpy(np.zeros((2, *(space.shape or ())), space.dtype)) for _, _, space in parts]
-        self.examples = (*examples, *(self.memory.examples if self.memory else ()))
+        choices = [torch.ones(2, policy.actions.decisive, dtype=torch.bool)] if masked else []
+        self.examples = (*examples, *choices, *(self.memory.examples if self.memory else ()))
 
     def forward(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Actions ``(batch, ...)`` as the environment takes them, and the states for the next step."""
@@ -64,13 +71,18 @@ class Deployed(nn.Module):
 
     def decide(self, *values: Tensor) -> tuple[Tensor, ...]:
         """The raw outputs ``(batch, m)`` of which ``action`` makes actions, and the states for the next step."""
-        observations, states = values[: len(self.observations)], values[len(self.observations) :]
+        count = len(self.observations)
+        observations, mask, states = values[:count], values[count : count + self.masked], values[count + self.masked :]
         flat = [flatten(value) for flatten, value in zip(self.observations, observations, strict=True)]
         inputs = torch.cat(flat, 1)
         if self.memory is None:
-            return (self.module(inputs),)
+            return (_masked(self.module(inputs), *mask),)
         raw, state = self.module(inputs, self.memory.recalled(states))
-        return raw, *self.memory.kept(state)
+        return _masked(raw, *mask), *self.memory.kept(state)
+
+
+def _masked(raw: Tensor, mask: Tensor | None = None) -> Tensor:
+    return raw if mask is None else raw.masked_fill(~mask, -torch.inf)
 
 
 def _identifiers(names: Sequence[str]) -> list[str]:

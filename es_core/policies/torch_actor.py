@@ -17,6 +17,7 @@ from es_core.policies.network import Policy, Vector
 from es_core.policies.normalization import ObservationStatistics, Statistics
 from es_core.policies.torch_module import Normalized
 from es_core.policies.torch_rows import aligned
+from es_envs.masks import allowed
 from es_envs.spaces import leaves, nested, parts
 
 # Rows computed together on the CPU, by one thread: the last bits of a product depend on the numbers of rows and of
@@ -105,18 +106,24 @@ class TorchActors:
         ]
         return flat[0] if len(flat) == 1 else torch.cat(flat, 1)
 
-    def act(self, inputs: Tensor, live: NDArray[np.bool_]) -> tuple[Any, dict[int, NotFiniteError]]:
+    def act(
+        self, inputs: Tensor, live: NDArray[np.bool_], allowed: NDArray[np.bool_] | None = None
+    ) -> tuple[Any, dict[int, NotFiniteError]]:
         """Actions ``(rows, ...)``, nested as their space is, and errors of rows that are not finite.
 
         Args:
             inputs: ``flattened`` observations.
             live: ``(rows,)``, True for rows that act; the other rows' actions are meaningless.
+            allowed: ``(rows, m)``, True for choices that the masks of actions allow; None: all.
         """
         with torch.inference_mode():
             raw, wrong = self.outputs(inputs, live)
             size = self.policy.actions.decisive
             self._explore(raw, live, size)
-            return nested(self.policy.action_space, iter(self._decode(raw[:, :size]))), wrong
+            raw = raw[:, :size]
+            if allowed is not None:
+                raw = raw.where(torch.from_numpy(allowed).to(self._device), -torch.inf)
+            return nested(self.policy.action_space, iter(self._decode(raw))), wrong
 
     @torch.inference_mode()
     def outputs(self, inputs: Tensor, live: NDArray[np.bool_]) -> tuple[Tensor, dict[int, NotFiniteError]]:
@@ -182,12 +189,13 @@ class TorchActor(Actor):
         """Begin an episode; see ``Actor``."""
         self._actors.reset(0, noise_seed=noise_seed)
 
-    def __call__(self, observation: Any) -> Any:
+    def __call__(self, observation: Any, mask: Any = None) -> Any:
         """The action for one observation; see ``Actor``."""
-        actions, wrong = self._actors.act(self._flat(observation), self._alone)
+        space = self.policy.action_space
+        within = None if mask is None else allowed(space, mask)[np.newaxis]
+        actions, wrong = self._actors.act(self._flat(observation), self._alone, within)
         if wrong:
             raise wrong[0]
-        space = self.policy.action_space
         own = zip(parts(space, actions), leaves(space), strict=True)
         return nested(space, (int(values[0]) if isinstance(leaf, Discrete) else values[0].numpy()
                               for values, (_, _, leaf) in own))  # fmt: skip

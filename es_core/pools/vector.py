@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
+from numpy.typing import NDArray
 
 from es_core.config.budgets import largest_population, step_limit
 from es_core.config.train_config import TrainConfig
@@ -40,6 +41,7 @@ from es_core.strategies.defaults import settled
 from es_core.strategies.population import Drawn
 from es_envs import EnvDefinition, Episode
 from es_envs.behaviour import BehaviourDescriber
+from es_envs.masks import KEY, allowed, require_choices
 from es_envs.returned import info_of
 
 _PARAMETERS = 2**28  # of all candidates at once, if the number of copies is not set: 1 GB
@@ -272,12 +274,14 @@ class _Wave:
         self._totals, self._lengths = np.zeros(width), np.zeros(width, np.int64)
         self._limits = np.zeros(width, np.int64)
         self._observed = any(observers_of(begun(pool.fitnesses)))
+        self._allowed: NDArray[np.bool_] | None = None  # choices of each row, once there is a mask of actions
         self._counted = False  # True as soon as the centre plays
 
     def run(self) -> None:
         """Play until all episodes have ended."""
         rows = self._seat(range(len(self.seats)))
         observations, infos = self._copies.reset([play.seed for play in self.seats if play])
+        self._take_masks(infos, rows)
         while True:
             self._begin(rows, observations, infos)
             if not any(self.seats):
@@ -289,10 +293,11 @@ class _Wave:
         copies, live = self._copies, self._live
         # For this step, which is their reset.
         waiting = [row for row, play in enumerate(self.seats) if play and not live[row]]
-        actions, wrong = self._actors.act(self._actors.flattened(observations), live)
+        actions, wrong = self._actors.act(self._actors.flattened(observations), live, self._allowed)
         for row, error in wrong.items():
             self._lose(row, error)
         observations, rewards, terminated, truncated, infos = copies.step(actions)
+        self._take_masks(infos, [row for row, play in enumerate(self.seats) if play])
         terminated, over = np.asarray(terminated), np.asarray(terminated) | np.asarray(truncated)
         self._totals[live] += np.asarray(rewards, float)[live]
         self._lengths += live
@@ -309,7 +314,24 @@ class _Wave:
         if rows and not copies.is_native:
             mask = np.isin(np.arange(len(self.seats)), rows)
             observations, infos = copies.restart(mask, [play.seed if play else None for play in self.seats])
+            self._take_masks(infos, rows)
         return observations, infos, waiting if copies.mode == AutoresetMode.NEXT_STEP else rows
+
+    def _take_masks(self, infos: Mapping[str, Any], rows: Sequence[int]) -> None:
+        """Note which choices the infos allow in these rows' next step."""
+        space = self._pool.action_space
+        if not self._pool.config.action_masks or (self._allowed is None and KEY not in infos):
+            return
+        require_choices(space)
+        if self._allowed is None:
+            self._allowed = np.ones((len(self.seats), self._pool.policy.actions.decisive), np.bool_)
+        masks = {name: infos[name] for name in (KEY, f"_{KEY}") if name in infos}
+        for row in rows:
+            mask = info_of(masks, row).get(KEY)
+            try:
+                self._allowed[row] = True if mask is None else allowed(space, mask)
+            except ValueError as error:
+                self._lose(row, error)
 
     def _seat(self, rows: Sequence[int]) -> list[int]:
         """Give free rows the next episodes; return the rows that got one."""

@@ -19,8 +19,9 @@ from es_envs.behaviour import BehaviourDescriber
 from es_envs.definition import EnvDefinition, PluginError
 from es_envs.episode import STEP, play
 from es_envs.fitness import load_fitness
+from es_envs.masks import KEY, allowed, require_choices, with_masks
 from es_envs.spaces import require_portable, require_supported
-from es_envs.testing.episodes import Trace, action_sources, bits, first_difference, look, playing, trace
+from es_envs.testing.episodes import Chosen, Trace, action_sources, bits, first_difference, look, playing, trace
 from es_envs.testing.faults import ConformanceError, Note, Skip, told
 from es_envs.testing.fresh_process import LEAK_RESETS, LEAK_STEPS
 from es_envs.testing.subject import Subject, elsewhere
@@ -64,6 +65,10 @@ def suits_a_policy(subject: Subject) -> None:
     with subject.env() as env:
         try:
             require_supported(env.observation_space, env.action_space)
+            mask = env.reset(seed=0)[1].get(KEY)
+            if mask is not None:
+                require_choices(env.action_space)
+                allowed(env.action_space, mask)
             for space in (env.observation_space, env.action_space):
                 require_portable(space)
         except ValueError as error:
@@ -82,7 +87,9 @@ def follows_gymnasium(subject: Subject) -> None:
             warnings.filterwarnings("ignore", message=".*(minimum|maximum) value is -?infinity")
             gymnasium_check_env(env.unwrapped, skip_render_check=True)  # "human" needs a display
     except Exception as error:
-        start, _ = env.reset(seed=_GYMNASIUMS_SEED)
+        start, info = with_masks(env).reset(seed=_GYMNASIUMS_SEED)
+        if info.get(KEY) is not None:
+            raise Skip(f"Gymnasium's checker takes actions that masks forbid: it met {told(error)}") from error
         if start not in env.observation_space and _to_bounds(env.observation_space, start) in env.observation_space:
             raise Note(
                 "gymnasium.utils.env_checker.check_env refuses a first observation that rounding has brought beyond a "
@@ -359,6 +366,7 @@ def _check_episode(
     """Play an episode, and add to ``rounded`` which observations are outside their space by rounding alone."""
     env.action_space.seed(0)
     space, progress = env.observation_space, [0]
+    chosen = Chosen(env, 0, choose)
 
     def look(observation: Any, what: str) -> None:
         nearest = _to_bounds(space, observation)
@@ -366,10 +374,12 @@ def _check_episode(
         if bits(nearest) != bits(observation):
             rounded.append(what)
 
-    def act(observation: Any) -> Any:
+    def act(observation: Any, mask: Any = None) -> Any:
         if progress[STEP] == 0:
             look(observation, "the observation of reset(seed=0)")
-        return choose()
+        return chosen(observation, mask)
+
+    act.takes_masks = chosen.takes_masks  # type: ignore[attr-defined]  # `play` looks for it
 
     def check(observation: Any, action: Any, reward: float, info: Mapping[str, Any]) -> None:  # noqa: ARG001
         when = f"at step {progress[STEP]} under {name} actions (seed 0)"

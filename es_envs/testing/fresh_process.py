@@ -20,7 +20,8 @@ import gymnasium
 from es_envs.definition import EnvDefinition
 from es_envs.episode import play
 from es_envs.returned import Checked, ReturnError
-from es_envs.testing.episodes import action_sources, look, trace
+from es_envs.scripts import RandomActions
+from es_envs.testing.episodes import Chosen, action_sources, look, trace
 from es_envs.testing.faults import told
 from es_envs.testing.subject import (
     MARK,
@@ -137,7 +138,7 @@ def _rehearse(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> str:
     for offset in range(_REHEARSED):
         trace(env, seed + offset, steps)
     for choose in action_sources(env.action_space).values():
-        for _ in play(env, lambda _, choose=choose: choose(), seed, steps):  # type: ignore[misc]
+        for _ in play(env, Chosen(env, seed, choose), seed, steps):
             pass
     return "done"
 
@@ -150,7 +151,7 @@ def _live(env: gymnasium.Env[Any, Any], seed: int, steps: int, life_steps: int, 
     for other in itertools.count(seed + 1):
         if played >= life_steps or time.monotonic() >= end:
             break
-        for _ in play(env, lambda _: env.action_space.sample(), other, steps, pauses=True):
+        for _ in play(env, RandomActions(env, other), other, steps, pauses=True):
             played += 1
             if time.monotonic() >= end:
                 break
@@ -176,11 +177,11 @@ def _growth(env: gymnasium.Env[Any, Any], seed: int, steps: int, enough: float) 
 def _play_round(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> None:
     """Begin many episodes, then play whole ones, as far as time allows."""
     for offset in range(LEAK_RESETS):
-        env.reset(seed=seed + offset)
-        env.step(env.action_space.sample())
+        for _ in play(env, RandomActions(env, offset), seed + offset, 1, pauses=True):
+            pass
     played, end = 0, time.monotonic() + _ROUND_SECONDS
     for offset in itertools.count():
-        for _ in play(env, lambda _: env.action_space.sample(), seed + offset, steps, pauses=True):
+        for _ in play(env, RandomActions(env, offset), seed + offset, steps, pauses=True):
             played += 1
             if time.monotonic() >= end:
                 return

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from es_envs import registry
+from es_envs.masks import KEY, draw, has_choices
 from es_envs.testing.checks import CHECKS, can_be_made, runs_by_name_in_a_fresh_process
 from es_envs.testing.episodes import bits
 from es_envs.testing.faults import ConformanceError, HopelessError, Note, Skip, told
@@ -167,12 +168,14 @@ def _costs(subject: Subject, seconds: float = 0.1) -> tuple[float, float]:
         resets = steps = 0
         while resets == 0 or (step_time < seconds and reset_time < 10 * seconds):
             start = time.perf_counter()
-            env.reset(seed=resets)
+            _, info = env.reset(seed=resets)
             reset_time += time.perf_counter() - start
             resets += 1
             start = time.perf_counter()
             for step in range(subject.steps):
-                _, _, terminated, truncated, _ = env.step(actions[step % len(actions)])
+                masked = has_choices(env.action_space) and info.get(KEY) is not None
+                action = draw(env.action_space, info[KEY]) if masked else actions[step % len(actions)]
+                _, _, terminated, truncated, info = env.step(action)
                 steps += 1
                 if terminated or truncated:
                     break

@@ -18,6 +18,7 @@ import gymnasium
 
 from es_envs.definition import EnvDefinition
 from es_envs.episode import STEP_TIMEOUT
+from es_envs.masks import with_masks
 from es_envs.testing.episodes import first_difference
 from es_envs.testing.faults import ConformanceError, HopelessError, Skip
 
@@ -126,7 +127,7 @@ class Subject:
     @contextlib.contextmanager
     def env(self, render_mode: str | None = None) -> Iterator[gymnasium.Env[Any, Any]]:
         """A bare environment, closed afterwards."""
-        env = self.definition.build(render_mode, **self.kwargs)
+        env = with_masks(self.definition.build(render_mode, **self.kwargs))
         try:
             yield env
         finally:
