@@ -55,6 +55,7 @@ LOCAL_ID = re.compile(r"local/([\w.]+)-[0-9a-f]{8}-v0", re.ASCII)
 
 _DISABLED = "named in ES_ENVS_DISABLE_PLUGINS"
 _BARE = "es_envs.registry:bare_gymnasium_env"
+_ID = "registered_id"  # its argument: a name that no environment gives an argument of its own
 
 # Packages that register a namespace with Gymnasium only when they are imported, and our extra that installs each.
 _NAMESPACES = {"ALE": ("ale_py", "atari"), "envpool": ("es_envs.envpools", "envpool")}
@@ -470,7 +471,7 @@ def _gymnasium_definition(env_id: str, spec: EnvSpec) -> EnvDefinition:
     return EnvDefinition(
         id=spec.id,
         entry_point=_BARE,
-        kwargs={"env_id": env_id},
+        kwargs={_ID: env_id},
         vector_entry_point="es_envs.registry:gymnasium_vector_env" if spec.vector_entry_point else None,
         max_episode_steps=None if spec.max_episode_steps == -1 else spec.max_episode_steps,  # its word for none
         solved_at=None if spec.reward_threshold is None else float(spec.reward_threshold),
@@ -482,7 +483,7 @@ def modules(definition: EnvDefinition) -> list[str]:
     """Names of the modules that make an environment."""
     found = [str(definition.entry_point).partition(":")[0]]
     if definition.entry_point == _BARE:
-        module, _, bare_id = str(definition.kwargs["env_id"]).rpartition(":")
+        module, _, bare_id = str(definition.kwargs[_ID]).rpartition(":")
         found.append(module)
         spec = gymnasium_registry.get(bare_id)
         if spec is not None and isinstance(spec.entry_point, str):
@@ -490,28 +491,28 @@ def modules(definition: EnvDefinition) -> list[str]:
     return [name for name in dict.fromkeys(found) if name]
 
 
-def bare_gymnasium_env(env_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+def bare_gymnasium_env(registered_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
     """Make an environment of Gymnasium without the wrappers that ``gymnasium.make`` adds."""
-    module, separator, bare_id = env_id.rpartition(":")
+    module, separator, bare_id = registered_id.rpartition(":")
     if separator:
         importlib.import_module(module)
     # Wrappers that the registration itself names (frame skip, ...) are part of the environment and stay.
     spec = replace(gymnasium.spec(bare_id), order_enforce=False, disable_env_checker=True, max_episode_steps=None)
     factory = load_env_creator(spec.entry_point) if isinstance(spec.entry_point, str) else spec.entry_point
-    env: gymnasium.Env[Any, Any] = called(partial(gymnasium.make, spec), kwargs, env_id, factory)
+    env: gymnasium.Env[Any, Any] = called(partial(gymnasium.make, spec), kwargs, registered_id, factory)
     return env
 
 
 def gymnasium_vector_env(
     num_envs: int,
-    env_id: str,
+    registered_id: str,
     *,
     seed: list[int] | None = None,
     max_episode_steps: int | None = None,
     **kwargs: Any,
 ) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
     """Make Gymnasium's vectorised form of an environment; it gets the arguments that it names."""
-    module, separator, bare_id = env_id.rpartition(":")
+    module, separator, bare_id = registered_id.rpartition(":")
     if separator:
         importlib.import_module(module)
     spec = gymnasium.spec(bare_id)
@@ -521,7 +522,7 @@ def gymnasium_vector_env(
     named = signature(factory).parameters
     taken = {name: value for name, value in optional.items() if value is not None and name in named}
     arguments = {"num_envs": num_envs, **spec.kwargs, **taken, **kwargs}
-    env: gymnasium.vector.VectorEnv[Any, Any, Any] = called(factory, arguments, env_id)
+    env: gymnasium.vector.VectorEnv[Any, Any, Any] = called(factory, arguments, registered_id)
     return env
 
 
