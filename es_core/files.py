@@ -1,8 +1,8 @@
 """Files: only regular ones are opened, and they are written completely or not at all.
 
 The folder of a run may be somebody else's: a link in it could lead anywhere, a named pipe would block, a sparse file
-would fill the memory. So only this module opens files in it, except those that other libraries open by path (locks,
-databases), which ``require_plain`` checks before.
+would fill the memory. So only this module opens files in it, except those that other libraries open by path
+(databases), which ``require_plain`` checks before.
 
 A file is complete or absent, even if a process is killed, a disk is full or the power fails: it is written under a
 temporary name, flushed to the disk and then renamed; then the folder is flushed, so that after a power failure no file
@@ -16,11 +16,9 @@ import stat
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
-
-from filelock import FileLock, Timeout
 
 _REMEDIES = {
     errno.ENOSPC: "make room on that disk",
@@ -32,7 +30,6 @@ _REMEDIES = {
     errno.ENOENT: "its folder has been deleted or moved",
 }
 _MOST = 10_000_000  # bytes of a file, unless its reader says otherwise
-_GLANCE = 0.2  # seconds: ``is_held`` takes a lock for a moment, which must not stop a run
 _IN_THE_WAY = 2.0  # seconds
 _FOREIGN = "wandb"  # a folder in whose subfolders we open no file
 MOST_LINE = 16_000_000  # bytes: room for the log of a million candidates
@@ -119,7 +116,8 @@ def opened(path: Path, flags: int = os.O_RDONLY) -> IO[bytes]:
             raise
         return handle
 
-    return open(path, "rb" if flags == os.O_RDONLY else "ab" if flags & os.O_APPEND else "wb", opener=descriptor)
+    mode = "rb" if flags == os.O_RDONLY else "r+b" if flags & os.O_RDWR else "ab" if flags & os.O_APPEND else "wb"
+    return open(path, mode, opener=descriptor)
 
 
 def _require_regular(path: Path, status: os.stat_result) -> None:
@@ -205,7 +203,7 @@ def _put(partial: Path, path: Path) -> None:
         except PermissionError:
             if sys.platform != "win32" or time.monotonic() > deadline:
                 raise
-            time.sleep(_GLANCE)
+            time.sleep(0.2)
         else:
             return
 
@@ -224,37 +222,6 @@ def _new(path: Path) -> IO[bytes]:
 def nowhere() -> int:
     """Open the null device, which takes all and keeps nothing; the lowest free number is its descriptor."""
     return os.open(os.devnull, os.O_RDWR)
-
-
-def hold(path: Path, timeout: float = _GLANCE) -> AbstractContextManager[object]:
-    """Hold a lock of the operating system, which a crash releases; its file is empty.
-
-    Raises:
-        CheckpointError: the file is not empty, and the lock would delete its content.
-        OSError: the file cannot be written.
-        filelock.Timeout: another process holds it.
-    """
-    with suppress(FileNotFoundError):
-        read_whole(path, most=0)
-    with explained(path):
-        return FileLock(path).acquire(timeout=timeout)
-
-
-def is_held(path: Path) -> bool:
-    """Tell whether a process holds the lock; asking makes no file, and where nothing can be written, nobody does.
-
-    Raises:
-        CheckpointError: as for ``hold``.
-    """
-    if not os.path.lexists(path):
-        return False
-    try:
-        with hold(path, timeout=0):
-            return False
-    except Timeout:
-        return True
-    except OSError:
-        return False
 
 
 def require_folder(path: Path, what: str) -> None:

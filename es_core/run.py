@@ -24,6 +24,7 @@ from es_core.policies.engines import require_device
 from es_core.pools.by_name import require_pool
 from es_core.pools.pool import STEP_TIMEOUT
 from es_core.runs.checkpoint import Checkpoint
+from es_core.runs.locks import LockLostError
 from es_core.runs.metrics import GenerationStats
 from es_core.runs.run_folder import RunFolder, lock
 from es_core.runs.scores import Evaluation
@@ -183,8 +184,9 @@ def train(
     if resume:
         if run_dir is None:
             raise ValueError("resume=True needs run_dir, the folder of the run to continue")
-        with lock(run_dir):
+        with lock(run_dir) as held:
             run = _reopen(env, run_dir, config_fields, changed_code=changed_code)
+            run.held = held
             restore(run)
             if run.finished:
                 restore_best(run)
@@ -204,10 +206,11 @@ def train(
         require_strategy(config)
     run = Run.create(run_dir, config, source)
     try:
-        with lock(run.directory):
+        with lock(run.directory) as run.held:
             evolve(run, resume=False, **how)
-    except BaseException:
-        if not run.history and not run.checkpoint_generations():
+    except BaseException as error:
+        is_ours = not isinstance(error, LockLostError)  # what lies there now may be another's
+        if is_ours and not run.history and not run.checkpoint_generations():
             run.discard()  # nothing was learnt: leave no empty folder behind
         raise
     return run

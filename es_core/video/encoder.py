@@ -9,9 +9,9 @@ from typing import Any
 
 import imageio.v2 as imageio
 import imageio_ffmpeg
-from filelock import Timeout
 
-from es_core.files import explained, hold, is_held, remove
+from es_core.files import explained, remove
+from es_core.runs.locks import LockedError, hold, is_held
 from es_core.video.layout import Frame
 
 ENDINGS = (".mp4", ".gif")
@@ -47,7 +47,7 @@ def is_being_written(path: Path) -> bool:
     """Tell whether a process is writing the film of this path.
 
     Raises:
-        CheckpointError: its lock is not an empty file.
+        CheckpointError: its lock is none.
     """
     return is_held(_folder_of(path) / _LOCK)
 
@@ -63,7 +63,7 @@ def working_folder(path: Path) -> Iterator[Path]:
 
     Raises:
         FilmInProgressError: another process is writing it.
-        CheckpointError: the folder's lock is not an empty file.
+        CheckpointError: the folder's lock is none.
         OSError: the folder cannot be made or emptied.
     """
     folder = _folder_of(path)
@@ -73,8 +73,9 @@ def working_folder(path: Path) -> Iterator[Path]:
         folder.mkdir(mode=0o700, exist_ok=True)
     try:
         lock = hold(folder / _LOCK)
-    except (Timeout, FileNotFoundError):  # or it has just written it, and removed the folder
-        raise FilmInProgressError(f"another process is writing {path}: choose another name for the film") from None
+    except (LockedError, FileNotFoundError) as error:  # or it has just written it, and removed the folder
+        holder = error if isinstance(error, LockedError) else "another process"
+        raise FilmInProgressError(f"{holder} is writing {path}: choose another name for the film") from None
     with lock:
         try:
             with explained(folder):
