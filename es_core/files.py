@@ -10,6 +10,7 @@ exists without those that were written before it. ``benchmarks/flush.py`` measur
 """
 
 import errno
+import json
 import os
 import shutil
 import stat
@@ -17,8 +18,9 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 _REMEDIES = {
     errno.ENOSPC: "make room on that disk",
@@ -33,6 +35,9 @@ _MOST = 10_000_000  # bytes of a file, unless its reader says otherwise
 _IN_THE_WAY = 2.0  # seconds
 _FOREIGN = "wandb"  # a folder in whose subfolders we open no file
 MOST_LINE = 16_000_000  # bytes: room for the log of a million candidates
+MOST_CONFIG = 1_000_000  # bytes of a config.json
+# A part of a JSON document takes a hundred bytes in memory, however few in the file.
+_FEW_PARTS, _BYTES_OF_A_PART, _MOST_PARTS = 70_000, 20, 400_000
 _KINDS = {
     stat.S_IFLNK: "a link",
     stat.S_IFDIR: "a folder",
@@ -75,7 +80,7 @@ def require_plain(folder: Path) -> None:
         CheckpointError: there is one; the message names the first.
     """
     own = os.path.realpath(folder)
-    for parent, folders, files in os.walk(folder):
+    for parent, folders, files in walk(folder):
         for entry in (Path(parent, name) for name in (*folders, *files)):
             try:
                 mode = entry.lstat().st_mode
@@ -89,8 +94,18 @@ def require_plain(folder: Path) -> None:
                 )
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
                 raise CheckpointError(f"{entry} is {_kind(mode)}, which does not belong to a run: remove it")
-        if Path(parent).name == _FOREIGN:
+        if parent.name == _FOREIGN:
             folders.clear()
+
+
+def walk(folder: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Walk like ``os.walk``, which before Python 3.12 fails where folders are nested a thousand deep."""
+    left = [folder]
+    while left:
+        parent = left.pop()
+        for _, folders, files in islice(os.walk(parent), 1):
+            yield parent, folders, files
+            left += [path for name in reversed(folders) if not (path := parent / name).is_symlink()]
 
 
 def opened(path: Path, flags: int = os.O_RDONLY) -> IO[bytes]:
@@ -141,6 +156,28 @@ def read_whole(path: Path, most: int = _MOST) -> bytes:
         if size > most:
             raise CheckpointError(f"{path} is too large: it has {size} bytes, expected at most {most}")
         return file.read(size)
+
+
+def parse_json(content: bytes) -> Any:
+    """Parse JSON that somebody else may have written.
+
+    Raises:
+        ValueError: it is not JSON, or ``require_modest`` refuses it.
+        RecursionError: it is nested too deep.
+    """
+    require_modest(content)
+    return json.loads(content)
+
+
+def require_modest(content: bytes) -> None:
+    """Refuse JSON that would take many times its size in memory, such as a million empty lists.
+
+    Raises:
+        ValueError: it has too many parts; the message says how many are allowed.
+    """
+    parts, most = sum(map(content.count, b"[{,")), min(_FEW_PARTS + len(content) // _BYTES_OF_A_PART, _MOST_PARTS)
+    if parts > most:
+        raise ValueError(f"it has {parts} entries, lists and objects in {len(content)} bytes: at most {most} are read")
 
 
 def read_lines(path: Path) -> Iterator[bytes]:

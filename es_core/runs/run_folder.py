@@ -16,14 +16,17 @@ from es_core.config.budgets import reached, share_done
 from es_core.config.objects import provide
 from es_core.config.train_config import BOUNDS, TrainConfig
 from es_core.files import (
+    MOST_CONFIG,
     MOST_LINE,
     CheckpointError,
     append,
     explained,
     opened,
+    parse_json,
     read_lines,
     remove,
     remove_partial,
+    require_modest,
     require_plain,
     write_whole,
 )
@@ -352,6 +355,7 @@ class RunFolder:
         path = self.directory / "metrics.jsonl"
         values = {**stats.to_json(), _LOG: None if log is None else log.to_json()}
         line = json.dumps(values, allow_nan=False).encode() + b"\n"
+        require_modest(line)
         if len(line) > MOST_LINE:
             raise ValueError(
                 f"generation {stats.generation}: its line of {path} would have {figures(len(line))} bytes, and at most "
@@ -389,10 +393,23 @@ class RunFolder:
             yield log
 
     def write_config(self, config: TrainConfig) -> None:
-        """Write config.json; once a run has begun, only its bounds may change."""
+        """Write config.json; once a run has begun, only its bounds may change.
+
+        Raises:
+            ValueError: it is too large to be read again.
+        """
         self.config = config
-        text = json.dumps(config.to_json(), indent=2, allow_nan=False) + "\n"
-        write_whole(self.directory / "config.json", text.encode())
+        path, content = self.directory / "config.json", json.dumps(config.to_json(), indent=2, allow_nan=False).encode()
+        try:
+            require_modest(content)
+            if len(content) >= MOST_CONFIG:
+                raise ValueError(f"it has {len(content)} bytes: at most {MOST_CONFIG} are read")
+        except ValueError as error:
+            raise ValueError(
+                f"{path} could not be read again: {error}. What is so large belongs into a file whose name is given, "
+                "in env_kwargs for example"
+            ) from error
+        write_whole(path, content + b"\n")
 
     def clear_partial(self) -> None:
         """Remove half-written files that a killed process left; the caller holds the folder's lock."""
@@ -453,7 +470,7 @@ def new_directory(env_id: str, what: str) -> Path:
 
 def _parsed(line: bytes) -> tuple[GenerationStats, Any]:
     """A line of metrics.jsonl, and its unparsed log."""
-    values = json.loads(line)
+    values = parse_json(line)
     log = values.pop(_LOG, None) if isinstance(values, dict) else None
     return GenerationStats.from_json(values), log
 
