@@ -22,12 +22,13 @@ from es_core.files import CheckpointError, parse_json, read_whole, require_folde
 from es_core.machine import usable_cores
 from es_core.runs.checkpoint import Checkpoint, parameter_hash
 from es_core.runs.run_folder import RunFolder
+from es_core.runs.unfinished import working_folder
 from es_core.seeding import Purpose, episode_seeds
 from es_core.training.progress import count_progress
 from es_core.video.camera_paths import VIEWS
 from es_core.video.captions import Captioner
 from es_core.video.clips import ScoredClip, score_clips
-from es_core.video.encoder import ENDINGS, film, working_folder
+from es_core.video.encoder import ENDINGS, film
 from es_core.video.filmed_policies import filmed_policies
 from es_core.video.layout import ASPECTS, LAYOUTS, Arrangement, Frame, caption_height, frame_size, grid
 from es_core.video.parallel_rendering import DisagreementError, Measured, RenderingProcesses, difference
