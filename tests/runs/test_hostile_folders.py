@@ -378,7 +378,6 @@ ALLOWED = {
     "runs/locks.py": "/proc",
     "runs/provenance.py": "/proc",
     "reports/pages.py": "style and script of pages",
-    "cli/examination.py": "/sys",
 }
 
 
