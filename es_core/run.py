@@ -23,6 +23,7 @@ from es_core.policies.defaults import following
 from es_core.policies.engines import require_device
 from es_core.pools.by_name import require_pool
 from es_core.runs.checkpoint import Checkpoint
+from es_core.runs.locks import LockLostError
 from es_core.runs.metrics import GenerationStats
 from es_core.runs.run_folder import RunFolder, is_begun, lock
 from es_core.runs.scores import Evaluation
@@ -180,8 +181,9 @@ def train(
         "deadline": math.inf if max_seconds is None else time.monotonic() + max_seconds,
     }
     if run_dir is not None and (is_begun(run_dir) if resume == "if begun" else resume):
-        with lock(run_dir):
+        with lock(run_dir) as held:
             run = _reopen(env, run_dir, config_fields, changed_code=changed_code)
+            run.held = held
             restore(run)
             if run.finished:
                 restore_best(run)
@@ -200,12 +202,13 @@ def train(
     else:
         require_strategy(config)
     run = Run.create(run_dir, config, source)
-    held = lock(run.directory)  # not to be discarded where another process was a moment faster
+    held = run.held = lock(run.directory)  # not to be discarded where another process was a moment faster
     try:
         with held:
             evolve(run, resume=False, **how)
-    except BaseException:
-        if not run.history and not run.checkpoint_generations():
+    except BaseException as error:
+        is_ours = not isinstance(error, LockLostError)  # what lies there now may be another's
+        if is_ours and not run.history and not run.checkpoint_generations():
             run.discard()  # nothing was learnt: leave no empty folder behind
         raise
     return run

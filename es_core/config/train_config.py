@@ -1,7 +1,6 @@
 """Every number that changes the result of a run: the ``TrainConfig``."""
 
 import difflib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
@@ -29,7 +28,7 @@ from es_core.config.checks import (
     wrappers,
 )
 from es_core.config.choices import LEARNER, SCHEDULES, SCRIPTED, SIGN_SHAPINGS
-from es_core.files import CheckpointError, read_whole
+from es_core.files import MOST_CONFIG, CheckpointError, parse_json, read_whole
 from es_core.formatting import lists, shell_line, shown
 from es_envs import EnvDefinition
 from es_envs.code_hash import keep
@@ -228,7 +227,7 @@ class TrainConfig:
         one_of("mean", "median", "min"),
         "aggregation of a candidate's episodes to its fitness: mean, median or min",
     )
-    seed: int = _option(0, whole(0), "root seed of all randomness")
+    seed: int = _option(0, whole(0, 2**128 - 1), "root seed of all randomness")
     generations: int | None = _option(
         1000, maybe(whole(1)), "maximum number of generations (none, or max_steps or max_episodes alone: no maximum)"
     )
@@ -660,7 +659,7 @@ class TrainConfig:
             CheckpointError: the file is damaged.
         """
         try:
-            return cls.from_json(json.loads(read_whole(Path(path))))
+            return cls.from_json(parse_json(read_whole(Path(path), MOST_CONFIG)))
         except FileNotFoundError:
             raise FileNotFoundError(f"there is no file {path}: expected the config.json of a run") from None
         except (ValueError, RecursionError) as error:

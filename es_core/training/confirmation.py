@@ -249,6 +249,7 @@ def confirm(
     standing = Standing.of(confirmation, evaluation, solved=solved)
     if standing.beats(state.best):
         state.best = standing
+        run.require_held()
         if not state.strategy.rebuildable:
             # Should the bounds grow, this line is lost, and the best centre is that one again.
             if results is None and run.best_path.exists():

@@ -22,6 +22,7 @@ from es_core.pools.pool import Results, RolloutPool
 from es_core.rollout.errors import Failure, RolloutError
 from es_core.runs.checkpoint import Checkpoint, parameter_hash
 from es_core.runs.generation_log import GenerationLog
+from es_core.runs.locks import LockLostError
 from es_core.runs.metrics import DIAGNOSTICS, GenerationStats, is_out_of_reach
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation
@@ -188,10 +189,12 @@ def _repeatable(run: RunFolder, state: TrainingState, pool: RolloutPool) -> Iter
 
     try:
         yield begin
+    except LockLostError:
+        raise
     except BaseException as error:
         if before.generation < len(run.history) == state.strategy.generation:  # between two generations
             begin()
-        with suppress(OSError):  # the disk itself is in trouble: an older one has to do
+        with suppress(OSError, LockLostError):  # the disk itself is in trouble: an older one has to do
             run.keep(before)
         if isinstance(error, FloatingPointError):  # to resume would lead to the same end
             error.add_note(f"The last finite parameters: {run.checkpoint_path(before.generation)}")

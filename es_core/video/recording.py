@@ -18,16 +18,17 @@ from PIL import Image
 import es_envs
 from es_core.config.checks import require_positive, whole
 from es_core.evaluation.scoring import Source, require_same_spaces
-from es_core.files import CheckpointError, read_whole, require_folder, write_whole
+from es_core.files import CheckpointError, parse_json, read_whole, require_folder, write_whole
 from es_core.machine import usable_cores
 from es_core.runs.checkpoint import Checkpoint, parameter_hash
 from es_core.runs.run_folder import RunFolder
+from es_core.runs.unfinished import working_folder
 from es_core.seeding import Purpose, episode_seeds
 from es_core.training.progress import count_progress
 from es_core.video.camera_paths import VIEWS
 from es_core.video.captions import Captioner
 from es_core.video.clips import ScoredClip, score_clips
-from es_core.video.encoder import ENDINGS, film, working_folder
+from es_core.video.encoder import ENDINGS, film
 from es_core.video.filmed_policies import filmed_policies
 from es_core.video.layout import ASPECTS, LAYOUTS, Arrangement, Frame, caption_height, frame_size, grid
 from es_core.video.parallel_rendering import DisagreementError, Measured, RenderingProcesses, difference
@@ -235,8 +236,8 @@ def _spare_others(path: Path) -> None:
         if picture.exists():
             raise FileExistsError(f"{picture} exists and belongs to no film: choose another name for the film")
         return
-    with suppress(CheckpointError, OSError, ValueError):
-        described = json.loads(read_whole(beside))
+    with suppress(CheckpointError, OSError, ValueError, RecursionError):
+        described = parse_json(read_whole(beside))
         if isinstance(described, dict) and {"film", "shots"} <= described.keys():
             return
     raise FileExistsError(f"{beside} exists and describes no film: choose another name for the film")

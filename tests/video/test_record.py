@@ -20,8 +20,8 @@ from es_core import record, train
 from es_core.cli import main
 from es_core.evaluation.scoring import find_policy
 from es_core.rollout.errors import RolloutError
+from es_core.runs.unfinished import working_folder
 from es_core.seeding import Purpose, episode_seeds
-from es_core.video.encoder import working_folder
 
 OWN_FORKERS = True
 
@@ -209,6 +209,22 @@ def test_what_a_killed_process_left_in_a_films_folder_is_gone_after_the_next_fil
     (left / "palette.png").write_bytes(b"half a palette")
     record(runs["CartPoleBullet-v0"], tmp_path / "film.mp4", speed=20, workers=1, **SIZE)
     assert names_in(tmp_path) == ["film.json", "film.mp4", "film.png"]
+
+
+def test_a_folder_that_was_not_made_for_a_film_stays_as_it_is(runs, tmp_path, capsys):
+    folder = tmp_path / "film.mp4.unfinished"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("five years of work")
+    words = ["record", str(runs["CartPoleBullet-v0"].directory), str(tmp_path / "film.mp4"), "--workers", "1"]
+    assert main(words) == 1
+    assert f"{folder}, in which film.mp4 would be written, exists and was not made" in capsys.readouterr().err
+    assert (folder / "thesis.txt").read_text() == "five years of work"
+    folder.rename(tmp_path / "mine")
+    for put in (folder.touch, lambda: folder.symlink_to(tmp_path / "mine")):
+        put()
+        assert main(words) == 1
+        assert (tmp_path / "mine" / "thesis.txt").exists()
+        folder.unlink()
 
 
 def test_a_new_name_is_neither_that_of_a_film_nor_of_one_that_is_being_written(runs, tmp_path, capsys):
