@@ -9,6 +9,7 @@ It asks for nothing but a Python: what is missing, and how to get it, is a sente
 import argparse
 import importlib.util
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -37,13 +38,11 @@ def require_python() -> None:
             f"es-envs needs Python 3.11 or newer, and {sys.executable} is {here}. Run this with a newer one that is "
             f"installed, such as: python3.13 install.py\n{UV}"
         )
-    spec = importlib.util.spec_from_file_location("requirements", ROOT / "es_envs" / "requirements.py")
-    requirements = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(requirements)
-    if not requirements.has_wheels():
+    wheels = runpy.run_path(str(ROOT / "es_envs" / "wheels.py"))
+    if not wheels["has_wheels"]():
         sys.exit(
             "Bullet, which simulates the environments of the plugins, cannot be installed here: "
-            f"{requirements.how_to_get_bullet()}.\nEnvironments of Gymnasium train without it: "
+            f"{wheels['how_to_get_bullet']()}.\nEnvironments of Gymnasium train without it: "
             "`python3 -m venv .venv`, then `.venv/bin/pip install -r requirements.txt`."
         )
 

@@ -25,7 +25,7 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.envs.registration import registry as gymnasium_registry
 from gymnasium.wrappers import TimeLimit
 
-from es_envs import distributions, hookspecs, loading, requirements
+from es_envs import distributions, hookspecs, loading, requirements, wheels
 from es_envs.definition import EnvDefinition, PluginError, called
 from es_envs.printable import printable
 
@@ -446,9 +446,7 @@ def _complete(plugin: PluginInfo) -> PluginInfo:
         return replace(plugin, status="incomplete", error=f"{what}: reinstall {plugin.distribution}")
     if not missing:
         return plugin
-    remedy = (
-        requirements.how_to_get_bullet() if requirements.BULLET[0] in missing else f"reinstall {plugin.distribution}"
-    )
+    remedy = wheels.how_to_get_bullet() if wheels.BULLET[0] in missing else f"reinstall {plugin.distribution}"
     error = f"its environments need {', '.join(missing)}, which is not installed: {remedy}"
     return replace(plugin, status="incomplete", error=error)
 

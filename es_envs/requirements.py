@@ -1,18 +1,11 @@
-"""Requirements of distributions that are not installed, and where this Python gets Bullet from."""
+"""Requirements of distributions that are not installed."""
 
-import platform
-import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 
 from es_envs.distributions import distributions_of, version_of
-
-BULLET = ("pybullet", "pybullet-arm64")
-"""Distributions that contain the module pybullet; two of them overwrite each other's files."""
-
-_WHEELS = ((3, 11), (3, 13))  # the Pythons, from and to, for which PyPI has wheels of one of them
-_SYSTEMS = {"linux": "x86_64", "win32": "AMD64", "darwin": ""}  # and the processors; empty: all
+from es_envs.wheels import BULLET
 
 
 def missing(name: str, extra: str = "", seen: frozenset[tuple[str, str]] = frozenset()) -> Iterator[str]:
@@ -56,24 +49,3 @@ def missing(name: str, extra: str = "", seen: frozenset[tuple[str, str]] = froze
 def bullet_distributions() -> list[str]:
     """Names of the installed distributions that contain the module pybullet: one, or else something is wrong."""
     return sorted(distributions_of("pybullet"))
-
-
-def has_wheels() -> bool:
-    """Return True if PyPI has wheels of Bullet for this Python on this machine, as the extra ``bullet`` knows."""
-    machine = platform.machine()
-    return sys.version_info[:2] <= _WHEELS[1] and _SYSTEMS.get(sys.platform, f"not {machine}") in {"", machine}
-
-
-def how_to_get_bullet() -> str:
-    """Say how this Python gets Bullet, for messages about a missing one: a command, or a Python that has wheels."""
-    (oldest, newest), here, machine = _WHEELS, sys.version_info[:2], platform.machine()
-    if has_wheels():
-        return "`pip install 'es-envs[bullet]'` installs it"
-    first, last = (".".join(map(str, version)) for version in (oldest, newest))
-    conda = "`conda install -c conda-forge pybullet` installs it in a conda environment"
-    if here <= newest:
-        return f"PyPI has no wheels of it for {sys.platform} on {machine}; {conda}"
-    return (
-        f"PyPI has wheels of it for Python {first} to {last}, and this is {'.'.join(map(str, here))}: use Python "
-        f"{last} (`uv venv --python {last}` makes an environment with it); or {conda}"
-    )

@@ -353,6 +353,11 @@ class GreyPicture(Good):
         return np.zeros((8, 12), np.uint8)
 
 
+class DarkPicture(Good):
+    def render(self):
+        return np.zeros((8, 12, 3), np.uint8)
+
+
 class ChangedByRendering(Good):
     def render(self):
         self.place += 1e-3

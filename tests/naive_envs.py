@@ -16,7 +16,7 @@ class _Pushed(gymnasium.Env):
     action_space: ClassVar = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
 
     def render(self):
-        return np.full((16, 16, 3), 128, np.uint8)
+        return np.eye(16, dtype=np.uint8)[..., None].repeat(3, 2)
 
 
 class DefaultClient(_Pushed):

@@ -28,12 +28,13 @@ from es_core.strategies.by_name import STRATEGIES, require_strategy
 from es_envs import EnvDefinition, PluginInfo, registry
 from es_envs.display import has_display
 from es_envs.distributions import distributions_of
-from es_envs.requirements import BULLET, bullet_distributions, how_to_get_bullet, missing
+from es_envs.requirements import bullet_distributions, missing
+from es_envs.wheels import BULLET, how_to_get_bullet
 
 _PATIENCE = 60  # seconds for a trial
 _MARK = "es-envs found:"  # marks our line among the output of libraries
 _GIGABYTE = 2**30
-_DEVELOPMENT = {"docs", "test"}  # extras for those who work on es-envs itself
+_ELSEWHERE = {"bullet", "docs", "pytest", "test"}  # extras with a line of their own, or for work on es-envs itself
 
 _TORCH = """
 import torch
@@ -237,7 +238,7 @@ def _pygame() -> Iterator[Finding]:
 
 def _extras() -> Iterator[Finding]:
     base, extras = set(missing("es-envs")), distribution("es-envs").metadata.get_all("Provides-Extra") or []
-    extras = [extra for extra in extras if extra not in _DEVELOPMENT]
+    extras = [extra for extra in extras if extra not in _ELSEWHERE]
     lacking = {
         extra: [text for text in dict.fromkeys(missing("es-envs", extra)) if text not in base] for extra in extras
     }
@@ -302,6 +303,8 @@ def _plugins() -> Iterator[Finding]:
             yield Finding(name, "ok", found)
         elif plugin.status == "disabled":
             yield Finding(name, "missing", found, "remove it from ES_ENVS_DISABLE_PLUGINS")
+        elif plugin.status == "incomplete":
+            yield Finding(name, "missing", found, "install that, if you need its environments")
         elif plugin.status == "clash":
             yield Finding(name, "broken", found, "uninstall one of them, or set ES_ENVS_DISABLE_PLUGINS")
         else:

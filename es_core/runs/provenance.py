@@ -9,7 +9,8 @@ from es_core.machine import usable_cores
 from es_envs import EnvDefinition
 from es_envs.distributions import version_of
 from es_envs.registry import distribution_of
-from es_envs.requirements import BULLET, bullet_distributions
+from es_envs.requirements import bullet_distributions
+from es_envs.wheels import BULLET
 
 
 def description() -> dict[str, str | int]:

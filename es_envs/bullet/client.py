@@ -9,7 +9,8 @@ from contextlib import contextmanager, nullcontext
 from importlib.metadata import version
 from pathlib import Path
 
-from es_envs.requirements import BULLET, bullet_distributions, how_to_get_bullet
+from es_envs.requirements import bullet_distributions
+from es_envs.wheels import BULLET, how_to_get_bullet
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 from es_envs import registry
 from es_envs.behaviour import BehaviourDescriber
 from es_envs.definition import EnvDefinition, PluginError
+from es_envs.display import BLANK, BlankFinder
 from es_envs.episode import STEP, play
 from es_envs.fitness import load_fitness
 from es_envs.masks import KEY, allowed, require_choices, with_masks
@@ -299,7 +300,7 @@ def renders(subject: Subject) -> None:
     with subject.env("rgb_array") as env:
         if env.render_mode != "rgb_array":
             raise ConformanceError("render_mode is not kept: set self.render_mode = render_mode in the constructor")
-        filming, shapes = playing(env, 1, steps), set()
+        filming, shapes, finder = playing(env, 1, steps), set(), BlankFinder()
         for step in itertools.count(1):
             try:
                 next(filming)
@@ -307,13 +308,15 @@ def renders(subject: Subject) -> None:
                 filmed = end.value
                 break
             if step % 20 == 0:
-                shapes.add(_picture_shape(env.render()))
-        shapes.add(_picture_shape(env.render()))
+                shapes.add(_picture_shape(env.render(), finder))
+        shapes.add(_picture_shape(env.render(), finder))
     if len(shapes) > 1:
         raise ConformanceError(f"render gives pictures of several sizes: {sorted(shapes)}")
     if not isinstance(env.metadata.get("render_fps"), Real) or not env.metadata["render_fps"] > 0:
         raise ConformanceError("metadata['render_fps'] must be the number of steps that make a second, for films")
     _insist_equal(unseen, filmed, "while it is filmed", "rendering or its preparation changes the simulation")
+    if finder.blank:
+        raise Note(f"its pictures show nothing: {BLANK}")
 
 
 def closes_twice(subject: Subject) -> None:
@@ -450,10 +453,11 @@ def _can_render(subject: Subject) -> bool:
         return "rgb_array" in env.metadata.get("render_modes", ())
 
 
-def _picture_shape(picture: Any) -> tuple[int, ...]:
+def _picture_shape(picture: Any, finder: BlankFinder) -> tuple[int, ...]:
     if not (
         isinstance(picture, np.ndarray) and picture.dtype == np.uint8 and picture.ndim == 3 and picture.shape[2] == 3
     ):
         seen = f"{picture.dtype} {picture.shape}" if isinstance(picture, np.ndarray) else type(picture).__name__
         raise ConformanceError(f"render must return a uint8 array (height, width, 3), got {seen}")
+    finder.look(picture)
     return tuple(picture.shape)

@@ -14,7 +14,8 @@ from gymnasium import spaces
 import es_envs
 from es_envs.bullet import BulletEnv, Camera, bounded
 from es_envs.display import has_display
-from es_envs.requirements import bullet_distributions, how_to_get_bullet
+from es_envs.requirements import bullet_distributions
+from es_envs.wheels import how_to_get_bullet
 
 BULLET_IDS = ["BalancingPlate-v0", "CartPoleBullet-v0", "RaceCar-v0"]
 TORQUE_HALF_SECOND_ACTIONS = 10

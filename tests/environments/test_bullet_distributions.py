@@ -12,7 +12,8 @@ from packaging.requirements import Requirement
 
 from es_core import train
 from es_core.runs.provenance import versions
-from es_envs.requirements import BULLET, bullet_distributions, how_to_get_bullet, missing
+from es_envs.requirements import bullet_distributions, missing
+from es_envs.wheels import BULLET, how_to_get_bullet
 
 ROOT = Path(__file__).parents[2]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]

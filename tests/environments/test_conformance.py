@@ -61,6 +61,7 @@ FAULTS = {
     "Raising": "raises RuntimeError: the motor is on fire, in line ",
 }
 NOTES = {
+    "DarkPicture": "its pictures show nothing: all pixels have one colour",
     "Lopsided": "gymnasium.utils.env_checker.check_env recommends: WARN: ",
     "OldSeed": "gymnasium.utils.env_checker.check_env recommends: WARN: Official support for the `seed` function is dr",
     "Printing": "it prints 'the third step' to stdout, where the results of programs stand: use logging",

@@ -87,6 +87,12 @@ def test_uv_lock_knows_all_requirements(folder):
     assert {Requirement(line).name for line in lines} == known
 
 
+def test_the_installer_needs_nothing_that_is_not_installed_yet():
+    """Neither an installed package nor the folder of the user's own ones."""
+    ask = "import install; install.require_python()"
+    assert run(sys.executable, "-S", "-s", "-c", ask, cwd=ROOT) == ""
+
+
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory):
     """Wheels of every distribution, and of the plugin in README."""
