@@ -62,7 +62,7 @@ def auto(check: Check) -> Check:
     """Check that also allows "auto"."""
 
     def relaxed(value: Any) -> str | None:
-        expected = None if value == AUTO else check(value)
+        expected = None if isinstance(value, str) and value == AUTO else check(value)
         return f"{expected}, or {AUTO!r}" if expected else None
 
     return relaxed

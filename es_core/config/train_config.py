@@ -453,7 +453,7 @@ class TrainConfig:
     """Value of ``BITS`` in the version that made it. Not a setting."""
 
     def __post_init__(self) -> None:
-        if self.engine == "numpy":  # its name up to version 0.1
+        if isinstance(self.engine, str) and self.engine == "numpy":  # its name up to version 0.1
             object.__setattr__(self, "engine", "compiled")
         for option in fields(self):
             value = converted(getattr(self, option.name), option.type)

@@ -56,6 +56,8 @@ def refused(walk, tiny, tmp_path):
     ("field", "value", "expected"),
     [
         ("population_size", 0, "a whole number of at least 2"),
+        ("population_size", np.zeros(3), "a whole number of at least 2"),
+        ("engine", np.zeros(3), "one of 'auto', 'compiled', 'torch'"),
         ("sigma", 0, "a finite number above 0"),
         ("sigma", -0.1, "a finite number above 0"),
         ("sigma", float("nan"), "a finite number above 0"),
