@@ -32,7 +32,8 @@ RUN = {
     "train .*--strategy sb3": ["--generations=1", "--steps-per-generation=64", *SMALL],
     "finetune": ["--steps=64", "--steps-per-generation=64", *SMALL[1:3]],
     "--version|list|show|plugins|doctor|check|bench|new|evaluate|record|export|report|compare|resume|replay|runs": [],
-    "train|tune": SHORT,
+    "tune": [*SHORT, "--trials=3"],
+    "train": SHORT,
     "collect": ["--episodes=2"],
 }
 SIZE = {"--population-size=16", "--max-episode-steps=30"}  # words that the long round leaves out
