@@ -7,8 +7,10 @@ import sys
 import warnings
 
 import numpy as np
-import pybullet
 import pytest
+
+pybullet = pytest.importorskip("pybullet")
+
 from gymnasium import spaces
 
 import es_envs

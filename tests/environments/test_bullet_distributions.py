@@ -54,6 +54,7 @@ def test_the_advice_is_pip_exactly_where_the_extra_installs_something(monkeypatc
 
 
 def test_a_run_records_the_distribution_that_contains_the_module():
+    pytest.importorskip("pybullet")
     (name,) = bullet_distributions()
     assert versions("numpy", BULLET[0], "no-such-distribution") == {"numpy": version("numpy"), name: version(name)}
 
@@ -67,6 +68,7 @@ def installed(folder, name, *, requires=()):
 
 
 def test_two_distributions_that_overwrite_each_other_are_both_found(tmp_path, monkeypatch):
+    pytest.importorskip("pybullet")
     (before,) = bullet_distributions()
     (other,) = {*BULLET} - {before}
     installed(tmp_path, other)
@@ -76,6 +78,7 @@ def test_two_distributions_that_overwrite_each_other_are_both_found(tmp_path, mo
 
 @pytest.mark.parametrize("name", BULLET)
 def test_a_plugin_lacks_nothing_where_another_distribution_has_the_module(tmp_path, monkeypatch, name):
+    pytest.importorskip("pybullet")
     installed(tmp_path, "es-robot", requires=[f"{name}>=99", "es-envs[bullet]"])
     monkeypatch.syspath_prepend(tmp_path)
     assert [each for each in missing("es-robot") if "bullet" in each] == []

@@ -4,6 +4,9 @@ from contextlib import closing
 
 import numpy as np
 import pytest
+
+pytest.importorskip("pybullet")
+
 from conftest import TINY
 from gymnasium import spaces
 from puck_env import Puck

@@ -11,6 +11,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+
+pytest.importorskip("pybullet")
+
 from conftest import TINY, registered
 
 import es_core

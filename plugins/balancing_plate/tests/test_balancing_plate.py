@@ -3,6 +3,9 @@
 import numpy as np
 import pybullet
 import pytest
+
+pytest.importorskip("pybullet")
+
 from es_balancing_plate.env import BalancingPlateEnv
 from gymnasium import spaces
 

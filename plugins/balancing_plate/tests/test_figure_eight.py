@@ -4,6 +4,9 @@ import math
 
 import numpy as np
 import pytest
+
+pytest.importorskip("pybullet")
+
 from es_balancing_plate.env import BalancingPlateEnv
 from es_balancing_plate.figure_eight import PERIOD, SIZE, PlateFigureEightEnv
 

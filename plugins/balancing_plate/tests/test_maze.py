@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+
+pytest.importorskip("pybullet")
+
 from es_balancing_plate.maze import GOAL_RADIUS, HOLE_RADIUS, HOLES, REST_HEIGHT, STEP_LIMIT, WAY, BallMazeEnv
 
 import es_envs

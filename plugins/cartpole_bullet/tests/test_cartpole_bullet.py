@@ -5,6 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pybullet
 import pytest
+
+pytest.importorskip("pybullet")
+
 from es_cartpole_bullet.env import ANGLE_LIMIT, ANGLE_SCALE, POSITION_SCALE, CartPoleBulletEnv
 
 import es_envs

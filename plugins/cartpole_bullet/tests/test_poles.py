@@ -4,6 +4,9 @@ import math
 
 import numpy as np
 import pytest
+
+pytest.importorskip("pybullet")
+
 from es_cartpole_bullet.poles import CartPoleSwingUpEnv, DoublePoleEnv
 
 import es_envs

@@ -4,6 +4,9 @@ import math
 
 import numpy as np
 import pytest
+
+pytest.importorskip("pybullet")
+
 from es_locomotion import ROBOTS, robots
 
 import es_envs

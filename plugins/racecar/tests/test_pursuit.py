@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+
+pytest.importorskip("pybullet")
+
 from es_racecar import tracks
 from es_racecar.pursuit import PurePursuit, Tuning, speeds
 from es_racecar.track_env import SPLITS, RaceTrackEnv

@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+
+pytest.importorskip("pybullet")
+
 from es_racecar.env import RaceCarEnv
 from es_racecar.fitness import distance_with_finish
 

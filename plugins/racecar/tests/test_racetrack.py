@@ -4,6 +4,9 @@ import math
 
 import numpy as np
 import pytest
+
+pytest.importorskip("pybullet")
+
 from es_racecar import tracks
 from es_racecar.fitness import progress, progress_and_time, race, time
 from es_racecar.pursuit import PurePursuit
