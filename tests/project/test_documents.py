@@ -15,7 +15,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 from conftest import registered
 from documents import block, run
 
@@ -163,6 +162,7 @@ def test_jobs_that_are_queued_again_continue_a_run_until_it_is_finished(tmp_path
         run("bash", "job.sh", cwd=tmp_path)
         lengths.append(len(Run.open(tmp_path / "runs" / "car").history))
     assert lengths == [1, 2, 3]
+    yaml = pytest.importorskip("yaml")
     (container,) = yaml.safe_load(block("kubernetes"))["spec"]["template"]["spec"]["containers"]
     words = [word.replace("/runs/", f"{tmp_path}/runs/") for word in container["command"]]
     assert words[0] == "es-envs"
