@@ -163,6 +163,12 @@ def _children(process):
     return [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
 
 
+def left_behind():
+    """Processes that this one has started, and their own, without that in which multiprocessing counts its memory."""
+    found = psutil.Process().children(recursive=True)
+    return [child for child in found if "resource_tracker" not in "".join(child.cmdline())]
+
+
 def generations(folder):
     """How many generations of the run in ``folder`` have their line."""
     metrics = Path(folder) / "metrics.jsonl"

@@ -272,7 +272,7 @@ def test_a_further_fitness_that_cannot_be_imported_is_refused_early(register, re
         ("text", r"observation space\['name'\] Text\(.*\) is not supported: expected Box, Discrete, .* Dict or Tuple"),
         (
             "sequence",
-            r"action space Sequence\(.*\) is not supported: expected Box, Discrete, MultiDiscrete or MultiBin",
+            r"action space Sequence\(.*\) is not supported: expected Box, Discrete, MultiDiscrete, MultiBinary, or a",
         ),
     ],
 )

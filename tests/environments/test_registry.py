@@ -16,9 +16,8 @@ from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
-import psutil
 import pytest
-from conftest import first_fast
+from conftest import first_fast, left_behind
 from rich.console import Console
 
 import es_envs
@@ -964,7 +963,7 @@ def test_a_strategy_that_raises_ends_the_run_with_its_own_error(walk, tiny, tmp_
         with pytest.raises(ArithmeticError, match="no way up from here") as caught:
             train(walk, resume=resume, **settings)
         assert caught.value.__notes__[0].startswith("Nothing is lost: ")
-        assert not psutil.Process().children()
+        assert left_behind() == []
     monkeypatch.setattr(Stumbling, "stumbles", None)
     assert len(train(walk, resume=True, **settings).history) == 4
 

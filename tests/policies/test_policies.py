@@ -155,7 +155,7 @@ def test_an_unsupported_observation_space_is_named(space):
         mlp(space, spaces.Discrete(2))
 
 
-@pytest.mark.parametrize("space", [spaces.Text(5), spaces.Dict({"a": spaces.Discrete(2)}), NESTED])
+@pytest.mark.parametrize("space", [spaces.Text(5), spaces.Dict({"a": spaces.Text(5)}), spaces.Sequence(BOX)])
 def test_an_unsupported_action_space_is_named(space):
     with pytest.raises(ValueError, match="action space"):
         mlp(BOX, space)

@@ -10,7 +10,7 @@ import warnings
 import numpy as np
 import psutil
 import pytest
-from conftest import first_fast, forker_of, workers_of
+from conftest import first_fast, forker_of, left_behind, workers_of
 from written import FAULTS, lines
 
 import es_core.pools.forker
@@ -90,7 +90,7 @@ def test_workers_that_have_ended_leave_no_zombie(walk, tmp_path):
 
     with pytest.warns(RuntimeWarning, match="a worker is replaced"):
         train(walk, run_dir=tmp_path / "r", workers=2, recycle_after=16, on_generation=kill, **SETTINGS)
-    assert not psutil.Process().children(recursive=True)
+    assert left_behind() == []
 
 
 ENDS = """
@@ -193,7 +193,7 @@ def test_a_module_that_loads_too_long_or_not_at_all_is_not_forked(module, monkey
     monkeypatch.setattr(es_core.pools.forker, "_LOADED_WITHIN", 0.1)
     with loaded(["hangs"]) as forker:
         assert forker.reason == "loading takes more than 0.1 seconds"
-    assert not psutil.Process().children()
+    assert left_behind() == []
 
 
 def test_a_forker_that_is_stopped_is_done_without(module, monkeypatch):

@@ -4,9 +4,8 @@ from contextlib import closing
 from dataclasses import FrozenInstanceError, fields, is_dataclass, replace
 
 import numpy as np
-import psutil
 import pytest
-from conftest import first_fast
+from conftest import first_fast, left_behind
 from threadpoolctl import threadpool_limits
 from written import require_equal
 
@@ -95,7 +94,7 @@ def test_a_failing_episode_is_reported_with_who_played_it(fault, message, how, r
     assert "Faulty-v0 (plugin 'walking')" in str(caught.value)
     assert "an episode of candidate" in str(caught.value)
     assert "episode seed" in str(caught.value)
-    assert not psutil.Process().children()
+    assert left_behind() == []
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ import imageio_ffmpeg
 import numpy as np
 import psutil
 import pytest
-from conftest import ENV_IDS, TINY, first_fast, running, wait_until
+from conftest import ENV_IDS, TINY, first_fast, left_behind, running, wait_until
 
 import es_envs
 from es_core import record, train
@@ -439,7 +439,7 @@ def test_an_environment_that_differs_between_processes_is_filmed_by_one(fault, a
         [episode] = record(run, together, workers=2)
     assert episode.length == len(frames_of(alone)) - 30 == 40
     np.testing.assert_array_equal(frames_of(together), frames_of(alone))
-    assert psutil.Process().children(recursive=True) == []
+    assert left_behind() == []
 
 
 @pytest.mark.parametrize(
@@ -467,7 +467,7 @@ def test_an_error_in_a_rendering_process_is_reported_without_leftovers(fault, er
         record(artist(fault), tmp_path / "film.mp4", workers=2)
     assert fault == "crash" or "broken_envs.py" in caught.value.__notes__[0]  # the traceback
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
-    assert psutil.Process().children(recursive=True) == []
+    assert left_behind() == []
 
 
 FILMING = """

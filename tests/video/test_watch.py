@@ -105,7 +105,7 @@ TOLD = {  # by their READMEs
 def test_every_pretrained_policy_has_the_recommended_settings(env_id):
     config = Checkpoint.pretrained(env_id).config
     others = ("engine", "device", "bits", "eval_budget", "action_squash", "hidden_sizes", "observation_std_floor",
-              "generations", "episode_seeds", "steps_per_generation", "steps_limit")  # fmt: skip
+              "generations", "episode_seeds", "steps_per_generation", "steps_limit", "action_masks")  # fmt: skip
     told = TOLD.get(env_id, {})
     if es_envs.definition(env_id).plugin == "locomotion":
         told = {"max_steps": 2_000_000, "checkpoint_every": 100, "seed": 0, **told}
