@@ -207,7 +207,7 @@ def _bullet() -> Iterator[Finding]:
     elif drawn["numpy"]:
         yield Finding("Bullet", "ok", bullet)
     else:
-        slower = "built without numpy: steps are as fast, pictures take up to 1.8 times as long"
+        slower = "built without numpy: steps are as fast, most pictures take 1.2 to 2.4 times as long"
         yield Finding("Bullet", "ok", f"{bullet}, {slower}")
     failed, _ = _try(_EGL)
     if failed:
