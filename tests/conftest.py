@@ -159,14 +159,18 @@ def workers_of(process=None):
 
 
 def _children(process):
-    children = psutil.Process(None if process is None else process.pid).children()
-    return [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
+    return _started(psutil.Process(None if process is None else process.pid).children())
 
 
 def left_behind():
-    """Processes that this one has started, and their own, without that in which multiprocessing counts its memory."""
-    found = psutil.Process().children(recursive=True)
-    return [child for child in found if "resource_tracker" not in "".join(child.cmdline())]
+    """Processes that this one has started, and their own."""
+    return _started(psutil.Process().children(recursive=True))
+
+
+def _started(found):
+    """Those of them that live, without the one by which multiprocessing keeps track of shared memory."""
+    alive = [child for child in found if child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in alive if "resource_tracker" not in "".join(child.cmdline())]
 
 
 def generations(folder):

@@ -364,8 +364,11 @@ class RunFolder:
                 "(observation_normalization=False leaves them out), long behaviours, or very many candidates"
             )
         self.require_held()
-        append(path, line)
-        self._written = path.stat().st_size
+        try:
+            append(path, line)
+        finally:
+            if path.exists():  # the disk may have had room for half of the line
+                self._written = path.stat().st_size
         self.history.append(stats)
 
     def cut_history(self, generation: int) -> None:

@@ -14,11 +14,11 @@ from es_core import TrainConfig
 from es_core.policies import compilation
 from es_core.policies.compilation import cache_folder
 
-SENTENCE = "compiling the policy for this processor: once, it takes a few seconds"
+SENTENCE = "compiling the policy for this processor: once, it takes some seconds"
 PREPARE = """
 from es_core import TrainConfig
-from es_core.policies.compilation import prepare
-prepare(TrainConfig(env_id="CartPoleBullet-v0"{more}), print)
+from es_core.policies.compilation import compile_kernels
+compile_kernels(TrainConfig(env_id="CartPoleBullet-v0"{more}), print)
 """
 
 TRANSPOSE = """
