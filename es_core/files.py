@@ -221,11 +221,6 @@ def _new(path: Path) -> IO[bytes]:
         return opened(path, flags)
 
 
-def nowhere() -> int:
-    """Open the null device, which takes all and keeps nothing; the lowest free number is its descriptor."""
-    return os.open(os.devnull, os.O_RDWR)
-
-
 def hold(path: Path, timeout: float = _GLANCE) -> AbstractContextManager[object]:
     """Hold a lock of the operating system, which a crash releases; its file is empty.
 

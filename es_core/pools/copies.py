@@ -1,11 +1,13 @@
 """Copies of an environment that are stepped together: its own vectorised form, or one process per copy."""
 
 import sys
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from multiprocessing import parent_process
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
 
 import gymnasium
 import numpy as np
@@ -19,15 +21,20 @@ from es_core.config.budgets import step_limit
 from es_core.config.objects import packed
 from es_core.config.train_config import TrainConfig
 from es_core.policies.spaces import parts
+from es_core.pools.process import CLOSES_WITHIN
 from es_core.rollout.environment import make_env
 from es_envs import EnvDefinition, import_path
+from es_envs.closing import close_env
 from es_envs.returned import Checked
+from es_envs.streams import LastingStream
 
 if TYPE_CHECKING:
     import torch
 
 EACH, WHOLE, UNCONTROLLED = "each copy seeded", "seeded as a whole", "not controlled"
 """Ways in which seeds determine the starts of episodes."""
+
+_ANSWERS_WITHIN = 1.0  # seconds in which a copy must end its step, before it closes
 
 Space = gymnasium.Space[Any]
 Returned = TypeVar("Returned", bound=tuple[Any, ...])
@@ -141,14 +148,23 @@ class Copies:
             self._env = self._make(self._width)
 
     def close(self) -> None:
-        """Close the copies; processes are killed, since one may hang. May be called twice."""
-        if not isinstance(self._env, AsyncVectorEnv):
-            self._env.close()
+        """Close the copies; processes that hang are killed. May be called twice."""
+        env, label = self._env, self._definition.label
+        if not isinstance(env, AsyncVectorEnv):
+            close_env(env, label)
             return
-        for process in self._env.processes:
+        if env.closed:
+            return
+        for pipe in env.parent_pipes:
+            with suppress(OSError):  # its process has died
+                pipe.send(("close", None))
+        soon, late = (time.monotonic() + seconds for seconds in (_ANSWERS_WITHIN, CLOSES_WITHIN))
+        for pipe, process in zip(env.parent_pipes, env.processes, strict=True):
+            if pipe.poll(max(0.0, soon - time.monotonic())):  # it has ended its step, and closes
+                process.join(max(0.0, late - time.monotonic()))
             process.kill()
             process.join()
-        self._env.closed = True
+        env.closed = True
 
     def _make(self, count: int, **seed: Any) -> VectorEnv[Any, Any, Any]:
         definition, config = self._definition, self._config
@@ -166,7 +182,7 @@ class Copies:
         try:
             return FlattenObservation(env)
         except ValueError as error:  # of SAME_STEP
-            env.close()
+            close_env(env, self._definition.label)
             raise ValueError(
                 f"{self._definition.label}: preprocessing 'flatten' is not for its vector environment: {error}; use "
                 "pool='local' (on the command line: --pool local)"
@@ -236,9 +252,9 @@ def has_native_form(definition: EnvDefinition, config: TrainConfig) -> bool:
 class _Resting(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A copy that waits before and after its episode: what ``step`` returns until ``reset`` is meaningless."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any], limit: int) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], limit: int, label: str) -> None:
         super().__init__(env)
-        self._limit, self._steps = limit, 0
+        self._limit, self._label, self._steps = limit, label, 0
         space = env.observation_space
         self._last: Any = (row_of(space, create_empty_array(space), 0), 0.0, False, False, {})
 
@@ -255,10 +271,15 @@ class _Resting(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._last = observation, 0.0, False, False, {}
         return observation, reward, terminated, truncated, info
 
+    def close(self) -> None:
+        close_env(self.env, self._label)
+
 
 def _resting(definition: EnvDefinition, config: TrainConfig, objects: Mapping[str, bytes]) -> gymnasium.Env[Any, Any]:
+    if parent_process() is not None:  # no failure to print may fail an episode
+        sys.stdout = sys.stderr = cast("TextIO", LastingStream(sys.stderr))
     import_path.receive(objects)
-    return _Resting(Checked(make_env(definition, config)), step_limit(definition, config))
+    return _Resting(Checked(make_env(definition, config)), step_limit(definition, config), definition.label)
 
 
 def as_given(actions: "torch.Tensor", like: Any) -> Any:

@@ -16,6 +16,7 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 
 from es_envs import registry
 from es_envs.behaviour import BehaviourDescriber
+from es_envs.closing import close_env
 from es_envs.definition import EnvDefinition, PluginError
 from es_envs.episode import STEP, play
 from es_envs.fitness import load_fitness
@@ -72,7 +73,7 @@ def follows_gymnasium(subject: Subject) -> None:
         hint = "; NaN equals no NaN: does an info hold one?" if "info are not equivalent" in message else ""
         raise ConformanceError(f"gymnasium.utils.env_checker.check_env says: {message}{hint}") from error
     finally:
-        env.close()
+        close_env(env, subject.definition.label)
 
 
 def stays_within_its_spaces(subject: Subject) -> None:
@@ -279,11 +280,11 @@ def closes_twice(subject: Subject) -> None:
         env = subject.definition.build(None, **subject.kwargs)
         if reset:
             env.reset(seed=0)
-        env.close()
-        try:
-            env.close()
-        except Exception as error:
-            raise ConformanceError(f"close, called a second time, raises {type(error).__name__}: {error}") from error
+        for how in ("", ", called a second time,"):
+            try:
+                env.close()
+            except (Exception, SystemExit) as error:
+                raise ConformanceError(f"close{how} raises {type(error).__name__}: {error}") from error
 
 
 CHECKS: tuple[Callable[[Subject], None], ...] = (
@@ -318,7 +319,7 @@ def _insist_equal(one: Trace, other: Trace, circumstance: str, suspicion: str) -
 
 def _check_episode(subject: Subject, env: gymnasium.Env[Any, Any], name: str, choose: Callable[[], Any]) -> None:
     env.action_space.seed(0)
-    progress = [0]
+    progress = [0, 0]
 
     def act(observation: Any) -> Any:
         if progress[STEP] == 0:

@@ -15,6 +15,7 @@ from typing import Any
 
 import gymnasium
 
+from es_envs.closing import closing_env
 from es_envs.definition import EnvDefinition
 from es_envs.testing.episodes import first_difference
 from es_envs.testing.faults import ConformanceError, HopelessError, Skip
@@ -121,10 +122,8 @@ class Subject:
     def env(self, render_mode: str | None = None) -> Iterator[gymnasium.Env[Any, Any]]:
         """A bare environment, closed afterwards."""
         env = self.definition.build(render_mode, **self.kwargs)
-        try:
+        with closing_env(env, self.definition.label):
             yield env
-        finally:
-            env.close()
 
 
 MARK = "\nthe answer of es_envs.testing: "
