@@ -278,7 +278,8 @@ class Child:
         """Wait for its end, and kill it if that takes too long after ``close``. May be called twice."""
         while not self._report.closed:
             try:
-                self.process.wait(timeout=_LOOK_EVERY)
+                if self.process.wait(timeout=_LOOK_EVERY):
+                    self._kill()  # it has died: what it has started, and not ended
             except subprocess.TimeoutExpired:
                 record = self.record
                 is_closing = record is not None and record.task == CLOSING
