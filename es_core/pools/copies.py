@@ -155,12 +155,12 @@ class Copies:
             return
         if env.closed:
             return
-        for pipe in env.parent_pipes:
+        for pipe in filter(None, env.parent_pipes):  # there is none to a copy that has failed, which closes by itself
             with suppress(OSError):  # its process has died
                 pipe.send(("close", None))
         soon, late = (time.monotonic() + seconds for seconds in (_ANSWERS_WITHIN, CLOSES_WITHIN))
         for pipe, process in zip(env.parent_pipes, env.processes, strict=True):
-            if pipe.poll(max(0.0, soon - time.monotonic())):  # it has ended its step, and closes
+            if pipe is None or pipe.poll(max(0.0, soon - time.monotonic())):  # it has ended its step, and closes
                 process.join(max(0.0, late - time.monotonic()))
             process.kill()
             process.join()
