@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 import gymnasium
 import numpy as np
 
+from es_envs.masks import KEY, require_choices
 from es_envs.returned import of_reset, of_step
 
 
@@ -95,6 +96,9 @@ Observer = Callable[[Any, Any, float, Mapping[str, Any]], object]
 """Called after every step with observation, action, reward and info."""
 Steps = Generator[Callable[[], Episode], None, Episode]
 """An episode that is being played: what it yields, once a step, returns the episode so far."""
+STEP_TIMEOUT = 300.0
+"""Seconds that a step or reset may take, unless training is given another limit."""
+
 STEP, STOP = 0, 1
 """Places in ``progress``: the present step, and a number that is not 0 once the episode must stop."""
 
@@ -118,7 +122,8 @@ def play(
 
     Args:
         env: the environment.
-        act: chooses an action for each observation.
+        act: chooses an action for each observation. If it has an attribute ``takes_masks``, that is True if it also
+            takes the mask of the actions (see ``es_envs.masks``), and False if it cannot.
         seed: for ``env.reset``.
         limit: steps at most.
         observers: called after every step.
@@ -134,6 +139,7 @@ def play(
 
     Raises:
         ValueError: a reward is not a number, or ``reset`` or ``step`` returns something else than it must.
+        ValueError: there is a mask of actions, and ``act`` cannot keep it.
         EpisodeStopped: ``progress`` asks for it.
         Exception: whatever the environment raises.
     """
@@ -145,6 +151,10 @@ def play(
     observation, start_info = of_reset(env, reset)
     first_observation, start_info = _kept(observation), _kept(start_info)
     total_reward, length, terminated, truncated = 0.0, 0, False, False
+    takes_masks = getattr(act, "takes_masks", None)
+    masked = KEY in start_info
+    if masked and takes_masks is False:
+        require_choices(env.action_space)
     info: Mapping[str, Any] = start_info
 
     def so_far() -> Episode:
@@ -161,10 +171,11 @@ def play(
         )
 
     for length in range(1, limit + 1):
-        action = act(observation)
+        action = act(observation, info[KEY]) if masked and takes_masks else act(observation)  # type: ignore[call-arg]
         returned = env_step(_kept(action) if observers else action)  # an environment may write into it
         try:
             observation, reward, terminated, truncated, info = returned
+            masked = KEY in info
         except (TypeError, ValueError):
             of_step(env, returned)  # says what is wrong with it
             raise

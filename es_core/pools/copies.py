@@ -1,5 +1,6 @@
 """Copies of an environment that are stepped together: its own vectorised form, or one process per copy."""
 
+import signal
 import sys
 import time
 import warnings
@@ -7,7 +8,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from multiprocessing import parent_process
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar, cast
+from types import ModuleType
+from typing import Any, TextIO, TypeVar, cast
 
 import gymnasium
 import numpy as np
@@ -20,16 +22,13 @@ from numpy.typing import NDArray
 from es_core.config.budgets import step_limit
 from es_core.config.objects import packed
 from es_core.config.train_config import TrainConfig
-from es_core.policies.spaces import parts
 from es_core.pools.process import CLOSES_WITHIN
 from es_core.rollout.environment import make_env
 from es_envs import EnvDefinition, import_path
 from es_envs.closing import close_env
 from es_envs.returned import Checked
-from es_envs.streams import LastingStream
-
-if TYPE_CHECKING:
-    import torch
+from es_envs.spaces import parts
+from es_envs.streams import LastingStream, open_closed_streams
 
 EACH, WHOLE, UNCONTROLLED = "each copy seeded", "seeded as a whole", "not controlled"
 """Ways in which seeds determine the starts of episodes."""
@@ -86,6 +85,11 @@ class Copies:
         """True if a copy whose episode has ended can begin another one while others play on."""
         return not self.is_native or self.starts != EACH
 
+    @property
+    def compiles(self) -> bool:
+        """True if it is Gymnasium's form in JAX, which compiles a restart for each number of copies that restart."""
+        return any("FunctionalJaxVectorEnv" in kind.__name__ for kind in type(self._env.unwrapped).__mro__)
+
     def reset(self, seeds: Sequence[int]) -> tuple[Any, Mapping[str, Any]]:
         """Begin episodes in the first copies, and return observations and infos.
 
@@ -114,9 +118,9 @@ class Copies:
             env.reset_async(seed=list(seeds), options={"reset_mask": mask})
             return self._rows(env.reset_wait(timeout=self._step_timeout))
 
-    def step(self, actions: "torch.Tensor") -> tuple[Any, Any, Any, Any, Mapping[str, Any]]:
-        """Step all copies with actions ``(width, ...)``, which become arrays of the library of the observations."""
-        given = as_given(actions[: self._env.num_envs], self._last)
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Mapping[str, Any]]:
+        """Step all copies with torch's actions ``(width, ...)``, which become arrays of the observations' library."""
+        given = as_given(actions, self._last, self._env.num_envs)
         if not isinstance(self._env, AsyncVectorEnv):
             return self._rows(self._env.step(given))
         with _quiet():
@@ -173,10 +177,18 @@ class Copies:
             limit = {"max_episode_steps": step_limit(definition, config)}
             env = definition.build_vector(count, optional={**limit, **seed}, **config.env_kwargs)
             return self._flattened(env) if config.preprocessing.get("flatten") else env
+        open_closed_streams()
         copies = [partial(_resting, definition, config, packed(definition, config))] * count
-        context = "fork" if sys.platform.startswith("linux") else "spawn"
-        with _quiet():  # of threads beside a fork, of which the child uses none
-            return AsyncVectorEnv(copies, context=context, autoreset_mode=AutoresetMode.DISABLED)
+        # Not forked: this process has made an environment, and what it may have started (threads of JAX, say, or a
+        # connection to Bullet) does not work in a fork.
+        with _quiet(), _without_script():
+            return AsyncVectorEnv(copies, context="spawn", autoreset_mode=AutoresetMode.DISABLED)
+
+    def are_silent(self, rows: Sequence[int]) -> bool:
+        """Return True if these copies are processes, and none of them has answered."""
+        if not isinstance(self._env, AsyncVectorEnv):
+            return False
+        return not any(self._env.parent_pipes[row].poll(0) for row in rows)
 
     def _flattened(self, env: VectorEnv[Any, Any, Any]) -> VectorEnv[Any, Any, Any]:
         try:
@@ -243,6 +255,17 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _without_script() -> Iterator[None]:
+    """Keep processes that are started meanwhile from importing the user's script, which might never end."""
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
+
+
 def has_native_form(definition: EnvDefinition, config: TrainConfig) -> bool:
     """Return True if an environment's own vectorised form is used, whose observations can only be flattened."""
     is_plain = not any(on for name, on in config.preprocessing.items() if name != "flatten") and not config.randomize
@@ -275,15 +298,22 @@ class _Resting(gymnasium.Wrapper[Any, Any, Any, Any]):
         close_env(self.env, self._label)
 
 
-def _resting(definition: EnvDefinition, config: TrainConfig, objects: Mapping[str, bytes]) -> gymnasium.Env[Any, Any]:
-    if parent_process() is not None:  # no failure to print may fail an episode
-        sys.stdout = sys.stderr = cast("TextIO", LastingStream(sys.stderr))
+def _resting(definition: EnvDefinition, config: TrainConfig, objects: bytes) -> gymnasium.Env[Any, Any]:
+    if parent_process() is not None:  # the first copy is also made here, for its spaces
+        sys.stdout = sys.stderr = cast("TextIO", LastingStream(sys.stderr))  # no failure to print may fail an episode
+        for name in {"SIGTERM", "SIGHUP"} & {*dir(signal)}:  # as Ctrl-C does, they end a copy, which closes
+            signal.signal(getattr(signal, name), signal.default_int_handler)
     import_path.receive(objects)
     return _Resting(Checked(make_env(definition, config)), step_limit(definition, config), definition.label)
 
 
-def as_given(actions: "torch.Tensor", like: Any) -> Any:
-    """Convert actions to arrays of the library of ``like``, on its device."""
+def as_given(actions: Any, like: Any, count: int) -> Any:
+    """Convert the first ``count`` rows of torch's actions to arrays of the library of ``like``, on its device."""
+    if isinstance(actions, Mapping):
+        return {key: as_given(part, like, count) for key, part in actions.items()}
+    if isinstance(actions, tuple):
+        return tuple(as_given(part, like, count) for part in actions)
+    actions = actions[:count]
     while isinstance(like, Mapping | tuple):
         like = next(iter(like.values() if isinstance(like, Mapping) else like))
     if type(like).__module__.partition(".")[0] == "torch":

@@ -8,7 +8,6 @@ from collections.abc import Mapping, MutableSequence, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from pickle import PicklingError
 from typing import Any
 
 import numpy as np
@@ -50,6 +49,8 @@ from es_core.rollout.transition_recorder import TransitionRecorder
 from es_core.strategies.population import Drawn, Population
 from es_core.strategies.transitions import Transitions
 from es_envs import Episode, import_path
+from es_envs.closing import close_env
+from es_envs.spaces import require_portable
 
 _REPLY_EVERY = 0.05  # seconds: many short episodes make one message, a long one is reported at once
 ATTEMPTS = 2
@@ -84,7 +85,7 @@ def try_environment(connection: Any) -> None:
     start: Start = connection.recv()
     try:
         import_path.receive(start.objects)
-        make_env(start.definition, start.config).close()
+        close_env(make_env(start.definition, start.config), start.definition.label)
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
         connection.send(CannotStart(*described(error)))
     else:
@@ -135,12 +136,11 @@ class Worker:
         self._record[process.TASK] = 0
         spaces = rollout.env.observation_space, rollout.env.action_space
         try:
-            self._connection.send(Ready(*spaces, rollout.engine, probe))
-        except (AttributeError, TypeError, PicklingError) as error:
-            raise SpaceError(
-                f"its spaces cannot be sent to another process: {error}. Use Gymnasium's own, or put the class of such "
-                "a space into a module"
-            ) from error
+            for space in spaces:
+                require_portable(space)
+        except ValueError as error:
+            raise SpaceError(f"{start.definition.label}: {error}") from error
+        self._connection.send(Ready(*spaces, rollout.engine, probe))
 
     def serve(self) -> None:
         """Answer until the connection ends."""

@@ -25,6 +25,7 @@ from es_core.rollout.errors import SpaceError
 from es_envs import EnvDefinition
 from es_envs.closing import close_env
 from es_envs.definition import KeywordError, RenderError
+from es_envs.masks import KEY, has_choices, is_allowed, with_masks
 from es_envs.returned import Checked
 
 Env = gymnasium.Env[Any, Any]
@@ -68,6 +69,8 @@ class _Skip(MaxAndSkipObservation[Any, Any, Any]):
         total, terminated, truncated = 0.0, False, False
         info: dict[str, Any] = {}
         for _ in range(self._skip):
+            if KEY in info and has_choices(self.action_space) and not is_allowed(self.action_space, action, info[KEY]):
+                break  # it may be repeated no more
             observation, reward, terminated, truncated, info = self.env.step(action)
             frames.append(np.array(observation))  # the environment may reuse its array
             total += float(reward)
@@ -155,7 +158,7 @@ def make_env(definition: EnvDefinition, config: TrainConfig, **kwargs: Any) -> g
             raise
         raise SpaceError(f"preprocessing 'pixels' needs an environment that draws pictures: {error}") from error
     try:
-        return preprocessed(env, config.preprocessing)
+        return preprocessed(with_masks(env) if config.action_masks else env, config.preprocessing)
     except ValueError as error:
         close_env(env, definition.label)
         raise SpaceError(f"{definition.label}: {error}") from error

@@ -20,8 +20,8 @@ from es_core import record, train
 from es_core.cli import main
 from es_core.evaluation.scoring import find_policy
 from es_core.rollout.errors import RolloutError
+from es_core.runs.unfinished import working_folder
 from es_core.seeding import Purpose, episode_seeds
-from es_core.video.encoder import working_folder
 
 OWN_FORKERS = True
 
@@ -209,6 +209,22 @@ def test_what_a_killed_process_left_in_a_films_folder_is_gone_after_the_next_fil
     (left / "palette.png").write_bytes(b"half a palette")
     record(runs["CartPoleBullet-v0"], tmp_path / "film.mp4", speed=20, workers=1, **SIZE)
     assert names_in(tmp_path) == ["film.json", "film.mp4", "film.png"]
+
+
+def test_a_folder_that_was_not_made_for_a_film_stays_as_it_is(runs, tmp_path, capsys):
+    folder = tmp_path / "film.mp4.unfinished"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("five years of work")
+    words = ["record", str(runs["CartPoleBullet-v0"].directory), str(tmp_path / "film.mp4"), "--workers", "1"]
+    assert main(words) == 1
+    assert f"{folder}, in which film.mp4 would be written, exists and was not made" in capsys.readouterr().err
+    assert (folder / "thesis.txt").read_text() == "five years of work"
+    folder.rename(tmp_path / "mine")
+    for put in (folder.touch, lambda: folder.symlink_to(tmp_path / "mine")):
+        put()
+        assert main(words) == 1
+        assert (tmp_path / "mine" / "thesis.txt").exists()
+        folder.unlink()
 
 
 def test_a_new_name_is_neither_that_of_a_film_nor_of_one_that_is_being_written(runs, tmp_path, capsys):
@@ -416,6 +432,7 @@ def test_one_process_is_enough_for_a_short_film_and_for_one_worker(runs, tmp_pat
 
 @pytest.mark.parametrize("fault", first_fast(["other", "shorter", "longer"]))
 def test_an_environment_that_differs_between_processes_is_filmed_by_one(fault, artist, tmp_path):
+    before = psutil.Process().children(recursive=True)
     alone, together = tmp_path / "alone.mp4", tmp_path / "together.mp4"
     run = artist(fault)
     record(run, alone, workers=1)
@@ -423,7 +440,7 @@ def test_an_environment_that_differs_between_processes_is_filmed_by_one(fault, a
         [episode] = record(run, together, workers=2)
     assert episode.length == len(frames_of(alone)) - 30 == 40
     np.testing.assert_array_equal(frames_of(together), frames_of(alone))
-    assert psutil.Process().children(recursive=True) == []
+    assert psutil.Process().children(recursive=True) == before
 
 
 @pytest.mark.parametrize(
@@ -447,11 +464,12 @@ def test_an_environment_that_differs_between_processes_is_filmed_by_one(fault, a
     ),
 )
 def test_an_error_in_a_rendering_process_is_reported_without_leftovers(fault, error, message, artist, tmp_path):
+    before = psutil.Process().children(recursive=True)
     with pytest.raises(error, match=message) as caught:
         record(artist(fault), tmp_path / "film.mp4", workers=2)
     assert fault == "crash" or "broken_envs.py" in caught.value.__notes__[0]  # the traceback
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
-    assert psutil.Process().children(recursive=True) == []
+    assert psutil.Process().children(recursive=True) == before
 
 
 FILMING = """
