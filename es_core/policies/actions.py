@@ -14,6 +14,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from es_core.config.train_config import TrainConfig
+from es_envs.old_gym import is_old_gym
 
 Decoding = Literal["choice", "choices", "bits", "clip", "tanh"]
 Exploration = Literal["add_noise", "draw_normal", "draw_choice", "draw_bits"]
@@ -92,6 +93,11 @@ def make_actions(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
         case spaces.MultiBinary():
             size = math.prod(space.shape)
             return Actions(size, size, "bits", "draw_bits" if sampled else None, f"an output for each bit of {space}")
+        case _ if is_old_gym(space):
+            raise ValueError(
+                f"action space {space} is one of the old gym: take it from gymnasium.spaces, with `import gymnasium as "
+                "gym` in the place of `import gym`"
+            )
         case _:
             raise ValueError(
                 f"action space {space} is not supported: expected Box, Discrete, MultiDiscrete or MultiBinary"

@@ -21,6 +21,7 @@ from es_core.config.train_config import TrainConfig
 from es_core.policies.spaces import parts
 from es_core.rollout.environment import make_env
 from es_envs import EnvDefinition, import_path
+from es_envs.error_text import message_of
 from es_envs.returned import Checked
 
 if TYPE_CHECKING:
@@ -233,6 +234,19 @@ def has_native_form(definition: EnvDefinition, config: TrainConfig) -> bool:
     return definition.vector_entry_point is not None and is_plain
 
 
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Make an environment's KeyboardInterrupt an error like others: in the main process it would be the user's.
+
+    Raises:
+        RuntimeError: the environment has raised one.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise RuntimeError(f"the environment raised KeyboardInterrupt: {message_of(error)}") from error
+
+
 class _Resting(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A copy that waits before and after its episode: what ``step`` returns until ``reset`` is meaningless."""
 
@@ -244,12 +258,14 @@ class _Resting(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def reset(self, **options: Any) -> Any:
         self._last, self._steps = None, 0
-        return self.env.reset(**options)
+        with _own_interrupts():
+            return self.env.reset(**options)
 
     def step(self, action: Any) -> Any:
         if self._last is not None:
             return self._last
-        observation, reward, terminated, truncated, info = self.env.step(action)
+        with _own_interrupts():
+            observation, reward, terminated, truncated, info = self.env.step(action)
         self._steps += 1
         if terminated or truncated or self._steps == self._limit:
             self._last = observation, 0.0, False, False, {}

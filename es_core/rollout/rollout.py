@@ -20,7 +20,7 @@ from es_core.rollout.ranges import stretched
 from es_core.seeding import Purpose, derive
 from es_envs import EnvDefinition, Episode
 from es_envs.behaviour import BehaviourDescriber
-from es_envs.episode import Observer, Steps, play
+from es_envs.episode import NamedStop, Observer, Steps, play
 from es_envs.scripts import RandomActions
 
 
@@ -157,10 +157,11 @@ class Rollout:
         pauses: bool,
     ) -> Steps:
         """Play an episode, and compute its fitness; a generator that yields after each step if asked to."""
-        self.reopen()
-        if isinstance(act, ScriptedActor):
-            act.begin(self._script(self.env.unwrapped, derive(seed, Purpose.BASELINE)))
-        measured = begun(self._fitnesses)
+        with NamedStop():
+            self.reopen()
+            if isinstance(act, ScriptedActor):
+                act.begin(self._script(self.env.unwrapped, derive(seed, Purpose.BASELINE)))
+            measured = begun(self._fitnesses)
         limit = self._step_limit if max_steps is None else min(max_steps, self._step_limit)
         observers = [*observers, *observers_of(measured)]
         options = None
@@ -169,4 +170,5 @@ class Rollout:
         episode = yield from play(
             self.env, act, seed, limit, observers, options=options, progress=self._progress, pauses=pauses
         )
-        return judged(episode, measured)
+        with NamedStop():
+            return judged(episode, measured)

@@ -198,6 +198,11 @@ def _repeatable(run: RunFolder, state: TrainingState, pool: RolloutPool) -> Iter
             error.add_note(f"{lost}: `{_command('resume', run)}` runs generation {run.next_generation} again.")
         if isinstance(error, RolloutError) and error.failure is not None:
             error.add_note(f"To see that episode fail: {_replay_command(run, before.generation, error.failure)}")
+            if error.failure.candidate is not None and run.config.on_candidate_error == "raise":
+                error.add_note(
+                    "If it fails from some starts only, a new run can give such candidates the worst fitness: "
+                    "on_candidate_error='worst' (on the command line: --on-candidate-error worst)."
+                )
         raise
 
 

@@ -18,9 +18,10 @@ from es_envs import registry
 from es_envs.behaviour import BehaviourDescriber
 from es_envs.definition import EnvDefinition, PluginError
 from es_envs.episode import STEP, play
+from es_envs.error_text import describe
 from es_envs.fitness import load_fitness
 from es_envs.testing.episodes import Trace, action_sources, bits, first_difference, look, playing, trace
-from es_envs.testing.faults import ConformanceError, Skip, told
+from es_envs.testing.faults import ConformanceError, Skip
 from es_envs.testing.fresh_process import LEAK_RESETS, LEAK_STEPS
 from es_envs.testing.subject import Subject, elsewhere
 
@@ -205,7 +206,7 @@ def has_finite_fitness(subject: Subject) -> None:
                 try:
                     values = [function(episode) for function in rate]
                 except Exception as error:
-                    raise ConformanceError(f"fitness {name!r} raises {told(error)}") from error
+                    raise ConformanceError(f"fitness {name!r} raises {describe(error)}") from error
                 for value in values:
                     is_array = isinstance(value, np.ndarray) and value.ndim > 0
                     if is_array or not isinstance(value, SupportsFloat) or not math.isfinite(value):

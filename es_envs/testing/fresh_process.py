@@ -18,9 +18,9 @@ import gymnasium
 
 from es_envs.definition import EnvDefinition
 from es_envs.episode import play
+from es_envs.error_text import describe
 from es_envs.returned import Checked, ReturnError
 from es_envs.testing.episodes import action_sources, look, trace
-from es_envs.testing.faults import told
 from es_envs.testing.subject import (
     MARK,
     Subject,
@@ -76,7 +76,7 @@ def answer() -> None:
             "whatever trains it as Ctrl-C would"
         )
     except Exception as error:  # noqa: BLE001  (the asking process tells of it)
-        said["raised"] = told(error)
+        said["raised"] = describe(error)
     sys.stdout.write(f"{MARK}{json.dumps(said)}\n")
 
 
@@ -89,7 +89,7 @@ def _in_siblings(play: Callable[[], list[str]]) -> list[list[str] | str]:
             try:
                 said: list[str] | str = play()
             except BaseException as error:  # noqa: BLE001  (whatever it is, this process must end here)
-                said = told(error)
+                said = describe(error)
             os.write(writer, json.dumps(said).encode())
             os._exit(0)
         os.close(writer)
