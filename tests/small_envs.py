@@ -322,6 +322,22 @@ class FailingToStart(LongestStep):
 NOT_CALLABLE = 3
 
 
+class Gated(Walk):
+    """Walk, but no step is made before there is a file."""
+
+    def __init__(self, *, gate):
+        super().__init__()
+        self.gate = Path(gate)
+
+    def step(self, action):
+        while not self.gate.exists():
+            time.sleep(0.02)
+        return super().step(action)
+
+
+gymnasium.register("Gated-v0", entry_point="small_envs:Gated", max_episode_steps=5)
+
+
 class Hoarding(Walk):
     """Walk, but each episode takes 200 kB and never gives them back."""
 

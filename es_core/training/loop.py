@@ -69,7 +69,8 @@ def evolve(
                 restore_best(run)
             lifecycle.call("run_started", run=run, config=run.config)
             try:
-                with RunProgress(run, rollout_pool.choice, explanation) if progress else nullcontext() as shown:
+                display = RunProgress(run, rollout_pool.choice, explanation, pool=rollout_pool) if progress else None
+                with display or nullcontext() as shown:
                     _run_generations(run, state, rollout_pool, lifecycle, shown, on_generation, deadline)
             finally:
                 lifecycle.call("run_finished", run=run)
