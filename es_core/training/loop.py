@@ -21,6 +21,7 @@ from es_core.pools.forker import started_early
 from es_core.pools.pool import Results, RolloutPool
 from es_core.rollout.errors import Failure, RolloutError
 from es_core.runs.checkpoint import Checkpoint, parameter_hash
+from es_core.runs.failure import RunFailure
 from es_core.runs.generation_log import GenerationLog
 from es_core.runs.metrics import DIAGNOSTICS, GenerationStats, is_out_of_reach
 from es_core.runs.run_folder import RunFolder
@@ -179,6 +180,7 @@ def _repeatable(run: RunFolder, state: TrainingState, pool: RolloutPool) -> Iter
         Function that begins a generation and returns its checkpoint, which is kept if the generation does not end.
     """
     before = state.checkpoint(run, pool)
+    run.write_failure(None)
 
     def begin() -> Checkpoint:
         nonlocal before
@@ -192,13 +194,17 @@ def _repeatable(run: RunFolder, state: TrainingState, pool: RolloutPool) -> Iter
             begin()
         with suppress(OSError):  # the disk itself is in trouble: an older one has to do
             run.keep(before)
+        if isinstance(error, Exception):
+            with suppress(OSError):
+                run.write_failure(RunFailure.of(error, before.generation))
         if isinstance(error, FloatingPointError):  # to resume would lead to the same end
             error.add_note(f"The last finite parameters: {run.checkpoint_path(before.generation)}")
         elif run.next_generation is not None and not run.finished:
             lost = "Nothing is lost" if run.next_generation == before.generation else "The last checkpoint is intact"
             error.add_note(f"{lost}: `{_command('resume', run)}` runs generation {run.next_generation} again.")
         if isinstance(error, RolloutError) and error.failure is not None:
-            error.add_note(f"To see that episode fail: {_replay_command(run, before.generation, error.failure)}")
+            replay = RunFailure.of(error, before.generation).replay
+            error.add_note(f"To see that episode fail: {_command('replay', run, **replay)}")
             if error.failure.candidate is not None and run.config.on_candidate_error == "raise":
                 error.add_note(
                     "If it fails from some starts only, a new run can give such candidates the worst fitness: "
