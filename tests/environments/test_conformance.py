@@ -10,12 +10,14 @@ import warnings
 import numpy as np
 import pytest
 from conftest import ENV_IDS, first_fast
+from gymnasium import spaces
 
 import es_envs
 from es_core import TrainConfig
 from es_core.cli import main
 from es_core.rollout.rollout import Rollout
 from es_envs import testing
+from es_envs.testing.checks import require_member
 
 OPTIONS = [
     ("CartPoleBullet-v0", {"start_noise": 0.0}),
@@ -101,6 +103,21 @@ def define(register):
     return lambda name, **fields: register(
         f"{name}-v0", f"broken_envs:{name}", **{"plugin": None, "max_episode_steps": None, **fields}
     )
+
+
+@pytest.mark.parametrize(
+    ("space", "observation", "fault"),
+    [
+        (spaces.Discrete(3), "left", "is no member of Discrete(3): 'left'"),
+        (spaces.Dict({"way": spaces.Discrete(3)}), {"way": "left"}, "is no member of Dict("),
+        (spaces.Box(-1, 1, (2,)), np.array([0, np.nan], np.float32), "holds NaN or infinity"),
+        (spaces.Tuple([spaces.Box(-1, 1, (1,))]), (np.array([np.inf], np.float32),), "holds NaN or infinity"),
+    ],
+    ids=str,
+)
+def test_what_is_wrong_with_an_observation_is_told_whatever_it_holds(space, observation, fault):
+    with pytest.raises(testing.ConformanceError, match=re.escape(f"the observation {fault}")):
+        require_member(space, observation, "the observation")
 
 
 @pytest.mark.parametrize("env_id", first_fast(ENV_IDS))
