@@ -339,14 +339,15 @@ gymnasium.register("Gated-v0", entry_point="small_envs:Gated", max_episode_steps
 
 
 class Hoarding(Walk):
-    """Walk, but each episode takes 200 kB and never gives them back."""
+    """Walk, but each episode, or each of the first ones, takes 200 kB and never gives them back."""
 
-    def __init__(self):
+    def __init__(self, *, most=None):
         super().__init__()
-        self.hoard = []
+        self.hoard, self.most = [], most
 
     def reset(self, *, seed=None, options=None):
-        self.hoard.append(bytearray(b"x" * 200_000))
+        if self.most is None or len(self.hoard) < self.most:
+            self.hoard.append(bytearray(b"x" * 200_000))
         return super().reset(seed=seed, options=options)
 
 

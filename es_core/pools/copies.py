@@ -135,6 +135,12 @@ class Copies:
         made = on_host(values)
         return np.concatenate([made, np.zeros((missing, *made.shape[1:]), made.dtype)])
 
+    @property
+    def pids(self) -> list[int]:
+        """Numbers of the copies' processes; empty if they have none."""
+        processes = self._env.processes if isinstance(self._env, AsyncVectorEnv) else []
+        return [process.pid for process in processes if process.pid is not None]
+
     def renew(self) -> None:
         """Replace all copies by fresh ones."""
         self.close()
