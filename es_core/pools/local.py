@@ -97,6 +97,9 @@ class LocalPool(RolloutPool):
             self.close()
             raise
         self.observation_space, self.action_space = self.greeting.observation_space, self.greeting.action_space
+        if self.greeting.preprocessing != self.config.preprocessing:
+            names = (*self.config.decided, "preprocessing")
+            self.config = replace(self.config, preprocessing=self.greeting.preprocessing, decided=names)
         policy = make_policy(self.config, self.observation_space, self.action_space)
         self.config = replace(settled(policy), engine=self.greeting.engine)
 

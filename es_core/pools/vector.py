@@ -33,7 +33,7 @@ from es_core.pools.worker import (
     played_alone,
 )
 from es_core.rollout.bounds import BoundsCounter
-from es_core.rollout.environment import make_env
+from es_core.rollout.environment import prepare_env
 from es_core.rollout.errors import SpaceError
 from es_core.rollout.fitness import Fitnesses, begun, judged, load_fitnesses, observers_of
 from es_core.rollout.rollout import Rollout
@@ -86,7 +86,7 @@ class VectorPool(RolloutPool):
                 "curriculum is for the pools 'local' and 'ray', which tell the environment its ranges at each reset"
             )
         self.definition = definition
-        env = make_env(definition, config)
+        env, config = prepare_env(definition, config)
         self.observation_space, self.action_space = env.observation_space, env.action_space
         env.close()
         try:

@@ -137,7 +137,7 @@ class Worker:
         self._record[process.TASK] = 0
         spaces = rollout.env.observation_space, rollout.env.action_space
         try:
-            self._connection.send(Ready(*spaces, rollout.engine, probe))
+            self._connection.send(Ready(*spaces, rollout.engine, rollout.policy.config.preprocessing, probe))
         except (AttributeError, TypeError, PicklingError) as error:
             raise SpaceError(
                 f"its spaces cannot be sent to another process: {error}. Use Gymnasium's own, or put the class of such "

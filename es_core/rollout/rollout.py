@@ -13,7 +13,7 @@ from es_core.policies.by_name import make_policy
 from es_core.policies.engines import make_actor, require_engine
 from es_core.policies.normalization import Statistics
 from es_core.policies.scripted import ScriptedActor, ScriptedPolicy
-from es_core.rollout.environment import make_env
+from es_core.rollout.environment import make_env, prepare_env
 from es_core.rollout.errors import SpaceError
 from es_core.rollout.fitness import begun, judged, load_fitnesses, observers_of, so_far
 from es_core.rollout.ranges import stretched
@@ -58,8 +58,8 @@ class Rollout:
         self._ranges = config.randomize
         self._fitnesses = load_fitnesses(definition, config)
         self._behaviours = BehaviourDescriber(definition)
+        self.env, config = prepare_env(definition, config, **kwargs)
         self._make_env = partial(make_env, definition, config, **kwargs)
-        self.env = self._make_env()
         self._is_open = True
         try:
             self.policy = make_policy(config, self.env.observation_space, self.env.action_space)

@@ -16,6 +16,7 @@ from es_core.config.commands import run_command
 from es_core.config.train_config import TrainConfig
 from es_core.learners.learner import Learner
 from es_core.policies.by_name import make_policy
+from es_core.policies.defaults import advice_on_pictures
 from es_core.pools.by_name import make_pool
 from es_core.pools.forker import started_early
 from es_core.pools.pool import Results, RolloutPool
@@ -64,13 +65,13 @@ def evolve(
     with started_early(wanted=pool == "local"):
         prepare_policy(run.config, run.definition if pool != "vector" else None, shown=progress)
         with make_pool(pool, run.definition, run.config, **pool_options) as rollout_pool:
-            explanation = _write_choices(run, rollout_pool)
+            notes = _write_choices(run, rollout_pool)
             state = (TrainingState.resume if resume else TrainingState.begin)(run, rollout_pool)
             if resume:
                 restore_best(run)
             lifecycle.call("run_started", run=run, config=run.config)
             try:
-                display = RunProgress(run, rollout_pool.choice, explanation, pool=rollout_pool) if progress else None
+                display = RunProgress(run, rollout_pool.choice, *notes, pool=rollout_pool) if progress else None
                 with display or nullcontext() as shown:
                     _run_generations(run, state, rollout_pool, lifecycle, shown, on_generation, deadline)
             finally:
@@ -330,11 +331,11 @@ def _replay_command(run: RunFolder, generation: int, failure: Failure) -> str:
     return _command("replay", run, generation=generation, **candidate, seed=failure.seed)
 
 
-def _write_choices(run: RunFolder, pool: RolloutPool) -> str:
+def _write_choices(run: RunFolder, pool: RolloutPool) -> list[str]:
     """Write the pool's choices to config.json: they change bits, so a resumed run keeps them.
 
     Returns:
-        What the run decided here, and why, in a line.
+        What the run decided here, and why, in a line; and advice, if its policy is too large for its pictures.
 
     Raises:
         ValueError: the run began with other choices.
@@ -349,6 +350,7 @@ def _write_choices(run: RunFolder, pool: RolloutPool) -> str:
     if pool.config != run.config:
         run.write_config(pool.config)
     if begun:
-        return ""
-    explanation = explained(make_policy(run.config, pool.observation_space, pool.action_space))
-    return explanation and f"chosen: {explanation}"
+        return []
+    policy = make_policy(run.config, pool.observation_space, pool.action_space)
+    lines = {"chosen": explained(policy), "advice": advice_on_pictures(policy)}
+    return [f"{kind}: {text}" for kind, text in lines.items() if text]

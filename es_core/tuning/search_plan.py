@@ -14,7 +14,7 @@ from es_core.config.train_config import TrainConfig
 from es_core.formatting import lists
 from es_core.policies.by_name import make_policy
 from es_core.policies.defaults import Space
-from es_core.rollout.environment import make_env
+from es_core.rollout.environment import prepare_env
 from es_core.strategies.by_name import require_strategy
 from es_core.strategies.defaults import settled
 from es_core.tuning.search_space import Choice, Range, domain, usual_search
@@ -42,7 +42,8 @@ class SearchPlan:
         base = TrainConfig.for_env(env_id, **given)
         if base.strategy.startswith(LEARNER):
             raise ValueError(f"strategy {base.strategy!r} learns by gradients: tune searches for settings of evolution")
-        with closing(make_env(es_envs.definition(env_id), base)) as env:
+        env, base = prepare_env(es_envs.definition(env_id), base)
+        with closing(env):
             spaces = env.observation_space, env.action_space
         base = settled(make_policy(base, *spaces))
         if base.eval_every == 0:
@@ -69,7 +70,7 @@ class SearchPlan:
         Raises:
             ValueError: they do not fit together.
         """
-        config = TrainConfig.for_env(self.env_id, **fields)
+        config = replace(TrainConfig.for_env(self.env_id, **fields), preprocessing=self.base.preprocessing)
         return replace(settled(make_policy(config, *self.spaces)), decided=())
 
     @property
