@@ -1,14 +1,12 @@
 """Memory of worker processes, which grows with the episodes where an environment keeps what it should free."""
 
-import os
 import warnings
 from collections.abc import Hashable
-from contextlib import suppress
 from itertools import pairwise
-from pathlib import Path
 from typing import Generic, TypeVar
 
 from es_core.formatting import figures
+from es_core.machine import resident_size
 
 W = TypeVar("W", bound=Hashable)
 
@@ -61,14 +59,6 @@ class MemoryWatch(Generic[W]):
             RuntimeWarning,
             stacklevel=2,
         )
-
-
-def resident_size(pid: int) -> int | None:
-    """Bytes of memory that a process takes now; None if the system does not say."""
-    with suppress(OSError, ValueError, IndexError):
-        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE")
-    return None
 
 
 def _megabytes(size: int) -> str:

@@ -204,13 +204,13 @@ def _repeatable(run: RunFolder, state: TrainingState, pool: RolloutPool) -> Iter
             lost = "Nothing is lost" if run.next_generation == before.generation else "The last checkpoint is intact"
             error.add_note(f"{lost}: `{_command('resume', run)}` runs generation {run.next_generation} again.")
         if isinstance(error, RolloutError) and error.failure is not None:
-            replay = RunFailure.of(error, before.generation).replay
-            error.add_note(f"To see that episode fail: {_command('replay', run, **replay)}")
             if error.failure.candidate is not None and run.config.on_candidate_error == "raise":
                 error.add_note(
                     "If it fails from some starts only, a new run can give such candidates the worst fitness: "
                     "on_candidate_error='worst' (on the command line: --on-candidate-error worst)."
                 )
+            replay = RunFailure.of(error, before.generation).replay
+            error.add_note(f"To see that episode fail: {_command('replay', run, **replay)}")
         raise
 
 

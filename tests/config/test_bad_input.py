@@ -373,7 +373,7 @@ def test_a_failed_episode_is_named_and_the_run_goes_on_once_repaired(fault, walk
     assert ("The worker's traceback:\nTraceback" in message) == (fault != "crash")
     if fault in {"step", "exit"}:  # raised by the environment: nothing of ours stands above its line
         assert "small_envs.py" in message.partition("(most recent call last):\n")[2].splitlines()[0]
-    lost, seen, only_some = caught.value.__notes__
+    lost, only_some, seen = caught.value.__notes__
     assert lost == f"Nothing is lost: `es-envs resume {folder}` runs generation 1 again."
     assert seen.startswith(f"To see that episode fail: es-envs replay {folder} --generation 1 --candidate 0 --seed ")
     assert "on_candidate_error='worst'" in only_some

@@ -108,7 +108,7 @@ def test_a_strange_habit_of_an_environment_is_named(habit, register, tiny, tmp_p
     env_id = register("Foreign-v0", "foreign_envs:Foreign", kwargs={"habit": habit})
     with pytest.raises(RolloutError, match=HABITS[habit]) as caught:
         train(env_id, run_dir=tmp_path / "run", **tiny)
-    assert "on_candidate_error='worst'" in caught.value.__notes__[-1]
+    assert "on_candidate_error='worst'" in " ".join(caught.value.__notes__)
 
 
 def test_an_environments_interrupt_in_a_copy_is_no_ctrl_c(register, tiny, tmp_path):
