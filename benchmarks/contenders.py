@@ -1,6 +1,6 @@
 """One run of defaults.py: a contender on a task, within a budget of processor time, and its score on unseen starts.
 
-Usage: python benchmarks/contenders.py NAME TASK SEED SECONDS FILE [SETTINGS]
+Usage: python benchmarks/contenders.py NAME TASK SEED SECONDS FILE [SETTINGS] [--quick]
 
 Each contender is what a user gets who knows nothing but the task's id: the defaults of its library or, for EvoTorch,
 which has none, the example in its repository (examples/scripts/rl_gym.py, without the bonus of that example's robot).
@@ -10,7 +10,6 @@ The budget counts the processor time of the process and all its children, from t
 
 import json
 import logging
-import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 import other_strategies
 import psutil
-from report import commit
+from report import QUICK, arguments, commit
 
 import es_envs
 from es_core import Run, TrainConfig, evaluate, train
@@ -30,7 +29,7 @@ from es_core.seeding import Purpose, episode_seeds
 from es_core.training.advice import Adviser
 from es_envs.episode import play
 
-EPISODES = 100  # unseen starts
+EPISODES = 2 if QUICK else 100  # unseen starts
 
 
 class Budget:
@@ -219,16 +218,24 @@ CONTENDERS: Mapping[str, Callable[..., dict[str, Any]]] = {
 }
 
 
-def main(name: str, task: str, seed: int, seconds: float, file: Path, settings: Mapping[str, Any]) -> None:
+def main() -> None:
     """Run it, and write a JSON file."""
-    head = {"contender": name, "task": task, "seed": seed, "budget": seconds, "commit": commit()}
-    found = CONTENDERS[name](task, seed, Budget(seconds), **settings)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    partial = file.with_suffix(".partial")
-    partial.write_text(f"{json.dumps({**head, **found}, indent=1, allow_nan=False)}\n", encoding="utf-8")
-    partial.replace(file)
+    parser = arguments(__doc__)
+    parser.add_argument("name", choices=CONTENDERS, metavar="NAME")
+    parser.add_argument("task", metavar="TASK")
+    parser.add_argument("seed", type=int, metavar="SEED")
+    parser.add_argument("seconds", type=float, metavar="SECONDS")
+    parser.add_argument("file", type=Path, metavar="FILE")
+    parser.add_argument("settings", nargs="?", type=json.loads, default={}, metavar="SETTINGS")
+    given = parser.parse_args()
+    head = {"contender": given.name, "task": given.task, "seed": given.seed, "budget": given.seconds}
+    found = CONTENDERS[given.name](given.task, given.seed, Budget(given.seconds), **given.settings)
+    given.file.parent.mkdir(parents=True, exist_ok=True)
+    partial = given.file.with_suffix(".partial")
+    content = {**head, "commit": commit(), **found}
+    partial.write_text(f"{json.dumps(content, indent=1, allow_nan=False)}\n", encoding="utf-8")
+    partial.replace(given.file)
 
 
 if __name__ == "__main__":
-    _, NAME, TASK, SEED, SECONDS, FILE, *SETTINGS = sys.argv
-    main(NAME, TASK, int(SEED), float(SECONDS), Path(FILE), json.loads(SETTINGS[0]) if SETTINGS else {})
+    main()

@@ -2,6 +2,7 @@
 
 Usage: python benchmarks/defaults.py [--tasks ID ...] [--contenders NAME ...] [--seeds N ...]
        python benchmarks/defaults.py --page       only write the page, from what is there
+       python benchmarks/defaults.py --quick      only try it out, with a single task
        python benchmarks/defaults.py --contenders es-envs --settings JSON --out FOLDER     a trial of other settings
        python benchmarks/defaults.py --ablation   each default put back to what it was before the rule
 
@@ -22,19 +23,19 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 from queue import SimpleQueue
 from statistics import fmean
 from typing import Any
 
 from contenders import CONTENDERS
-from report import Report, estimated, in_words, table
+from report import PAGES, QUICK, Report, arguments, estimated, in_words, page_options, table
 
 from es_core.formatting import figures, percent
 from es_core.runs.metrics import STALL
 
-PAGES = Path("docs/results")
-SECONDS = 240.0
+SECONDS = 0.1 if QUICK else 240.0
 CHOSEN_ON = (
     "Acrobot-v1",
     "MountainCarContinuous-v0",
@@ -80,36 +81,51 @@ ABLATION_SECONDS = 60.0
 
 def main() -> None:
     """Run what is missing, then write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     tasks = [*CHOSEN_ON, *HELD_OUT, *OWN]
     parser.add_argument(
-        "--tasks", nargs="+", choices=tasks, metavar="ID", default=tasks, help="of the tasks only these"
+        "--tasks",
+        nargs="+",
+        choices=tasks,
+        metavar="ID",
+        default=["CartPole-v1"] if QUICK else tasks,
+        help="only these",
     )
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, metavar="NAME", default=[*CONTENDERS])
-    parser.add_argument("--seeds", nargs="+", type=int, metavar="N", help="of the seeds only these")
+    parser.add_argument(
+        "--seeds", nargs="+", type=int, metavar="N", default=[0] if QUICK else None, help="of the seeds only these"
+    )
     parser.add_argument("--seconds", type=float, default=SECONDS, help="budget of each run (default: %(default)g)")
     parser.add_argument("--settings", default="{}", help="es-envs' settings where they are not the defaults, as JSON")
     parser.add_argument("--out", type=Path, default=PAGES / "defaults", help="folder (default: %(default)s)")
     parser.add_argument("--page", action="store_true", help="run nothing")
     parser.add_argument("--ablation", action="store_true", help="only the ablation, with two seeds")
-    options = parser.parse_args()
+    options = page_options(parser)
     packages = ("mujoco", "box2d", "torch", "stable-baselines3", "sb3-contrib", "evotorch")
+    failed: list[str] = []
     if options.ablation:
         for name, settings in ABLATION.items():
             options.tasks, options.contenders, options.seeds = ABLATED_ON, ["es-envs"], [0, 1]
             options.seconds, options.settings = ABLATION_SECONDS, json.dumps(settings)
             options.out = PAGES / "defaults" / "ablation" / name
-            _run_all(options, Report("ablation", packages=packages))
+            failed += _run_all(options, Report("ablation", packages=packages))
         options.page, options.settings, options.out = True, "{}", PAGES / "defaults"
     if options.settings != "{}" and (options.contenders != ["es-envs"] or options.out == PAGES / "defaults"):
         parser.error("--settings needs --contenders es-envs and a folder of its own, --out FOLDER")
     if not options.page:
-        _run_all(options, Report("defaults", packages=packages))
+        failed += _run_all(options, Report("defaults", packages=packages))
     if options.out == PAGES / "defaults":
         _write_page(_measured(options.out))
+    if failed:
+        sys.exit("\n".join(failed))
 
 
-def _run_all(options: argparse.Namespace, report: Report) -> None:
+def _run_all(options: argparse.Namespace, report: Report) -> list[str]:
+    """Run what is missing, and tell what failed."""
+    contenders, failed = [*options.contenders], []
+    if "PGPE" in contenders and find_spec("evotorch") is None:
+        contenders.remove("PGPE")
+        report.say("PGPE is left out: EvoTorch is not installed (pip install evotorch==0.6.1)")
     cores: SimpleQueue[int] = SimpleQueue()
     usable = sorted(os.sched_getaffinity(0))
     for core in usable:
@@ -123,7 +139,8 @@ def _run_all(options: argparse.Namespace, report: Report) -> None:
         try:
             words = [sys.executable, str(Path(__file__).with_name("contenders.py")), name, task, str(seed)]
             done = subprocess.run(
-                ["taskset", "--cpu-list", str(core), *words, str(options.seconds), str(file), options.settings],
+                ["taskset", "--cpu-list", str(core), *words, str(options.seconds), str(file), options.settings]
+                + ["--quick"] * QUICK,
                 capture_output=True,
                 text=True,
                 check=False,
@@ -132,7 +149,8 @@ def _run_all(options: argparse.Namespace, report: Report) -> None:
         finally:
             cores.put(core)
         if done.returncode:
-            report.say(f"{task}, {name}, seed {seed} failed:\n{done.stderr[-2000:]}")
+            failed.append(f"{task}, {name}, seed {seed} failed:\n{done.stderr[-2000:]}")
+            report.say(failed[-1])
             return
         found = json.loads(file.read_text(encoding="utf-8"))
         file.write_text(f"{json.dumps({**found, 'machine': report.machine}, indent=1)}\n", encoding="utf-8")
@@ -143,12 +161,13 @@ def _run_all(options: argparse.Namespace, report: Report) -> None:
         (task, name, seed)
         for seed in range(max(SEEDS.values()))
         for task in options.tasks
-        for name in options.contenders
+        for name in contenders
         if seed < SEEDS.get(name, 3) and (options.seeds is None or seed in options.seeds) and (task, name) not in CANNOT
     ]
     with ThreadPoolExecutor(len(usable)) as threads:
         for job in [threads.submit(run, *each) for each in jobs]:
             job.result()
+    return failed
 
 
 def _measured(folder: Path) -> list[dict[str, Any]]:

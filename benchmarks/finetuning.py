@@ -2,6 +2,7 @@
 
 Usage: python benchmarks/finetuning.py [--only NAME ...] [--seeds N ...] [--workers N]
        python benchmarks/finetuning.py --page       only write the page, from what is there
+       python benchmarks/finetuning.py --quick      only try it out, with a single row
 
 A policy evolves for so many steps. Then gradients go on with its last centre, and so does evolution, with the same
 number of further steps, those of evaluation included. Each policy is scored on 100 unseen starts; on
@@ -9,14 +10,12 @@ RaceTrack-v0 they are on tracks of the test split, which no training draws. Each
 docs/results/finetuning/NAME-sSEED.json; those that are there are left out.
 """
 
-import argparse
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from report import Report, commit, in_words, table
+from report import PAGES, QUICK, RUNS, Report, arguments, commit, in_words, page_options, table
 
 from es_core import Checkpoint, Run, finetune, train
 from es_core.evaluation.scoring import find_policy
@@ -24,9 +23,8 @@ from es_core.formatting import figures, percent
 from es_core.pools.local import LocalPool
 from es_core.seeding import Purpose, episode_seeds
 
-PAGES, RUNS = Path("docs/results"), Path("runs/finetuning")
-EPISODES = 100
-SCORES = {"eval_episodes": 10, "confirm_episodes": 20, "solved_at": None}
+EPISODES = 2 if QUICK else 100
+SCORES = {"eval_episodes": EPISODES // 10 or 1, "confirm_episodes": EPISODES // 5 or 1, "solved_at": None}
 
 ROWS: Mapping[str, Mapping[str, Any]] = {
     "RaceTrack-v0": {
@@ -45,19 +43,32 @@ ROWS: Mapping[str, Mapping[str, Any]] = {
         },
     },
 }
+if QUICK:
+    ROWS = {
+        "RaceTrack-v0": {
+            "settings": {"population_size": 4, "episodes_per_candidate": 1, "max_episode_steps": 20},
+            "evolved": 100,
+            "more": 100,
+            "ppo": {"strategy_options": {"n_envs": 2, "n_steps": 16, "batch_size": 16}},
+            "test": {"split": "test"},
+        }
+    }
 POLICIES = ("evolved", "gradients: last", "gradients: best", "evolution: last")
 
 
 def main() -> None:
     """Run what is missing, then write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument(
         "--only", nargs="+", choices=[*ROWS], metavar="NAME", default=[*ROWS], help="of the rows only these"
     )
-    parser.add_argument("--seeds", nargs="+", type=int, metavar="N", default=[0, 1, 2])
-    parser.add_argument("--workers", type=int, metavar="N", help="processes of a run (default: the usable cores)")
+    parser.add_argument("--seeds", nargs="+", type=int, metavar="N", default=[0] if QUICK else [0, 1, 2])
+    default = 1 if QUICK else None
+    parser.add_argument(
+        "--workers", type=int, default=default, metavar="N", help="of a run (default: the usable cores)"
+    )
     parser.add_argument("--page", action="store_true", help="run nothing")
-    options = parser.parse_args()
+    options = page_options(parser)
     if not options.page:
         report = Report("finetuning", packages=("stable-baselines3", "torch"))
         for seed in options.seeds:
@@ -74,7 +85,7 @@ def _run(name: str, seed: int, workers: int | None, report: Report) -> None:
     file = PAGES / "finetuning" / f"{_file_name(name, seed)}.json"
     if file.exists():
         return
-    row, folder = ROWS[name], RUNS / _file_name(name, seed)
+    row, folder = ROWS[name], RUNS / "finetuning" / _file_name(name, seed)
     how: dict[str, Any] = {"workers": workers, "progress": False}
     bound, settings = row["evolved"] + row["more"], {**SCORES, **row.get("settings", {})}
     if (folder / "evolution" / "config.json").exists():

@@ -29,7 +29,7 @@ class FixedCartPole(CartPoleBulletEnv):
     def outcome(self) -> tuple[float, bool]:
         """A reward while a real episode would go on, and no end."""
         reward, failed = super().outcome()
-        if failed and (abs(self._angle) > 2.0 or abs(self._position) > 40.0):
+        if failed and (abs(self._angle) > 2.0 or abs(self.position) > 40.0):
             pybullet.resetJointState(self.body, self.cart, 0.0, 0.0, physicsClientId=self.client)
             pybullet.resetJointState(self.body, self.pole, 0.0, 0.0, physicsClientId=self.client)
         return 0.0 if failed else reward, False

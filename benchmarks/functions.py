@@ -1,26 +1,26 @@
 """Every strategy by hand, through ask and tell, on the sphere and on Rosenbrock's valley: docs/results/functions.md.
 
-Usage: python benchmarks/functions.py
+Usage: python benchmarks/functions.py [--quick]
 
 Five parameters, 16 candidates, 1000 generations, three seeds, beside the package cmaes with the same population and
 first step size. It takes a minute, and needs cmaes and matplotlib.
 """
 
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import cmaes
 import numpy as np
 from numpy.typing import NDArray
-from report import Report, in_words, table
+from report import PAGES, QUICK, Report, arguments, in_words, page_options, pyplot, table
 
 from es_core import STRATEGIES
 from es_core.strategies.schedules import schedule
 
-PAGE = Path("docs/results/functions.md")
-SIZE, POPULATION, GENERATIONS, SEEDS = 5, 16, 1000, range(3)
-SHOWN = (100, 300, 1000)  # generations
+PAGE = PAGES / "functions.md"
+SIZE, POPULATION, SEEDS = 5, 16, range(3)
+SHOWN = (1, 3, 10) if QUICK else (100, 300, 1000)  # generations
+GENERATIONS = SHOWN[-1]
 Values = NDArray[Any]
 Curve = list[float]  # of the centre, before each generation and after the last
 
@@ -85,6 +85,7 @@ def theirs(kind: type[cmaes.CMA | cmaes.SepCMA], function: Callable[[Values], fl
 
 def main() -> None:
     """Measure, print, and write the page."""
+    page_options(arguments(__doc__))
     report = Report("functions", packages=["cmaes"])
     contenders: dict[str, Callable[..., Curve]] = {
         **{name: lambda *how, name=name: ours(name, *how) for name in SETTINGS},
@@ -131,12 +132,8 @@ def _row(name: str, own: list[Curve]) -> list[str]:
 
 
 def _plot(names: list[str], curves: Mapping[tuple[str, str], list[Curve]]) -> None:
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = "functions"  # equal results give equal files
-    from matplotlib import pyplot as plt
-
+    if not (plt := pyplot("functions")):
+        return
     figure, axes = plt.subplots(1, len(FUNCTIONS), figsize=(11, 4), layout="constrained")
     for title, axis in zip(FUNCTIONS, axes, strict=True):
         for number, name in enumerate(names):

@@ -9,16 +9,14 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from racetrack import fast_share, share
-from report import table
+from report import PAGES, table
 
 from es_core.formatting import figures, percent
 
-PAGES = Path("docs/results")
 _LUCK = 0.3  # of what evolution gains
 Run = Mapping[str, Any]
 ROBOTS = ("Hopper", "HalfCheetah", "Walker2D", "Ant", "Humanoid", "A1")

@@ -1,6 +1,7 @@
 """Mutants: single-line changes of es_core and es_envs, and which of them the tests find.
 
     python benchmarks/mutants.py --number 40 --seed 0
+    python benchmarks/mutants.py --quick        only try it out: one mutant of es_core/statistics.py, in a copy
 
 Run it in a clean checkout that is installed with ``pip install -e`` and in which all tests pass: it changes files in
 place, runs the fast tests of the same room, then its slow ones, then all fast tests, until one fails, and puts the
@@ -11,12 +12,16 @@ files back. A mutant that no test finds is either equivalent
 import argparse
 import ast
 import random
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from report import QUICK, arguments
 
 ROOT = Path(__file__).parents[1]
 COMPARISONS = {
@@ -24,6 +29,7 @@ COMPARISONS = {
     ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
 }  # fmt: skip
 OPERATORS = {ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*", ast.FloorDiv: "*"}
+FEW = "tests/test_statistics.py"  # that a command which is only tried out runs
 FAST, SLOW = "not slow and not long", "slow and not long"
 PATIENCE = 1200  # seconds: a mutant in which the tests hang for longer counts as found
 
@@ -112,19 +118,19 @@ def end(node: ast.expr | ast.stmt) -> tuple[int, int]:
     return node.end_lineno or 0, node.end_col_offset or 0
 
 
-def tests_of(file: Path) -> Path:
+def tests_of(file: Path, root: Path) -> Path:
     """The tests of a file's room; all of them where it has none of its own."""
-    package, *rest = file.relative_to(ROOT).parts
-    room = ROOT / "tests" / ("environments" if package == "es_envs" else rest[0])
-    return room if room.is_dir() else ROOT / "tests"
+    package, *rest = file.relative_to(root).parts
+    room = root / "tests" / ("environments" if package == "es_envs" else rest[0])
+    return room if room.is_dir() else root / "tests"
 
 
-def finds(tests: Path, marks: str) -> str:
+def finds(tests: Path, marks: str, root: Path) -> str:
     """The first test with these marks that fails, or nothing."""
     words = [sys.executable, "-m", "pytest", "-x", "-q", "-n", "2", "-p", "no:cacheprovider", "--tb=no", "-m", marks]
     words.append(str(tests))
     try:
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=PATIENCE)
+        done = subprocess.run(words, cwd=root, capture_output=True, text=True, check=False, timeout=PATIENCE)
     except subprocess.TimeoutExpired:
         return "the tests hang"
     if done.returncode in {0, 5}:  # 5: there are none
@@ -135,14 +141,26 @@ def finds(tests: Path, marks: str) -> str:
 
 def main() -> None:
     """Draw mutants, and print a line for each."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--number", type=int, default=40, help="mutants (default: %(default)s)")
+    parser = arguments(__doc__)
+    parser.add_argument("--number", type=int, default=1 if QUICK else 40, help="mutants (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=0, help="of the draw (default: %(default)s)")
     parser.add_argument("--room-only", action="store_true", help="do not run all tests where those of the room pass")
     options = parser.parse_args()
+    if options.quick:
+        with TemporaryDirectory() as copy:
+            for part in ("es_core", "es_envs", "es_envs_pytest.py", "pyproject.toml", "tests/conftest.py", FEW):
+                take = shutil.copytree if (ROOT / part).is_dir() else shutil.copy
+                (Path(copy) / part).parent.mkdir(exist_ok=True)
+                take(ROOT / part, Path(copy) / part)
+            search(options, Path(copy), [Path(copy) / "es_core" / "statistics.py"])
+        return
     if subprocess.run(["git", "diff", "--quiet", "HEAD"], cwd=ROOT, check=False).returncode:
         parser.error("there are changes that are not committed: mutants would be mixed with them")
-    files = sorted(file for package in ("es_core", "es_envs") for file in (ROOT / package).rglob("*.py"))
+    search(options, ROOT, sorted(file for package in ("es_core", "es_envs") for file in (ROOT / package).rglob("*.py")))
+
+
+def search(options: argparse.Namespace, root: Path, files: Iterable[Path]) -> None:
+    """Draw mutants of these files, and see which of them the tests below ``root`` find."""
     everything = [mutant for file in files for mutant in mutants(file)]
     drawn = random.Random(options.seed).sample(everything, options.number)
     found = 0
@@ -151,15 +169,15 @@ def main() -> None:
         original, began = mutant.file.read_bytes(), time.monotonic()
         try:
             change = mutant.apply()
-            tests = tests_of(mutant.file)
-            test = finds(tests, FAST)
-            if tests != ROOT / "tests":
-                test = test or finds(tests, SLOW)
-                test = test or ("" if options.room_only else finds(ROOT / "tests", FAST))
+            tests = tests_of(mutant.file, root)
+            test = finds(tests, FAST, root)
+            if tests != root / "tests":
+                test = test or finds(tests, SLOW, root)
+                test = test or ("" if options.room_only else finds(root / "tests", FAST, root))
         finally:
             mutant.file.write_bytes(original)
         found += bool(test)
-        where = f"{mutant.file.relative_to(ROOT)}:{mutant.first[0]}"
+        where = f"{mutant.file.relative_to(root)}:{mutant.first[0]}"
         print(
             f"{number:3}  {where}  {change}\n     {test or 'NOT FOUND'}  ({time.monotonic() - began:.0f} s)", flush=True
         )

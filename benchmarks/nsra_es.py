@@ -1,6 +1,6 @@
 """Our NSRA-ES beside that of the package estorch, generation by generation: the same candidates, the same steps?
 
-Usage: python benchmarks/nsra_es.py
+Usage: python benchmarks/nsra_es.py [--quick]
 
 Both get the same mean and the same candidates, in a field with a wall, and from there on each has its own novelty,
 archive, ranks, weight and Adam. Printed are the largest differences between the next means and between the weights, for
@@ -12,10 +12,11 @@ import estorch
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from report import QUICK, arguments
 
 from es_core.strategies.nsra_es import NSRAES
 
-SIZE, POPULATION, GENERATIONS, SEEDS = 12, 32, 300, range(3)
+SIZE, POPULATION, GENERATIONS, SEEDS = 12, 32, 3 if QUICK else 300, range(3)
 SIGMA, RATE, PATIENCE = 0.3, 0.1, 5
 START = np.linspace(-0.1, 0.1, SIZE, dtype=np.float32)
 
@@ -76,6 +77,7 @@ def differences(seed: int) -> tuple[float, float, float]:
 
 def main() -> None:
     """Print a line for each seed."""
+    arguments(__doc__).parse_args()
     for seed in SEEDS:
         means, weights, lowest = differences(seed)
         print(f"seed {seed}: means differ by {means:.1e}, weights by {weights:.1e}; the weight falls to {lowest:.2f}")

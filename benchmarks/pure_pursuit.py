@@ -1,13 +1,12 @@
 """Tune RaceTrack-v0's scripted driver on training tracks, then score it on tracks that nobody was tuned on.
 
-Usage: python benchmarks/pure_pursuit.py [--tune] [--tracks N]
+Usage: python benchmarks/pure_pursuit.py [--tune] [--tracks N] [--quick]
 
 With --tune, 64 drivers with numbers drawn at random drive training tracks; the better quarter goes on to four times as
 many, twice; the fastest on average of those left is printed, an unfinished lap counting twice the limit. Its numbers
 are the defaults of es_racecar.pursuit.Tuning. Without, these drive the test and the hard tracks, which takes minutes.
 """
 
-import argparse
 from collections.abc import Sequence
 from multiprocessing import Pool
 from typing import Any
@@ -16,21 +15,24 @@ import numpy as np
 from es_racecar.fitness import TIME_LIMIT
 from es_racecar.pursuit import PurePursuit, Tuning
 from es_racecar.track_env import RaceTrackEnv
-from report import Report, table
+from report import QUICK, Report, arguments, table
 
 from es_core.formatting import figures, percent
 from es_core.machine import usable_cores
 from es_core.statistics import mean, share_interval
 
 STEPS = 500
+DRIVERS, ROUNDS = (4, (1, 2)) if QUICK else (64, (8, 32, 128))  # of the search, and its tracks
 _env: dict[str, RaceTrackEnv] = {}
 
 
 def main() -> None:
     """Tune or score."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--tune", action="store_true", help="search, on training tracks only")
-    parser.add_argument("--tracks", type=int, default=1000, help="tracks of each split (default: %(default)s)")
+    parser.add_argument(
+        "--tracks", type=int, default=4 if QUICK else 1000, help="tracks of each split (default: %(default)s)"
+    )
     options = parser.parse_args()
     report = Report("pure_pursuit")
     with Pool(usable_cores()) as pool:
@@ -73,9 +75,9 @@ def _search(pool: Any, report: Report) -> Tuning:
             braking=random.uniform(0.5, 4.0),
             fastest=random.uniform(1.5, 4.0),
         )
-        for _ in range(64)
+        for _ in range(DRIVERS)
     ]
-    for tracks in (8, 32, 128):
+    for tracks in ROUNDS:
         jobs = [("train", number, tuning) for tuning in left for number in range(tracks)]
         times = np.array(pool.starmap(lap, jobs, chunksize=8)).reshape(len(left), tracks)
         order = np.argsort(times.mean(1), kind="stable")

@@ -2,6 +2,7 @@
 
 Usage: python benchmarks/racetrack.py [--only NAME ...] [--seeds N ...] [--workers N]
        python benchmarks/racetrack.py --page       only write the page, from what is there
+       python benchmarks/racetrack.py --quick      only try it out, with a few rows
 
 The protocol is that of Procgen (Cobbe et al. 2020): train on N tracks, then drive tracks that training never drew. Each
 run has 1.2 million steps, in one row 3 million, and its last centre is scored: on its own training tracks, from 1000
@@ -10,14 +11,12 @@ physics it never met. The scripted driver, whose numbers pure_pursuit.py found o
 tracks from the same starts. Each run writes docs/results/racetrack/NAME-sSEED.json; those that are there are left out.
 """
 
-import argparse
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from report import Report, commit, estimated, idle, in_words, table
+from report import PAGES, QUICK, RUNS, Report, arguments, commit, estimated, idle, in_words, page_options, table
 
 from es_core import Checkpoint, Run, train
 from es_core.evaluation.scoring import find_policy
@@ -26,10 +25,9 @@ from es_core.pools.local import LocalPool
 from es_core.seeding import Purpose, episode_seeds
 from es_core.statistics import interquartile_mean, mean, share_interval
 
-PAGES, RUNS = Path("docs/results"), Path("runs/racetrack")
-STEPS, LONGER = 1_200_000, 3_000_000
-STARTS = 1000  # on test and on hard tracks
-OTHER = 100  # on training tracks, and on test tracks with other physics
+STEPS, LONGER = (100, 200) if QUICK else (1_200_000, 3_000_000)
+STARTS = 3 if QUICK else 1000  # on test and on hard tracks
+OTHER = 2 if QUICK else 100  # on training tracks, and on test tracks with other physics
 MINUTES = 10  # that training may take on two cores
 TWICE_THE_LIMIT = 40.0  # [s], for a lap that is not finished
 ID = "RaceTrack-v0"
@@ -45,6 +43,7 @@ NAMES: Mapping[str, Mapping[str, Any]] = {
     "network of 16": {"policy": "mlp", "hidden_sizes": (16,)},
     "random search": {"strategy": "random_search"},
 }
+SMALL = {"population_size": 4, "episodes_per_candidate": 1, "max_episode_steps": 25} if QUICK else {}
 SCRIPTS: Mapping[str, Callable[[], Checkpoint]] = {
     "pure pursuit": lambda: Checkpoint.scripted(ID, "pure_pursuit"),
     "random actions": lambda: Checkpoint.scripted(ID, "random"),
@@ -65,15 +64,19 @@ PHYSICS: Mapping[str, Mapping[str, float]] = {
 
 def main() -> None:
     """Run what is missing, then write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     names = [*SCRIPTS, *NAMES]
     parser.add_argument(
-        "--only", nargs="+", choices=names, metavar="NAME", default=names, help="of the runs only these"
+        "--only", nargs="+", choices=names, metavar="NAME", help="of the runs only these",
+        default=["pure pursuit", "8 tracks"] if QUICK else names,
+    )  # fmt: skip
+    parser.add_argument("--seeds", nargs="+", type=int, metavar="N", default=[*range(1 if QUICK else 5)])
+    default = 1 if QUICK else None
+    parser.add_argument(
+        "--workers", type=int, default=default, metavar="N", help="of a run (default: the usable cores)"
     )
-    parser.add_argument("--seeds", nargs="+", type=int, metavar="N", default=list(range(5)))
-    parser.add_argument("--workers", type=int, metavar="N", help="processes of a run (default: the usable cores)")
     parser.add_argument("--page", action="store_true", help="run nothing")
-    options = parser.parse_args()
+    options = page_options(parser)
     if not options.page:
         report = Report("racetrack")
         for seed in options.seeds:
@@ -109,10 +112,10 @@ def _run(name: str, seed: int, workers: int | None, report: Report) -> None:
 
 
 def _trained(name: str, seed: int, workers: int | None) -> Run:
-    folder = RUNS / f"{name.replace(' ', '-')}-s{seed}"
+    folder = RUNS / "racetrack" / f"{name.replace(' ', '-')}-s{seed}"
     if (folder / "config.json").exists():
         return train(Run.open(folder).config, run_dir=folder, resume=True, workers=workers)
-    settings = {"max_steps": STEPS, "eval_every": 0, **NAMES[name]}
+    settings = {"max_steps": STEPS, "eval_every": 0, **NAMES[name], **SMALL}
     return train(ID, run_dir=folder, seed=seed, workers=workers, **settings)
 
 

@@ -4,7 +4,9 @@ import argparse
 import json
 import os
 import platform
+import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,14 +23,35 @@ if TYPE_CHECKING:
     from es_core import Checkpoint
 
 PACKAGES = ("es-envs", "numpy", "pybullet", "gymnasium")
+QUICK = "--quick" in sys.argv
+"""Whether the command is only tried out: it does as little as it can, and its figures mean nothing."""
 OUT = Path("runs/benchmarks")
+PAGES, RUNS = (OUT / "quick", OUT / "quick" / "runs") if QUICK else (Path("docs/results"), Path("runs"))
+"""Folders of pages with what they are written from, and of runs: what is tried out replaces no page."""
+
+
+def arguments(documentation: str | None) -> argparse.ArgumentParser:
+    """A parser of the command line that knows ``--quick``."""
+    parser = argparse.ArgumentParser(
+        description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    parser.add_argument("--quick", action="store_true", help="only try the command out: its figures mean nothing")
+    return parser
+
+
+def page_options(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """What the command line of a command that writes pages asks for; what was tried out before is deleted."""
+    given = parser.parse_args()
+    if given.quick:
+        shutil.rmtree(PAGES, ignore_errors=True)
+        PAGES.mkdir(parents=True)
+    return given
 
 
 def options(documentation: str | None, *, seconds: float = 3.0, rounds: int = 5) -> argparse.Namespace:
     """What the command line says: ``rounds``, ``seconds`` (of each measurement), ``population``, ``quick``, ``out``."""
-    parser = argparse.ArgumentParser(description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(documentation)
     parser.add_argument("--rounds", type=int, help=f"how often everything is measured in turn (default: {rounds})")
-    parser.add_argument("--quick", action="store_true", help="try it out: its figures mean nothing")
     parser.add_argument("--out", type=Path, default=OUT, help="folder of the JSON file (default: %(default)s)")
     given = parser.parse_args()
     given.rounds = given.rounds or (1 if given.quick else rounds)
@@ -150,6 +173,21 @@ def in_words(machine: Mapping[str, Any]) -> str:
     """``Report.machine`` in one line."""
     versions = ", ".join(f"{package} {number}" for package, number in machine["versions"].items())
     return f"{machine['architecture']}, {machine['cores']} cores, Python {machine['python']}, {versions}"
+
+
+def pyplot(name: str) -> Any:
+    """Matplotlib, whose files are equal if results are; None where it is missing and the command is only tried out."""
+    try:
+        import matplotlib as mpl
+    except ModuleNotFoundError:
+        if QUICK:
+            return None
+        raise
+    mpl.use("svg")
+    mpl.rcParams["svg.hashsalt"] = name
+    from matplotlib import pyplot as plt
+
+    return plt
 
 
 def commit() -> str | None:

@@ -3,6 +3,7 @@
 Usage: python benchmarks/results.py ROW [--only NAME ...] [--seeds 0 1 ...] [--workers N]
        python benchmarks/results.py --page ROW     only write the page, from what is there
        python benchmarks/results.py --list
+       python benchmarks/results.py --quick        only try it out: a run of three rows (with ROW: all of its runs)
 
 Trains every seed of a row, and writes docs/results/ROW/NAME-sSEED.json as each one finishes; those that are there are
 left out, so that a row can be taken up again where it stopped. At the end it writes docs/results/ROW.md with a table
@@ -24,16 +25,31 @@ from typing import Any
 
 import numpy as np
 from gate import ROBOTS, gate
-from report import Report, commit, estimated, idle, in_words, table, with_interval
+from report import (
+    PAGES,
+    QUICK,
+    RUNS,
+    Report,
+    arguments,
+    commit,
+    estimated,
+    idle,
+    in_words,
+    page_options,
+    pyplot,
+    table,
+    with_interval,
+)
 
 from es_core import STRATEGIES, Checkpoint, Run, evaluate, train
 from es_core.formatting import percent
 from es_core.statistics import compare_unpaired
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
-PAGES = Path("docs/results")
-RUNS = Path("runs/results")
-EPISODES = 100  # unseen starts
+EPISODES = 2 if QUICK else 100  # unseen starts
+SMALL: Mapping[str, Any] = {}
+if QUICK:
+    SMALL = {"population_size": 8, "generations": 1, "max_episode_steps": 20, "eval_episodes": 2, "confirm_episodes": 2}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -542,7 +558,7 @@ ROWS: Mapping[str, Row] = {
 
 def main() -> None:
     """Train what is missing, then write the page."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("row", nargs="?", choices=ROWS, metavar="ROW", help=", ".join(ROWS))
     parser.add_argument("--list", action="store_true", help="list the rows, and how much of each is there")
     parser.add_argument("--page", action="store_true", help="train nothing")
@@ -550,12 +566,18 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="NAME", help="of the row's runs only these")
     parser.add_argument("--seeds", nargs="+", type=int, metavar="S", help="of the row's seeds only these")
     parser.add_argument("--workers", type=int, metavar="N", help="worker processes (default: the usable cores)")
-    options = parser.parse_args()
+    options = page_options(parser)
+    sys.path.append(str(EXAMPLES))  # of the row about novelty
+    if options.quick and options.row is None:
+        for name in ("torch-modules", "novelty", "locomotion"):
+            few = {"row": name, "only": [next(iter(ROWS[name].runs))], "workers": 1}
+            _train(argparse.Namespace(**{**vars(options), **few}))
+            _write_page(name)
+        return
     if options.list or options.row is None:
         for name, row in ROWS.items():
             print(f"{name}: {len(_measured(name))} of {row.planned} runs; {row.title}")
         return
-    sys.path.append(str(EXAMPLES))  # of the row about novelty
     if options.rescore:
         _rescore(options)
     elif not options.page:
@@ -565,15 +587,21 @@ def main() -> None:
 
 def _train(options: argparse.Namespace) -> None:
     row = ROWS[options.row]
-    report = Report(options.row, RUNS, row.packages)
-    for seed in row.seeds:  # all runs of one seed first: what is there can be compared at any time
+    report = Report(options.row, packages=row.packages)
+    missing = [package for package in row.packages if report.machine["versions"][package] == "not installed"]
+    if QUICK and missing:
+        report.say(f"{options.row} is not tried out: {' and '.join(missing)} not installed")
+        return
+    for seed in row.seeds[
+        : 1 if QUICK else None
+    ]:  # all runs of one seed first: what is there can be compared at any time
         for name, (env_id, fields) in row.runs.items():
             path = PAGES / options.row / f"{name}-s{seed}.json"
             is_extra = name in row.single and seed != row.seeds[0]
             if path.exists() or is_extra or _is_left_out(options, name, seed):
                 continue
-            folder = RUNS / options.row / f"{name}-s{seed}"
-            how = {"workers": options.workers, **fields}
+            folder = RUNS / "results" / options.row / f"{name}-s{seed}"
+            how = {"workers": options.workers, **fields, **SMALL}
             run = train(env_id, run_dir=folder, seed=seed, resume=folder.exists(), **how)
             path.parent.mkdir(parents=True, exist_ok=True)
             result = {"name": name, "seed": seed, **result_of(run, row, path), "machine": report.machine}
@@ -888,11 +916,8 @@ def _search_steps(result: Mapping[str, Any]) -> int:
 
 def _plot(name: str, row: Row, results: Sequence[dict[str, Any]]) -> None:
     """Each seed a thin line, their median a thick one; one panel for each environment."""
-    import matplotlib as mpl
-
-    mpl.use("svg")
-    mpl.rcParams["svg.hashsalt"] = name  # equal results give equal files
-    from matplotlib import pyplot as plt
+    if not (plt := pyplot(name)):
+        return
     from matplotlib.ticker import EngFormatter
 
     panels: dict[tuple[str, str], list[str]] = {}  # runs by environment and by what their curves show

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from loops import HIDDEN, PLAIN, training_rate
-from report import Report, alternate, options
+from report import QUICK, Report, alternate, options
 
 from es_core import train
 from es_core.policies.engines import has_cuda
@@ -31,7 +31,8 @@ LARGE = (512, 512)
 
 def balancing(folder: Path, hidden_sizes: tuple[int, ...]) -> Path:
     """A policy that balances the pole."""
-    settings: dict[str, Any] = {"population_size": 64, "generations": 30, "seed": 1, "device": "cpu", **PLAIN}
+    settings: dict[str, Any] = {"population_size": 64, "generations": 1 if QUICK else 30, "seed": 1}
+    settings |= {"device": "cpu", **PLAIN}
     return train(
         "CartPole-v1", run_dir=folder / str(hidden_sizes), hidden_sizes=hidden_sizes, progress=False, **settings
     ).best_path

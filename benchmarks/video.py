@@ -31,9 +31,10 @@ def main() -> None:
     report.head("", "ms/frame", "film [s]", "1 process [film s/s]", f"{cores} processes [film s/s]", "gain")
     results = {}
     with tempfile.TemporaryDirectory() as folder:
-        for env_id in env_ids():
+        for env_id in ["CartPoleBullet-v0"] if given.quick else env_ids():
             generations = 1 if given.quick else GENERATIONS.get(env_id, 5)
-            run = train(env_id, run_dir=Path(folder) / env_id, generations=generations, progress=False)
+            limits = {"population_size": given.population, "max_episode_steps": 20} if given.quick else {}
+            run = train(env_id, run_dir=Path(folder) / env_id, generations=generations, progress=False, **limits)
             film = Path(folder) / "film.mp4"
             seconds = seconds_shown(run, film)
             spreads = alternate(

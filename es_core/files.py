@@ -1,8 +1,8 @@
 """Files: only regular ones are opened, and they are written completely or not at all.
 
 The folder of a run may be somebody else's: a link in it could lead anywhere, a named pipe would block, a sparse file
-would fill the memory. So only this module opens files in it, except those that other libraries open by path (locks,
-databases), which ``require_plain`` checks before.
+would fill the memory. So only this module opens files in it, except those that other libraries open by path
+(databases), which ``require_plain`` checks before.
 
 A file is complete or absent, even if a process is killed, a disk is full or the power fails: it is written under a
 temporary name, flushed to the disk and then renamed; then the folder is flushed, so that after a power failure no file
@@ -10,17 +10,17 @@ exists without those that were written before it. ``benchmarks/flush.py`` measur
 """
 
 import errno
+import json
 import os
 import shutil
 import stat
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
+from itertools import islice
 from pathlib import Path
-from typing import IO
-
-from filelock import FileLock, Timeout
+from typing import IO, Any
 
 _REMEDIES = {
     errno.ENOSPC: "make room on that disk",
@@ -32,10 +32,12 @@ _REMEDIES = {
     errno.ENOENT: "its folder has been deleted or moved",
 }
 _MOST = 10_000_000  # bytes of a file, unless its reader says otherwise
-_GLANCE = 0.2  # seconds: ``is_held`` takes a lock for a moment, which must not stop a run
 _IN_THE_WAY = 2.0  # seconds
 _FOREIGN = "wandb"  # a folder in whose subfolders we open no file
 MOST_LINE = 16_000_000  # bytes: room for the log of a million candidates
+MOST_CONFIG = 1_000_000  # bytes of a config.json
+# A part of a JSON document takes a hundred bytes in memory, however few in the file.
+_FEW_PARTS, _BYTES_OF_A_PART, _MOST_PARTS = 70_000, 20, 400_000
 _KINDS = {
     stat.S_IFLNK: "a link",
     stat.S_IFDIR: "a folder",
@@ -78,7 +80,7 @@ def require_plain(folder: Path) -> None:
         CheckpointError: there is one; the message names the first.
     """
     own = os.path.realpath(folder)
-    for parent, folders, files in os.walk(folder):
+    for parent, folders, files in walk(folder):
         for entry in (Path(parent, name) for name in (*folders, *files)):
             try:
                 mode = entry.lstat().st_mode
@@ -92,8 +94,18 @@ def require_plain(folder: Path) -> None:
                 )
             if not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
                 raise CheckpointError(f"{entry} is {_kind(mode)}, which does not belong to a run: remove it")
-        if Path(parent).name == _FOREIGN:
+        if parent.name == _FOREIGN:
             folders.clear()
+
+
+def walk(folder: Path) -> Iterator[tuple[Path, list[str], list[str]]]:
+    """Walk like ``os.walk``, which before Python 3.12 fails where folders are nested a thousand deep."""
+    left = [folder]
+    while left:
+        parent = left.pop()
+        for _, folders, files in islice(os.walk(parent), 1):
+            yield parent, folders, files
+            left += [path for name in reversed(folders) if not (path := parent / name).is_symlink()]
 
 
 def opened(path: Path, flags: int = os.O_RDONLY) -> IO[bytes]:
@@ -119,7 +131,8 @@ def opened(path: Path, flags: int = os.O_RDONLY) -> IO[bytes]:
             raise
         return handle
 
-    return open(path, "rb" if flags == os.O_RDONLY else "ab" if flags & os.O_APPEND else "wb", opener=descriptor)
+    mode = "rb" if flags == os.O_RDONLY else "r+b" if flags & os.O_RDWR else "ab" if flags & os.O_APPEND else "wb"
+    return open(path, mode, opener=descriptor)
 
 
 def _require_regular(path: Path, status: os.stat_result) -> None:
@@ -143,6 +156,28 @@ def read_whole(path: Path, most: int = _MOST) -> bytes:
         if size > most:
             raise CheckpointError(f"{path} is too large: it has {size} bytes, expected at most {most}")
         return file.read(size)
+
+
+def parse_json(content: bytes) -> Any:
+    """Parse JSON that somebody else may have written.
+
+    Raises:
+        ValueError: it is not JSON, or ``require_modest`` refuses it.
+        RecursionError: it is nested too deep.
+    """
+    require_modest(content)
+    return json.loads(content)
+
+
+def require_modest(content: bytes) -> None:
+    """Refuse JSON that would take many times its size in memory, such as a million empty lists.
+
+    Raises:
+        ValueError: it has too many parts; the message says how many are allowed.
+    """
+    parts, most = sum(map(content.count, b"[{,")), min(_FEW_PARTS + len(content) // _BYTES_OF_A_PART, _MOST_PARTS)
+    if parts > most:
+        raise ValueError(f"it has {parts} entries, lists and objects in {len(content)} bytes: at most {most} are read")
 
 
 def read_lines(path: Path) -> Iterator[bytes]:
@@ -205,7 +240,7 @@ def _put(partial: Path, path: Path) -> None:
         except PermissionError:
             if sys.platform != "win32" or time.monotonic() > deadline:
                 raise
-            time.sleep(_GLANCE)
+            time.sleep(0.2)
         else:
             return
 
@@ -224,37 +259,6 @@ def _new(path: Path) -> IO[bytes]:
 def nowhere() -> int:
     """Open the null device, which takes all and keeps nothing; the lowest free number is its descriptor."""
     return os.open(os.devnull, os.O_RDWR)
-
-
-def hold(path: Path, timeout: float = _GLANCE) -> AbstractContextManager[object]:
-    """Hold a lock of the operating system, which a crash releases; its file is empty.
-
-    Raises:
-        CheckpointError: the file is not empty, and the lock would delete its content.
-        OSError: the file cannot be written.
-        filelock.Timeout: another process holds it.
-    """
-    with suppress(FileNotFoundError):
-        read_whole(path, most=0)
-    with explained(path):
-        return FileLock(path).acquire(timeout=timeout)
-
-
-def is_held(path: Path) -> bool:
-    """Tell whether a process holds the lock; asking makes no file, and where nothing can be written, nobody does.
-
-    Raises:
-        CheckpointError: as for ``hold``.
-    """
-    if not os.path.lexists(path):
-        return False
-    try:
-        with hold(path, timeout=0):
-            return False
-    except Timeout:
-        return True
-    except OSError:
-        return False
 
 
 def require_folder(path: Path, what: str) -> None:

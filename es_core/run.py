@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import gymnasium
 
@@ -22,16 +22,17 @@ from es_core.learners.stable_baselines3 import from_stable_baselines3
 from es_core.policies.defaults import following
 from es_core.policies.engines import require_device
 from es_core.pools.by_name import require_pool
-from es_core.pools.pool import STEP_TIMEOUT
 from es_core.runs.checkpoint import Checkpoint
+from es_core.runs.locks import LockLostError
 from es_core.runs.metrics import GenerationStats
-from es_core.runs.run_folder import RunFolder, lock
+from es_core.runs.run_folder import RunFolder, is_begun, lock
 from es_core.runs.scores import Evaluation
 from es_core.strategies.by_name import require_strategy
 from es_core.training.lifecycle import Lifecycle
 from es_core.training.loop import evolve
 from es_core.training.rebuilding import find_best, restore, restore_best
 from es_envs import Episode
+from es_envs.episode import STEP_TIMEOUT
 
 
 class Run(RunFolder):
@@ -93,7 +94,7 @@ def train(
     pool: str = "local",
     ray_address: str | None = None,
     initial: Source | None = None,
-    resume: bool = False,
+    resume: bool | Literal["if begun"] = False,
     changed_code: bool = False,
     max_seconds: float | None = None,
     step_timeout: float = STEP_TIMEOUT,
@@ -126,7 +127,9 @@ def train(
             checkpoint file, or a Checkpoint, whose parameters (and observation statistics) the run starts from; its
             policy, too, unless another is given. Or a .zip that Stable-Baselines3 has saved (see
             ``from_stable_baselines3``).
-        resume: continue the run in ``run_dir``.
+        resume: True: continue the run in ``run_dir``. "if begun": begin a run if there is none, else continue it, which
+            ends at once if it is finished: one call for a job that a cluster starts again and again. ``initial``
+            matters only at the beginning.
         changed_code: allow environment, fitness or policy, given as objects, to have other code than the run's.
         max_seconds: stop after the generation in which so much time has passed; ``resume`` continues.
         step_timeout: seconds that a step or reset of the environment may take; a worker in which it takes longer is
@@ -162,12 +165,10 @@ def train(
         >>> poles = poles.resume(generations=3)
     """
     require_pool(pool, ray_address)
-    if changed_code and not resume:
-        raise ValueError("changed_code is for resume=True: a new run begins with the given code")
+    run_dir = Path(run_dir).absolute() if run_dir else None  # an environment may change the current folder
+    _require_resumable(resume, run_dir, initial, changed_code=changed_code)
     if max_seconds is not None:
         require_seconds("max_seconds", max_seconds)
-    if resume and initial is not None:
-        raise ValueError("initial is for a new run: a resumed one continues from its own checkpoint")
     how: dict[str, Any] = {
         "pool": pool,
         "workers": workers,
@@ -179,12 +180,10 @@ def train(
         "on_generation": on_generation,
         "deadline": math.inf if max_seconds is None else time.monotonic() + max_seconds,
     }
-    run_dir = run_dir and Path(run_dir).absolute()  # an environment may change the current folder
-    if resume:
-        if run_dir is None:
-            raise ValueError("resume=True needs run_dir, the folder of the run to continue")
-        with lock(run_dir):
+    if run_dir is not None and (is_begun(run_dir) if resume == "if begun" else resume):
+        with lock(run_dir) as held:
             run = _reopen(env, run_dir, config_fields, changed_code=changed_code)
+            run.held = held
             restore(run)
             if run.finished:
                 restore_best(run)
@@ -203,11 +202,13 @@ def train(
     else:
         require_strategy(config)
     run = Run.create(run_dir, config, source)
+    held = run.held = lock(run.directory)  # not to be discarded where another process was a moment faster
     try:
-        with lock(run.directory):
+        with held:
             evolve(run, resume=False, **how)
-    except BaseException:
-        if not run.history and not run.checkpoint_generations():
+    except BaseException as error:
+        is_ours = not isinstance(error, LockLostError)  # what lies there now may be another's
+        if is_ours and not run.history and not run.checkpoint_generations():
             run.discard()  # nothing was learnt: leave no empty folder behind
         raise
     return run
@@ -260,6 +261,18 @@ def finetune(
         initial=checkpoint,
         **{**settings, "strategy": LEARNER + name, "max_steps": steps, **options},
     )
+
+
+def _require_resumable(resume: object, run_dir: Path | None, initial: object, *, changed_code: bool) -> None:
+    """Refuse arguments of ``train`` that contradict each other."""
+    if resume not in {True, False, "if begun"}:
+        raise ValueError(f"resume must be True, False or 'if begun', got {resume!r}")
+    if changed_code and not resume:
+        raise ValueError("changed_code is for resume=True: a new run begins with the given code")
+    if resume is True and initial is not None:
+        raise ValueError("initial is for a new run: a resumed one continues from its own checkpoint")
+    if resume and run_dir is None:
+        raise ValueError(f"resume={resume!r} needs run_dir, the folder of the run to continue")
 
 
 def _beginning_with(initial: Source, config: TrainConfig, given: Collection[str]) -> tuple[TrainConfig, Checkpoint]:

@@ -1,6 +1,7 @@
 """The ``EnvDefinition``: a plugin's description of an environment."""
 
 import math
+import os
 import re
 import warnings
 from collections.abc import Callable, Mapping
@@ -17,6 +18,7 @@ from es_envs.display import draw_unseen
 from es_envs.fitness import is_same_fitness, short_name
 from es_envs.old_gym import describe_way_out, is_old_gym
 from es_envs.scripts import SCRIPTS
+from es_envs.worker_number import worker_number
 
 # Gymnasium's grammar without the colon, which here separates a module from an id; and no name such as "..", since runs
 # have folders of these names.
@@ -24,7 +26,7 @@ ID_PATTERN = re.compile(r"(?:[\w-]+/)?\w(?:[\w.-]*\w)?", re.ASCII)
 # A file in a package: not a path, which could lead out of it.
 _CHECKPOINT_PATTERN = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[\w.-]+\.safetensors", re.ASCII)
 
-_initialized: set[str] = set()
+_initialized: set[tuple[int, str]] = set()  # with the process, since a fork has not called them
 _NAMES = r"'\w+'(?:(?:, and |, | and )'\w+')*"  # as Python lists missing arguments
 
 
@@ -47,7 +49,8 @@ class EnvDefinition:
     Attributes:
         id: Gymnasium's form, ``Name-v0`` or ``namespace/Name-v0``.
         entry_point: the environment's class or factory, as ``module:name`` (an importable callable is turned into it;
-            one that is defined in a script or notebook goes to ``train`` itself).
+            one that is defined in a script or notebook goes to ``train`` itself). If it names an argument ``worker``,
+            that is the process's ``worker_number``.
         fitness: the fitness to maximise: ``module:name`` of a function ``(Episode) -> float`` or of a per-step
             fitness class (``es_envs.fitness``), or a name from ``es_envs.fitness``.
         kwargs: keyword arguments of the entry point.
@@ -58,7 +61,8 @@ class EnvDefinition:
             an episode came to, for strategies that seek what is new (see ``es_envs.behaviour``).
         max_episode_steps: steps after which an episode is truncated, or None if the environment ends by itself. A run
             then truncates episodes after 1000 steps, or after its own ``max_episode_steps``.
-        initializer: ``module:name`` of a function that each process calls once before it makes the environment.
+        initializer: ``module:name`` of a function that each process calls once before it makes the environment, also
+            with ``worker`` if it names that.
         vector_entry_point: ``module:name`` of a factory of this environment's ``gymnasium.vector.VectorEnv``, called
             with ``num_envs`` and the keyword arguments of ``entry_point``, and with ``seed`` (a list, one per copy)
             and ``max_episode_steps`` if it names them. None: the vector pool gives each copy a process.
@@ -256,9 +260,9 @@ class EnvDefinition:
         return self._load(str(self.behaviour), "behaviour")
 
     def _initialize(self) -> None:
-        if isinstance(self.initializer, str) and self.initializer not in _initialized:
-            self._load(self.initializer, "initializer")()
-            _initialized.add(self.initializer)
+        if isinstance(self.initializer, str) and (os.getpid(), self.initializer) not in _initialized:
+            called(self._load(self.initializer, "initializer"), {}, self.label)
+            _initialized.add((os.getpid(), self.initializer))
 
     def _load(self, name: str, attribute: str) -> Callable[..., Any]:
         try:
@@ -284,6 +288,8 @@ def called(
 ) -> Any:
     """Return ``make(**arguments)``; ``factory`` is the callable that it calls in turn, if that is another one.
 
+    A factory that names an argument ``worker`` gets this process's number, unless one is given.
+
     Raises:
         KeywordError: there is no argument of that name, or a required one is missing.
         RenderError: there is no argument render_mode.
@@ -295,6 +301,9 @@ def called(
         name = f"{factory.__module__}:{factory.__qualname__}" if hasattr(factory, "__qualname__") else repr(factory)
         raise RenderError(f"{label} cannot render: {name} takes no render_mode argument; add it to its constructor, "
                          "and 'rgb_array' to metadata['render_modes']")  # fmt: skip
+    number = worker_number()  # which is in the environment variable from now on
+    if "worker" in _keywords(factory):
+        arguments = {"worker": number, **arguments}
     try:
         return make(**arguments)
     except TypeError as error:

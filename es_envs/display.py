@@ -34,13 +34,26 @@ def has_display(*, wayland: bool = True) -> bool:
     return not sys.platform.startswith("linux") or any(os.environ.get(name) for name in names)
 
 
-def is_blank(picture: NDArray[np.uint8]) -> bool:
-    """Return True if all pixels of a picture ``(height, width, 3)`` have one colour: nothing was drawn."""
-    return bool((picture == picture[0, 0]).all())
+class BlankFinder:
+    """Notices pictures in which nothing is drawn.
+
+    Attributes:
+        blank: True as long as all pixels of all pictures have one colour.
+    """
+
+    def __init__(self) -> None:
+        self.blank = True
+        self._colour: NDArray[np.uint8] | None = None
+
+    def look(self, picture: NDArray[np.uint8]) -> None:
+        """Look at another picture ``(height, width, 3)``; after the first that shows something, this costs nothing."""
+        if self.blank:
+            self._colour = picture[0, 0].copy() if self._colour is None else self._colour
+            self.blank = bool((picture == self._colour).all())
 
 
 BLANK = (
-    "all pixels have one colour, so it draws nothing here. Without a display, a driver may be the cause: "
+    "all pixels have one colour, so nothing is drawn here. Without a display, a driver may be the cause: "
     "SDL_VIDEODRIVER=dummy draws nothing where a window is read back (offscreen does), and MuJoCo needs MUJOCO_GL=egl "
     "or osmesa"
 )

@@ -8,6 +8,7 @@ import gymnasium
 import numpy as np
 
 from es_envs.error_text import message_of
+from es_envs.masks import KEY, require_choices
 from es_envs.returned import of_reset, of_step, reset
 
 
@@ -96,6 +97,9 @@ Observer = Callable[[Any, Any, float, Mapping[str, Any]], object]
 """Called after every step with observation, action, reward and info."""
 Steps = Generator[Callable[[], Episode], None, Episode]
 """An episode that is being played: what it yields, once a step, returns the episode so far."""
+STEP_TIMEOUT = 300.0
+"""Seconds that a step or reset may take, unless training is given another limit."""
+
 STEP = 0
 """Place of the present step in ``progress``."""
 
@@ -115,7 +119,8 @@ def play(
 
     Args:
         env: the environment.
-        act: chooses an action for each observation.
+        act: chooses an action for each observation. If it has an attribute ``takes_masks``, that is True if it also
+            takes the mask of the actions (see ``es_envs.masks``), and False if it cannot.
         seed: for ``env.reset``.
         limit: steps at most.
         observers: called after every step.
@@ -131,6 +136,7 @@ def play(
 
     Raises:
         ValueError: a reward is not a number, or ``reset`` or ``step`` returns something else than it must.
+        ValueError: there is a mask of actions, and ``act`` cannot keep it.
         RuntimeError: the environment, ``act`` or an observer raises StopIteration.
         Exception: whatever the environment raises.
     """
@@ -141,6 +147,10 @@ def play(
         observation, start_info = of_reset(env, reset(env, **given))
     first_observation, start_info = _kept(observation), _kept(start_info)
     total_reward, length, terminated, truncated = 0.0, 0, False, False
+    takes_masks = getattr(act, "takes_masks", None)
+    masked = KEY in start_info
+    if masked and takes_masks is False:
+        require_choices(env.action_space)
     info: Mapping[str, Any] = start_info
 
     def so_far() -> Episode:
@@ -158,15 +168,15 @@ def play(
 
     with NamedStop():
         for length in range(1, limit + 1):
-            action = act(observation)
+            action = act(observation, info[KEY]) if masked and takes_masks else act(observation)  # type: ignore[call-arg]
             returned = env_step(_kept(action) if observers else action)  # an environment may write into it
             try:
                 observation, reward, terminated, truncated, info = returned
                 gained = float(reward + 0.0)  # type: ignore[operator]  # text is no number; float32 sums are coarse
-                goes_on = not (terminated or truncated)
+                goes_on, masked = not (terminated or truncated), KEY in info
             except (TypeError, ValueError):  # arrays with one entry, or wrong values, which this names
                 observation, reward, terminated, truncated, info = of_step(env, returned)
-                gained, goes_on = reward, not (terminated or truncated)
+                gained, goes_on, masked = reward, not (terminated or truncated), KEY in info
             total_reward += gained
             progress[STEP] = length
             for observe in observers:

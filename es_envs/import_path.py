@@ -8,16 +8,16 @@ it under that name, and passes it to its children.
 import importlib
 import pickle
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from types import ModuleType
 from typing import Any
 
 _ADVICE = "put it into a module of its own (a .py file beside your script) and import it from there"
 _LOCAL = re.compile(r"(?!final_info:)[^:#]+:[^:#]+#[0-9a-f]{8}")
 
-# By local name: objects, and what other processes make them of. A child has the latter first.
-_objects: dict[str, Any] = {}
-_packed: dict[str, bytes] = {}
+_objects: dict[str, Any] = {}  # by local name
+_packed: dict[tuple[str, ...], bytes] = {}  # pickles of several objects in one piece, by their local names
+_received: list[bytes] = []  # in a child: at most one such piece, until one of its objects is used
 
 
 def load(name: str) -> Any:
@@ -76,7 +76,7 @@ def is_local(name: str) -> bool:
 
 
 def remember(target: Any, name: str) -> None:
-    """Keep an object, as it is now, under a local name.
+    """Keep an object under a local name.
 
     Raises:
         ValueError: the object cannot be copied to another process; the message names the variable that cannot.
@@ -84,38 +84,42 @@ def remember(target: Any, name: str) -> None:
     import cloudpickle
 
     try:
-        _packed[name] = cloudpickle.dumps(target)
+        cloudpickle.dumps(target)
     except Exception as error:
         raise ValueError(f"{name!r} cannot be copied to a worker process: {error}") from error
     _objects[name] = target
+    for names in [names for names in _packed if name in names]:
+        del _packed[names]
 
 
-def packed(named: Iterable[str]) -> dict[str, bytes]:
-    """Pickles of those of these objects that have local names, only for a child of this process.
+def packed(named: Iterable[str]) -> bytes:
+    """Pickle those of these objects that have local names, only for a child of this process; empty: there are none.
 
-    They are as they were when they were kept, so that a worker that starts later gets the same.
+    They are pickled in one piece, since they may share globals. All children get them as they were the first time.
 
     Raises:
         ValueError: this process was not given one of them.
     """
-    local = [name for name in named if is_local(name)]
-    for name in local:
-        _kept(name)
-    return {name: _packed[name] for name in local}
+    import cloudpickle
+
+    names = tuple(sorted({name for name in named if is_local(name)}))
+    if names and names not in _packed:
+        _packed[names] = cloudpickle.dumps({name: _kept(name) for name in names})
+    return _packed.get(names, b"")
 
 
-def receive(objects: Mapping[str, bytes]) -> None:
-    """Keep, in a child, the objects that its parent has ``packed``; each is made when it is first used."""
-    _packed.update(objects)
+def receive(objects: bytes) -> None:
+    """Keep, in a child, the objects that its parent has ``packed``; they are made when one is first used."""
+    _received[:] = [objects] if objects else []
 
 
 def _kept(name: str) -> Any:
+    if name not in _objects and _received:
+        _objects.update(pickle.loads(_received.pop()))  # noqa: S301  (by the process that started this one)
     if name not in _objects:
-        if name not in _packed:
-            raise ValueError(
-                f"{name!r} was given to train() as an object by a script or notebook, and is in no file: give the same "
-                "one again, as fitness=... or policy=... of Run.open() or of train(resume=True). For commands and "
-                "other machines, put it into a module (a .py file), import it from there, and train again"
-            )
-        _objects[name] = pickle.loads(_packed[name])  # noqa: S301  (by the process that started this one, or itself)
+        raise ValueError(
+            f"{name!r} was given to train() as an object by a script or notebook, and is in no file: give the same "
+            "one again, as fitness=... or policy=... of Run.open() or of train(resume=True). For commands and "
+            "other machines, put it into a module (a .py file), import it from there, and train again"
+        )
     return _objects[name]

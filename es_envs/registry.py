@@ -14,7 +14,8 @@ import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import EntryPoint, PackageNotFoundError, distributions, entry_points
+from importlib.metadata import EntryPoint, PackageNotFoundError
+from importlib.metadata import distributions as installed_distributions
 from inspect import getmembers, isroutine, signature
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.envs.registration import registry as gymnasium_registry
 from gymnasium.wrappers import TimeLimit
 
-from es_envs import hookspecs, loading, requirements
+from es_envs import distributions, hookspecs, loading, requirements
 from es_envs.definition import EnvDefinition, PluginError, called
 from es_envs.old_gym import describe_way_out, has_port
 from es_envs.old_gym import registers as old_gym_registers
@@ -56,7 +57,9 @@ SHIPPED = {
 LOCAL_ID = re.compile(r"local/([\w.]+)-[0-9a-f]{8}-v0", re.ASCII)
 """Pattern of ids of environments that were given to ``train`` as classes or functions."""
 
+_DISABLED = "named in ES_ENVS_DISABLE_PLUGINS"
 _BARE = "es_envs.registry:bare_gymnasium_env"
+_ID = "registered_id"  # its argument: a name that no environment gives an argument of its own
 
 # Packages that register a namespace with Gymnasium only when they are imported, and our extra that installs each.
 _NAMESPACES = {"ALE": ("ale_py", "atari"), "envpool": ("es_envs.envpools", "envpool")}
@@ -78,7 +81,8 @@ class PluginInfo:
         name: the entry point's name.
         version: the distribution's version.
         distribution: the distribution that declares the entry point.
-        status: "active"; "incomplete", if its definitions are loaded but a requirement is not installed; "clash", if
+        status: "active"; "incomplete", if its definitions are loaded but a requirement is not installed, or nobody
+            knows which there are; "clash", if
             another plugin registers one of its ids, too; "error"; or "disabled".
         error: reason why it is not active, else None.
         ids: ids of the environments that it registered.
@@ -239,15 +243,25 @@ class Registry:
         return self._manager
 
     def _load_all(self, manager: pluggy.PluginManager) -> None:
-        disabled = {_normalized(name.strip()) for name in os.environ.get("ES_ENVS_DISABLE_PLUGINS", "").split(",")}
-        found = entry_points(group=GROUP) if self._found is None else self._found
+        disabled = {
+            distributions.normalized(name.strip()) for name in os.environ.get("ES_ENVS_DISABLE_PLUGINS", "").split(",")
+        }
+        found, broken = distributions.entry_points(GROUP) if self._found is None else (self._found, {})
+        for name, error in broken.items():
+            info = PluginInfo(name, "", name, "error", error, ())
+            if distributions.normalized(name) in disabled:
+                info = replace(info, status="disabled", error=_DISABLED)
+            else:
+                self._report(f"distribution {name!r} is skipped: {error}; reinstall or remove it")
+            self._plugins.append(info)
         # Ours first, so that no other plugin gets one of their names.
         for entry_point in sorted(set(found), key=lambda ep: (_owned(ep) is None, ep.name, ep.value)):
-            name, version = _distribution(entry_point), entry_point.dist.version if entry_point.dist else ""
+            name = _distribution(entry_point)
+            version = distributions.version_of(entry_point.dist) if entry_point.dist else ""
             info = PluginInfo(entry_point.name, version, name, "active", None, ())
             label = f"plugin {entry_point.name!r} (distribution {name!r})"
-            if disabled & {_normalized(entry_point.name), _normalized(name)}:
-                info = replace(info, status="disabled", error="named in ES_ENVS_DISABLE_PLUGINS")
+            if disabled & {distributions.normalized(entry_point.name), distributions.normalized(name)}:
+                info = replace(info, status="disabled", error=_DISABLED)
             else:
                 try:
                     # A plugin's output must not mix with the results of a program that lists it.
@@ -274,6 +288,8 @@ class Registry:
         warnings.warn(printable(message), RuntimeWarning, stacklevel=6)
 
     def _load(self, entry_point: EntryPoint, manager: pluggy.PluginManager) -> dict[str, EnvDefinition]:
+        if EntryPoint.pattern.match(entry_point.value) is None:
+            raise PluginError(f"its entry point {entry_point.value!r} names no module: expected 'module'")
         plugin = entry_point.load()
         if manager.is_registered(plugin) or manager.has_plugin(entry_point.name):
             raise PluginError(f"another plugin has the name {entry_point.name!r}, or is the same object")
@@ -356,7 +372,7 @@ def _package_with(env_id: str) -> str | None:
     Names are often put together in the source, such as PandaReach-v3 of ``f"Panda{task}-v3"``.
     """
     first = re.match(r"[A-Z]+[a-z]+|\w+", env_id.rpartition("/")[2])
-    for distribution in distributions():
+    for distribution in installed_distributions():
         with contextlib.suppress(Exception):  # whatever is wrong with one, it is not what was asked for
             if not any(re.match(r"gymnasium\b(?!.*extra ==)", each) for each in distribution.requires or ()):
                 continue
@@ -408,18 +424,13 @@ def _chosen(claims: Sequence[EnvDefinition]) -> Sequence[EnvDefinition]:
 
 
 def _distribution(entry_point: EntryPoint) -> str:
-    return entry_point.dist.name if entry_point.dist else entry_point.name
+    return distributions.name_of(entry_point.dist) if entry_point.dist else entry_point.name
 
 
 def _owned(entry_point: EntryPoint) -> str | None:
     """The shipped distribution that declares this entry point, or None."""
-    name = _normalized(entry_point.dist.name) if entry_point.dist else ""
+    name = distributions.normalized(_distribution(entry_point)) if entry_point.dist else ""
     return name if name in SHIPPED.values() else None
-
-
-def _normalized(name: str) -> str:
-    """A distribution's name as PyPI compares it, whatever its case and separators."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _is_gymnasiums(env_id: str) -> bool:
@@ -461,8 +472,14 @@ def _complete(plugin: PluginInfo) -> PluginInfo:
 
     try:
         missing = list(requirements.missing(plugin.distribution))
+        is_readable = bool(plugin.version)
     except (PackageNotFoundError, InvalidRequirement):  # its requirements are unknown
         return plugin
+    except Exception:  # noqa: BLE001  (whatever parsing its metadata raises)
+        is_readable = False
+    if not is_readable:
+        what = "its metadata is missing or cannot be read, so nobody knows what it needs"
+        return replace(plugin, status="incomplete", error=f"{what}: reinstall {plugin.distribution}")
     if not missing:
         return plugin
     remedy = (
@@ -490,7 +507,7 @@ def _gymnasium_definition(env_id: str, spec: EnvSpec) -> EnvDefinition:
     return EnvDefinition(
         id=spec.id,
         entry_point=_BARE,
-        kwargs={"env_id": env_id},
+        kwargs={_ID: env_id},
         vector_entry_point="es_envs.registry:gymnasium_vector_env" if spec.vector_entry_point else None,
         max_episode_steps=None if spec.max_episode_steps == -1 else spec.max_episode_steps,  # its word for none
         solved_at=None if spec.reward_threshold is None else float(spec.reward_threshold),
@@ -502,7 +519,7 @@ def modules(definition: EnvDefinition) -> list[str]:
     """Names of the modules that make an environment."""
     found = [str(definition.entry_point).partition(":")[0]]
     if definition.entry_point == _BARE:
-        module, _, bare_id = str(definition.kwargs["env_id"]).rpartition(":")
+        module, _, bare_id = str(definition.kwargs[_ID]).rpartition(":")
         found.append(module)
         spec = gymnasium_registry.get(bare_id)
         if spec is not None and isinstance(spec.entry_point, str):
@@ -510,28 +527,28 @@ def modules(definition: EnvDefinition) -> list[str]:
     return [name for name in dict.fromkeys(found) if name]
 
 
-def bare_gymnasium_env(env_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
+def bare_gymnasium_env(registered_id: str, **kwargs: Any) -> gymnasium.Env[Any, Any]:
     """Make an environment of Gymnasium without the wrappers that ``gymnasium.make`` adds."""
-    module, separator, bare_id = env_id.rpartition(":")
+    module, separator, bare_id = registered_id.rpartition(":")
     if separator:
         importlib.import_module(module)
     # Wrappers that the registration itself names (frame skip, ...) are part of the environment and stay.
     spec = replace(gymnasium.spec(bare_id), order_enforce=False, disable_env_checker=True, max_episode_steps=None)
     factory = load_env_creator(spec.entry_point) if isinstance(spec.entry_point, str) else spec.entry_point
-    env: gymnasium.Env[Any, Any] = called(partial(gymnasium.make, spec), kwargs, env_id, factory)
+    env: gymnasium.Env[Any, Any] = called(partial(gymnasium.make, spec), kwargs, registered_id, factory)
     return env
 
 
 def gymnasium_vector_env(
     num_envs: int,
-    env_id: str,
+    registered_id: str,
     *,
     seed: list[int] | None = None,
     max_episode_steps: int | None = None,
     **kwargs: Any,
 ) -> gymnasium.vector.VectorEnv[Any, Any, Any]:
     """Make Gymnasium's vectorised form of an environment; it gets the arguments that it names."""
-    module, separator, bare_id = env_id.rpartition(":")
+    module, separator, bare_id = registered_id.rpartition(":")
     if separator:
         importlib.import_module(module)
     spec = gymnasium.spec(bare_id)
@@ -541,7 +558,7 @@ def gymnasium_vector_env(
     named = signature(factory).parameters
     taken = {name: value for name, value in optional.items() if value is not None and name in named}
     arguments = {"num_envs": num_envs, **spec.kwargs, **taken, **kwargs}
-    env: gymnasium.vector.VectorEnv[Any, Any, Any] = called(factory, arguments, env_id)
+    env: gymnasium.vector.VectorEnv[Any, Any, Any] = called(factory, arguments, registered_id)
     return env
 
 

@@ -3,8 +3,10 @@
 import platform
 import sys
 from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, distribution, packages_distributions
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
+
+from es_envs.distributions import distributions_of, version_of
 
 BULLET = ("pybullet", "pybullet-arm64")
 """Distributions that contain the module pybullet; two of them overwrite each other's files."""
@@ -26,6 +28,7 @@ def missing(name: str, extra: str = "", seen: frozenset[tuple[str, str]] = froze
     Raises:
         PackageNotFoundError: the distribution itself is not installed.
         InvalidRequirement: a requirement cannot be parsed.
+        Exception: the distribution's metadata cannot be read.
     """
     from packaging.requirements import Requirement
 
@@ -40,20 +43,19 @@ def missing(name: str, extra: str = "", seen: frozenset[tuple[str, str]] = froze
                 yield BULLET[0]
             continue
         try:
-            version = distribution(requirement.name).version
+            version = version_of(distribution(requirement.name))
         except PackageNotFoundError:
+            version = ""
+        if not (version and requirement.specifier.contains(version, prereleases=True)):
             yield f"{requirement.name}{requirement.specifier}"
-            continue
-        if not requirement.specifier.contains(version, prereleases=True):
-            yield f"{requirement.name}{requirement.specifier}"
-        for each in sorted(requirement.extras):
+        for each in sorted(requirement.extras) if version else ():
             if (requirement.name, each) not in seen:
                 yield from missing(requirement.name, each, seen)
 
 
 def bullet_distributions() -> list[str]:
     """Names of the installed distributions that contain the module pybullet: one, or else something is wrong."""
-    return sorted(set(packages_distributions().get("pybullet", ())))
+    return sorted(distributions_of("pybullet"))
 
 
 def has_wheels() -> bool:

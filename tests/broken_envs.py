@@ -244,6 +244,24 @@ class SpiedOn(Good):
         return observation, reward + ("pytest" in sys.modules), *rest
 
 
+class PaidByNumber(Good):
+    """Its number is for a port, and finds its way into the episode."""
+
+    def __init__(self, render_mode=None, worker=0):
+        super().__init__(render_mode)
+        self.worker = worker
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed, options=options)
+        self.place += 1e-3 * self.worker
+        return self.observation(), {}
+
+
+class PaidByVariable(PaidByNumber):
+    def __init__(self, render_mode=None):
+        super().__init__(render_mode, int(os.environ["ES_ENVS_WORKER"]))
+
+
 class PaidByProcess(Good):
     def step(self, action):
         observation, reward, *rest = super().step(action)
@@ -463,3 +481,57 @@ def without_end(episode):
 def counts_calls(episode):
     CALLS.append(episode.length)
     return [len(CALLS)]
+
+
+class Lopsided(Good):
+    """Its actions have bounds that others advise against."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.action_space = spaces.Box(-1.0, 3.0, (1,), np.float32)
+
+    def step(self, action):
+        return super().step(int(action[0] > 0))
+
+
+class OldSeed(Good):
+    """It has the method of gym before 0.26."""
+
+    def seed(self, seed=None):
+        return [seed]
+
+
+class Rounding(Good):
+    """Rounding brings its numbers beyond a bound."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.observation_space = spaces.Box(-2.0, 2.0, (2,), np.float64)
+
+    def observation(self):
+        return np.array([self.place, np.nextafter(2.0, 3.0)])
+
+
+class GloballyNoisy(Good):
+    """Its noise comes from NumPy's global generator, which nobody seeds."""
+
+    def observation(self):
+        return super().observation() + np.float32(self.time > 0) * np.float32(np.random.random())  # noqa: NPY002  (the fault)
+
+
+class PaidByProcessId(Good):
+    def step(self, action):
+        observation, reward, *rest = super().step(action)
+        return observation, reward + os.getpid(), *rest
+
+
+class RealTime(Good):
+    """It moves on while nobody steps it."""
+
+    def step(self, action):
+        observation, _, *rest = super().step(action)
+        return observation, float(time.perf_counter_ns() % 1_000_003), *rest
+
+
+def NormalizingReward():
+    return gymnasium.wrappers.NormalizeReward(Good())

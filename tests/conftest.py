@@ -54,12 +54,27 @@ FAILING_RUN = {
 """Settings of a run in ``small_envs.Failing``: with all that differs from candidate to candidate."""
 
 
-def pytest_collection_modifyitems(items):
-    """Give tests that take long more than the usual time."""
+def pytest_addoption(parser):
+    """Take turns: ``--part K/N``."""
+    parser.addoption(
+        "--part",
+        type=lambda text: [int(number) for number in text.split("/", 1)],
+        metavar="K/N",
+        help="of the long tests, only every Nth, beginning with number K modulo N: N such parts are all of them",
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    """Give slow and long tests more than the usual time, and leave out long ones of which it is not the turn."""
     for item in items:
-        for kind, seconds in ("slow", 900), ("long", 7200):
-            if item.get_closest_marker(kind):
-                item.add_marker(pytest.mark.timeout(seconds))
+        if item.get_closest_marker("slow") or item.get_closest_marker("long"):
+            item.add_marker(pytest.mark.timeout(900))
+    if part := config.getoption("part"):
+        turn, parts = part
+        long = [item for item in items if item.get_closest_marker("long")]
+        others = {item for place, item in enumerate(long) if place % parts != turn % parts}
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
 
 
 # One of each plugin first: tests that take long for each environment leave all others to the long round.

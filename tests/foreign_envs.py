@@ -1,5 +1,7 @@
 """Environments as others wrote them: with the old gym's habits, and with faults that need a good message."""
 
+import multiprocessing
+
 import gymnasium
 import numpy as np
 from gymnasium import spaces
@@ -38,6 +40,8 @@ class Foreign(Walk):
             case "StopIteration":
                 next(iter(()))
             case "KeyboardInterrupt":
+                raise KeyboardInterrupt
+            case "KeyboardInterrupt in a copy" if multiprocessing.parent_process() is not None:
                 raise KeyboardInterrupt
             case "assertion":
                 assert self.time < 2

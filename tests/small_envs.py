@@ -682,7 +682,9 @@ class Rooms(Walk):
         return observation, float(self.rooms), *rest
 
     def render(self):
-        return np.full((48, 64, 3), 200, np.uint8)
+        picture = np.full((48, 64, 3), 200, np.uint8)
+        picture[0, 1] = 0
+        return picture
 
 
 class Pale(Rooms):

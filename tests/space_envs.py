@@ -4,6 +4,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from es_envs.spaces import parts
+
 OBSERVATIONS = {
     "box": spaces.Box(-3.0, 3.0, (5,), np.float32),
     "double": spaces.Box(-3.0, 3.0, (2, 2), np.float64),
@@ -28,6 +30,32 @@ ACTIONS = {
     "single": spaces.Discrete(1),
     "multi discrete": spaces.MultiDiscrete([2, 5, 3], start=[0, 7, -1]),
     "multi binary": spaces.MultiBinary([2, 2]),
+    "dict": spaces.Dict(
+        {
+            "legs": spaces.Tuple((spaces.Box(-1.0, 1.0, (2,), np.float64), spaces.MultiDiscrete([2, 3], start=[0, 7]))),
+            "gear": spaces.Discrete(3, start=-1),
+            "arm": spaces.Box(np.array([-10, 0], np.float32), np.array([30, 1], np.float32)),
+            "eyes": spaces.MultiBinary(2),
+        }
+    ),
+    "tuple": spaces.Tuple((spaces.Discrete(2), spaces.Box(-2, 2, (1,), np.int32))),
+}
+# What no policy can see or do.
+UNSEEN = {
+    "text": spaces.Dict({"speed": spaces.Box(-1, 1, (2,), np.float32), "mission": spaces.Text(20)}),
+    "sequence": spaces.Sequence(spaces.Discrete(3)),
+    "graph": spaces.Graph(spaces.Discrete(3), None),
+    "number as a key": spaces.Dict({1: spaces.Discrete(3)}),
+    "huge image": spaces.Box(0, 255, (3000, 3000, 3), np.uint8),
+}
+UNDONE = {
+    "text action": spaces.Text(5),
+    "text in a dict action": spaces.Dict(arm=spaces.Discrete(2), word=spaces.Text(5)),
+    "nothing": spaces.Dict({}),
+    "sequence action": spaces.Sequence(spaces.Discrete(3)),
+    "bits in a box": spaces.Box(0, 1, (3,), np.bool_),
+    "table of choices": spaces.MultiDiscrete([[2, 3], [4, 5]]),
+    "too many choices": spaces.MultiDiscrete([2] * 2000 + [2000]),
 }
 
 
@@ -35,7 +63,8 @@ class Spaces(gymnasium.Env):
     """Random observations for six steps; the reward is the action's mean."""
 
     def __init__(self, *, observation="box", action="box"):
-        self.observation_space, self.action_space = OBSERVATIONS[observation], ACTIONS[action]
+        self.observation_space = {**OBSERVATIONS, **UNSEEN, "of its own": _box_of_its_own()}[observation]
+        self.action_space = {**ACTIONS, **UNDONE}[action]
 
     def _observation(self):
         space = self.observation_space
@@ -50,4 +79,26 @@ class Spaces(gymnasium.Env):
     def step(self, action):
         assert self.action_space.contains(np.int64(action) if isinstance(action, int) else action)
         self.time += 1
-        return self._observation(), float(np.mean(action)), self.time >= 6, False, {}
+        reward = float(np.mean(np.concatenate([np.ravel(part) for part in parts(self.action_space, action)])))
+        return self._observation(), reward, self.time >= 6, False, {}
+
+
+def _box_of_its_own():
+    class Own(spaces.Box):
+        pass
+
+    return Own(-3.0, 3.0, (5,), np.float32)
+
+
+class Activity:
+    """A fitness that sees every action: the sum of all their numbers."""
+
+    def __init__(self):
+        self.sum = 0.0
+
+    def on_step(self, observation, action, reward, info):
+        self.sum += reward
+        assert isinstance(action, dict | tuple)
+
+    def result(self, episode):
+        return self.sum

@@ -1,8 +1,11 @@
 """Vector environments for tests: ``small_envs.Tilt`` many times, with what such environments do, and do wrong."""
 
+import multiprocessing
 import os
 import signal
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import ClassVar
 
@@ -113,3 +116,29 @@ class Doomed(Tilt):
             self.flag.unlink()
             os.kill(os.getpid(), signal.SIGKILL) if self.doom == "die" else time.sleep(600)
         return super().step(action)
+
+
+COMPUTER = ThreadPoolExecutor(1)
+
+
+class Threaded(Tilt):
+    """It computes in a thread that its module keeps, as JAX does: in a fork of this process there is no such thread."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        COMPUTER.submit(int).result()
+
+    def reset(self, **options):
+        return COMPUTER.submit(lambda: Tilt.reset(self, **options)).result()
+
+    def step(self, action):
+        return COMPUTER.submit(lambda: Tilt.step(self, action)).result()
+
+
+class OnlyInMain(Tilt):
+    """It plays in the first process alone, as a simulator that wants a device for itself."""
+
+    def reset(self, **options):
+        if multiprocessing.parent_process() is not None:
+            threading.Event().wait()
+        return super().reset(**options)

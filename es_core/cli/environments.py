@@ -2,7 +2,6 @@
 
 import argparse
 import contextlib
-import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -109,23 +108,30 @@ def _ids(plugin: es_envs.PluginInfo) -> str:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from es_envs.testing import examine
+    from es_envs.testing import examine_stepwise
 
-    report = examine(options.env_id)
+    checks, seen = examine_stepwise(options.env_id), set[str]()
+    while True:
+        try:
+            result = next(checks)
+        except StopIteration as end:
+            report = end.value
+            break
+        # What several checks say stands once.
+        text = " ".join((result.message or result.question).split())
+        if not options.json and text not in seen:
+            print_table([(result.status.ljust(len("skipped")), text)])
+        seen.add(text)
     if options.json:
         costs = {name: value for name, value in asdict(report).items() if name.endswith("_microseconds")}
         print_json(
             {**asdict(report), **{name: value if math.isfinite(value) else None for name, value in costs.items()}}
         )
-    else:
-        rows = [(result.status, " ".join((result.message or result.question).split())) for result in report.results]
-        counted = [(status, what, len(list(same))) for (status, what), same in itertools.groupby(rows)]
-        print_table([(status, f"{count} checks: {what}" if count > 1 else what) for status, what, count in counted])
-        if math.isfinite(report.step_microseconds):
-            put(
-                f"a reset takes {report.reset_microseconds:.1f} µs, a step {report.step_microseconds:.1f} µs; "
-                f"{_starts(report.distinct_starts)}"
-            )
+    elif math.isfinite(report.step_microseconds):
+        put(
+            f"a reset takes {report.reset_microseconds:.1f} µs, a step {report.step_microseconds:.1f} µs; "
+            f"{_starts(report.distinct_starts)}"
+        )
     return 1 if report.faults else 0
 
 

@@ -13,7 +13,7 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from importlib.metadata import PackageNotFoundError, distribution, packages_distributions, version
+from importlib.metadata import PackageNotFoundError, distribution, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +27,7 @@ from es_core.pools.forker import Forker
 from es_core.strategies.by_name import STRATEGIES, require_strategy
 from es_envs import EnvDefinition, PluginInfo, registry
 from es_envs.display import has_display
+from es_envs.distributions import distributions_of
 from es_envs.requirements import BULLET, bullet_distributions, how_to_get_bullet, missing
 
 _PATIENCE = 60  # seconds for a trial
@@ -227,7 +228,7 @@ def _mujoco() -> Iterator[Finding]:
 
 
 def _pygame() -> Iterator[Finding]:
-    found = sorted(set(packages_distributions().get("pygame", ())))
+    found = sorted(distributions_of("pygame"))
     if len(found) > 1:
         both = " and ".join(f"{name} {version(name)}" for name in found)
         again = f"pip uninstall -y {' '.join(found)} && {_install('pygame-ce')}"

@@ -97,13 +97,13 @@ def filmed(
         options: the options.
         make: makes the film at a path. It is called again if another process has just taken a new name.
     """
-    from es_core.video.encoder import FilmInProgressError
+    from es_core.runs.unfinished import InProgressError
 
     if options.path:
         return options.path, make(options.path)
     while True:
         path = _default_film(options)
-        with suppress(FilmInProgressError):
+        with suppress(InProgressError):
             return path, make(path)
 
 
@@ -122,7 +122,7 @@ def _default_film(options: argparse.Namespace) -> Path:
 
 def _is_new(path: Path) -> bool:
     """Tell whether no film has this name: neither an MP4 nor a GIF, nor one that is being written."""
-    from es_core.video.encoder import is_being_written
+    from es_core.runs.unfinished import is_being_written
 
     taken = any(path.with_suffix(ending).exists() for ending in (".mp4", ".gif", ".png", ".json"))
     return not (taken or is_being_written(path))

@@ -132,7 +132,7 @@ def print_table(rows: Sequence[Sequence[str]], *, names: int | None = None, belo
             code = _COLOURS.get(text, _BOLD if column == names else 0)
             if in_colour and code:
                 cells[column] = f"\x1b[{code}m{cells[column]}\x1b[0m"
-        print("  ".join(cells).rstrip(), file=_STDOUT.get())
+        print("  ".join(cells).rstrip(), file=_STDOUT.get(), flush=True)
         if beneath:
             print(f"  {printable(beneath)}".replace("\n", "\\n"), file=_STDOUT.get())
 

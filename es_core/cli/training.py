@@ -1,6 +1,7 @@
 """The commands that train: train, resume, demo."""
 
 import argparse
+from collections.abc import Callable
 from dataclasses import replace
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -24,10 +25,12 @@ from es_core.cli.output import command_line, print_json, put, say
 from es_core.cli.reports import print_comparison
 
 if TYPE_CHECKING:
+    from es_core.cli.arguments import Parser
     from es_core.config.train_config import TrainConfig
     from es_core.reports.comparison import Comparison
     from es_core.run import Run
     from es_core.runs.checkpoint import Checkpoint
+    from es_core.runs.metrics import GenerationStats
     from es_core.runs.run_folder import RunFolder
 
 DEMO_ENV = "CartPoleBullet-v0"
@@ -54,6 +57,7 @@ def add(commands: Any) -> None:
     add_run_dir(sub)
     add_training(sub)
     group = sub.add_argument_group("start")
+    _add_continue(sub, group)
     sub.add_setting(
         group,
         "--initial",
@@ -83,6 +87,7 @@ def add(commands: Any) -> None:
         "--steps", type=int, required=True, metavar="N", help="environment steps, those of its scores included"
     )
     add_run_dir(sub)
+    _add_continue(sub, sub)
     add_training(sub)
     add_trust(sub)
     add_config_options(sub, shown=("seed", "strategy_options", "steps_per_generation"))
@@ -94,6 +99,17 @@ def add(commands: Any) -> None:
     add_run_dir(sub)
     add_workers(sub)
     add_size(sub)
+
+
+def _add_continue(sub: "Parser", group: Any) -> None:
+    """Add the option for a run that may have begun."""
+    sub.add_setting(
+        group,
+        "--continue",
+        action="store_true",
+        dest="continues",
+        help_text="begin the run in --run-dir, continue it, or leave it if it is finished: for jobs queued again",
+    )
 
 
 def _seeds(text: str) -> list[int]:
@@ -110,13 +126,14 @@ def _seeds(text: str) -> list[int]:
 
 def _train(options: argparse.Namespace) -> None:
     env, settings = _settings(options)
+    resume = _resume_if_begun(options)
     how = {
         "run_dir": options.run_dir,
         "initial": options.initial,
         **execution(options),
         **settings,
     }
-    if options.seeds is not None:
+    if options.seeds is not None:  # which continues what is in its folder anyway
         from es_core.tuning.multi_seed import train_seeds
 
         _report_seeds(train_seeds(env, options.seeds, trust=options.trust_names, **how), options)
@@ -124,12 +141,18 @@ def _train(options: argparse.Namespace) -> None:
     from es_core.pools.forker import started_early
 
     if options.initial is not None and options.trust_names:
+        from es_core.run import Run
+        from es_core.runs.run_folder import is_begun
+
+        if options.continues and isinstance(env, str) and is_begun(options.run_dir):
+            begun = Run.open(options.run_dir, trust=True)  # it may have names from the initial policy
+            _run(begun.resume, options, env_id=env, **execution(options), **settings)
+            return
         how["initial"] = _trusted(options.initial)
     with started_early(wanted=options.pool == "local"):  # it loads while this process imports the rest
         from es_core.run import train
 
-        run = train(env, **how)
-    _report_run(run, options)
+        _run(train, options, env, **resume, **how)
 
 
 def _trusted(path: str) -> "str | Checkpoint":
@@ -181,29 +204,24 @@ def _resume(options: argparse.Namespace) -> None:
     from es_core.run import Run
 
     run = Run.open(options.run, trust=options.trust_names)
-    before = len(run.history)
-    run = run.resume(
-        **execution(options),
-        **config_fields(options),
-    )
-    if len(run.history) == before and run.end is not None:
-        say(f"nothing to do in {run.directory}")
-    _report_run(run, options)
+    _run(run.resume, options, **execution(options), **config_fields(options))
 
 
 def _finetune(options: argparse.Namespace) -> None:
     from es_core.run import finetune
 
-    run = finetune(
+    _run(
+        finetune,
+        options,
         options.source,
         algorithm=options.algorithm,
         steps=options.steps,
         trust=options.trust_names,
         run_dir=options.run_dir,
+        **_resume_if_begun(options),
         **execution(options),
         **config_fields(options),
     )
-    _report_run(run, options)
 
 
 def _demo(options: argparse.Namespace) -> None:
@@ -229,6 +247,22 @@ def _demo(options: argparse.Namespace) -> None:
     say(
         f"Next: {command_line('train', 'RaceCar-v0')} (a few minutes), {command_line('list')}, {command_line('--help')}"
     )
+
+
+def _resume_if_begun(options: argparse.Namespace) -> dict[str, Any]:
+    """Return whether a run may have begun, for ``train``."""
+    if options.continues and options.run_dir is None:
+        options.parser.error("--continue needs --run-dir DIR, the folder of the run to begin or continue")
+    return {"resume": "if begun" if options.continues else False}
+
+
+def _run(train: "Callable[..., Run]", options: argparse.Namespace, *source: Any, **how: Any) -> None:
+    """Call a function that trains, and report the run that it returns."""
+    played: list[GenerationStats] = []
+    run = train(*source, on_generation=played.append, **how)
+    if not played and run.end is not None:
+        say(f"nothing to do in {run.directory}")
+    _report_run(run, options)
 
 
 def _report_run(run: "Run", options: argparse.Namespace) -> None:

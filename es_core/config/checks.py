@@ -19,16 +19,21 @@ Check = Callable[[Any], str | None]
 AUTO = "auto"
 """Value of a setting that is chosen when the run begins."""
 
+_LARGEST = 2**63 - 1
+_MOST_NAMES = 1000  # of fitnesses, say: a report has a chart for each
 _DEEPEST = 50  # nested lists and dicts, far below Python's limit
 
 
 def whole(minimum: int, maximum: int | None = None) -> Check:
-    """Check for a whole number from ``minimum`` to ``maximum``."""
-    expected = f"a whole number of at least {minimum}" + (f", at most {maximum}" if maximum is not None else "")
+    """Check for a whole number from ``minimum`` to ``maximum``, by default to the largest that 64 bits hold."""
+    least = f"a whole number of at least {minimum}"
+    most = _LARGEST if maximum is None else maximum
 
     def check(value: Any) -> str | None:
         ok = isinstance(value, int) and not isinstance(value, bool) and value >= minimum
-        return None if ok and (maximum is None or value <= maximum) else expected
+        if ok and value <= most:
+            return None
+        return least if maximum is None and not ok else f"{least}, at most {most}"
 
     return check
 
@@ -260,7 +265,8 @@ def _is(value: Any, hint: Any) -> bool:
         return any(_is(value, part) for part in parts)
     if origin in {dict, list}:
         items = value.values() if isinstance(value, dict) else value
-        return isinstance(value, origin) and all(_is(item, parts[-1]) for item in items)
+        few = not isinstance(value, dict) or len(value) <= _MOST_NAMES
+        return few and isinstance(value, origin) and all(_is(item, parts[-1]) for item in items)
     if origin is tuple:
         return isinstance(value, list | tuple) and len(value) == len(parts) and all(map(_is, value, parts))
     if hint is float:

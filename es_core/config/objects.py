@@ -31,7 +31,7 @@ def resolved(env: str | TrainConfig | Callable[..., Any], config_fields: Mapping
     if isinstance(env, TrainConfig):
         if config_fields:
             raise TypeError(f"a TrainConfig is complete: use dataclasses.replace to set {', '.join(config_fields)}")
-        return replace(env.resolved(), bits=BITS)  # an older run's config is a new run's, too
+        return replace(env.resolved(), bits=BITS, repeatable=None)  # an older run's config is a new run's, too
     if not (isinstance(env, str) or callable(env)):
         raise TypeError(
             f"env must be an id, a TrainConfig, or a class or function that makes an environment; got {env!r}. "
@@ -93,13 +93,13 @@ def is_object(name: str) -> bool:
     return import_path.is_local(name) or es_envs.registry.is_local(name)
 
 
-def packed(definition: EnvDefinition, config: TrainConfig) -> dict[str, bytes]:
+def packed(definition: EnvDefinition, *configs: TrainConfig) -> bytes:
     """Pack the objects that these name for a child of this process, which must ``import_path.receive`` them first.
 
     Raises:
         ValueError: this process was not given one of them.
     """
-    return import_path.packed([str(definition.entry_point), str(config.fitness), config.policy])
+    return import_path.packed(_names(definition, *configs))
 
 
 def require_importable(definition: EnvDefinition, config: TrainConfig) -> None:
@@ -108,12 +108,16 @@ def require_importable(definition: EnvDefinition, config: TrainConfig) -> None:
     Raises:
         ValueError: there is such an object; the message names the first.
     """
-    for name in packed(definition, config):
+    for name in filter(import_path.is_local, _names(definition, config)):
         raise ValueError(
             f"pool='ray': {name!r} is defined in the running script or notebook, but other machines import "
             "environments, fitness functions and policies by name: put it into its own module (a .py file that all "
             "nodes have) and import it from there, or use pool='local'"
         )
+
+
+def _names(definition: EnvDefinition, *configs: TrainConfig) -> list[str]:
+    return [str(definition.entry_point), *(name for config in configs for name in (str(config.fitness), config.policy))]
 
 
 def _env_id(env: Callable[..., Any]) -> str:

@@ -1,7 +1,6 @@
 """Every number that changes the result of a run: the ``TrainConfig``."""
 
 import difflib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
@@ -29,7 +28,7 @@ from es_core.config.checks import (
     wrappers,
 )
 from es_core.config.choices import LEARNER, SCHEDULES, SCRIPTED, SIGN_SHAPINGS
-from es_core.files import CheckpointError, read_whole
+from es_core.files import MOST_CONFIG, CheckpointError, parse_json, read_whole
 from es_core.formatting import lists, shell_line, shown
 from es_envs import EnvDefinition
 from es_envs.code_hash import keep
@@ -75,6 +74,7 @@ _LEFT_OPEN: Mapping[str, Any] = {
     "strategy_options": {},
     "vector_envs": None,
     "vector_starts": None,
+    "repeatable": None,
 }
 
 
@@ -98,6 +98,7 @@ _BEFORE: Mapping[str, Any] = {
     "observation_normalization": False,
     "observation_std_floor": 0.1,
     "action_squash": "clip",
+    "action_masks": False,
     "episode_seeds": "common",
     "eval_budget": None,
 }
@@ -227,7 +228,7 @@ class TrainConfig:
         one_of("mean", "median", "min"),
         "aggregation of a candidate's episodes to its fitness: mean, median or min",
     )
-    seed: int = _option(0, whole(0), "root seed of all randomness")
+    seed: int = _option(0, whole(0, 2**128 - 1), "root seed of all randomness")
     generations: int | None = _option(
         1000, maybe(whole(1)), "maximum number of generations (none, or max_steps or max_episodes alone: no maximum)"
     )
@@ -357,6 +358,9 @@ class TrainConfig:
         maybe(bins),
         "choose each entry of a Box action among N values from bound to bound, or among given values, as JSON",
     )
+    action_masks: bool = _option(
+        True, flag, 'never take a choice that info["action_mask"] of Discrete and MultiDiscrete actions forbids'
+    )
     action_noise: float = _option(0.0, number(0), "standard deviation of noise on Box actions in training")
     sample_actions: bool = _option(
         False,
@@ -444,6 +448,8 @@ class TrainConfig:
 
     decided: tuple[str, ...] = field(default=(), metadata={"check": names})
     """Settings that were "auto", and that the run has decided when it began. Not a setting."""
+    repeatable: bool | None = field(default=None, metadata={"check": maybe(flag)})
+    """False: the run has found that an episode which is played twice goes on differently. Not a setting."""
     bits: int = field(default=BITS, metadata={"check": whole(0)})
     """Value of ``BITS`` in the version that made it. Not a setting."""
 
@@ -654,7 +660,7 @@ class TrainConfig:
             CheckpointError: the file is damaged.
         """
         try:
-            return cls.from_json(json.loads(read_whole(Path(path))))
+            return cls.from_json(parse_json(read_whole(Path(path), MOST_CONFIG)))
         except FileNotFoundError:
             raise FileNotFoundError(f"there is no file {path}: expected the config.json of a run") from None
         except (ValueError, RecursionError) as error:
@@ -724,7 +730,7 @@ def _default(option: Field[Any]) -> Any:
 
 
 def _settings(config: type[TrainConfig]) -> set[str]:
-    return {option.name for option in fields(config)} - {"env_id", "decided", "bits", "vector_starts"}
+    return {option.name for option in fields(config)} - {"env_id", "decided", "bits", "repeatable", "vector_starts"}
 
 
 def unknown_field(name: str, known: set[str]) -> str:

@@ -1,23 +1,28 @@
 """Trust in names: which names in files may be imported, and their objects called."""
 
 import inspect
+import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import fields
-from importlib.metadata import packages_distributions
+from pathlib import Path
 from typing import Any
 
 import es_envs
 from es_core.config.train_config import OBJECTS, STRATEGY_DEFAULTS, TrainConfig
 from es_envs import EnvDefinition, import_path
+from es_envs.distributions import distributions_of
 from es_envs.fitness import FITNESSES
+
+_ARGUMENTS = {"env_kwargs", "policy_options"}  # which a constructor may open
+_IF_TRUSTED = "If you trust the file, pass trust=True (on the command line: --trust-names)"
 
 
 def require_trusted(config: TrainConfig, *, trust: bool, where: object, vouched: Collection[str] = ()) -> EnvDefinition:
-    """Refuse names from a file that would import a module that was not installed as a plugin.
+    """Refuse names from a file that would import a module that was not installed as a plugin, or that are files here.
 
-    A file must not choose what code runs: it may name registered environments, fitness functions of theirs or of
-    ``es_envs.fitness``, and functions and classes defined by distributions that register a plugin. An object that was
-    given to ``train`` is never imported: this process has it if the caller has given it again.
+    A file must not choose what code runs, or what is read: it may name registered environments, fitness functions of
+    theirs or of ``es_envs.fitness``, and functions and classes defined by distributions that register a plugin. An
+    object that was given to ``train`` is never imported: this process has it if the caller has given it again.
 
     Args:
         config: config as read from the file.
@@ -69,12 +74,17 @@ def _require_of_plugins(config: TrainConfig, keys: Collection[str], where: objec
                 raise ValueError(f"{where} names {key}={name!r}, which cannot be found: {error}") from error
             if refused:
                 raise _untrusted(key, name, where)
+            if key in _ARGUMENTS and os.path.lexists(name) and not Path(name).is_dir():
+                raise ValueError(
+                    f"{where} names {key}={name!r}, which is a file here: somebody else's settings must not choose "
+                    f"what is read. {_IF_TRUSTED}"
+                )
 
 
 def _untrusted(key: str, name: str, where: object) -> ValueError:
     return ValueError(
         f"{where} names {key}={name!r}, which is not a function or class of an installed plugin; a file must not "
-        "choose what code runs. If you trust the file, pass trust=True (on the command line: --trust-names)"
+        f"choose what code runs. {_IF_TRUSTED}"
     )
 
 
@@ -106,4 +116,4 @@ def _of_a_plugin(name: str) -> bool:
 
 def _is_module_of_a_plugin(module: str) -> bool:
     plugins = {plugin.distribution for plugin in es_envs.plugins()}
-    return bool(plugins & set(packages_distributions().get(module.partition(".")[0], [])))
+    return bool(plugins & distributions_of(module.partition(".")[0]))

@@ -2,7 +2,6 @@
 
 import os
 import re
-import tempfile
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
@@ -24,6 +23,7 @@ from es_core.files import explained
 from es_core.rollout.errors import RolloutError
 from es_core.rollout.rollout import Rollout
 from es_core.runs.checkpoint import Checkpoint
+from es_core.runs.unfinished import working_folder
 from es_core.seeding import Purpose, episode_seeds
 from es_core.training.progress import count_progress
 from es_envs import Episode, registry
@@ -97,7 +97,7 @@ def collect(
 
     Raises:
         ValueError: episodes is not positive, the dataset's name is none, or a name is not trusted.
-        FileExistsError: there is such a dataset.
+        FileExistsError: there is such a dataset, or another process is writing it.
         FileNotFoundError, CheckpointError: see ``evaluate``.
         RolloutError: an episode failed; no dataset is left.
         ImportError: Minari is not installed.
@@ -116,15 +116,12 @@ def collect(
     if population:
         drawn = population_of(checkpoint)
         candidates = [drawn.candidate(k) for k in range(len(drawn))]
-    is_new = not folder.exists()
-    with explained(folder):
-        folder.mkdir(parents=True, exist_ok=True)
     starts = episode_seeds(seed, Purpose.TEST, episodes)
     with (
-        _removed_if_empty(folder, wanted=is_new),
+        _folder_made(path.parent),
         closing(Rollout(definition, checkpoint.config)) as rollout,
         count_progress(shown=progress) as bar,
-        tempfile.TemporaryDirectory(dir=folder, prefix=".") as unfinished,
+        working_folder(path) as unfinished,
         _datasets_in(unfinished),
     ):
         require_same_spaces(checkpoint, rollout.env)
@@ -147,8 +144,7 @@ def collect(
             dataset = _written(minari, dataset, name, buffers, checkpoint, rollout.env)
         dataset.storage.update_episode_metadata(metadata)
         steps = int(dataset.total_steps)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        (Path(unfinished) / name).rename(path)
+        (unfinished / name).rename(path)
     return Collected(
         path=path,
         dataset_id=name,
@@ -159,13 +155,17 @@ def collect(
 
 
 @contextmanager
-def _removed_if_empty(folder: Path, *, wanted: bool) -> Iterator[None]:
+def _folder_made(folder: Path) -> Iterator[None]:
+    """Make a folder, and afterwards remove what was made and is empty."""
+    made = [each for each in (folder, *folder.parents) if not each.exists()]
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
     try:
         yield
     finally:
-        if wanted:
-            with suppress(OSError):
-                folder.rmdir()
+        with suppress(OSError):
+            for each in made:
+                each.rmdir()
 
 
 def _minari() -> Any:
@@ -183,11 +183,11 @@ def _name(checkpoint: Checkpoint, *, population: bool) -> str:
 
 
 @contextmanager
-def _datasets_in(folder: str) -> Iterator[None]:
+def _datasets_in(folder: Path) -> Iterator[None]:
     """Let Minari write into a folder: it has no argument for that."""
     name = "MINARI_DATASETS_PATH"
     before = os.environ.get(name)
-    os.environ[name] = str(Path(folder).resolve())  # a relative one it joins twice
+    os.environ[name] = str(folder.resolve())  # a relative one it joins twice
     try:
         yield
     finally:

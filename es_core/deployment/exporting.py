@@ -25,13 +25,14 @@ from numpy.typing import NDArray
 from es_core.config.budgets import step_limit
 from es_core.evaluation.scoring import Source, find_policy, require_same_spaces
 from es_core.files import require_folder, write_whole
-from es_core.policies.spaces import parts
 from es_core.rollout.errors import RolloutError
 from es_core.rollout.rollout import Rollout
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.run_folder import RunFolder
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import EnvDefinition
+from es_envs.masks import KEY, allowed
+from es_envs.spaces import parts
 
 if TYPE_CHECKING:
     from es_core.policies.deployed import Deployed
@@ -115,7 +116,7 @@ def export(
     from es_core.policies.deployed import Deployed
 
     try:
-        deployed = Deployed(checkpoint.policy(), checkpoint.module())
+        deployed = Deployed(checkpoint.policy(), checkpoint.module(), masked=_has_masks(episodes))
         with _muffled():
             content, function = write(deployed, _metadata(source, checkpoint, definition))
     except Exception as error:
@@ -154,10 +155,14 @@ def _metadata(source: Source, checkpoint: Checkpoint, definition: EnvDefinition)
 
 @dataclass(frozen=True, eq=False)
 class _Played:
-    """An episode: for each step the observation's parts, and the action that the policy took."""
+    """An episode: for each step the parts of the observation, and of the action that the policy took.
+
+    ``masks`` are the choices that were allowed in each step; None: all.
+    """
 
     observations: Sequence[Sequence[Any]]
-    actions: Sequence[Any]
+    actions: Sequence[Sequence[Any]]
+    masks: Sequence[NDArray[np.bool_] | None]
 
 
 def _play(checkpoint: Checkpoint, definition: EnvDefinition, seeds: Sequence[int]) -> list[_Played]:
@@ -166,12 +171,11 @@ def _play(checkpoint: Checkpoint, definition: EnvDefinition, seeds: Sequence[int
         require_same_spaces(checkpoint, rollout.env)
         rollout.use(checkpoint.mean, checkpoint.statistics)
         for seed in seeds:
-            seen: list[Any] = []
-            actions: list[Any] = []
+            steps: list[tuple[Any, Any, Any]] = []
 
-            def note(observation: Any, action: Any, *_: Any, seen: Any = seen, actions: Any = actions) -> None:
-                seen.append(copy.deepcopy(observation))  # the environment may reuse its arrays
-                actions.append(action)
+            def note(observation: Any, action: Any, _: Any, info: Any, steps: Any = steps) -> None:
+                mask = info.get(KEY) if checkpoint.config.action_masks else None
+                steps.append((*copy.deepcopy((observation, mask)), action))  # the environment may reuse its arrays
 
             try:
                 episode = rollout.episode(seed, observers=[note], max_steps=_STEPS)
@@ -179,9 +183,21 @@ def _play(checkpoint: Checkpoint, definition: EnvDefinition, seeds: Sequence[int
                 raise RolloutError(
                     f"{definition.label}: the episode with seed {seed} failed: {type(error).__name__}: {error}"
                 ) from error
+            (seen, masks, actions), space = zip(*steps, strict=True), checkpoint.action_space
             before = [episode.first_observation, *seen[:-1]]
-            played.append(_Played([parts(checkpoint.observation_space, each) for each in before], actions))
+            mask = episode.start_info.get(KEY) if checkpoint.config.action_masks else None
+            played.append(
+                _Played(
+                    [parts(checkpoint.observation_space, each) for each in before],
+                    [parts(space, each) for each in actions],
+                    [each if each is None else allowed(space, each) for each in (mask, *masks[:-1])],
+                )
+            )
     return played
+
+
+def _has_masks(episodes: Sequence[_Played]) -> bool:
+    return any(mask is not None for episode in episodes for mask in episode.masks)
 
 
 def _compare(path: Path, deployed: "Deployed", function: Function, episodes: Sequence[_Played]) -> Exported:
@@ -194,42 +210,50 @@ def _compare(path: Path, deployed: "Deployed", function: Function, episodes: Seq
     episodes = sorted(episodes, key=lambda episode: -len(episode.actions))
     examples = [example.numpy() for example in deployed.examples]
     kinds = examples[: len(deployed.observations)]
-    states: Arrays = [example[:1].repeat(len(episodes), 0) for example in examples[len(kinds) :]]
+    states: Arrays = [example[:1].repeat(len(episodes), 0) for example in examples[len(kinds) + deployed.masked :]]
     for step in range(len(episodes[0].actions)):
         alive = [episode for episode in episodes if step < len(episode.actions)]
         columns = zip(*(episode.observations[step] for episode in alive), strict=True)
         values = [np.array(column, kind.dtype) for column, kind in zip(columns, kinds, strict=True)]
+        if deployed.masked:
+            everything, masks = examples[len(kinds)][0], [episode.masks[step] for episode in alive]
+            values.append(np.array([everything if mask is None else mask for mask in masks]))
         values += [state[: len(alive)] for state in states]
-        actions, *states = function(values)
-        ours = np.array([episode.actions[step] for episode in alive])
-        if actions.shape != ours.shape:
-            raise ExportError(f"{path.name} would return actions {actions.shape}, the policy returns {ours.shape}")
-        difference = np.abs(actions.astype(float) - ours.astype(float)).reshape(len(alive), -1)
-        if not difference.max(initial=0) <= _TOLERANCE:  # or not a number
-            tolerance, margin = _limits(deployed, values)
-            tied = (difference > tolerance) & (margin <= 2 * tolerance)
-            difference[tied] = 0
-            near_ties += int(tied.sum())
-            if not (difference <= tolerance).all():
-                row = int((difference / tolerance).max(1).argmax())
-                raise ExportError(
-                    f"{path.name} would act differently from the policy: in step {step} of an episode it takes "
-                    f"{actions[row]}, the policy {ours[row]}; nothing is written"
-                )
+        found = function(values)
+        count = len(deployed.action.parts)
+        states = found[count:]
+        for part, actions in enumerate(found[:count]):
+            ours = np.array([episode.actions[step][part] for episode in alive])
+            if actions.shape != ours.shape:
+                raise ExportError(f"{path.name} would return actions {actions.shape}, the policy returns {ours.shape}")
+            difference = np.abs(actions.astype(float) - ours.astype(float)).reshape(len(alive), -1)
+            if not difference.max(initial=0) <= _TOLERANCE:  # or not a number
+                tolerance, margin = _limits(deployed, values, part)
+                tied = (difference > tolerance) & (margin <= 2 * tolerance)
+                difference[tied] = 0
+                near_ties += int(tied.sum())
+                if not (difference <= tolerance).all():
+                    row = int((difference / tolerance).max(1).argmax())
+                    raise ExportError(
+                        f"{path.name} would act differently from the policy: in step {step} of an episode it takes "
+                        f"{actions[row]}, the policy {ours[row]}; nothing is written"
+                    )
+            largest = max(largest, float(difference.max(initial=0)))
         observations += len(alive)
-        largest = max(largest, float(difference.max(initial=0)))
     return Exported(path=path, observations=observations, largest_difference=largest, near_ties=near_ties)
 
 
-def _limits(deployed: "Deployed", values: Arrays) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """Tolerance of the actions to rounding, for each entry or all, and their distance from other actions."""
+def _limits(deployed: "Deployed", values: Arrays, part: int) -> tuple[NDArray[Any], NDArray[np.float32]]:
+    """Tolerance of a part of the action to rounding, for each entry or all, and its distance from other actions."""
     import torch
 
     with torch.inference_mode():
         raw, *_ = deployed.decide(*map(torch.from_numpy, values))
-        margin = deployed.action.margin(raw).numpy()  # type: ignore[operator]
-    stretch = getattr(deployed.action, "stretch", torch.ones(1))  # of outputs from -1 to 1 to the bounds of the actions
-    return _TOLERANCE * max(1.0, raw.abs().max().item()) * np.maximum(stretch.numpy(), 1), margin
+        margin = deployed.action.margins(raw)[part].numpy()
+    # Of outputs from -1 to 1 to the bounds of the actions.
+    stretch = getattr(deployed.action.parts[part], "stretch", torch.ones(1))
+    largest = raw[raw.isfinite()].abs().max().item()  # others are masked
+    return _TOLERANCE * max(1.0, largest) * np.maximum(stretch.numpy(), 1), margin
 
 
 def _program(deployed: "Deployed") -> tuple[Any, Any]:

@@ -10,7 +10,6 @@ from es_core.config.checks import require_positive, whole
 from es_core.config.choices import LEARNER, SCRIPTED
 from es_core.config.train_config import TrainConfig
 from es_core.config.trust import require_trusted
-from es_core.policies.spaces import is_same_space
 from es_core.pools.local import LocalPool
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.run_folder import RunFolder
@@ -21,6 +20,7 @@ from es_core.training.progress import count_progress, prepare_policy
 from es_core.training.rebuilding import find_best, rebuild
 from es_core.training.state import TrainingState
 from es_envs import EnvDefinition, Episode
+from es_envs.spaces import is_same_space
 
 Source = RunFolder | Checkpoint | str | os.PathLike[str]
 

@@ -9,7 +9,7 @@ from inspect import signature
 from typing import Any, Literal
 
 import gymnasium
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 import es_envs
 from es_core.config.checks import json_object, number, whole
@@ -197,6 +197,11 @@ def _require_known(config: TrainConfig, where: str, given: Mapping[str, Any], kn
 
 
 def _require_actions(config: TrainConfig, algorithm: Algorithm, space: gymnasium.Space[Any]) -> None:
+    if isinstance(space, Dict | Tuple):
+        raise ValueError(
+            f"strategy {config.strategy!r} is not for several actions at once, and those of {config.env_id} are "
+            f"{space}: choose a strategy that evolves, such as 'openai_es'"
+        )
     is_box = isinstance(space, Box) and config.action_bins is None
     fitting = {"sampled": True, "bounded": is_box, "greedy": isinstance(space, Discrete)}
     if not fitting[algorithm.acts]:

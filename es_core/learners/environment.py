@@ -23,6 +23,7 @@ from es_core.rollout.fitness import begun, judged, load_fitnesses, observers_of
 from es_core.rollout.transition_recorder import require_storable
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import EnvDefinition, Episode
+from es_envs.masks import KEY
 from es_envs.returned import Checked
 
 _FAR = 1e6  # a bound that no raw output reaches: the algorithms want one
@@ -85,6 +86,11 @@ class LearnerEnv(gymnasium.Env[NDArray[np.float32], Any]):
         (self._seed,) = episode_seeds(self._config.seed, Purpose.TRAINING, 1, self._generation, first=first)
         with self._explained():
             observation, info = self._env.reset(seed=self._seed)
+            if self._config.action_masks and info.get(KEY) is not None:
+                raise ValueError(
+                    f"info['{KEY}'] is nothing that algorithms of Stable-Baselines3 obey here: choose a strategy that "
+                    "evolves, such as 'openai_es', or set action_masks=False to ignore it"
+                )
             self._first, self._start_info, self._total = deepcopy(observation), deepcopy(info), 0.0
             self._measured = begun(self._fitnesses)
             self._observers = observers_of(self._measured)

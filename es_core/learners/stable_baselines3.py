@@ -1,6 +1,5 @@
 """Policies of Stable-Baselines3 as checkpoints: the weights in a saved model are read, and none of its code runs."""
 
-import json
 import os
 import pickle
 import warnings
@@ -18,16 +17,17 @@ from numpy.typing import NDArray
 
 import es_envs
 from es_core.config.train_config import TrainConfig
-from es_core.files import CheckpointError
+from es_core.files import CheckpointError, opened, parse_json
 from es_core.policies.by_name import make_policy
 from es_core.policies.layered import Layered
 from es_core.policies.layers import matrices
 from es_core.policies.normalization import ObservationStatistics
-from es_core.policies.spaces import input_size
 from es_core.rollout.environment import make_env
 from es_core.runs.checkpoint import Checkpoint
+from es_envs.spaces import input_size
 
 _MOST = 1_000_000_000  # bytes of the weights
+_INFLATED = 4  # times its size in the file: Stable-Baselines3 compresses nothing
 _KNOWN_FOR = 100  # generations that VecNormalize's statistics count for, if they are learnt further
 _EPSILON = 1e-8  # that VecNormalize adds to each variance
 
@@ -158,27 +158,56 @@ def _read(path: Path) -> tuple[dict[str, NDArray[np.float32]], Mapping[str, Any]
     except ImportError as error:
         raise ImportError(f"reading {path} needs torch: pip install 'es-envs[torch]'") from error
     try:
-        with zipfile.ZipFile(path) as model:
-            if model.getinfo("policy.pth").file_size > _MOST:
-                raise CheckpointError(f"{path} holds more than {_MOST} bytes of weights")
-            stored = BytesIO(model.read("policy.pth"))
-            told = json.loads(model.read("data"))
+        with opened(path.resolve()) as file, zipfile.ZipFile(file) as model:
+            size = os.fstat(file.fileno()).st_size
+            stored, data = (_member(model, name, size) for name in ("policy.pth", "data"))
+        told = parse_json(data)
+        if not zipfile.is_zipfile(BytesIO(stored)):
+            raise pickle.UnpicklingError("torch's format before 1.6, which may take any room")
+        with zipfile.ZipFile(BytesIO(stored)) as inner:
+            _require_modest(sum(member.file_size for member in inner.infolist()), len(stored))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about pickles, which are refused
-            loaded: dict[str, torch.Tensor] = torch.load(stored, map_location="cpu", weights_only=True)
+            loaded: dict[str, torch.Tensor] = torch.load(BytesIO(stored), map_location="cpu", weights_only=True)
+        _require_modest(sum(value.numel() for value in loaded.values()), len(stored))  # views may repeat what is stored
         weights = {name: np.asarray(value.numpy(), np.float32) for name, value in loaded.items()}
     except pickle.PickleError as error:  # torch's own words advise to unpickle it
         raise CheckpointError(
             f"{path} is refused: its policy.pth is damaged, or has pickled classes beside its weights, which are never "
             "read, since they could run code. Save the model again with `model.save(...)` of Stable-Baselines3"
         ) from error
-    except (zipfile.BadZipFile, KeyError, ValueError, RuntimeError, AttributeError, EOFError) as error:
+    except (
+        zipfile.BadZipFile,
+        KeyError,
+        ValueError,
+        RuntimeError,
+        AttributeError,
+        EOFError,
+        NotImplementedError,
+    ) as error:
         raise CheckpointError(
             f"{path} cannot be read as a model of Stable-Baselines3: {type(error).__name__}: {str(error)[:300]}"
         ) from error
     if not all(np.isfinite(weight).all() for weight in weights.values()):
         raise CheckpointError(f"{path} has weights that are not finite")
     return weights, told if isinstance(told, dict) else {}
+
+
+def _member(model: zipfile.ZipFile, name: str, size: int) -> bytes:
+    """Content of a file in a model of ``size`` bytes."""
+    member = model.getinfo(name)
+    _require_modest(member.file_size, size)
+    return model.read(member)
+
+
+def _require_modest(size: int, stored: int) -> None:
+    """Refuse what takes far more room than it has in the file, and would fill the memory.
+
+    Raises:
+        ValueError: the message says how much.
+    """
+    if size > min(_MOST, _INFLATED * stored):
+        raise ValueError(f"{size} bytes of it are stored in {stored}, which is no model's proportion, or too large")
 
 
 def _actor(

@@ -5,7 +5,7 @@ Each engine computes this itself: the compiled one in ``kernels.decide``, torch 
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import gymnasium
@@ -14,13 +14,10 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from es_core.config.train_config import TrainConfig
-from es_envs.old_gym import is_old_gym
+from es_envs.spaces import leaves, require_small_table
 
-Decoding = Literal["choice", "choices", "bits", "clip", "tanh"]
+Decoding = Literal["choice", "choices", "bits", "clip", "tanh", "mixed"]
 Exploration = Literal["add_noise", "draw_normal", "draw_choice", "draw_bits"]
-
-# The table of values has a row for each entry, all as long as the longest: a file must not decide its size.
-_LARGEST_TABLE = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -32,7 +29,8 @@ class Actions:
         decisive: number of outputs, from the first on, that decide the action; the others vary it in training.
         decoding: "choice": the largest output wins, and its index is the action (from the space's start). "choices":
             the largest of each group wins, and each output stands for a value. "bits": 1 where an output is positive.
-            "clip" and "tanh": an output for each entry, brought between the bounds.
+            "clip" and "tanh": an output for each entry, brought between the bounds. "mixed": each of the ``parts``
+            has its own, and its outputs follow those of the part before it.
         exploration: how the raw outputs of an episode are changed before they are decoded while training. "add_noise":
             by normal noise of the config's ``action_noise``. "draw_normal": means, each followed by a draw from
             N(0, std), where the other outputs are log-stds, between -5 and 2 (as in common implementations of SAC:
@@ -42,6 +40,7 @@ class Actions:
         values: for "choices": function that makes an array of values for each group; called only when needed, since a
             file may describe a huge space.
         meaning: the outputs' meaning in words.
+        parts: for "mixed": the actions of each leaf of a Dict or Tuple, in its order.
     """
 
     outputs: int
@@ -50,20 +49,27 @@ class Actions:
     exploration: Exploration | None
     meaning: str
     values: Callable[[], list[NDArray[Any]]] = list
+    parts: tuple["Actions", ...] = ()
 
 
 def make_actions(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
-    """Meaning of raw outputs in ``space``, by the config's action settings.
+    """Meaning of raw outputs in ``space``, which ``require_supported`` takes, by the config's action settings.
 
     - Box: an output for each entry, brought between the bounds by ``action_squash``. With ``action_bins`` one for each
       value that an entry can have: the largest wins. With ``sample_actions`` a mean for each entry, and then a log-std
       for each.
     - Discrete: an output for each choice, of which the largest wins. MultiDiscrete: likewise in each group.
     - MultiBinary: an output for each bit, which is 1 if the output is positive.
+    - Dict and Tuple: the outputs of their parts, one after the other.
 
     Raises:
-        ValueError: actions of this space are not supported, or not with these settings.
+        ValueError: actions of this space are not supported with these settings.
     """
+    return (_of_parts if isinstance(space, spaces.Dict | spaces.Tuple) else _of_leaf)(config, space)
+
+
+def _of_leaf(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
+    """Actions that are no Dict or Tuple."""
     _require_fitting(config, space)
     sampled = config.sample_actions
     choice: Exploration | None = "draw_choice" if sampled else None
@@ -83,31 +89,38 @@ def make_actions(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
         case spaces.Discrete():
             size = int(space.n)
             return Actions(size, size, "choice", choice, f"an output for each choice of {space}")
-        case spaces.MultiDiscrete() if space.nvec.ndim == 1:
-            _require_modest(space.nvec.tolist())
+        case spaces.MultiDiscrete():
             size, meaning = int(space.nvec.sum()), f"an output for each choice of each entry of {space}"
             starts = list(zip(space.start.tolist(), space.nvec.tolist(), strict=True))
             return Actions(
                 size, size, "choices", choice, meaning, lambda: [np.arange(low, low + count) for low, count in starts]
             )
-        case spaces.MultiBinary():
-            size = math.prod(space.shape)
+        case _:  # MultiBinary
+            size = math.prod(space.shape or ())
             return Actions(size, size, "bits", "draw_bits" if sampled else None, f"an output for each bit of {space}")
-        case _ if is_old_gym(space):
-            raise ValueError(
-                f"action space {space} is one of the old gym: take it from gymnasium.spaces, with `import gymnasium as "
-                "gym` in the place of `import gym`"
-            )
-        case _:
-            raise ValueError(
-                f"action space {space} is not supported: expected Box, Discrete, MultiDiscrete or MultiBinary"
-            )
+
+
+def _of_parts(config: TrainConfig, space: gymnasium.Space[Any]) -> Actions:
+    """Actions of a Dict or Tuple; ``action_squash`` concerns those of its parts that are a Box."""
+    leaf_spaces = [leaf for _, _, leaf in leaves(space)]
+    if not any(isinstance(leaf, spaces.Box) for leaf in leaf_spaces):
+        _require_fitting(config, space)
+    others = replace(config, action_squash="clip")
+    parts = tuple(_of_leaf(config if isinstance(leaf, spaces.Box) else others, leaf) for leaf in leaf_spaces)
+    explorations = {part.exploration for part in parts}
+    if len(explorations) > 1 or "draw_normal" in explorations:
+        setting, without = ("sample_actions", "False") if config.sample_actions else ("action_noise", "0")
+        raise ValueError(
+            f"{setting} is for actions of one kind, and {space} has several parts, of which it would explore each in "
+            f"another way: set it to {without}"
+        )
+    size = sum(part.outputs for part in parts)
+    meaning = f"an output for each entry and choice of {space}, part by part"
+    return Actions(size, size, "mixed", explorations.pop(), meaning, parts=parts)
 
 
 def _require_fitting(config: TrainConfig, space: gymnasium.Space[Any]) -> None:
     is_box, bins = isinstance(space, spaces.Box), config.action_bins is not None
-    if is_box and space.dtype == np.bool_:
-        raise ValueError(f"actions of {space} are bits: let the action space be MultiBinary({list(space.shape or ())})")
     if bins and not is_box:
         raise ValueError(f"action_bins are for Box actions, and {space} has none: leave it None")
     if config.action_squash == "tanh":
@@ -128,14 +141,6 @@ def _require_fitting(config: TrainConfig, space: gymnasium.Space[Any]) -> None:
         raise ValueError(
             "action_noise is added to outputs that are actions, and with action_bins they are choices: set "
             "action_noise to 0 (sample_actions=True draws a choice instead)"
-        )
-
-
-def _require_modest(sizes: Sequence[int]) -> None:
-    if len(sizes) * max(sizes, default=0) > max(_LARGEST_TABLE, sum(sizes)):
-        raise ValueError(
-            f"actions of {len(sizes)} entries with up to {max(sizes)} choices are too large: the product of these two "
-            f"numbers may be at most {_LARGEST_TABLE}"
         )
 
 
@@ -185,7 +190,7 @@ def bins(space: spaces.Box, given: int | tuple[Any, ...]) -> tuple[int, Callable
                     f"action_bins: {value!r} is outside the bounds {low[entry]:g} and {high[entry]:g} of entry {entry} "
                     f"of {space}"
                 )
-    _require_modest([len(row) for row in rows])
+    require_small_table([len(row) for row in rows])
     return sum(map(len, rows)), lambda: [np.array(row, float) for row in rows]
 
 

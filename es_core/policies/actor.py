@@ -5,6 +5,7 @@ from typing import Any
 
 from es_core.policies.network import Policy, Vector
 from es_core.policies.normalization import ObservationStatistics, Statistics
+from es_envs.masks import has_choices
 
 
 class NotFiniteError(ValueError):
@@ -19,10 +20,12 @@ class Actor(ABC):
 
     Attributes:
         policy: its policy.
+        takes_masks: True if it obeys masks of actions, False if it would have to, and cannot; None: it ignores them.
     """
 
     def __init__(self, policy: Policy) -> None:
         self.policy = policy
+        self.takes_masks = has_choices(policy.action_space) if policy.config.action_masks else None
 
     @abstractmethod
     def load(self, parameters: Vector, statistics: Statistics | None = None) -> None:
@@ -43,11 +46,15 @@ class Actor(ABC):
         """
 
     @abstractmethod
-    def __call__(self, observation: Any) -> Any:
+    def __call__(self, observation: Any, mask: Any = None) -> Any:
         """The action for one observation, as a new object.
 
+        Args:
+            observation: as the environment returns it.
+            mask: ``info["action_mask"]`` of that step (see ``es_envs.masks``); None: all choices are allowed.
+
         Raises:
-            ValueError: the observation's shape is not that of its space.
+            ValueError: the observation's shape is not that of its space, or the mask does not fit.
             NotFiniteError: the observation or the policy's raw outputs are not finite.
         """
 

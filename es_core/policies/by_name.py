@@ -12,8 +12,8 @@ from es_core.policies.defaults import with_policy
 from es_core.policies.layered import convolutional, linear, mlp, recurrent
 from es_core.policies.network import Policy
 from es_core.policies.scripted import ScriptedPolicy
-from es_core.policies.spaces import is_image, leaves
 from es_envs.choice import require_one_of
+from es_envs.spaces import is_image, leaves, require_supported
 
 POLICIES: Mapping[str, Callable[..., Policy]] = {
     "linear": linear,
@@ -36,6 +36,7 @@ def make_policy(
     Raises:
         ValueError: the policy, one of its settings or a space is not supported, or torch is not installed.
     """
+    require_supported(observation_space, action_space)
     if config.policy.startswith(SCRIPTED):
         return ScriptedPolicy(config, observation_space, action_space)
     config = with_policy(config, observation_space, action_space)

@@ -8,7 +8,10 @@ import atexit
 import ctypes
 import os
 import shutil
+import stat
+import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import cache, partial
@@ -20,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from es_core.config.train_config import TrainConfig
+from es_core.files import CheckpointError, opened
 from es_core.policies.kernels import COLUMNS, EXPORTS, HELPERS
 
 _DIGEST = 32  # bytes before the code
@@ -87,7 +91,7 @@ def require_compiler(config: TrainConfig) -> None:
 def is_compiled(config: TrainConfig) -> bool:
     """Return True if nothing is left to compile for a policy, or no compiler is installed."""
     try:
-        if all(_file(name).is_file() for name in kernels_of(config)):
+        if all(_read(_file(name)) for name in kernels_of(config)):
             return True
         import numba  # noqa: F401
     except ImportError:  # `require_compiler` reports it
@@ -219,9 +223,12 @@ def _version() -> str:
 
 
 def _read(file: Path) -> bytes | None:
-    """Return what ``_write`` wrote; None if there is no file, or a damaged one, which would crash LLVM."""
-    with suppress(OSError):
-        data = file.read_bytes()
+    """Return what ``_write`` wrote; None if there is no file, a damaged one, which would crash LLVM, or another's."""
+    with suppress(OSError, CheckpointError):
+        if not _is_own(file, file.lstat()):  # a link, too
+            return None
+        with opened(file) as source:
+            data = source.read() if _is_own(file, os.fstat(source.fileno())) else b""
         if data[:_DIGEST] == sha256(data[_DIGEST:]).digest():
             return data[_DIGEST:]
     return None
@@ -231,9 +238,29 @@ def _write(file: Path, code: bytes) -> None:
     """Write code and its digest atomically, whatever other processes write."""
     with suppress(OSError):  # the next process will compile it again
         handle, path = tempfile.mkstemp(dir=file.parent)
-        with os.fdopen(handle, "wb") as temporary:
-            temporary.write(sha256(code).digest() + code)
-        Path(path).replace(file)
+        try:
+            with os.fdopen(handle, "wb") as temporary:
+                temporary.write(sha256(code).digest() + code)
+            Path(path).replace(file)
+        finally:
+            Path(path).unlink(missing_ok=True)
+
+
+def _is_own(path: Path, status: os.stat_result) -> bool:
+    """Tell whether nobody but this user and root can change a file or folder: its machine code runs as this user."""
+    if sys.platform == "win32":
+        return True  # where others may write nowhere by default, and the mode tells nothing
+    is_link = not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode))
+    if status.st_uid in {0, os.getuid()} and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH) and not is_link:
+        return True
+    why = "is a link" if is_link else f"belongs to user {status.st_uid}, with mode {stat.S_IMODE(status.st_mode):o}"
+    warnings.warn(
+        f"{path} {why}: somebody else could change the machine code in it, so it is compiled again elsewhere. Remove "
+        "it, or let the environment variable NUMBA_CACHE_DIR name a folder that you alone can write to",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return False
 
 
 def cache_folder() -> Path:
@@ -243,24 +270,30 @@ def cache_folder() -> Path:
 
 @cache
 def lasting_folder() -> Path | None:
-    """Folder in which kernels are kept, one for each kind of processor; None if none of ``bases`` can be written."""
-    name, features = _processor()
-    processor = f"{name}-{sha256(features.encode()).hexdigest()[:8]}"
+    """Folder in which kernels are kept; None if none of ``bases`` can be written, and by nobody else."""
     for base in bases():
         with suppress(OSError):
-            folder = base / f"es-envs-{processor}"
-            folder.mkdir(parents=True, exist_ok=True)
+            folder = base / _of_processor()
+            folder.mkdir(mode=0o755, parents=True, exist_ok=True)
             with tempfile.TemporaryFile(dir=folder):
-                return folder
+                if _is_own(folder, folder.lstat()):
+                    return folder
     return None
 
 
 @cache
 def _passing_folder() -> Path:
-    folder = Path(tempfile.mkdtemp(prefix="es-envs-"))
-    atexit.register(_remove_own, folder, os.getpid())
-    os.environ["NUMBA_CACHE_DIR"] = str(folder)  # for the processes that this one starts
+    base = Path(tempfile.mkdtemp(prefix="es-envs-"))
+    atexit.register(_remove_own, base, os.getpid())
+    os.environ["NUMBA_CACHE_DIR"] = str(base)  # for the processes that this one starts
+    folder = base / _of_processor()
+    folder.mkdir(mode=0o755)
     return folder
+
+
+def _of_processor() -> str:
+    name, features = _processor()
+    return f"es-envs-{name}-{sha256(features.encode()).hexdigest()[:8]}"
 
 
 @cache  # a passing folder changes the variable

@@ -1,20 +1,23 @@
 """The compiled engine: the memory layout of a policy made of layers, and an actor whose steps are kernel calls."""
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
 from es_core.policies import kernels
+from es_core.policies.actions import Actions
 from es_core.policies.actor import Actor, NotFiniteError
 from es_core.policies.compilation import kernel
 from es_core.policies.layered import Layered
 from es_core.policies.layers import GATES, Cell, Dense, ImageEncoder, Layer, matrices
 from es_core.policies.network import Policy, Vector
 from es_core.policies.normalization import ObservationStatistics, Statistics
+from es_envs.masks import allowed
+from es_envs.spaces import leaves, nested
 
 _ALIGNED = 16  # numbers: 64 bytes, a line of the cache
 _KINDS: Mapping[str, int] = {"rnn": kernels.RNN, "lstm": kernels.LSTM, "gru": kernels.GRU}
@@ -32,6 +35,7 @@ _DECODINGS: Mapping[str, int] = {
     "bits": kernels.BITS,
     "clip": kernels.CLIPPED,
     "tanh": kernels.SQUASHED,
+    "mixed": kernels.MIXED,
 }
 
 
@@ -73,7 +77,8 @@ class CompiledActor(Actor):
         self._act_exploring = kernel("act_exploring").bound(memory) if explores else self._act
         has_images = isinstance(policy.layers[0], ImageEncoder)
         self._encode_images = kernel("encode_images").bound(memory) if has_images else None
-        self._finish = _finisher(policy, self._exact[first[kernels.ACTION] :][: first[kernels.ACTIONS]])
+        self._action = self._exact[first[kernels.ACTION] :][: first[kernels.ACTIONS]]
+        self._finish = _finisher(policy, self._action)
 
     def _part(self, start: int, size: int) -> Vector:
         return self._numbers[start : start + size]
@@ -105,7 +110,7 @@ class CompiledActor(Actor):
             self._kernel = self._act_exploring
             self._step[kernels.SEED], self._step[kernels.STEPS] = noise_seed, 0
 
-    def __call__(self, observation: Any) -> Any:
+    def __call__(self, observation: Any, mask: Any = None) -> Any:
         """The action for one observation; see ``Actor``."""
         self._encode(observation, self._inputs)
         if self._encode_images is not None:
@@ -113,7 +118,15 @@ class CompiledActor(Actor):
         choice = self._kernel()
         if choice < 0:
             raise self._not_finite(choice)
-        return self._finish(choice)
+        return self._finish(choice if mask is None else self._choice_within(mask))
+
+    def _choice_within(self, mask: Any) -> int:
+        """Choose again, among the raw outputs of choices that are allowed; write a MultiDiscrete action."""
+        space: Any = self.policy.action_space
+        raw = np.where(allowed(space, mask), self._raw, -np.inf)
+        if isinstance(space, spaces.MultiDiscrete):
+            self._action[:] = [part.argmax() for part in np.split(raw, np.cumsum(space.nvec)[:-1])] + space.start
+        return int(raw.argmax())
 
     def outputs(self, observation: Any) -> Vector:
         """The raw outputs ``(m,)`` for one observation; see ``Actor``."""
@@ -253,33 +266,58 @@ def _image(shape: tuple[int, int, int]) -> dict[int, int]:
 
 def _decoding(policy: Policy, start: int) -> tuple[NDArray[np.float64], dict[int, int]]:
     """Exact numbers from ``start`` on that actions are made of, and the first row's columns about them."""
-    actions, space = policy.actions, cast("Any", policy.action_space)
-    low: NDArray[Any] = np.zeros(0)
-    high: NDArray[Any] = np.zeros(0)
-    groups: NDArray[Any] = np.zeros(0)
-    size = actions.decisive
-    match actions.decoding:
-        case "choice":
-            size = 0
-        case "choices":
-            values = actions.values()
-            size, low = len(values), np.concatenate(values)
-            groups = np.cumsum([0, *map(len, values)])
-        case "clip" | "tanh":
-            low, high = space.low.ravel(), space.high.ravel()
+    actions = policy.actions
+    if actions.decoding == "mixed":
+        tables = [_tables(part, leaf) for part, leaf in _parts(policy)]
+        decodings, lows, highs, sizes = (np.concatenate(column) for column in zip(*tables, strict=True))
+    elif actions.decoding == "choice":  # the kernel returns it
+        decodings, lows, highs, sizes = np.zeros((4, 0))
+    else:
+        decodings, lows, highs, sizes = _tables(actions, policy.action_space)
+    size = len(sizes)
+    groups = np.cumsum([0, *sizes])
     sums = np.zeros(2 * policy.inputs)
-    parts: list[NDArray[Any]] = [sums, np.zeros(size), low, high, groups]
-    _, action, low_at, high_at, groups_at = np.cumsum([start, *map(len, parts[:-1])]).tolist()
+    parts: list[NDArray[Any]] = [sums, np.zeros(size), lows, highs, groups, decodings]
+    _, action, low_at, high_at, groups_at, decodings_at = np.cumsum([start, *map(len, parts[:-1])]).tolist()
     columns = {
         kernels.DECODES: _DECODINGS[actions.decoding], kernels.ACTION: action, kernels.ACTIONS: size,
-        kernels.LOW: low_at, kernels.HIGH: high_at, kernels.GROUPS: groups_at,
+        kernels.LOW: low_at, kernels.HIGH: high_at, kernels.GROUPS: groups_at, kernels.DECODINGS: decodings_at,
     }  # fmt: skip
     return np.concatenate(parts).astype(np.float64), columns
 
 
+def _parts(policy: Policy) -> Iterator[tuple[Actions, Any]]:
+    """Actions and space of each part of a Dict or Tuple of actions."""
+    return zip(policy.actions.parts, (leaf for _, _, leaf in leaves(policy.action_space)), strict=True)
+
+
+def _tables(actions: Actions, space: Any) -> tuple[NDArray[Any], ...]:
+    """Decoding of each entry of an action; low and high bound, or value, of each output; outputs of each entry."""
+    zeros = np.zeros(actions.decisive)
+    if actions.decoding in {"choice", "choices"}:
+        values = actions.values() or [np.arange(actions.decisive) + int(space.start)]
+        return np.full(len(values), kernels.CHOICES), np.concatenate(values), zeros, np.array([*map(len, values)])
+    lows, highs = (zeros, zeros) if actions.decoding == "bits" else (space.low.ravel(), space.high.ravel())
+    ones = np.ones(actions.decisive, int)
+    return _DECODINGS[actions.decoding] * ones, lows, highs, ones
+
+
 def _finisher(policy: Policy, action: NDArray[np.float64]) -> Any:
     """Return a function from a kernel's choice to the action that the environment takes."""
-    space = policy.action_space
+    if policy.actions.decoding != "mixed":
+        return _finisher_of(policy.action_space, action)
+    finishers, start = [], 0
+    for part, leaf in _parts(policy):
+        own = action[start:][: len(_tables(part, leaf)[0])]
+        start += len(own)
+        finishers.append(_finisher_of(leaf, own, chosen=own if part.decoding == "choice" else None))
+    return lambda choice: nested(policy.action_space, (finish(choice) for finish in finishers))
+
+
+def _finisher_of(space: Any, action: NDArray[np.float64], *, chosen: NDArray[np.float64] | None = None) -> Any:
+    """Return that function for a space that is no Dict or Tuple; ``chosen``: where a Discrete part's value is."""
+    if chosen is not None:
+        return lambda _: int(chosen[0])
     if isinstance(space, spaces.Discrete):
         start = int(space.start)
         return (lambda choice: choice) if start == 0 else (lambda choice: start + choice)

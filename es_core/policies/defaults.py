@@ -15,7 +15,7 @@ from es_core.config.train_config import TrainConfig
 from es_core.formatting import figures
 from es_core.policies.layered import smallest_image
 from es_core.policies.network import Policy
-from es_core.policies.spaces import has_channels_first, image_size, input_size, is_image, leaves
+from es_envs.spaces import has_channels_first, image_size, input_size, is_image, leaves
 
 # Linear outputs, with a bias, are learnt from the fewest episodes. But what is linear in two angles and a speed hardly
 # swings a pendulum up, and where there are so few inputs, hidden units cost few parameters. (The last is for a policy
@@ -99,6 +99,9 @@ def _convolutional(images: Sequence[Space]) -> str:
 
 def _are_usual(space: Space) -> bool:
     """Return True if outputs of the order of 1 reach most of the actions, or nobody knows which they reach."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        boxes = [leaf for _, _, leaf in leaves(space) if isinstance(leaf, spaces.Box)]
+        return all(map(_are_usual, boxes)) or not all(box.is_bounded() for box in boxes)
     if not isinstance(space, spaces.Box):
         return True
     with np.errstate(over="ignore", invalid="ignore"):

@@ -14,60 +14,75 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from es_core.policies.actions import bins, group_columns, typed, value_table
+from es_core.config.train_config import TrainConfig
+from es_core.policies.actions import Actions, bins, group_columns, typed, value_table
 from es_core.policies.module_rows import State, parts_of
 from es_core.policies.network import Policy
-from es_core.policies.spaces import leaves
+from es_envs.spaces import leaves
+
+MASK = "action_mask"
+"""Name of the input for the mask of the actions."""
 
 
 class Deployed(nn.Module):
     """A self-contained policy: it flattens and normalises observations and decodes actions.
 
-    ``forward(*observations, *states) -> (actions, *states)``, all with the batch as first dimension. There is an
-    observation for each space in the observation space, in the shape and dtype that the environment returns, and a
-    state for each tensor that the policy remembers, zero when an episode begins.
+    ``forward(*observations, *states) -> (*actions, *states)``, all with the batch as first dimension. There is an
+    observation for each space in the observation space, in the shape and dtype that the environment returns, an action
+    for each space in the action space, and a state for each tensor that the policy remembers, zero when an episode
+    begins. If it is ``masked``, the mask of the actions comes after the observations: True for each choice, those of
+    all entries in a row, that is allowed.
 
     Args:
         policy: the policy.
         module: module made by ``policy.module``: flattened observations to the raw outputs that decide an action.
+        masked: True if the environment gives masks of actions.
 
     Attributes:
-        inputs: names of the observations and states.
-        outputs: names of the action and of the states that follow.
-        examples: zeros for each input, for a batch of 2.
-        action: module from raw outputs to actions; its ``margin`` is their distance from those of another action.
+        inputs: names of the observations, the mask and the states.
+        outputs: names of the actions and of the states that follow.
+        examples: zeros for each observation and state, for a batch of 2, and a mask that allows all.
+        action: module from raw outputs to actions; its ``margins`` are their distances from those of another action.
 
     Raises:
         ValueError: the states of a user's module do not grow with the batch.
     """
 
-    def __init__(self, policy: Policy, module: nn.Module) -> None:
+    def __init__(self, policy: Policy, module: nn.Module, *, masked: bool = False) -> None:
         super().__init__()
         parts = list(leaves(policy.observation_space, "observation"))
         self.observations = nn.ModuleList(observation_of(space) for _, _, space in parts)
         self.module = module.requires_grad_(requires_grad=False).eval()
         self.memory = _Memory(module) if module.is_recurrent else None
-        self.action = action_of(policy)
+        self.action, self.masked = action_of(policy), masked
+        actions = _identifiers([name for name, _, _ in leaves(policy.action_space, "action")])
         states = self.memory.names if self.memory else []
-        self.inputs = [*_identifiers([name for name, _, _ in parts]), *states]
-        self.outputs = ["action", *(f"next_{name}" for name in states)]
+        mask = [MASK] if masked else []
+        self.inputs = [*_identifiers([name for name, _, _ in parts]), *mask, *states]
+        self.outputs = [*actions, *(f"next_{name}" for name in states)]
         examples = [torch.from_numpy(np.zeros((2, *(space.shape or ())), space.dtype)) for _, _, space in parts]
-        self.examples = (*examples, *(self.memory.examples if self.memory else ()))
+        choices = [torch.ones(2, policy.actions.decisive, dtype=torch.bool)] if masked else []
+        self.examples = (*examples, *choices, *(self.memory.examples if self.memory else ()))
 
     def forward(self, *values: Tensor) -> tuple[Tensor, ...]:
         """Actions ``(batch, ...)`` as the environment takes them, and the states for the next step."""
         raw, *states = self.decide(*values)
-        return self.action(raw), *states
+        return *self.action(raw), *states
 
     def decide(self, *values: Tensor) -> tuple[Tensor, ...]:
         """The raw outputs ``(batch, m)`` of which ``action`` makes actions, and the states for the next step."""
-        observations, states = values[: len(self.observations)], values[len(self.observations) :]
+        count = len(self.observations)
+        observations, mask, states = values[:count], values[count : count + self.masked], values[count + self.masked :]
         flat = [flatten(value) for flatten, value in zip(self.observations, observations, strict=True)]
         inputs = torch.cat(flat, 1)
         if self.memory is None:
-            return (self.module(inputs),)
+            return (_masked(self.module(inputs), *mask),)
         raw, state = self.module(inputs, self.memory.recalled(states))
-        return raw, *self.memory.kept(state)
+        return _masked(raw, *mask), *self.memory.kept(state)
+
+
+def _masked(raw: Tensor, mask: Tensor | None = None) -> Tensor:
+    return raw if mask is None else raw.masked_fill(~mask, -torch.inf)
 
 
 def _identifiers(names: Sequence[str]) -> list[str]:
@@ -151,9 +166,34 @@ def _differing(one: Sequence[int], two: Sequence[int]) -> int:
     )
 
 
-def action_of(policy: Policy) -> nn.Module:
-    """Module from raw outputs ``(batch, m)`` to actions ``(batch, *shape)``, as ``make_actions`` says."""
-    space, config = policy.action_space, policy.config
+def action_of(policy: Policy) -> "ActionParts":
+    """Module from raw outputs ``(batch, m)`` to actions, as ``make_actions`` says."""
+    actions = policy.actions
+    return ActionParts(policy.config, policy.action_space, actions.parts or (actions,))
+
+
+class ActionParts(nn.Module):
+    """Raw outputs ``(batch, m)`` to an action ``(batch, *shape)`` for each leaf of the action space, in its order."""
+
+    def __init__(self, config: TrainConfig, space: gymnasium.Space[Any], actions: Sequence[Actions]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(_decoder(config, leaf) for _, _, leaf in leaves(space))
+        self._sizes = [part.decisive for part in actions]
+
+    def forward(self, raw: Tensor) -> tuple[Tensor, ...]:
+        """The actions."""
+        return tuple(part(own) for part, own in zip(self.parts, self._split(raw), strict=True))
+
+    def margins(self, raw: Tensor) -> list[Tensor]:
+        """Distance of each from another action, in raw outputs."""
+        own = zip(self.parts, self._split(raw), strict=True)
+        return [part.margin(outputs) for part, outputs in own]  # type: ignore[operator]
+
+    def _split(self, raw: Tensor) -> Sequence[Tensor]:
+        return raw.split(self._sizes, 1)  # type: ignore[no-untyped-call,no-any-return]
+
+
+def _decoder(config: TrainConfig, space: gymnasium.Space[Any]) -> nn.Module:
     match space:
         case spaces.Box() if config.action_bins is not None:
             return _Chosen(bins(space, config.action_bins)[1](), space)

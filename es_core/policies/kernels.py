@@ -230,17 +230,18 @@ NORMALIZES, CENTER, SCALE, CLIP = 6, 7, 8, 9  # whether inputs are normalised; w
 EXPLORES, SEED, STEPS, NOISE = 10, 11, 12, 13  # how an episode is explored, its seed, steps so far; where the std is
 DECODES, ACTION, ACTIONS, LOW, HIGH, GROUPS = 14, 15, 16, 17, 18, 19  # how raw outputs become an action
 ROWS = 20  # of the table
+DECODINGS = 21  # where that of each entry is, if they differ
 
 # Columns of an operation's row.
 KIND, SOURCE, INPUTS, TARGET, OUTPUTS, WEIGHTS, ACTIVATION = 0, 1, 2, 3, 4, 5, 6
 FROM_STATE, GATES, CELL = 7, 8, 9  # of a recurrent layer: weights of its state, room for gates, an LSTM's cell state
 HEIGHT, WIDTH, CHANNELS, SIZE, STRIDE, CHANNELS_FIRST = 7, 8, 9, 10, 11, 12  # of an image
-COLUMNS = 21
+COLUMNS = 22
 
 DENSE, RNN, LSTM, GRU, CONVOLUTION, IMAGE, COPY = 0, 1, 2, 3, 4, 5, 6  # kinds, those on images last
 LINEAR, TANH, RELU = 0, 1, 2  # activations
 AS_IT_IS, ADD_NOISE, DRAW_NORMAL, DRAW_CHOICE, DRAW_BITS = 0, 1, 2, 3, 4  # explorations
-CHOICE, CHOICES, BITS, CLIPPED, SQUASHED = 0, 1, 2, 3, 4  # decodings
+CHOICE, CHOICES, BITS, CLIPPED, SQUASHED, MIXED = 0, 1, 2, 3, 4, 5  # decodings
 BAD_OBSERVATION, BAD_OUTPUT = -1, -2  # what a step returns instead of a choice
 
 _ZERO, _PER_PIXEL = _f32(0), _f32(1 / 255)
@@ -453,16 +454,19 @@ def decide(numbers: Any, exact: Any, step: Any) -> Any:
     action = exact[step[ACTION] : step[ACTION] + step[ACTIONS]]
     low = exact[step[LOW] :]
     for r in range(len(action)):
-        if kind == CHOICES:
+        entry, at = kind, r
+        if kind == MIXED:
+            entry, at = int(exact[step[DECODINGS] + r]), int(exact[step[GROUPS] + r])
+        if entry == CHOICES:
             first, end = exact[step[GROUPS] + r], exact[step[GROUPS] + r + 1]
             action[r] = low[largest(raw, int(first), int(end))]
-        elif kind == BITS:
-            action[r] = raw[r] > _ZERO
+        elif entry == BITS:
+            action[r] = raw[at] > _ZERO
         else:
-            high, value = exact[step[HIGH] + r], np.float64(raw[r])
-            if kind == SQUASHED:
-                value = low[r] + (np.float64(tanh(raw[r])) + 1.0) * ((high - low[r]) * 0.5)
-            action[r] = min(max(value, low[r]), high)
+            high, value = exact[step[HIGH] + at], np.float64(raw[at])
+            if entry == SQUASHED:
+                value = low[at] + (np.float64(tanh(raw[at])) + 1.0) * ((high - low[at]) * 0.5)
+            action[r] = min(max(value, low[at]), high)
     return 0
 
 

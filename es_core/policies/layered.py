@@ -22,8 +22,8 @@ from es_core.policies.layers import (
 )
 from es_core.policies.network import Policy, Vector
 from es_core.policies.normalization import ReferenceBatch, Statistics
-from es_core.policies.spaces import has_channels_first, image_size, input_size, is_image, leaves
 from es_envs.choice import require_one_of
+from es_envs.spaces import has_channels_first, image_size, input_size, is_image, leaves
 
 if TYPE_CHECKING:
     import torch

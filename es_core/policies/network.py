@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from es_core.config.train_config import TrainConfig
 from es_core.policies.actions import make_actions
 from es_core.policies.normalization import Normalization, ObservationStatistics, Statistics
-from es_core.policies.spaces import encoder, input_size
+from es_envs.spaces import encoder, input_size
 
 if TYPE_CHECKING:
     import torch
@@ -26,7 +26,7 @@ class Policy(ABC):
     Args:
         config: the run's config with the policy's settings.
         observation_space: Box, Discrete, MultiDiscrete, MultiBinary, or Dict and Tuple of these, nested or not.
-        action_space: Box, Discrete, MultiDiscrete or MultiBinary.
+        action_space: likewise.
 
     Attributes:
         inputs: length ``n`` of a flattened observation.

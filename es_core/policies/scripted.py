@@ -48,11 +48,12 @@ class ScriptedActor(Actor):
 
     def __init__(self, policy: ScriptedPolicy) -> None:
         super().__init__(policy)
-        self._act: Callable[[Any], Any] = self.outputs
+        self._act: Callable[..., Any] = self.outputs
 
-    def begin(self, act: Callable[[Any], Any]) -> None:
+    def begin(self, act: Callable[..., Any]) -> None:
         """Let ``act`` choose the actions from now on."""
         self._act = act
+        self.takes_masks = getattr(act, "takes_masks", None)
 
     def load(self, parameters: Vector, statistics: Statistics | None = None) -> None:
         """Do nothing: a script has no parameters."""
@@ -60,9 +61,9 @@ class ScriptedActor(Actor):
     def reset(self, *, noise_seed: int | None = None) -> None:
         """Do nothing: a script does not explore."""
 
-    def __call__(self, observation: Any) -> Any:
+    def __call__(self, observation: Any, mask: Any = None) -> Any:
         """Return the script's action."""
-        return self._act(observation)
+        return self._act(observation) if mask is None else self._act(observation, mask)
 
     def outputs(self, observation: Any) -> Vector:  # noqa: ARG002
         """Refused: there is no network."""

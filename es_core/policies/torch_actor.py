@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium.spaces import Discrete
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.dlpack import from_dlpack
@@ -14,9 +15,10 @@ from es_core.policies.actor import Actor, NotFiniteError
 from es_core.policies.deployed import action_of, observation_of
 from es_core.policies.network import Policy, Vector
 from es_core.policies.normalization import ObservationStatistics, Statistics
-from es_core.policies.spaces import leaves, parts
 from es_core.policies.torch_module import Normalized
 from es_core.policies.torch_rows import aligned
+from es_envs.masks import allowed
+from es_envs.spaces import leaves, nested, parts
 
 # Rows computed together on the CPU, by one thread: the last bits of a product depend on the numbers of rows and of
 # threads. A block without an acting row is skipped. One thread per block was tried: handing them out cost more.
@@ -104,18 +106,24 @@ class TorchActors:
         ]
         return flat[0] if len(flat) == 1 else torch.cat(flat, 1)
 
-    def act(self, inputs: Tensor, live: NDArray[np.bool_]) -> tuple[Tensor, dict[int, NotFiniteError]]:
-        """Actions ``(rows, ...)``, and an error for each row whose observation or outputs are not finite.
+    def act(
+        self, inputs: Tensor, live: NDArray[np.bool_], allowed: NDArray[np.bool_] | None = None
+    ) -> tuple[Any, dict[int, NotFiniteError]]:
+        """Actions ``(rows, ...)``, nested as their space is, and errors of rows that are not finite.
 
         Args:
             inputs: ``flattened`` observations.
             live: ``(rows,)``, True for rows that act; the other rows' actions are meaningless.
+            allowed: ``(rows, m)``, True for choices that the masks of actions allow; None: all.
         """
         with torch.inference_mode():
             raw, wrong = self.outputs(inputs, live)
             size = self.policy.actions.decisive
             self._explore(raw, live, size)
-            return self._decode(raw[:, :size]), wrong
+            raw = raw[:, :size]
+            if allowed is not None:
+                raw = raw.where(torch.from_numpy(allowed).to(self._device), -torch.inf)
+            return nested(self.policy.action_space, iter(self._decode(raw))), wrong
 
     @torch.inference_mode()
     def outputs(self, inputs: Tensor, live: NDArray[np.bool_]) -> tuple[Tensor, dict[int, NotFiniteError]]:
@@ -181,13 +189,16 @@ class TorchActor(Actor):
         """Begin an episode; see ``Actor``."""
         self._actors.reset(0, noise_seed=noise_seed)
 
-    def __call__(self, observation: Any) -> Any:
+    def __call__(self, observation: Any, mask: Any = None) -> Any:
         """The action for one observation; see ``Actor``."""
-        actions, wrong = self._actors.act(self._flat(observation), self._alone)
+        space = self.policy.action_space
+        within = None if mask is None else allowed(space, mask)[np.newaxis]
+        actions, wrong = self._actors.act(self._flat(observation), self._alone, within)
         if wrong:
             raise wrong[0]
-        action = actions[0].numpy()
-        return int(action) if self.policy.actions.decoding == "choice" else action
+        own = zip(parts(space, actions), leaves(space), strict=True)
+        return nested(space, (int(values[0]) if isinstance(leaf, Discrete) else values[0].numpy()
+                              for values, (_, _, leaf) in own))  # fmt: skip
 
     def outputs(self, observation: Any) -> Vector:
         """The raw outputs ``(m,)``; see ``Actor``."""

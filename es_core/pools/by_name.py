@@ -5,10 +5,11 @@ from typing import Any
 
 from es_core.config.objects import require_importable
 from es_core.config.train_config import TrainConfig
-from es_core.pools.pool import STEP_TIMEOUT, RolloutPool, require_no_workers, require_workers
+from es_core.pools.pool import RolloutPool, require_no_workers, require_workers
 from es_core.strategies.defaults import most_candidates
 from es_envs import EnvDefinition
 from es_envs.choice import require_one_of
+from es_envs.episode import STEP_TIMEOUT
 
 POOLS = ("local", "ray", "vector")
 

@@ -5,7 +5,8 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from types import ModuleType
+from typing import Any, TypeVar
 
 import gymnasium
 import numpy as np
@@ -18,14 +19,11 @@ from numpy.typing import NDArray
 from es_core.config.budgets import step_limit
 from es_core.config.objects import packed
 from es_core.config.train_config import TrainConfig
-from es_core.policies.spaces import parts
 from es_core.rollout.environment import make_env
 from es_envs import EnvDefinition, import_path
 from es_envs.error_text import message_of
 from es_envs.returned import Checked
-
-if TYPE_CHECKING:
-    import torch
+from es_envs.spaces import parts
 
 EACH, WHOLE, UNCONTROLLED = "each copy seeded", "seeded as a whole", "not controlled"
 """Ways in which seeds determine the starts of episodes."""
@@ -80,6 +78,11 @@ class Copies:
         """True if a copy whose episode has ended can begin another one while others play on."""
         return not self.is_native or self.starts != EACH
 
+    @property
+    def compiles(self) -> bool:
+        """True if it is Gymnasium's form in JAX, which compiles a restart for each number of copies that restart."""
+        return any("FunctionalJaxVectorEnv" in kind.__name__ for kind in type(self._env.unwrapped).__mro__)
+
     def reset(self, seeds: Sequence[int]) -> tuple[Any, Mapping[str, Any]]:
         """Begin episodes in the first copies, and return observations and infos.
 
@@ -108,9 +111,9 @@ class Copies:
             env.reset_async(seed=list(seeds), options={"reset_mask": mask})
             return self._rows(env.reset_wait(timeout=self._step_timeout))
 
-    def step(self, actions: "torch.Tensor") -> tuple[Any, Any, Any, Any, Mapping[str, Any]]:
-        """Step all copies with actions ``(width, ...)``, which become arrays of the library of the observations."""
-        given = as_given(actions[: self._env.num_envs], self._last)
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Mapping[str, Any]]:
+        """Step all copies with torch's actions ``(width, ...)``, which become arrays of the observations' library."""
+        given = as_given(actions, self._last, self._env.num_envs)
         if not isinstance(self._env, AsyncVectorEnv):
             return self._rows(self._env.step(given))
         with _quiet():
@@ -165,9 +168,16 @@ class Copies:
             env = definition.build_vector(count, optional={**limit, **seed}, **config.env_kwargs)
             return self._flattened(env) if config.preprocessing.get("flatten") else env
         copies = [partial(_resting, definition, config, packed(definition, config))] * count
-        context = "fork" if sys.platform.startswith("linux") else "spawn"
-        with _quiet():  # of threads beside a fork, of which the child uses none
-            return AsyncVectorEnv(copies, context=context, autoreset_mode=AutoresetMode.DISABLED)
+        # Not forked: this process has made an environment, and what it may have started (threads of JAX, say, or a
+        # connection to Bullet) does not work in a fork.
+        with _quiet(), _without_script():
+            return AsyncVectorEnv(copies, context="spawn", autoreset_mode=AutoresetMode.DISABLED)
+
+    def are_silent(self, rows: Sequence[int]) -> bool:
+        """Return True if these copies are processes, and none of them has answered."""
+        if not isinstance(self._env, AsyncVectorEnv):
+            return False
+        return not any(self._env.parent_pipes[row].poll(0) for row in rows)
 
     def _flattened(self, env: VectorEnv[Any, Any, Any]) -> VectorEnv[Any, Any, Any]:
         try:
@@ -234,6 +244,17 @@ def _quiet() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def _without_script() -> Iterator[None]:
+    """Keep processes that are started meanwhile from importing the user's script, which might never end."""
+    script = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = script
+
+
 def has_native_form(definition: EnvDefinition, config: TrainConfig) -> bool:
     """Return True if an environment's own vectorised form is used, whose observations can only be flattened."""
     is_plain = not any(on for name, on in config.preprocessing.items() if name != "flatten") and not config.randomize
@@ -278,13 +299,18 @@ class _Resting(gymnasium.Wrapper[Any, Any, Any, Any]):
         return observation, reward, terminated, truncated, info
 
 
-def _resting(definition: EnvDefinition, config: TrainConfig, objects: Mapping[str, bytes]) -> gymnasium.Env[Any, Any]:
+def _resting(definition: EnvDefinition, config: TrainConfig, objects: bytes) -> gymnasium.Env[Any, Any]:
     import_path.receive(objects)
     return _Resting(Checked(make_env(definition, config)), step_limit(definition, config))
 
 
-def as_given(actions: "torch.Tensor", like: Any) -> Any:
-    """Convert actions to arrays of the library of ``like``, on its device."""
+def as_given(actions: Any, like: Any, count: int) -> Any:
+    """Convert the first ``count`` rows of torch's actions to arrays of the library of ``like``, on its device."""
+    if isinstance(actions, Mapping):
+        return {key: as_given(part, like, count) for key, part in actions.items()}
+    if isinstance(actions, tuple):
+        return tuple(as_given(part, like, count) for part in actions)
+    actions = actions[:count]
     while isinstance(like, Mapping | tuple):
         like = next(iter(like.values() if isinstance(like, Mapping) else like))
     if type(like).__module__.partition(".")[0] == "torch":

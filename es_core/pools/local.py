@@ -25,13 +25,14 @@ from es_core.pools.messages import (
     Task,
     Work,
 )
-from es_core.pools.pool import STEP_TIMEOUT, RolloutPool, require_pool_options, require_ready
+from es_core.pools.pool import RolloutPool, require_pool_options, require_ready
 from es_core.pools.process import BEAT_EVERY, Child, ChildDiedError, Record, end, wait
 from es_core.pools.scheduler import Scheduler
 from es_core.pools.watchdog import patience
 from es_core.rollout.errors import RolloutError
 from es_core.strategies.defaults import settled
 from es_envs import EnvDefinition, registry
+from es_envs.episode import STEP_TIMEOUT
 
 __all__ = ["LocalPool"]
 

@@ -40,7 +40,7 @@ class Start:
     config: TrainConfig
     step_timeout: float
     probe: bool = False
-    objects: Mapping[str, bytes] = field(default_factory=dict)
+    objects: bytes = b""
 
 
 @dataclass(frozen=True)

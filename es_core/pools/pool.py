@@ -35,8 +35,6 @@ from es_core.strategies.population import Population
 from es_core.strategies.transitions import Transitions
 from es_envs import EnvDefinition, Episode
 
-STEP_TIMEOUT = 300.0  # seconds
-
 _SHOWN = 200  # characters of a failure's message
 
 

@@ -1,7 +1,6 @@
 """A reference batch for virtual batch normalisation: observations from episodes of random actions."""
 
 from collections.abc import MutableSequence, Sequence
-from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from es_core import seeding
 from es_core.policies.normalization import REFERENCE_SIZE, ReferenceBatch
 from es_core.pools import process
 from es_core.rollout.rollout import Rollout
+from es_envs.scripts import RandomActions
 
 
 def play_reference(
@@ -28,22 +28,22 @@ def play_reference(
     """
     policy = rollout.policy
     observations = np.empty((REFERENCE_SIZE, policy.inputs), np.float32)
-    actions = deepcopy(policy.action_space)
     seen = 0
 
-    def act(observation: Any) -> Any:
-        nonlocal seen
-        policy.encode(observation, observations[seen])
-        if not np.isfinite(observations[seen]).all():
-            raise ValueError(f"the observation is not finite: {observation!r}")
-        seen += 1
-        return actions.sample()
+    class Watching(RandomActions):
+        def __call__(self, observation: Any, mask: Any = None) -> Any:
+            nonlocal seen
+            policy.encode(observation, observations[seen])
+            if not np.isfinite(observations[seen]).all():
+                raise ValueError(f"the observation is not finite: {observation!r}")
+            seen += 1
+            return super().__call__(observation, mask)
 
     for seed in seeds:
         if record is not None:
             record[process.SEED] = seed
-        actions.seed(seeding.derive(seed, seeding.Purpose.REFERENCE_BATCH))
-        for _ in rollout.steps(seed, act):
+        drawn = seeding.derive(seed, seeding.Purpose.REFERENCE_BATCH)
+        for _ in rollout.steps(seed, Watching(rollout.env, drawn, masked=policy.config.action_masks)):
             if seen == REFERENCE_SIZE:
                 return ReferenceBatch(observations)
     raise RuntimeError(f"{len(seeds)} episodes had fewer than {REFERENCE_SIZE} observations")

@@ -220,9 +220,9 @@ class Scheduler(Generic[W]):
         if not self.task_seconds:
             return math.ceil(_SHARE * share)
         least = min(math.ceil(self.call_seconds / self.task_seconds) * state.cpus, share)
-        return math.ceil(max(least, 1, min(_SHARE * share, _PLENTY * self._enough * state.cpus)))
+        return math.ceil(max(least, 1, min(_SHARE * share, _PLENTY * self.enough * state.cpus)))
 
     @property
-    def _enough(self) -> int:
+    def enough(self) -> int:
         """Number of tasks for which the cost of an order is small."""
         return math.ceil(self.call_seconds / (_OVERHEAD * self.task_seconds)) if self.task_seconds else 1

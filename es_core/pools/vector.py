@@ -1,6 +1,7 @@
 """The vector pool: one candidate in each copy of a vector environment, one forward pass for all. Imports torch."""
 
 import math
+import multiprocessing
 import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode
+from numpy.typing import NDArray
 
 from es_core.config.budgets import largest_population, step_limit
 from es_core.config.train_config import TrainConfig
@@ -34,13 +36,14 @@ from es_core.pools.worker import (
 )
 from es_core.rollout.bounds import BoundsCounter
 from es_core.rollout.environment import prepare_env
-from es_core.rollout.errors import SpaceError
+from es_core.rollout.errors import RolloutError, SpaceError
 from es_core.rollout.fitness import Fitnesses, begun, judged, load_fitnesses, observers_of
 from es_core.rollout.rollout import Rollout
 from es_core.strategies.defaults import settled
 from es_core.strategies.population import Drawn
 from es_envs import EnvDefinition, Episode
 from es_envs.behaviour import BehaviourDescriber
+from es_envs.masks import KEY, allowed, require_choices
 from es_envs.returned import info_of
 
 _PARAMETERS = 2**28  # of all candidates at once, if the number of copies is not set: 1 GB
@@ -107,12 +110,15 @@ class VectorPool(RolloutPool):
         self.workers = 1 if is_native else width
         self._recycle_after, self._played = recycle_after, 0
         self._memory = MemoryWatch[int](definition.label)
+        self._step_timeout, self._has_played = step_timeout, False
         self.actors = TorchActors(self.policy, width, device)
         if config.observation_normalization:
             self.actors.collect()
         self.fitnesses = load_fitnesses(definition, config)
         self.behaviours = BehaviourDescriber(definition)
         self.choice = f"{width} copies, starts {self.copies.starts}"
+        if self.copies.compiles:
+            self.choice += "; JAX compiles anew for each number of copies that end at once, so it is slow at first"
 
     def play(self, work: Work) -> Iterator[Reply]:
         """Play the tasks of ``work``, and yield the candidates' reply, then the others'."""
@@ -171,13 +177,22 @@ class VectorPool(RolloutPool):
             wave = _Wave(self, work, queue, done)
             try:
                 wave.run()
-            except (Exception, SystemExit) as error:  # noqa: BLE001  (the run decides what follows)
+            except (Exception, SystemExit) as error:
+                seated = [row for row, play in enumerate(wave.seats) if play is not None]
+                timed_out = isinstance(error, multiprocessing.TimeoutError) and self.copies.are_silent(seated)
+                if timed_out and not self._has_played:
+                    raise RolloutError(
+                        f"{self.definition.label}: no copy has ever answered, though each had {self._step_timeout:g} "
+                        "seconds (step_timeout), so the run stops. A simulator that is slow at first needs more; one "
+                        "that cannot run in several processes at once needs vector_envs=1; or use pool='local'"
+                    ) from error
                 lost += [(play, error) for play in wave.seats if play is not None]
                 what = f"{self.definition.label}: a step failed, so all copies are replaced"
                 warnings.warn(f"{what}: {type(error).__name__}: {error}", RuntimeWarning, stacklevel=2)
                 self.copies.renew()
                 self.workers_replaced += 1
             lost += wave.lost
+            self._has_played = self._has_played or bool(done)
         return lost
 
     @cached_property
@@ -265,12 +280,14 @@ class _Wave:
         self._totals, self._lengths = np.zeros(width), np.zeros(width, np.int64)
         self._limits = np.zeros(width, np.int64)
         self._observed = any(observers_of(begun(pool.fitnesses)))
+        self._allowed: NDArray[np.bool_] | None = None  # choices of each row, once there is a mask of actions
         self._counted = False  # True as soon as the centre plays
 
     def run(self) -> None:
         """Play until all episodes have ended."""
         rows = self._seat(range(len(self.seats)))
         observations, infos = self._copies.reset([play.seed for play in self.seats if play])
+        self._take_masks(infos, rows)
         while True:
             self._begin(rows, observations, infos)
             if not any(self.seats):
@@ -282,10 +299,11 @@ class _Wave:
         copies, live = self._copies, self._live
         # For this step, which is their reset.
         waiting = [row for row, play in enumerate(self.seats) if play and not live[row]]
-        actions, wrong = self._actors.act(self._actors.flattened(observations), live)
+        actions, wrong = self._actors.act(self._actors.flattened(observations), live, self._allowed)
         for row, error in wrong.items():
             self._lose(row, error)
         observations, rewards, terminated, truncated, infos = copies.step(actions)
+        self._take_masks(infos, [row for row, play in enumerate(self.seats) if play])
         terminated, over = np.asarray(terminated), np.asarray(terminated) | np.asarray(truncated)
         self._totals[live] += np.asarray(rewards, float)[live]
         self._lengths += live
@@ -302,7 +320,24 @@ class _Wave:
         if rows and not copies.is_native:
             mask = np.isin(np.arange(len(self.seats)), rows)
             observations, infos = copies.restart(mask, [play.seed if play else None for play in self.seats])
+            self._take_masks(infos, rows)
         return observations, infos, waiting if copies.mode == AutoresetMode.NEXT_STEP else rows
+
+    def _take_masks(self, infos: Mapping[str, Any], rows: Sequence[int]) -> None:
+        """Note which choices the infos allow in these rows' next step."""
+        space = self._pool.action_space
+        if not self._pool.config.action_masks or (self._allowed is None and KEY not in infos):
+            return
+        require_choices(space)
+        if self._allowed is None:
+            self._allowed = np.ones((len(self.seats), self._pool.policy.actions.decisive), np.bool_)
+        masks = {name: infos[name] for name in (KEY, f"_{KEY}") if name in infos}
+        for row in rows:
+            mask = info_of(masks, row).get(KEY)
+            try:
+                self._allowed[row] = True if mask is None else allowed(space, mask)
+            except ValueError as error:
+                self._lose(row, error)
 
     def _seat(self, rows: Sequence[int]) -> list[int]:
         """Give free rows the next episodes; return the rows that got one."""
@@ -348,7 +383,7 @@ class _Wave:
             play = self.seats[row]
             for observe in observers_of(play.measured if play else ()):
                 info, observation = self._outcome(row, observations, infos, over=over[row])
-                observe(observation, actions[row], float(rewards[row]), info)
+                observe(observation, row_of(self._pool.action_space, actions, row), float(rewards[row]), info)
 
     def _count(self, actions: Any) -> None:
         """Count the centre's actions at bounds."""

@@ -8,7 +8,6 @@ from collections.abc import Mapping, MutableSequence, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from pickle import PicklingError
 from typing import Any
 
 import numpy as np
@@ -51,6 +50,7 @@ from es_core.strategies.population import Drawn, Population
 from es_core.strategies.transitions import Transitions
 from es_envs import Episode, import_path
 from es_envs.error_text import message_of
+from es_envs.spaces import require_portable
 
 _REPLY_EVERY = 0.05  # seconds: many short episodes make one message, a long one is reported at once
 ATTEMPTS = 2
@@ -137,12 +137,11 @@ class Worker:
         self._record[process.TASK] = 0
         spaces = rollout.env.observation_space, rollout.env.action_space
         try:
-            self._connection.send(Ready(*spaces, rollout.engine, rollout.policy.config.preprocessing, probe))
-        except (AttributeError, TypeError, PicklingError) as error:
-            raise SpaceError(
-                f"its spaces cannot be sent to another process: {error}. Use Gymnasium's own, or put the class of such "
-                "a space into a module"
-            ) from error
+            for space in spaces:
+                require_portable(space)
+        except ValueError as error:
+            raise SpaceError(f"{start.definition.label}: {error}") from error
+        self._connection.send(Ready(*spaces, rollout.engine, rollout.policy.config.preprocessing, probe))
 
     def serve(self) -> None:
         """Answer until the connection ends."""

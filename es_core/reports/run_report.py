@@ -1,7 +1,6 @@
 """The report: what is worth knowing about a run on one HTML page, which loads nothing from the network."""
 
 import contextlib
-import json
 import math
 import os
 import time
@@ -17,7 +16,7 @@ from es_core.config.choices import LEARNER
 from es_core.config.commands import changed_settings, run_command, train_command, usual_settings
 from es_core.config.train_config import BITS, TrainConfig, option_fields
 from es_core.config.trust import require_trusted
-from es_core.files import CheckpointError, read_whole, write_whole
+from es_core.files import CheckpointError, parse_json, read_whole, write_whole
 from es_core.formatting import duration, figures, percent, text_of
 from es_core.reports.data_sheet import data_sheet, space_text
 from es_core.reports.next_step import next_step
@@ -165,6 +164,8 @@ def _verdict(run: RunFolder, *, training: bool) -> Iterator[dict[str, str]]:
             low, high = map(percent, score.success_interval)
             yield _fact("Successful", percent(score.success_rate), f"95 % interval {low} to {high}")
     yield _fact("State", *_state(run, training=training))
+    if run.config.repeatable is False:
+        yield _fact("Repeatable", "no", "an episode that was played twice was not the same one: run es-envs check")
 
 
 def _costs(run: RunFolder) -> Iterator[dict[str, str]]:
@@ -217,16 +218,16 @@ def _settings(config: TrainConfig) -> list[tuple[str, list[dict[str, str]], bool
 
     If the environment is not installed, the first are those that differ from the defaults.
     """
-    default = TrainConfig(env_id=config.env_id).to_json()
+    here, default = config.to_json(), TrainConfig(env_id=config.env_id).to_json()
     try:
         usual, chosen = usual_settings(config).to_json(), set(changed_settings(config))
     except (es_envs.UnknownEnvError, es_envs.PluginError, ValueError, ImportError):
-        usual, chosen = default, {name for name, value in config.to_json().items() if value != default[name]}
+        usual, chosen = default, {name for name, value in here.items() if value != default[name]}
         chosen -= {*config.decided}
     groups: tuple[list[dict[str, str]], ...] = ([], [], [])
     by_run = [field for field in fields(TrainConfig) if field.name == "vector_starts"]
     for field in [*option_fields(), *by_run]:
-        value = config.to_json()[field.name]
+        value = here[field.name]
         place = 0 if field.name in chosen else 1 if value != default[field.name] else 2
         shown = {"value": _text(value), "usual": _text((usual if place == 0 else default)[field.name])}
         groups[place].append({"name": field.name, "help": field.metadata["help"], **shown})
@@ -248,7 +249,9 @@ def _commands(run: RunFolder) -> Iterator[tuple[str, str]]:
 
     with contextlib.suppress(es_envs.UnknownEnvError, es_envs.PluginError, ValueError, ImportError):
         yield (
-            "Repeat the run: the same numbers, to the last bit, with the same versions",
+            "Repeat the run: the same numbers, to the last bit, with the same versions"
+            if run.config.repeatable is None
+            else "Train once more: with other numbers, since the environment is not repeatable",
             train_command(run.config, run.directory, trusted=run.trusted),
         )
     if not run.finished and run.config.bits == BITS:
@@ -282,10 +285,10 @@ def _sheet(config: TrainConfig, definition: EnvDefinition | str) -> dict[str, An
 
 def _sessions(path: Path) -> Iterator[dict[str, Any]]:
     """Lines that ``SessionLogger`` wrote; others are ignored."""
-    with contextlib.suppress(OSError, UnicodeDecodeError, CheckpointError):
-        for line in read_whole(path).decode().splitlines():
+    with contextlib.suppress(OSError, CheckpointError):
+        for line in read_whole(path).splitlines():
             with contextlib.suppress(ValueError, RecursionError, LookupError, TypeError, AttributeError):
-                session = json.loads(line)
+                session = parse_json(line)
                 versions = ", ".join(f"{name} {number}" for name, number in session["versions"].items())
                 rows = [(name, session[name]) for name in ("system", "processor", "cores", "python")]
                 yield {

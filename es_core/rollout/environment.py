@@ -22,11 +22,12 @@ from numpy.typing import NDArray
 
 from es_core.config.train_config import TrainConfig
 from es_core.policies.defaults import with_preprocessing
-from es_core.policies.spaces import is_image
 from es_core.rollout.errors import SpaceError
 from es_envs import EnvDefinition
 from es_envs.definition import KeywordError, RenderError
+from es_envs.masks import KEY, has_choices, is_allowed, with_masks
 from es_envs.returned import Checked
+from es_envs.spaces import is_image
 
 Env = gymnasium.Env[Any, Any]
 
@@ -69,6 +70,8 @@ class _Skip(MaxAndSkipObservation[Any, Any, Any]):
         total, terminated, truncated = 0.0, False, False
         info: dict[str, Any] = {}
         for _ in range(self._skip):
+            if KEY in info and has_choices(self.action_space) and not is_allowed(self.action_space, action, info[KEY]):
+                break  # it may be repeated no more
             observation, reward, terminated, truncated, info = self.env.step(action)
             frames.append(np.array(observation))  # the environment may reuse its array
             total += float(reward)
@@ -222,7 +225,7 @@ def prepare_env(
         raise SpaceError(f"preprocessing 'pixels' needs an environment that draws pictures: {error}") from error
     config = with_preprocessing(config, env.observation_space)
     try:
-        return preprocessed(env, config.preprocessing), config
+        return preprocessed(with_masks(env) if config.action_masks else env, config.preprocessing), config
     except ValueError as error:
         env.close()
         raise SpaceError(f"{definition.label}: {error}") from error

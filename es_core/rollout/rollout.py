@@ -125,7 +125,7 @@ class Rollout:
 
     def random_episode(self, seed: int) -> Episode:
         """Play one episode of actions drawn from the action space; for errors see ``episode``."""
-        actions = RandomActions(self.env, derive(seed, Purpose.BASELINE))
+        actions = RandomActions(self.env, derive(seed, Purpose.BASELINE), masked=self.policy.config.action_masks)
         return self._whole(self._play(seed, actions, (), None, pauses=False))
 
     def steps(self, seed: int, act: Callable[[Any], Any] | None = None) -> Steps:

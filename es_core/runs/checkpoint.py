@@ -25,15 +25,16 @@ from es_core.config.checks import finite, whole
 from es_core.config.choices import SCRIPTED
 from es_core.config.train_config import TrainConfig
 from es_core.config.trust import require_trusted_policy
-from es_core.files import CheckpointError, read_whole, write_whole
+from es_core.files import CheckpointError, parse_json, read_whole, require_modest, write_whole
 from es_core.formatting import shell_line, shown
 from es_core.policies.actor import Actor
 from es_core.policies.by_name import make_policy
 from es_core.policies.engines import make_actor
 from es_core.policies.network import Policy
 from es_core.policies.normalization import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch, Statistics
-from es_core.policies.spaces import input_size, space_from_json, space_to_json
 from es_core.rollout.environment import make_env
+from es_core.runs.space_json import space_from_json, space_to_json
+from es_envs.spaces import input_size
 
 if TYPE_CHECKING:
     import torch
@@ -84,7 +85,7 @@ class Checkpoint:
         """Write the file atomically: a crash or a power failure leaves either the old file or the new one.
 
         Raises:
-            ValueError: the policy is so large that ``load`` would refuse the file.
+            ValueError: policy, spaces or settings are so large that ``load`` would refuse the file.
             OSError: the file cannot be written.
         """
         arrays: dict[str, NDArray[Any]] = {"mean": self.mean}
@@ -112,6 +113,7 @@ class Checkpoint:
             "tensors": {name: _digest(array) for name, array in arrays.items()},
         }
         text = json.dumps({"document": document, "sha256": _json_digest(document)}, sort_keys=True, allow_nan=False)
+        require_modest(text.encode())
         size = sum(array.nbytes for array in arrays.values())
         if size > _MOST:
             raise ValueError(
@@ -143,10 +145,10 @@ class Checkpoint:
         try:
             most = _MOST + _MOST // 100  # with their names and the JSON
             content = read_whole(path.resolve(), most)  # the caller's path may be a link
+            header = parse_json(content[8 : 8 + int.from_bytes(content[:8], "little")])
             arrays = load(content)
-            header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
             text = header.get("__metadata__", {}).get(_KEY)
-        except (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        except (SafetensorError, OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
             raise CheckpointError(
                 f"{path} cannot be read as a checkpoint (cut off, damaged, or another format): {error}"
             ) from error
@@ -322,7 +324,7 @@ def _json_digest(document: Mapping[str, Any]) -> str:
 
 
 def _verified(text: str, arrays: Mapping[str, NDArray[Any]]) -> Mapping[str, Any]:
-    outer = json.loads(text)
+    outer = parse_json(text.encode())
     document: Mapping[str, Any] = outer["document"]
     version = document.get("format")
     if whole(FORMAT + 1)(version) is None:

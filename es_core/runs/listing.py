@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from es_core.config.commands import run_command
-from es_core.files import CheckpointError
+from es_core.files import walk
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation
 
@@ -55,24 +55,24 @@ def list_runs(folder: str | os.PathLike[str]) -> list[ListedRun]:
 
 def run_folders(folder: Path) -> Iterator[Path]:
     """Yield the run folders in a folder, at any depth."""
-    for parent, folders, files in os.walk(folder):
+    for parent, folders, files in walk(folder):
         # Other programs have files config.json, too; a run that has lost its own is told as damaged.
         if "metrics.jsonl" in files or ("config.json" in files and "checkpoints" in folders):
             folders.clear()
-            yield Path(parent)
+            yield parent
 
 
 def _listed(folder: Path) -> ListedRun:
     age = time.time() - max((file.lstat().st_mtime for file in _written(folder)), default=0.0)
     try:
         run = RunFolder.open(folder)
-        is_training = run.is_training
-    except (CheckpointError, ValueError, OSError) as error:
-        return ListedRun(directory=folder, state="damaged", age=age, next=str(error))
-    last, best = run.history[-1] if run.history else None, run.best_score
-    failure = None if is_training else run.failure
+        is_training, best, end = run.is_training, run.best_score, run.end
+        failure = None if is_training else run.failure
+    except Exception as error:  # noqa: BLE001  (whatever a folder holds: it must not hide the others)
+        return ListedRun(directory=folder, state="damaged", age=age, next=str(error) or repr(error))
+    last = run.history[-1] if run.history else None
     stopped = "interrupted" if failure is None else "failed"
-    ended = stopped if run.end is None else "solved" if run.end == "solved" else "finished"
+    ended = stopped if end is None else "solved" if end == "solved" else "finished"
     state = "running" if is_training else ended
     verb = {"running": "watch", "interrupted": "resume", "failed": "resume"}.get(state, "report")
     options: dict[str, int] = {"live": True} if verb == "watch" else {}

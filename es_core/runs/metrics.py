@@ -1,6 +1,7 @@
 """One line of metrics.jsonl: the numbers of a generation."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import islice, takewhile
@@ -8,6 +9,7 @@ from statistics import fmean, variance
 from typing import Any, Self
 
 from es_core.config.checks import require_fields
+from es_core.formatting import shown
 from es_core.runs.scores import Evaluation, Standing
 
 DIAGNOSTICS = (
@@ -149,6 +151,11 @@ class GenerationStats:
             missing: dict[str, Any] = {"final": None, "final_fitness": [], "baselines": {}, "observation_spread": None}
             values = {**missing, "range_share": None, "restarts": 0, "failed_early": False, **values}
         require_fields(cls, values)
+        for name in ("parameter_hash", "next_hash"):
+            if not re.fullmatch("[0-9a-f]{16}", values[name] or "0" * 16):
+                raise ValueError(f"{name} cannot be {shown(values[name])}")
+        if not all("candidate" in failed for failed in values["failed_candidates"]):
+            raise ValueError("failed_candidates cannot be without their candidate")
         scores = {
             name: Evaluation.from_json(values[name]) if values[name] else None
             for name in ("evaluation", "confirmation", "final")
@@ -264,5 +271,8 @@ def _widened(lines: Sequence[GenerationStats]) -> bool:
 
 def is_gain(before: Sequence[float], after: Sequence[float], *, errors: float) -> bool:
     """Tell whether the mean of some values is higher than that of earlier ones by so many standard errors."""
-    error = math.sqrt(sum(variance(part) / len(part) for part in (before, after)))
-    return fmean(after) - fmean(before) > errors * error
+    try:
+        error = math.sqrt(sum(variance(part) / len(part) for part in (before, after)))
+        return fmean(after) - fmean(before) > errors * error
+    except OverflowError:  # near the largest number there is
+        return False

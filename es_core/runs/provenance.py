@@ -2,11 +2,12 @@
 
 import platform
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 from es_core.machine import usable_cores
 from es_envs import EnvDefinition
+from es_envs.distributions import version_of
 from es_envs.registry import distribution_of
 from es_envs.requirements import BULLET, bullet_distributions
 
@@ -27,7 +28,7 @@ def versions(*distributions: str) -> dict[str, str]:
     for name in distributions:
         for each in bullet_distributions() if name == BULLET[0] else [name]:
             with suppress(PackageNotFoundError):
-                found[each] = version(each)
+                found[each] = version_of(distribution(each))
     return found
 
 

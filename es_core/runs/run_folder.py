@@ -4,7 +4,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -12,24 +12,23 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Self
 
-from filelock import Timeout
-
 import es_envs
 from es_core.config.budgets import reached, share_done
 from es_core.config.objects import provide
 from es_core.config.train_config import BOUNDS, TrainConfig
 from es_core.files import (
+    MOST_CONFIG,
     MOST_LINE,
     CheckpointError,
     append,
     explained,
-    hold,
-    is_held,
     opened,
+    parse_json,
     read_lines,
     read_whole,
     remove,
     remove_partial,
+    require_modest,
     require_plain,
     write_whole,
 )
@@ -37,6 +36,7 @@ from es_core.formatting import figures, shell_line
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.failure import RunFailure
 from es_core.runs.generation_log import GenerationLog
+from es_core.runs.locks import Lock, LockedError, LockLostError, hold, is_held
 from es_core.runs.metrics import GenerationStats, is_plateau, since_restart
 from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
@@ -45,6 +45,7 @@ from es_envs.printable import file_name
 
 _OWN = ("config.json", "initial.safetensors", "best.safetensors", "metrics.jsonl", "sessions.jsonl", "failure.json",
         ".lock", "checkpoints", "videos", "tensorboard")  # fmt: skip
+_BEFORE_BEGINNING = ("initial.safetensors", "sessions.jsonl", ".lock", "tensorboard")  # what may hold files by then
 _LOG = "log"  # the field of a line that is a ``GenerationLog``
 
 
@@ -57,13 +58,16 @@ class RunFolder:
         config: the run's config.
         trusted: True if the caller made or vouches for the run, so that its config may name any module.
         history: the lines of metrics.jsonl without their logs (see ``logs``).
+        held: the folder's lock, while this process trains in it.
     """
 
     directory: Path
     config: TrainConfig
     trusted: bool = False
     history: list[GenerationStats] = field(default_factory=list)
+    held: Lock | None = None
     _made: list[Path] = field(default_factory=list)  # folders, from the run's own upwards
+    _written: int | None = None  # bytes of metrics.jsonl, once this process has written to it
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.config.env_id} in {self.directory}>"
@@ -336,10 +340,28 @@ class RunFolder:
 
     def keep(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint to its place; the folder is made again if somebody has deleted it."""
+        self.require_held()
         path = self.checkpoint_path(checkpoint.generation)
         with explained(path):
             path.parent.mkdir(exist_ok=True)
         checkpoint.save(path)
+
+    def require_held(self) -> None:
+        """Make sure that this process alone writes to the folder in which it trains: asked before each write.
+
+        Raises:
+            LockLostError: the lock's file is no longer in its place, or another process has written to metrics.jsonl.
+        """
+        if self.held is None or not self.directory.exists():
+            return  # the error about what cannot be written says more
+        self.held.require_held()
+        path = self.directory / "metrics.jsonl"
+        size = path.stat().st_size if path.exists() else 0
+        if self._written not in {None, size}:
+            raise LockLostError(
+                f"{path} has {size} bytes where this process has written {self._written}: another one writes to it, "
+                "so this one stops and leaves all files as they are"
+            )
 
     def append(self, stats: GenerationStats, log: GenerationLog | None) -> None:
         """Add a line to metrics.jsonl and to the history.
@@ -351,18 +373,22 @@ class RunFolder:
 
         Raises:
             OSError: the line cannot be written, or only its beginning, which ``open`` ignores.
+            LockLostError: another process may write to the folder.
             ValueError: the line is too long to be read again.
         """
         path = self.directory / "metrics.jsonl"
         values = {**stats.to_json(), _LOG: None if log is None else log.to_json()}
         line = json.dumps(values, allow_nan=False).encode() + b"\n"
+        require_modest(line)
         if len(line) > MOST_LINE:
             raise ValueError(
                 f"generation {stats.generation}: its line of {path} would have {figures(len(line))} bytes, and at most "
                 f"{figures(MOST_LINE)} can be read again: what makes it long are statistics of large observations "
                 "(observation_normalization=False leaves them out), long behaviours, or very many candidates"
             )
+        self.require_held()
         append(path, line)
+        self._written = path.stat().st_size
         self.history.append(stats)
 
     def cut_history(self, generation: int) -> None:
@@ -371,6 +397,7 @@ class RunFolder:
         path = self.directory / "metrics.jsonl"
         lines = islice(read_lines(path), generation)
         write_whole(path, b"".join(line.rstrip(b"\n") + b"\n" for line in lines))
+        self._written = path.stat().st_size
 
     def logs(self, first: int, last: int) -> Iterator[GenerationLog | None]:
         """The logs of the generations from ``first`` up to ``last``, read one by one.
@@ -390,10 +417,23 @@ class RunFolder:
             yield log
 
     def write_config(self, config: TrainConfig) -> None:
-        """Write config.json; once a run has begun, only its bounds may change."""
+        """Write config.json; once a run has begun, only its bounds may change.
+
+        Raises:
+            ValueError: it is too large to be read again.
+        """
         self.config = config
-        text = json.dumps(config.to_json(), indent=2, allow_nan=False) + "\n"
-        write_whole(self.directory / "config.json", text.encode())
+        path, content = self.directory / "config.json", json.dumps(config.to_json(), indent=2, allow_nan=False).encode()
+        try:
+            require_modest(content)
+            if len(content) >= MOST_CONFIG:
+                raise ValueError(f"it has {len(content)} bytes: at most {MOST_CONFIG} are read")
+        except ValueError as error:
+            raise ValueError(
+                f"{path} could not be read again: {error}. What is so large belongs into a file whose name is given, "
+                "in env_kwargs for example"
+            ) from error
+        write_whole(path, content + b"\n")
 
     def clear_partial(self) -> None:
         """Remove half-written files that a killed process left; the caller holds the folder's lock."""
@@ -404,30 +444,51 @@ class RunFolder:
         """Remove only what ``create`` made; for a run that failed before its first checkpoint."""
         if not self.directory.is_dir():
             return  # somebody else has removed it
-        for name in _OWN:  # an environment may have left a file that tells why
-            if (entry := self.directory / name).exists():
-                remove(entry)
-        remove_partial(self.directory)
+        _remove_own(self.directory)
         for folder in self._made:
             if any(folder.iterdir()):
                 break
             folder.rmdir()
 
 
-def lock(directory: str | os.PathLike[str]) -> AbstractContextManager[object]:
-    """Lock a run folder for writing, with a lock of the operating system, which a crash releases.
+def is_begun(directory: str | os.PathLike[str]) -> bool:
+    """Return True if a folder holds a run that can be resumed.
+
+    If a process was killed while it made the folder, what it left is removed: nothing was learnt, and a new run can
+    begin there. Anything else in the folder stays.
+    """
+    path = Path(directory)
+    if os.path.lexists(path / "config.json"):
+        return True
+    if (path / "checkpoints").is_dir():  # which is made first
+        files = {entry.relative_to(path).parts[0] for entry in path.rglob("*") if not entry.is_dir()}
+        if all(name in _BEFORE_BEGINNING or name.endswith(".partial") for name in files):
+            _remove_own(path)
+    return False
+
+
+def _remove_own(path: Path) -> None:
+    """Remove from a run's folder what a run makes there."""
+    for name in _OWN:  # an environment may have left a file that tells why it failed
+        if os.path.lexists(path / name):
+            remove(path / name)
+    remove_partial(path)
+
+
+def lock(directory: str | os.PathLike[str]) -> Lock:
+    """Lock a run folder for writing.
 
     Raises:
         FileNotFoundError: the folder is not a run folder.
-        CheckpointError: a link leads out of it, or its .lock is not a plain file.
+        CheckpointError: a link leads out of it, or its .lock is none.
         RuntimeError: another process is writing to the folder.
     """
     path = _require_run_folder(directory) / ".lock"
     try:
         return hold(path)
-    except Timeout:
+    except LockedError as holder:
         raise RuntimeError(
-            f"another process is training in {path.parent}: wait until it ends, or choose another folder"
+            f"{holder} is training in {path.parent}: wait until it ends, or choose another folder"
         ) from None
 
 
@@ -454,7 +515,7 @@ def new_directory(env_id: str, what: str) -> Path:
 
 def _parsed(line: bytes) -> tuple[GenerationStats, Any]:
     """A line of metrics.jsonl, and its unparsed log."""
-    values = json.loads(line)
+    values = parse_json(line)
     log = values.pop(_LOG, None) if isinstance(values, dict) else None
     return GenerationStats.from_json(values), log
 

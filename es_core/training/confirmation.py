@@ -1,7 +1,7 @@
 """Scores of a centre: when it is evaluated, and its confirmation as the best, or as solved, beyond chance."""
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -19,7 +19,7 @@ from es_core.config.budgets import (
 )
 from es_core.config.train_config import TrainConfig
 from es_core.files import CheckpointError
-from es_core.policies.spaces import encoder, input_size, is_image, leaves
+from es_core.pools.copies import EACH
 from es_core.pools.pool import Results, RolloutPool
 from es_core.rollout.errors import RolloutError
 from es_core.runs.checkpoint import Checkpoint
@@ -30,11 +30,14 @@ from es_core.statistics import lower_bound
 from es_core.training.rebuilding import find_best
 from es_core.training.state import TrainingState
 from es_envs import Episode
+from es_envs.registry import is_local
+from es_envs.spaces import encoder, input_size, is_image, leaves
 
 _ERROR = 0.05  # maximum probability of calling a run solved whose centre never reaches the goal, if scores are normal
 _MOST_LOOKS = 10
 _SCREENING_EPISODES = 10  # of a look, which ends with them if their mean misses the goal: most lucky centres go here
 _BASELINE_EPISODES = 5
+_NOTHING, _RANDOM = "doing nothing", "random actions"  # the baselines
 
 
 def episodes_of_evaluation(run: RunFolder, state: TrainingState, *, last: bool) -> int:
@@ -64,12 +67,31 @@ def episodes_of_evaluation(run: RunFolder, state: TrainingState, *, last: bool) 
     return min(wanted, max(-(-free // 2), fewest))
 
 
-def baselines(
+def first_episodes(
     run: RunFolder, state: TrainingState, pool: RolloutPool, *, wanted: bool
+) -> dict[str, list[Episode]]:
+    """Play the first episode of each baseline before anything else, in two workers if there are as many.
+
+    Whether it is the same after many others, ``baselines`` finds out. These steps are counted nowhere, so that no
+    result depends on them.
+    """
+    played: dict[str, list[Episode]] = {}
+    if wanted and run.config.eval_every and pool.config.vector_starts in {None, EACH}:
+        seeds = episode_seeds(run.config.seed, Purpose.BASELINE, 1) * min(pool.workers, 2)
+        with _bearable():
+            played[_NOTHING] = pool.rollouts(np.zeros_like(state.strategy.mean), state.statistics, seeds)
+        with _bearable():
+            played[_RANDOM] = pool.random_rollouts(seeds)
+    return played
+
+
+def baselines(
+    run: RunFolder, state: TrainingState, pool: RolloutPool, first: Mapping[str, Sequence[Episode]], *, wanted: bool
 ) -> tuple[dict[str, Evaluation], list[float] | None]:
     """Score what no learning gives: doing nothing, where all outputs of the policy are 0, and random actions.
 
-    A baseline is left out if the environment does not bear it.
+    A baseline is left out if the environment does not bear it. A warning and the config say if an episode is not the
+    same as it was when it was the ``first``.
 
     Returns:
         The scores; and, if observations are not normalised, but might be, the smallest and the largest standard
@@ -80,18 +102,17 @@ def baselines(
         count = min(_BASELINE_EPISODES, run.config.eval_episodes)
         seeds = episode_seeds(run.config.seed, Purpose.BASELINE, count)
         with _bearable():
-            played["doing nothing"] = pool.rollouts(np.zeros_like(state.strategy.mean), state.statistics, seeds)
+            played[_NOTHING] = pool.rollouts(np.zeros_like(state.strategy.mean), state.statistics, seeds)
         with _bearable():
-            played["random actions"] = pool.random_rollouts(seeds)
+            played[_RANDOM] = pool.random_rollouts(seeds)
     scores = {name: Evaluation.from_episodes(episodes) for name, episodes in played.items()}
+    _note_differences(run, first, played)
     space = pool.observation_space
     try:
         ends = [_ends(space, episodes) for episodes in played.values()]
     except (TypeError, ValueError):  # a last observation that no policy sees, such as None
         return scores, None
     _warn_of_a_stranger(run, space, [episode.first_observation for each in played.values() for episode in each])
-    if pool.config.vector_starts is None:  # else copies may begin elsewhere than single environments
-        _warn_of_other_starts(run, [each[:, 0] for each in ends])
     is_decided = (  # by the run, by whoever wrote the environment, or by the policy from which the run starts
         run.config.observation_normalization
         or run.definition.recommended.get("observation_normalization") is False
@@ -122,15 +143,40 @@ def _ends(space: gymnasium.Space[Any], episodes: Sequence[Episode]) -> NDArray[n
     return seen
 
 
-def _warn_of_other_starts(run: RunFolder, starts: Sequence[NDArray[np.float32]]) -> None:
-    """Warn if episodes with the same seeds begin differently, which they have been played anyhow to tell."""
-    if not all(np.array_equal(starts[0], others, equal_nan=True) for others in starts[1:]):
-        warnings.warn(
-            f"{run.definition.label}: two episodes with the same seed begin differently, so no score can be repeated, "
-            f"and candidates do not meet the same starts: `es-envs check {run.config.env_id}` says what to change",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+def _note_differences(
+    run: RunFolder, first: Mapping[str, Sequence[Episode]], played: Mapping[str, Sequence[Episode]]
+) -> None:
+    """Warn, and note in the config, if episodes that should be alike are not.
+
+    Args:
+        run: the run.
+        first: what ``first_episodes`` returned.
+        played: episodes of each baseline, from the same seeds.
+    """
+    # Not needed by those who import this module for its other functions.
+    from es_envs.testing.episodes import bits
+
+    again = [[*first.get(name, ()), episodes[0]] for name, episodes in played.items()]
+    # Copies of a vector environment may begin elsewhere than single environments.
+    same_seed = [] if run.config.vector_starts else list(zip(*played.values(), strict=True))
+    starts = [{bits(each.first_observation) for each in episodes} for episodes in (*again, *same_seed)]
+    ends = [{(each.length, each.total_reward, bits(each.last_observation)) for each in episodes} for episodes in again]
+    if any(len(different) > 1 for different in starts):
+        how, so = "begin differently", "candidates do not meet the same starts"
+    elif any(len(different) > 1 for different in ends):
+        how, so = "begin alike and go on differently", "all numbers may depend on the workers that play"
+    else:
+        return
+    advice = "draw every random number from self.np_random, and let reset set back all that step changes"
+    if not is_local(run.config.env_id):
+        advice = f"`es-envs check {run.config.env_id}` says what to change"
+    warnings.warn(
+        f"{run.definition.label}: two episodes with the same seed and actions {how}, so no score can be repeated, and "
+        f"{so}: {advice}",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    run.write_config(replace(run.config, repeatable=False))
 
 
 def _warn_of_a_stranger(run: RunFolder, space: gymnasium.Space[Any], starts: Sequence[Any]) -> None:
@@ -203,6 +249,7 @@ def confirm(
     standing = Standing.of(confirmation, evaluation, solved=solved)
     if standing.beats(state.best):
         state.best = standing
+        run.require_held()
         if not state.strategy.rebuildable:
             # Should the bounds grow, this line is lost, and the best centre is that one again.
             if results is None and run.best_path.exists():

@@ -24,6 +24,7 @@ from es_core.rollout.errors import Failure, RolloutError
 from es_core.runs.checkpoint import Checkpoint, parameter_hash
 from es_core.runs.failure import RunFailure
 from es_core.runs.generation_log import GenerationLog
+from es_core.runs.locks import LockLostError
 from es_core.runs.metrics import DIAGNOSTICS, GenerationStats, is_out_of_reach
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation
@@ -31,7 +32,7 @@ from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies.defaults import explained
 from es_core.strategies.population import Population
 from es_core.strategies.strategy import Strategy
-from es_core.training.confirmation import baselines, confirm, episodes_of_evaluation, final_episodes
+from es_core.training.confirmation import baselines, confirm, episodes_of_evaluation, final_episodes, first_episodes
 from es_core.training.lifecycle import Lifecycle
 from es_core.training.progress import RunProgress, prepare_policy
 from es_core.training.rebuilding import restore_best
@@ -95,8 +96,10 @@ def _run_generations(
             started, replaced, retried = time.perf_counter(), pool.workers_replaced, pool.retried
             generation, centre = strategy.generation, strategy.mean
             last = state.at_end(run)
-            centre_episodes = episodes_of_evaluation(run, state, last=last)
-            centre_seeds = episode_seeds(config.seed, Purpose.EVALUATION, centre_episodes, generation)
+            centre_seeds = episode_seeds(
+                config.seed, Purpose.EVALUATION, episodes_of_evaluation(run, state, last=last), generation
+            )
+            first = first_episodes(run, state, pool, wanted=generation == 0 and not last)
             if last:
                 results = None
                 centre_results = pool.rollouts(centre, state.statistics, centre_seeds)
@@ -104,8 +107,8 @@ def _run_generations(
                 population = state.population()
                 results = _played(config, strategy, pool, population, centre_seeds)
                 centre_results = results.centre
-            evaluation = Evaluation.from_episodes(centre_results) if centre_episodes else None
-            without_learning, spread = baselines(run, state, pool, wanted=generation == 0 and not last)
+            evaluation = Evaluation.from_episodes(centre_results) if centre_results else None
+            without_learning, spread = baselines(run, state, pool, first, wanted=generation == 0 and not last)
             confirmation, solved = confirm(run, state, before, pool, results, centre_results)
 
             limits: dict[str, Any] = {"episode_cap": None, "range_share": None} if last else state.limits(config)
@@ -190,10 +193,12 @@ def _repeatable(run: RunFolder, state: TrainingState, pool: RolloutPool) -> Iter
 
     try:
         yield begin
+    except LockLostError:
+        raise
     except BaseException as error:
         if before.generation < len(run.history) == state.strategy.generation:  # between two generations
             begin()
-        with suppress(OSError):  # the disk itself is in trouble: an older one has to do
+        with suppress(OSError, LockLostError):  # the disk itself is in trouble: an older one has to do
             run.keep(before)
         if isinstance(error, Exception):
             with suppress(OSError):

@@ -30,7 +30,6 @@ from es_core.learners.off_policy import OffPolicyLearner
 from es_core.policies.by_name import make_policy
 from es_core.policies.network import Policy
 from es_core.policies.normalization import ObservationStatistics, Statistics
-from es_core.policies.spaces import input_size, is_same_space
 from es_core.pools.pool import Results, RolloutPool
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.generation_log import GenerationLog
@@ -43,6 +42,7 @@ from es_core.strategies.erl import ERL
 from es_core.strategies.population import Population
 from es_core.strategies.strategy import Strategy
 from es_core.strategies.transitions import Transitions
+from es_envs.spaces import input_size, is_same_space
 
 # Of a checkpoint's progress.
 _COUNTS = ("doublings", "restarts", "total_steps", "evaluation_steps", "total_episodes")

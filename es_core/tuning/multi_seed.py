@@ -24,11 +24,11 @@ from es_core.files import CheckpointError, explained, require_plain, write_whole
 from es_core.formatting import shell_line
 from es_core.machine import usable_cores
 from es_core.pools.by_name import require_pool
-from es_core.pools.pool import STEP_TIMEOUT
 from es_core.reports.comparison import Comparison, compare
 from es_core.run import Run
 from es_core.runs.run_folder import new_directory
 from es_core.training.progress import print_line, search_progress
+from es_envs.episode import STEP_TIMEOUT
 
 _LOOK_EVERY = 0.2  # seconds
 _SHOW_EVERY = 10  # looks
@@ -169,7 +169,7 @@ class _Planned:
         if not (self.folder / "config.json").exists():
             settings = ["--config", str(self.folder.parent / _SETTINGS), "--seed", str(self.config.seed)]
             begin = [] if initial is None else ["--initial", str(initial)]
-            return ["train", *settings, "--run-dir", str(self.folder), *begin, "--trust-names"]
+            return ["train", *settings, "--run-dir", str(self.folder), "--continue", *begin, "--trust-names"]
         there, wanted = Run.open(self.folder, trust=True).config, self.config.to_json()
         if self.config.schedule_generations == self.config.generations:  # it follows from them, as of the first call
             del wanted["schedule_generations"]

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
-from filelock import Timeout
-
-from es_core.files import hold, remove, require_plain
+from es_core.files import remove, require_plain
+from es_core.runs.locks import LockedError, hold
 from es_core.tuning.search_plan import SearchPlan
 from es_core.tuning.trial import Trial, best_of
 
@@ -40,14 +40,17 @@ def opened(folder: Path, plan: SearchPlan) -> Iterator["optuna.Study"]:
     require_plain(folder)
     try:
         lock = hold(folder / ".lock")
-    except Timeout:
-        raise RuntimeError(f"another process is searching in {folder}") from None
+    except LockedError as holder:
+        raise RuntimeError(f"{holder} is searching in {folder}") from None
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     storage = None
     with lock:
         try:
-            url = URL.create("sqlite", database=str(file)).render_as_string()
+            # SQLite asks for locks of the system, and fails where there are none.
+            uri = {} if lock.is_of_system else {"nolock": "1", "uri": "true"}
+            database = f"file:{quote(str(file))}" if uri else str(file)
+            url = URL.create("sqlite", database=database, query=uri).render_as_string()
             storage = optuna.storages.RDBStorage(url)
             study = optuna.create_study(
                 storage=storage,

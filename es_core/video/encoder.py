@@ -1,22 +1,17 @@
 """A film's file: MP4 that plays everywhere, or GIF; streamed, and written completely or not at all."""
 
-import shutil
 import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import imageio.v2 as imageio
 import imageio_ffmpeg
-from filelock import Timeout
 
-from es_core.files import explained, hold, is_held, remove
 from es_core.video.layout import Frame
 
 ENDINGS = (".mp4", ".gif")
-
-_LOCK = ".lock"
 
 # The index comes first, so that a browser plays before it has the whole file; two threads leave cores for others.
 _MP4 = {
@@ -33,59 +28,6 @@ _LOSSLESS = {
 _PALETTE = "palettegen=stats_mode=full"  # 256 colours; also of what does not move, such as a legend
 # Ordered dither does not change from frame to frame, so that what does not move takes no room.
 _PAINTED = "paletteuse=dither=bayer:bayer_scale=5:diff_mode=rectangle"
-
-
-class FilmInProgressError(FileExistsError):
-    """Another process is writing the film."""
-
-
-def _folder_of(path: Path) -> Path:
-    return path.with_name(f"{path.name}.unfinished")
-
-
-def is_being_written(path: Path) -> bool:
-    """Tell whether a process is writing the film of this path.
-
-    Raises:
-        CheckpointError: its lock is not an empty file.
-    """
-    return is_held(_folder_of(path) / _LOCK)
-
-
-@contextmanager
-def working_folder(path: Path) -> Iterator[Path]:
-    """Provide the folder in which a film is written; meanwhile no other process writes a film of this path.
-
-    Afterwards it is gone, and an encoder that was interrupted while it started has no place for its file.
-
-    Args:
-        path: path of the film.
-
-    Raises:
-        FilmInProgressError: another process is writing it.
-        CheckpointError: the folder's lock is not an empty file.
-        OSError: the folder cannot be made or emptied.
-    """
-    folder = _folder_of(path)
-    with explained(folder):
-        if folder.is_symlink() or not folder.is_dir():
-            remove(folder)  # put there by somebody
-        folder.mkdir(mode=0o700, exist_ok=True)
-    try:
-        lock = hold(folder / _LOCK)
-    except (Timeout, FileNotFoundError):  # or it has just written it, and removed the folder
-        raise FilmInProgressError(f"another process is writing {path}: choose another name for the film") from None
-    with lock:
-        try:
-            with explained(folder):
-                for left in folder.iterdir():  # by a process that was killed
-                    if left.name != _LOCK:
-                        remove(left)
-            yield folder
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-    with suppress(OSError):  # Windows keeps a lock's file, and so its folder, as long as it is held
-        folder.rmdir()
 
 
 @contextmanager

@@ -1,18 +1,19 @@
-"""Parallel rendering: processes that share the frames of a film, and play the same episodes for them."""
+"""Parallel rendering: processes that share the frames of a film, or of which each plays one of its policies."""
 
+import itertools
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from es_core.config.objects import packed
-from es_core.pools.pool import STEP_TIMEOUT
 from es_core.pools.process import Child, ChildDiedError, end
 from es_core.pools.watchdog import patience
 from es_core.rollout.errors import RolloutError
-from es_core.video.layout import Frame
+from es_core.video.layout import Arrangement, Frame
 from es_core.video.renderer import Clip, FilmOptions, FrameError, Renderer, ScoredEpisode
 from es_envs import EnvDefinition, Episode, import_path
+from es_envs.episode import STEP_TIMEOUT
 
 
 class DisagreementError(RuntimeError):
@@ -49,23 +50,33 @@ def difference(definition: EnvDefinition, scored: Episode, filmed: Measured | No
 
 
 class RenderingProcesses:
-    """Processes that each draw a share of every clip's frames, for which all play the same episodes.
+    """Processes that draw a film: each is one frame ahead and waits until it is taken, so that memory does not grow.
 
-    Each draws one frame ahead and then waits until it is taken, so that memory does not grow with the film.
+    They share the frames of a clip, for which all play its episode. Or each plays one of the policies of a clip, since
+    two environments in one process may disturb each other: by Bullet's default client, say, or a module's variables.
 
     Args:
         options: the film's options.
         number: number of processes.
+        players: True if each plays one of a clip's policies.
+
+    Attributes:
+        disagreement: message if a policy that had a process played another episode than the scored one, or None.
     """
 
-    def __init__(self, options: FilmOptions, number: int) -> None:
-        self._definition = options.definition
+    def __init__(self, options: FilmOptions, number: int, *, players: bool = False) -> None:
+        self._definition, self._arrangement, self._players = options.definition, options.arrangement, players
         self._children: list[Child] = []
+        self.disagreement: str | None = None
+        if players:
+            alone = Arrangement(layout="alone", size=options.arrangement.picture, picture=options.arrangement.picture,
+                                fits=False)  # fmt: skip
+            options = replace(options, arrangement=alone)
         try:
-            objects = {k: v for config in options.configs for k, v in packed(options.definition, config).items()}
+            objects = packed(options.definition, *options.configs)
             for k in range(number):
                 self._children.append(Child(f"{__name__}:draw", patience=patience(STEP_TIMEOUT)))
-                self._send(k, (options, objects, (k, number)))
+                self._send(k, (options, objects, (0, 1) if players else (k, number)))
         except BaseException:
             self.close()
             raise
@@ -79,10 +90,13 @@ class RenderingProcesses:
             count: number of frames.
 
         Raises:
-            DisagreementError: a process played another episode than the scored one.
+            DisagreementError: a process that draws a share of the frames played another episode than the scored one.
             FrameError: a frame could not be drawn.
             RolloutError: an episode failed, or a process died.
         """
+        if self._players:
+            yield from self._frames_of_players(clip, scored, count)
+            return
         for k in range(len(self._children)):
             self._send(k, clip)
         for number in range(count):
@@ -94,6 +108,25 @@ class RenderingProcesses:
         for k in range(len(self._children)):
             message = self._receive(k)
             self._compare(scored, message if isinstance(message, list) else [None] * len(scored))
+
+    def _frames_of_players(self, clip: Clip, scored: Sequence[ScoredEpisode], count: int) -> Iterator[Frame]:
+        for k, policy in enumerate(clip.policies):
+            self._send(k, replace(clip, policies=(policy,)))
+        pictures: dict[int, Frame] = {}
+        playing = set(range(len(clip.policies)))
+        for number in itertools.count():
+            for k in sorted(playing):
+                message = self._receive(k)
+                if not isinstance(message, list):
+                    pictures[k] = message
+                    continue
+                playing.remove(k)  # its last picture stays
+                said = difference(self._definition, scored[k].episode, message[0])
+                self.disagreement = self.disagreement or said
+            if number < count:
+                yield self._arrangement.frame([picture for _, picture in sorted(pictures.items())])
+            elif not playing:
+                return
 
     def _compare(self, scored: Sequence[ScoredEpisode], filmed: Sequence[Measured | None]) -> None:
         for one, measured in zip(scored, filmed, strict=False):  # frames drawn from poses are not played again

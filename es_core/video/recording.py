@@ -18,23 +18,24 @@ from PIL import Image
 import es_envs
 from es_core.config.checks import require_positive, whole
 from es_core.evaluation.scoring import Source, require_same_spaces
-from es_core.files import CheckpointError, read_whole, require_folder, write_whole
+from es_core.files import CheckpointError, parse_json, read_whole, require_folder, write_whole
 from es_core.machine import usable_cores
 from es_core.runs.checkpoint import Checkpoint, parameter_hash
 from es_core.runs.run_folder import RunFolder
+from es_core.runs.unfinished import working_folder
 from es_core.seeding import Purpose, episode_seeds
 from es_core.training.progress import count_progress
 from es_core.video.camera_paths import VIEWS
 from es_core.video.captions import Captioner
 from es_core.video.clips import ScoredClip, score_clips
-from es_core.video.encoder import ENDINGS, film, working_folder
+from es_core.video.encoder import ENDINGS, film
 from es_core.video.filmed_policies import filmed_policies
 from es_core.video.layout import ASPECTS, LAYOUTS, Arrangement, Frame, caption_height, frame_size, grid
 from es_core.video.parallel_rendering import DisagreementError, Measured, RenderingProcesses, difference
 from es_core.video.renderer import FilmOptions, Renderer
 from es_envs import Episode
 from es_envs.choice import require_one_of
-from es_envs.display import BLANK, is_blank
+from es_envs.display import BLANK, BlankFinder
 
 _MOST_FRAMES = {".mp4": 30.0, ".gif": 12.5}  # per second: enough for films; simulations run at 50 to 500
 _BOUNDS = {"fps": (0.1, 1000.0), "speed": (0.01, 1000.0)}  # the encoder rounds a film's rate to hundredths
@@ -73,7 +74,8 @@ def record(
     Beside the film, with the same name, are a picture from it (.png) and a description of what it shows (.json).
 
     Frames go to the encoder as they are drawn; memory does not grow with the film. Several processes draw at a time:
-    each plays the same episodes, and draws its share of the frames.
+    each plays the same episodes, and draws its share of the frames. Policies that play together in an environment that
+    is no ``BulletEnv`` have a process each, whatever ``workers`` says.
 
     Args:
         source: see ``evaluate``.
@@ -169,13 +171,17 @@ def record(
         frames = sum(clip.frames for clip in clips)
         processes = min(workers, frames) if workers else max(1, min(usable_cores(), frames // _WORTH_A_PROCESS))
         filmed, said = [one.episode for clip in clips for one in clip.scored], None
+        players = len(groups[0]) > 1 and not clips[0].clip.poses
+        if players:
+            processes = max(map(len, groups))
         if processes > 1:
             try:
-                with closing(RenderingProcesses(options, processes)) as rendering:
+                with closing(RenderingProcesses(options, processes, players=players)) as rendering:
                     writer.write(rendering.frames(clip.clip, clip.scored, clip.frames) for clip in clips)
+                    said = rendering.disagreement
             except DisagreementError as error:
                 said = str(error)  # one process films it again, so that the film is not a mixture
-        if processes == 1 or said is not None:
+        if processes == 1 or (said is not None and not players):
             played: list[Episode] = []
             writer.write(_drawn_here(renderer, clip, played) for clip in clips)
             for before, after in zip(filmed, played, strict=False):
@@ -230,8 +236,8 @@ def _spare_others(path: Path) -> None:
         if picture.exists():
             raise FileExistsError(f"{picture} exists and belongs to no film: choose another name for the film")
         return
-    with suppress(CheckpointError, OSError, ValueError):
-        described = json.loads(read_whole(beside))
+    with suppress(CheckpointError, OSError, ValueError, RecursionError):
+        described = parse_json(read_whole(beside))
         if isinstance(described, dict) and {"film", "shots"} <= described.keys():
             return
     raise FileExistsError(f"{beside} exists and describes no film: choose another name for the film")
@@ -253,20 +259,20 @@ class _FilmWriter:
     def write(self, footage: Iterable[Iterable[Frame]]) -> None:
         """Write the film from each clip's frames, and keep a picture from the middle of its last clip, as PNG."""
         lengths = [clip.frames + round(_HOLD * self.rate) for clip in self.clips]
-        captioner, self.frames, blank = Captioner(lengths), 0, True
+        captioner, self.frames, finder = Captioner(lengths), 0, BlankFinder()
         poster = sum(lengths[:-1]) + (self.clips[-1].frames - 1) // 2
         with film(self.path, self.folder, self.rate) as add, count_progress(shown=self.progress) as bar:
             task = bar.add_task("filming", total=sum(lengths))
             for clip, length, frames in zip(self.clips, lengths, footage, strict=True):
                 for number, frame in enumerate(_held(frames, length)):
-                    blank = blank and is_blank(frame)
+                    finder.look(frame)
                     captioned = captioner.caption(frame, clip.caption, number)
                     add(captioned)
                     if self.frames == poster:
                         picture = Image.fromarray(captioned)
                     self.frames += 1
                     bar.advance(task)
-        if blank:
+        if finder.blank:
             warnings.warn(f"{self.path} shows no picture of the environment: {BLANK}", RuntimeWarning, stacklevel=3)
         self.size = picture.size
         png = BytesIO()

@@ -88,7 +88,7 @@ class FilmOptions:
 
 
 class Renderer:
-    """Environments that draw, as many as there are policies in a clip.
+    """Environments that draw, one for each source of policies.
 
     Args:
         options: the film's options.
@@ -103,7 +103,7 @@ class Renderer:
 
     def __init__(self, options: FilmOptions) -> None:
         self._options = options
-        self._rollouts: dict[tuple[int, int], Rollout] = {}  # by source, and by place among a clip's players
+        self._rollouts: dict[int, Rollout] = {}  # by source
         rate = self.env.metadata.get("render_fps") or _USUAL_RATE
         if not isinstance(rate, Real) or not 0 < float(rate) < math.inf:
             raise ValueError(
@@ -114,23 +114,30 @@ class Renderer:
         self.rate = steps_a_second / self.every
 
     def rollout_of(self, policy: FilmedPolicy) -> Rollout:
-        """The first environment of a policy's source, in which the policy can play."""
-        return self._rollout(policy.source, 0)
+        """The environment of a policy's source, in which the policy can play."""
+        return self._rollout(policy.source)
 
     @property
     def env(self) -> gymnasium.Env[Any, Any]:
         """The first environment."""
-        return self._rollout(0, 0).env
+        return self._rollout(0).env
 
     @property
     def free_camera(self) -> FreeCameraEnv | None:
         """The environment, if its pictures can be taken from anywhere."""
-        return _free(self._rollout(0, 0))
+        return _free(self._rollout(0))
 
-    def _rollout(self, source: int, place: int) -> Rollout:
-        if (source, place) not in self._rollouts:
-            self._rollouts[source, place] = self._make_rollout(self._options.configs[source])
-        return self._rollouts[source, place]
+    def _rollout(self, source: int) -> Rollout:
+        if source not in self._rollouts:
+            self._close_others(source)
+            self._rollouts[source] = self._make_rollout(self._options.configs[source])
+        return self._rollouts[source]
+
+    def _close_others(self, source: int) -> None:
+        """Close the environments of other sources, which may disturb this one's; they are made again when they play."""
+        for other, rollout in self._rollouts.items():
+            if other != source and _free(rollout) is None:
+                rollout.close()
 
     def _make_rollout(self, config: TrainConfig) -> Rollout:
         definition, (width, height) = self._options.definition, self._options.arrangement.picture
@@ -180,13 +187,14 @@ class Renderer:
 
     def play(self, policy: FilmedPolicy, seed: int) -> "EpisodeInFilm":
         """Begin an episode of a policy, which goes on when it is advanced."""
+        self._close_others(policy.source)
         return EpisodeInFilm(self.rollout_of(policy), policy, seed, self._options)
 
     def frames(self, clip: Clip, share: tuple[int, int] = (0, 1)) -> Generator[Frame, None, list[Episode]]:
-        """Yield the frames of a clip, in order; return the episodes, unless the frames are drawn from poses.
+        """Yield the frames of a clip, in order; return the episode, unless the frames are drawn from poses.
 
         Args:
-            clip: the clip.
+            clip: the clip; of one policy, unless it has poses.
             share: ``(k, n)``: draw frames k, k + n, k + 2n, ... only.
 
         Raises:
@@ -199,16 +207,13 @@ class Renderer:
         return (yield from self._played(clip, share))
 
     def _played(self, clip: Clip, share: tuple[int, int]) -> Generator[Frame, None, list[Episode]]:
-        in_film = [
-            EpisodeInFilm(self._rollout(policy.source, place), policy, clip.seed, self._options)
-            for place, policy in enumerate(clip.policies)
-        ]
+        (policy,) = clip.policies
+        in_film = self.play(policy, clip.seed)
         number, (first, stride), shape = 0, share, None
-        while sum(in_film.advance(self.every) for in_film in in_film):  # each of them, to the last
+        while in_film.advance(self.every):
             if number % stride == first:
-                cameras = [at_frame(of_policy, number) for of_policy in clip.cameras] or [None] * len(in_film)
-                frames = [each.frame(camera) for each, camera in zip(in_film, cameras, strict=True)]
-                frame = self._options.arrangement.frame(frames)
+                camera = at_frame(clip.cameras[0], number) if clip.cameras else None
+                frame = self._options.arrangement.frame([in_film.frame(camera)])
                 if shape is not None and frame.shape != shape:
                     where = f"{self._options.definition.label}, episode seed {clip.seed}, frame {number}"
                     sizes = " to ".join(f"{width}x{height}" for height, width, _ in (shape, frame.shape))
@@ -216,7 +221,7 @@ class Renderer:
                 shape = frame.shape
                 yield frame
             number += 1
-        return [in_film.episode for in_film in in_film]
+        return [in_film.episode]
 
     def _drawn_from_poses(self, clip: Clip, share: tuple[int, int]) -> Iterator[Frame]:
         env, arrangement = self.free_camera, self._options.arrangement

@@ -5,7 +5,16 @@ Use ``check_env("MyEnv-v0")`` in an environment's own tests; ``examine`` returns
 
 from es_envs.testing.checks import CHECKS
 from es_envs.testing.faults import ConformanceError
-from es_envs.testing.report_card import CheckResult, Report, check_env, examine
+from es_envs.testing.report_card import CheckResult, Report, check_env, examine, examine_stepwise
 from es_envs.testing.subject import MAX_STEPS
 
-__all__ = ["CHECKS", "MAX_STEPS", "CheckResult", "ConformanceError", "Report", "check_env", "examine"]
+__all__ = [
+    "CHECKS",
+    "MAX_STEPS",
+    "CheckResult",
+    "ConformanceError",
+    "Report",
+    "check_env",
+    "examine",
+    "examine_stepwise",
+]

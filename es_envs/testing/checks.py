@@ -20,12 +20,16 @@ from es_envs.definition import EnvDefinition, PluginError
 from es_envs.episode import STEP, play
 from es_envs.error_text import describe
 from es_envs.fitness import load_fitness
-from es_envs.testing.episodes import Trace, action_sources, bits, first_difference, look, playing, trace
-from es_envs.testing.faults import ConformanceError, Skip
+from es_envs.masks import KEY, allowed, require_choices, with_masks
+from es_envs.spaces import require_portable, require_supported
+from es_envs.testing.episodes import Chosen, Trace, action_sources, bits, first_difference, look, playing, trace
+from es_envs.testing.faults import ConformanceError, Note, Skip
 from es_envs.testing.fresh_process import LEAK_RESETS, LEAK_STEPS
 from es_envs.testing.subject import Subject, elsewhere
 
 LEAK_BYTES = 1_000_000
+_ROUNDINGS = 8  # by so many an observation may be beyond a bound, which harms no policy
+_GYMNASIUMS_SEED = 123  # of the episodes that its checker plays
 
 
 def can_be_made(subject: Subject) -> None:
@@ -52,35 +56,65 @@ def prints_nothing(subject: Subject) -> None:
         raise Skip("no episode could be played in a fresh process")
     if subject.rehearsal.printed:
         line = subject.rehearsal.printed.splitlines()[0][:100]
-        raise ConformanceError(
+        raise Note(
             f"it prints {line!r} to stdout, where the results of programs stand: use logging, or write to stderr"
         )
 
 
+def suits_a_policy(subject: Subject) -> None:
+    """A policy can see its observations and choose its actions, and its spaces can be sent to another process."""
+    with subject.env() as env:
+        try:
+            require_supported(env.observation_space, env.action_space)
+            mask = env.reset(seed=0)[1].get(KEY)
+            if mask is not None:
+                require_choices(env.action_space)
+                allowed(env.action_space, mask)
+            for space in (env.observation_space, env.action_space):
+                require_portable(space)
+        except ValueError as error:
+            raise ConformanceError(str(error)) from error
+
+
 def follows_gymnasium(subject: Subject) -> None:
-    """Gymnasium's own checker finds no error and has no warning."""
+    """Gymnasium's own checker finds no error and has no recommendation."""
     env = registry.make(subject.env_id, **subject.kwargs)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
             for matters_to_others in (DeprecationWarning, PendingDeprecationWarning, ResourceWarning):
                 warnings.simplefilter("ignore", matters_to_others)
             # It takes a space without bounds for a mistake.
             warnings.filterwarnings("ignore", message=".*(minimum|maximum) value is -?infinity")
             gymnasium_check_env(env.unwrapped, skip_render_check=True)  # "human" needs a display
-    except (Exception, Warning) as error:
-        message = re.sub(r"\x1b\[\d+m", "", f"{type(error).__name__}: {error}")  # Gymnasium colours its warnings
+    except Exception as error:
+        start, info = with_masks(env).reset(seed=_GYMNASIUMS_SEED)
+        if info.get(KEY) is not None:
+            raise Skip(f"Gymnasium's checker takes actions that masks forbid: it met {describe(error)}") from error
+        if start not in env.observation_space and _to_bounds(env.observation_space, start) in env.observation_space:
+            raise Note(
+                "gymnasium.utils.env_checker.check_env refuses a first observation that rounding has brought beyond a "
+                "bound; clip it"
+            ) from error
+        message = f"{type(error).__name__}: {error}"
         hint = "; NaN equals no NaN: does an info hold one?" if "info are not equivalent" in message else ""
         raise ConformanceError(f"gymnasium.utils.env_checker.check_env says: {message}{hint}") from error
     finally:
         env.close()
+    if caught:
+        # Gymnasium colours its warnings.
+        texts = dict.fromkeys(re.sub(r"\x1b\[\d+m", "", str(warning.message)) for warning in caught)
+        raise Note(f"gymnasium.utils.env_checker.check_env recommends: {'; '.join(texts)}")
 
 
 def stays_within_its_spaces(subject: Subject) -> None:
     """Observations are members of the observation space, rewards finite, under random and under extreme actions."""
+    rounded: list[str] = []
     with subject.env() as env:
         for name, actions in action_sources(env.action_space).items():
-            _check_episode(subject, env, name, actions)
+            _check_episode(subject, env, name, actions, rounded)
+    if rounded:
+        raise Note(f"{rounded[0]} is beyond a bound, by no more than rounding: clip it")
 
 
 def depends_on_actions(subject: Subject) -> None:
@@ -153,7 +187,8 @@ def is_the_same_in_every_process(subject: Subject) -> None:
     for sibling in life.siblings:
         if isinstance(sibling, str):
             raise ConformanceError(
-                f"beside other processes it raises {sibling}: does it want a port, or a file, alone?"
+                f"beside other processes it raises {sibling}: does it want a port, or a file, alone? Let it choose one "
+                "by the process's number (an argument `worker`, or the environment variable ES_ENVS_WORKER)"
             )
     differences = [first_difference(life.first, sibling) for sibling in life.siblings]
     if not life.depends_on_the_past:
@@ -161,10 +196,18 @@ def is_the_same_in_every_process(subject: Subject) -> None:
             look(env, 5, subject.steps)
             differences.append(first_difference(life.again, trace(env, 5, subject.steps).digests))
     for difference in filter(None, differences):
+        cause = "something besides them (a global random state, the process id, the time, hash order)"
+        if _depends_on_number(subject):
+            cause = "the process's number (`worker`, ES_ENVS_WORKER), which is for ports and displays alone"
         raise ConformanceError(
-            f"the same seed and actions give another episode in a fresh process, {difference}: it depends on something "
-            "besides them (a global random state, the process id, the time, hash order)"
+            f"the same seed and actions give another episode in a fresh process, {difference}: it depends on {cause}"
         )
+
+
+def _depends_on_number(subject: Subject) -> bool:
+    """Return True if an episode differs between two processes because their numbers do."""
+    one, same, other = (elsewhere(subject, "look", 5, subject.steps, worker=number).result for number in (1, 1, 2))
+    return not first_difference(one, same) and bool(first_difference(one, other))
 
 
 def shares_nothing_between_instances(subject: Subject) -> None:
@@ -290,6 +333,7 @@ def closes_twice(subject: Subject) -> None:
 CHECKS: tuple[Callable[[Subject], None], ...] = (
     runs_by_name_in_a_fresh_process,
     prints_nothing,
+    suits_a_policy,
     follows_gymnasium,
     stays_within_its_spaces,
     depends_on_actions,
@@ -317,23 +361,51 @@ def _insist_equal(one: Trace, other: Trace, circumstance: str, suspicion: str) -
         raise ConformanceError(f"the same episode has other infos {circumstance}, {difference}: {suspicion}")
 
 
-def _check_episode(subject: Subject, env: gymnasium.Env[Any, Any], name: str, choose: Callable[[], Any]) -> None:
+def _check_episode(
+    subject: Subject, env: gymnasium.Env[Any, Any], name: str, choose: Callable[[], Any], rounded: list[str]
+) -> None:
+    """Play an episode, and add to ``rounded`` which observations are outside their space by rounding alone."""
     env.action_space.seed(0)
-    progress = [0]
+    space, progress = env.observation_space, [0]
+    chosen = Chosen(env, 0, choose)
 
-    def act(observation: Any) -> Any:
+    def look(observation: Any, what: str) -> None:
+        nearest = _to_bounds(space, observation)
+        require_member(space, nearest, what)
+        if bits(nearest) != bits(observation):
+            rounded.append(what)
+
+    def act(observation: Any, mask: Any = None) -> Any:
         if progress[STEP] == 0:
-            require_member(env.observation_space, observation, "the observation of reset(seed=0)")
-        return choose()
+            look(observation, "the observation of reset(seed=0)")
+        return chosen(observation, mask)
+
+    act.takes_masks = chosen.takes_masks  # type: ignore[attr-defined]  # `play` looks for it
 
     def check(observation: Any, action: Any, reward: float, info: Mapping[str, Any]) -> None:  # noqa: ARG001
         when = f"at step {progress[STEP]} under {name} actions (seed 0)"
-        require_member(env.observation_space, observation, f"the observation {when}")
+        look(observation, f"the observation {when}")
         if not math.isfinite(reward):
             raise ConformanceError(f"the reward {when} is {reward!r}, expected a finite number")
 
     for _ in play(env, act, 0, subject.steps, [check], progress=progress, pauses=True):
         pass
+
+
+def _to_bounds(space: gymnasium.Space[Any], observation: Any) -> Any:
+    """The observation, where rounding has brought a number beyond a bound with that bound instead."""
+    if isinstance(space, spaces.Dict) and isinstance(observation, Mapping) and space.keys() == observation.keys():
+        return {key: _to_bounds(space[key], part) for key, part in observation.items()}
+    if isinstance(space, spaces.Tuple) and isinstance(observation, tuple) and len(space) == len(observation):
+        return tuple(map(_to_bounds, space, observation))
+    if not (isinstance(space, spaces.Box) and isinstance(observation, np.ndarray) and observation.dtype.kind == "f"):
+        return observation
+    if observation.shape != space.shape:
+        return observation
+    with np.errstate(invalid="ignore"):  # of infinite bounds
+        nearest = np.clip(observation, space.low, space.high)
+        slack = _ROUNDINGS * np.finfo(observation.dtype).eps * np.maximum(1, np.abs(nearest))
+        return np.where(np.abs(observation - nearest) <= slack, nearest, observation).astype(observation.dtype)
 
 
 def require_member(space: gymnasium.Space[Any], observation: Any, what: str) -> None:

@@ -14,6 +14,8 @@ import numpy as np
 from gymnasium import spaces
 
 from es_envs.episode import Episode, StepFitness, play
+from es_envs.masks import is_allowed
+from es_envs.scripts import RandomActions
 
 _ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")  # in memory, of an object that does not say what it holds
 
@@ -39,6 +41,19 @@ class Trace:
         return [hashlib.blake2b(moment + info, digest_size=8).hexdigest() for moment, info in both]
 
 
+class Chosen(RandomActions):
+    """Takes the actions that a function chooses, or random ones where the environment does not allow these."""
+
+    def __init__(self, env: gymnasium.Env[Any, Any], seed: int, choose: Callable[[], Any]) -> None:
+        super().__init__(env, seed)
+        self._space, self._choose = env.action_space, choose
+
+    def __call__(self, observation: Any, mask: Any = None) -> Any:
+        """Return the action, whatever the observation."""
+        action = self._choose()
+        return action if mask is None or is_allowed(self._space, action, mask) else super().__call__(observation, mask)
+
+
 def playing(
     env: gymnasium.Env[Any, Any],
     seed: int,
@@ -49,10 +64,7 @@ def playing(
     pauses: bool = True,
 ) -> Generator[Callable[[], Episode], None, Trace]:
     """Play an episode; pause after every step. ``choose`` gives actions; None: random ones that depend on the seed."""
-    if choose is None:
-        space = copy.deepcopy(env.action_space)  # the environments of a class may share one
-        space.seed(seed)
-        choose = space.sample
+    act = RandomActions(env, seed) if choose is None else Chosen(env, seed, choose)
     moments: list[bytes] = []
     infos: list[bytes] = []
 
@@ -61,7 +73,7 @@ def playing(
         infos.append(bits(info))
 
     watching = [keep, *(observer.on_step for observer in observers)]
-    episode = yield from play(env, lambda _: choose(), seed, steps, watching, pauses=pauses)
+    episode = yield from play(env, act, seed, steps, watching, pauses=pauses)
     ended = [bits(episode.terminated)] if episode.length < steps else []  # else it may have been cut
     start = bits(episode.first_observation), bits(episode.start_info)
     return Trace((start[0], *moments, *ended), (start[1], *infos), episode)

@@ -15,5 +15,9 @@ class HopelessError(ConformanceError):
     """An environment hangs, ends its process or returns nonsense: no further check can be made."""
 
 
+class Note(Exception):  # noqa: N818  (not an error)
+    """Training bears this, but other programs may not, or advise against it; the message says what it is."""
+
+
 class Skip(Exception):  # noqa: N818  (not an error)
     """A check cannot be made here; the message says why."""

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import pickle
+import signal
 import sys
 import time
 import traceback
@@ -20,11 +21,13 @@ from es_envs.definition import EnvDefinition
 from es_envs.episode import play
 from es_envs.error_text import describe
 from es_envs.returned import Checked, ReturnError
-from es_envs.testing.episodes import action_sources, look, trace
+from es_envs.scripts import RandomActions
+from es_envs.testing.episodes import Chosen, action_sources, look, trace
 from es_envs.testing.subject import (
     MARK,
     Subject,
 )
+from es_envs.worker_number import assign
 
 LEAK_RESETS, LEAK_STEPS = 100, 1000
 _LEAK_ROUNDS, _ROUND_SECONDS = 3, 3.0
@@ -42,7 +45,11 @@ _STDERR = 2  # whatever an environment makes of sys.stderr
 def answer() -> None:
     """Run the fresh process: carry out the task that its stdin describes, write the result to stdout."""
     message = pickle.load(sys.stdin.buffer)  # noqa: S301  (of the process that has started this one)
-    watch = functools.partial(faulthandler.dump_traceback_later, message["time_limit"], exit=True, file=_STDERR)
+    if message["worker"] is not None:
+        assign(message["worker"])
+    watch = functools.partial(_watch, *message["limits"])
+    if sys.platform != "win32":
+        faulthandler.register(signal.SIGPROF, file=_STDERR, chain=True)  # the signal then ends the process
     definition = EnvDefinition(
         id=message["id"],
         entry_point=message["entry_point"],
@@ -57,7 +64,9 @@ def answer() -> None:
             watch()
         return result
 
-    tasks: Mapping[str, Callable[..., Any]] = {"rehearsal": _rehearse, "life": _live, "growth": _growth}
+    tasks: Mapping[str, Callable[..., Any]] = {
+        "rehearsal": _rehearse, "life": _live, "growth": _growth, "look": look
+    }  # fmt: skip
     said: dict[str, Any] = {}
     try:
         # Before anything is made, which no process would share with those that are forked from it.
@@ -78,6 +87,13 @@ def answer() -> None:
     except Exception as error:  # noqa: BLE001  (the asking process tells of it)
         said["raised"] = describe(error)
     sys.stdout.write(f"{MARK}{json.dumps(said)}\n")
+
+
+def _watch(seconds: float, processor_seconds: float) -> None:
+    """Give a call its time. Both clocks run out even in compiled code that never releases the interpreter."""
+    faulthandler.dump_traceback_later(seconds, exit=True, file=_STDERR)
+    if sys.platform != "win32":
+        signal.setitimer(signal.ITIMER_PROF, processor_seconds)
 
 
 def _in_siblings(play: Callable[[], list[str]]) -> list[list[str] | str]:
@@ -122,7 +138,7 @@ def _rehearse(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> str:
     for offset in range(_REHEARSED):
         trace(env, seed + offset, steps)
     for choose in action_sources(env.action_space).values():
-        for _ in play(env, lambda _, choose=choose: choose(), seed, steps):  # type: ignore[misc]
+        for _ in play(env, Chosen(env, seed, choose), seed, steps):
             pass
     return "done"
 
@@ -135,7 +151,7 @@ def _live(env: gymnasium.Env[Any, Any], seed: int, steps: int, life_steps: int, 
     for other in itertools.count(seed + 1):
         if played >= life_steps or time.monotonic() >= end:
             break
-        for _ in play(env, lambda _: env.action_space.sample(), other, steps, pauses=True):
+        for _ in play(env, RandomActions(env, other), other, steps, pauses=True):
             played += 1
             if time.monotonic() >= end:
                 break
@@ -161,11 +177,11 @@ def _growth(env: gymnasium.Env[Any, Any], seed: int, steps: int, enough: float) 
 def _play_round(env: gymnasium.Env[Any, Any], seed: int, steps: int) -> None:
     """Begin many episodes, then play whole ones, as far as time allows."""
     for offset in range(LEAK_RESETS):
-        env.reset(seed=seed + offset)
-        env.step(env.action_space.sample())
+        for _ in play(env, RandomActions(env, offset), seed + offset, 1, pauses=True):
+            pass
     played, end = 0, time.monotonic() + _ROUND_SECONDS
     for offset in itertools.count():
-        for _ in play(env, lambda _: env.action_space.sample(), seed + offset, steps, pauses=True):
+        for _ in play(env, RandomActions(env, offset), seed + offset, steps, pauses=True):
             played += 1
             if time.monotonic() >= end:
                 return

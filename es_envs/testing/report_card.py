@@ -2,15 +2,17 @@
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from es_envs import registry
 from es_envs.error_text import describe
+from es_envs.masks import KEY, draw, has_choices
 from es_envs.testing.checks import CHECKS, can_be_made, runs_by_name_in_a_fresh_process
 from es_envs.testing.episodes import bits
-from es_envs.testing.faults import ConformanceError, HopelessError, Skip
+from es_envs.testing.faults import ConformanceError, HopelessError, Note, Skip
 from es_envs.testing.subject import Subject
 
 
@@ -21,13 +23,13 @@ class CheckResult:
     Attributes:
         name: of the check.
         question: what it asks, in a sentence.
-        status: "passed", "failed" or "skipped".
-        message: the fault, or why the check was skipped; else empty.
+        status: "passed"; "note", if training bears what it found; "failed"; or "skipped".
+        message: what it found, or why it was skipped; else empty.
     """
 
     name: str
     question: str
-    status: Literal["passed", "failed", "skipped"]
+    status: Literal["passed", "note", "failed", "skipped"]
     message: str = ""
 
 
@@ -55,6 +57,11 @@ class Report:
         return tuple(result.name for result in self.results if result.status == "passed")
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """One sentence for each check that found what training bears, but other programs may not."""
+        return tuple(result.message for result in self.results if result.status == "note")
+
+    @property
     def faults(self) -> tuple[str, ...]:
         """One sentence for each check that failed."""
         return tuple(result.message for result in self.results if result.status == "failed")
@@ -79,28 +86,52 @@ def check_env(env_id: str, **kwargs: Any) -> Report:
 
 def examine(env_id: str, **kwargs: Any) -> Report:
     """Run all checks, whatever the outcome; arguments as for ``check_env``."""
+    checks = examine_stepwise(env_id, **kwargs)
+    while True:
+        try:
+            next(checks)
+        except StopIteration as end:
+            return cast("Report", end.value)
+
+
+def examine_stepwise(env_id: str, **kwargs: Any) -> Generator[CheckResult, None, Report]:
+    """Run all checks, yield each result as soon as it is known, and return the report card.
+
+    Arguments as for ``check_env``.
+    """
     definition = registry.definition(env_id)
     varied = {"randomize": dict(definition.randomize)} if definition.randomize else {}  # as in training
     subject = Subject(env_id, definition, {**varied, **kwargs})
+    results: list[CheckResult] = []
+    for result in _results(subject):
+        results.append(result)
+        yield result
+    starts, costs = 0, (math.nan, math.nan)
+    if results[0].status != "failed":
+        with suppress(Exception):  # the checks have told what is wrong
+            starts, costs = _distinct_starts(subject), _costs(subject)
+    return Report(env_id, tuple(results), starts, *costs)
+
+
+def _results(subject: Subject) -> Iterator[CheckResult]:
     # Elsewhere first: what hangs or crashes must not take this process along.
     hopeless = isinstance(subject.rehearsal, HopelessError)
     first = _result(runs_by_name_in_a_fresh_process if hopeless else can_be_made, subject)
-    others = [check for check in (can_be_made, *CHECKS) if check.__name__ != first.name]
-    if first.status == "failed":
-        reason = "nothing else can be said before that is repaired" if hopeless else "it cannot be made"
-        rest = [CheckResult(check.__name__, str(check.__doc__), "skipped", reason) for check in others]
-        return Report(env_id, (first, *rest), 0, math.nan, math.nan)
-    results = [first]
-    for check in others:
+    yield first
+    seen: dict[str, str] = {}  # names of the checks that failed, by what they found
+    for check in (can_be_made, *CHECKS):
+        if check.__name__ == first.name:
+            continue
+        if first.status == "failed":
+            reason = "nothing else can be said before that is repaired" if hopeless else "it cannot be made"
+            yield CheckResult(check.__name__, str(check.__doc__), "skipped", reason)
+            continue
         result = _result(check, subject, known=subject.raises)
-        if result.status == "failed" and result.message in {other.message for other in results}:
-            result = replace(result, status="skipped", message=f"as above: {result.message}")
-        results.append(result)
-    try:
-        starts, costs = _distinct_starts(subject), _costs(subject)
-    except Exception:  # noqa: BLE001  (the checks have told what is wrong)
-        starts, costs = 0, (math.nan, math.nan)
-    return Report(env_id, tuple(results), starts, *costs)
+        if result.status == "failed" and result.message in seen:
+            result = replace(result, status="skipped", message=f"the same fault as in {seen[result.message]}")
+        elif result.status == "failed":
+            seen[result.message] = result.name
+        yield result
 
 
 def _result(check: Callable[[Subject], None], subject: Subject, known: str = "") -> CheckResult:
@@ -110,11 +141,13 @@ def _result(check: Callable[[Subject], None], subject: Subject, known: str = "")
         check(subject)
     except Skip as reason:
         return CheckResult(name, question, "skipped", str(reason))
+    except Note as note:
+        return CheckResult(name, question, "note", str(note))
     # A KeyboardInterrupt may be the user's: a fresh process finds those of the environment.
     except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever an environment raises is a fault of it)
         cause = error.__cause__ if isinstance(error, ConformanceError) else error
         if cause is not None and known == describe(cause):
-            return CheckResult(name, question, "skipped", f"here, too, it raises {describe(cause)}")
+            return CheckResult(name, question, "skipped", "the episode raises the same error here")
         message = (
             str(error) if isinstance(error, ConformanceError) else f"it raised {describe(error)} (asked: {question})"
         )
@@ -138,12 +171,14 @@ def _costs(subject: Subject, seconds: float = 0.1) -> tuple[float, float]:
         resets = steps = 0
         while resets == 0 or (step_time < seconds and reset_time < 10 * seconds):
             start = time.perf_counter()
-            env.reset(seed=resets)
+            _, info = env.reset(seed=resets)
             reset_time += time.perf_counter() - start
             resets += 1
             start = time.perf_counter()
             for step in range(subject.steps):
-                _, _, terminated, truncated, _ = env.step(actions[step % len(actions)])
+                masked = has_choices(env.action_space) and info.get(KEY) is not None
+                action = draw(env.action_space, info[KEY]) if masked else actions[step % len(actions)]
+                _, _, terminated, truncated, info = env.step(action)
                 steps += 1
                 if terminated or truncated:
                     break

@@ -6,6 +6,7 @@ import json
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,8 @@ from typing import Any
 import gymnasium
 
 from es_envs.definition import EnvDefinition
+from es_envs.episode import STEP_TIMEOUT
+from es_envs.masks import with_masks
 from es_envs.testing.episodes import first_difference
 from es_envs.testing.faults import ConformanceError, HopelessError, Skip
 
@@ -23,8 +26,12 @@ MAX_STEPS = 1000
 """Episodes are cut here, so that an environment without an end is checked in seconds."""
 
 
-TIME_LIMIT = 30.0
-"""Seconds that a call of the environment may take; one that takes longer hangs."""
+TIME_LIMIT = STEP_TIMEOUT
+"""Seconds that a call of the environment may take; one that takes longer hangs, as in training."""
+
+PROCESSOR_LIMIT = 30.0
+"""Seconds for which it may keep every core busy, where that can be measured, so that a loop without end is found sooner
+even on a machine that does other things."""
 
 
 LIFE_STEPS, LIFE_SECONDS = 5000, 5.0
@@ -120,7 +127,7 @@ class Subject:
     @contextlib.contextmanager
     def env(self, render_mode: str | None = None) -> Iterator[gymnasium.Env[Any, Any]]:
         """A bare environment, closed afterwards."""
-        env = self.definition.build(render_mode, **self.kwargs)
+        env = with_masks(self.definition.build(render_mode, **self.kwargs))
         try:
             yield env
         finally:
@@ -130,8 +137,11 @@ class Subject:
 MARK = "\nthe answer of es_envs.testing: "
 
 
-def elsewhere(subject: Subject, task: str, *arguments: float) -> Answer:
-    """The answer of a fresh process that gets names and keyword arguments only, as training's workers do."""
+def elsewhere(subject: Subject, task: str, *arguments: float, worker: int | None = None) -> Answer:
+    """The answer of a fresh process that gets names and keyword arguments only, as training's workers do.
+
+    Its number is ``worker``, or one that no other process has.
+    """
     definition = subject.definition
     message = {
         "id": definition.id,
@@ -140,7 +150,8 @@ def elsewhere(subject: Subject, task: str, *arguments: float) -> Answer:
         "kwargs": {**definition.kwargs, **subject.kwargs},
         "task": task,
         "arguments": arguments,
-        "time_limit": TIME_LIMIT,
+        "limits": (TIME_LIMIT, PROCESSOR_LIMIT * (os.cpu_count() or 1)),
+        "worker": worker,
     }
     try:
         sent = pickle.dumps(message)
@@ -176,6 +187,8 @@ def elsewhere(subject: Subject, task: str, *arguments: float) -> Answer:
         fault = ConformanceError(f"in a fresh process {definition.entry_point!r} raises {said['raised']}")
         fault.raised = said["raised"]
         raise fault
+    if sys.platform != "win32" and child.returncode == -signal.SIGPROF:
+        raise HopelessError(f"it hangs: a call does not return, and keeps the processor busy{_whereabouts(stderr)}")
     if "Timeout (" in stderr:
         raise HopelessError(f"it hangs: a call had not returned after {TIME_LIMIT:g} s{_whereabouts(stderr)}")
     if "Traceback (most recent call last)" not in stderr:
@@ -189,5 +202,5 @@ def elsewhere(subject: Subject, task: str, *arguments: float) -> Answer:
 
 def _whereabouts(traceback: str) -> str:
     """Return where the main thread, the last one that faulthandler writes down, has come to."""
-    place = re.search(r'File "(.+)", line (\d+) in (\S+)', traceback.rpartition("Thread 0x")[2])
+    place = re.search(r'File "(.+)", line (\d+) in (\S+)', traceback.rpartition("hread 0x")[2])
     return f", in line {place[2]} of {place[1]} ({place[3]})" if place else ""

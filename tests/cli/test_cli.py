@@ -153,6 +153,7 @@ EXAMPLES = {
     "observation_std_floor": ("0.01", 0.01),
     "action_squash": ("tanh", "tanh"),
     "action_bins": ("[-1, 0.5, 1]", [-1, 0.5, 1]),
+    "action_masks": ("", True),
     "action_noise": ("0.01", 0.01),
     "sample_actions": ("", True),
     "episodes_per_candidate": ("3", 3),

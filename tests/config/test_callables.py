@@ -7,6 +7,7 @@ import textwrap
 from dataclasses import replace
 
 import pytest
+from conftest import TINY
 
 import es_envs
 from es_core import Run, TrainConfig, bench, compare, evaluate, record, replay, report, train, train_seeds
@@ -28,7 +29,7 @@ SOURCE = """
             self.render_mode = render_mode
 
         def render(self):
-            return np.zeros((64, 64, 3), np.uint8)
+            return np.eye(64, dtype=np.uint8)[..., None].repeat(3, 2)
 
     def module():
         from torch import nn
@@ -125,6 +126,64 @@ def test_a_run_with_objects_has_the_same_bits_for_any_workers(session, tiny, tmp
     run = train(HERE["Here"], fitness=HERE["Farthest"], pool="vector", **vector)
     assert run.history[0].fitness_mean == pytest.approx(runs[0].history[0].fitness_mean, abs=1e-4)
     assert len({line[0] for line in metrics(runs[0])}) == 4
+
+
+SHARED = """
+    import gymnasium
+    import numpy as np
+
+    energy = []
+
+    class Meter:
+        total = 0.0
+
+    class Counter:
+        steps = 0
+
+    counter = Counter()
+
+    class Metered(gymnasium.Env):
+        metadata = {"render_modes": ["rgb_array"], "render_fps": 30}
+        observation_space = gymnasium.spaces.Box(-1, 1, (2,), np.float32)
+        action_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
+
+        def __init__(self, render_mode=None):
+            self.render_mode = render_mode
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            energy.clear()
+            Meter.total, counter.steps = 0.0, 0
+            return np.ones(2, np.float32), {}
+
+        def step(self, action):
+            energy.append(1.0)
+            Meter.total += 1.0
+            counter.steps += 1
+            return np.ones(2, np.float32), 0.0, False, False, {}
+
+        def render(self):
+            return np.zeros((64, 64, 3), np.uint8)
+
+    def by_list(episode):
+        return sum(energy)
+
+    def by_class(episode):
+        return Meter.total
+
+    def by_object(episode):
+        return counter.steps
+"""
+
+
+@pytest.mark.parametrize("fitness", ["by_list", "by_class", "by_object"])
+def test_environment_and_fitness_of_a_script_share_its_globals(session, tmp_path, fitness):
+    given, settings = defined(SHARED), {**TINY, "workers": 2, "max_episode_steps": 7}
+    run = train(given["Metered"], fitness=given[fitness], run_dir=tmp_path / "run", **settings)
+
+    assert [stats.fitness_min for stats in run.history] == [7.0, None]
+    assert run.evaluate(episodes=2, workers=1).mean == 7.0
+    assert [episode.fitness for episode in run.record(tmp_path / "film.gif", workers=2)] == [7.0]
 
 
 def test_config_json_has_names_and_hashes_and_nothing_of_the_code(run):

@@ -112,7 +112,7 @@ def test_a_strange_habit_of_an_environment_is_named(habit, register, tiny, tmp_p
 
 
 def test_an_environments_interrupt_in_a_copy_is_no_ctrl_c(register, tiny, tmp_path):
-    env_id = register("Foreign-v0", "foreign_envs:Foreign", kwargs={"habit": "KeyboardInterrupt"})
+    env_id = register("Foreign-v0", "foreign_envs:Foreign", kwargs={"habit": "KeyboardInterrupt in a copy"})
     with pytest.warns(RuntimeWarning, match="a step failed"), pytest.raises(RolloutError, match="KeyboardInterrupt"):
         train(env_id, run_dir=tmp_path / "run", **{**tiny, **POOLS["vector"]})
 

@@ -13,7 +13,7 @@ import pytest
 
 minari = pytest.importorskip("minari")
 
-from conftest import TINY
+from conftest import TINY, running, wait_until
 
 import es_envs
 from es_core import RolloutError, collect, train
@@ -163,6 +163,22 @@ def test_what_cannot_be_collected_leaves_nothing(runs, register, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match=f"cannot write {tmp_path / 'file'}: "):
         collect(run, tmp_path / "file")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such signals")
+def test_what_a_killed_process_left_is_gone_after_the_next_dataset(runs, tmp_path):
+    run, name = runs["CartPoleBullet-v0"].directory, "cart/pole-v0"
+    words = ["collect", str(run), str(tmp_path), "--dataset-id", name]
+    with running([sys.executable, "-m", "es_core", *words, "--episodes", "1000000"]) as process:
+        wait_until(lambda: any(tmp_path.rglob("*.hdf5")), process)
+        with pytest.raises(FileExistsError, match=r"another process is writing .*cart/pole-v0: choose another name"):
+            collect(run, tmp_path, dataset_id=name, episodes=1)
+        process.kill()
+        process.wait()
+    assert main([*words, "--episodes", "2"]) == 0
+    assert [path.name for path in (tmp_path / "cart").iterdir()] == ["pole-v0"]
+    with pytest.raises(FileExistsError, match="exists: choose another"):
+        collect(run, tmp_path, dataset_id=name, episodes=1)
 
 
 def test_without_minari_the_error_says_how_to_install_it(runs, tmp_path, monkeypatch):

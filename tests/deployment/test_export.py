@@ -17,8 +17,8 @@ from es_core.cli import main
 from es_core.policies.by_name import POLICIES, make_policy
 from es_core.policies.deployed import Deployed
 from es_core.policies.normalization import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch
-from es_core.policies.spaces import parts
 from es_core.seeding import Purpose, episode_seeds
+from es_envs.spaces import parts
 
 EXPORT = sys.modules[export.__module__]
 RUN_ONNX = Path(__file__).parents[2] / "examples" / "run_onnx.py"
@@ -91,10 +91,12 @@ def test_an_exported_policy_acts_as_the_policy_in_every_space(kind, seen):
         for observation in observations:
             values = [torch.from_numpy(np.array([part])) for part in parts(OBSERVATIONS[seen], observation)]
             with torch.no_grad():
-                action, *states = deployed(*values, *states)
-            ours = np.asarray(act(observation))
-            assert action.numpy()[0].dtype == ours.dtype
-            np.testing.assert_allclose(action.numpy()[0], ours, rtol=0, atol=1e-4, err_msg=f"{done} {settings}")
+                found = deployed(*values, *states)
+            ours = [np.asarray(part) for part in parts(ACTIONS[done], act(observation))]
+            actions, states = found[: len(ours)], found[len(ours) :]
+            for action, own in zip(actions, ours, strict=True):
+                assert action.numpy()[0].dtype == own.dtype
+                np.testing.assert_allclose(action.numpy()[0], own, rtol=0, atol=1e-4, err_msg=f"{done} {settings}")
 
 
 @pytest.mark.parametrize(
@@ -241,6 +243,18 @@ def test_an_onnx_file_remembers_and_says_where_it_comes_from(tmp_path):
 LONG = [(kind, seen, "box") for kind, seen in KINDS if (kind, seen) != ("mlp", "box")]
 LONG += [("mlp", "box", done) for done in ACTIONS]
 LONG += [("lstm", "nested", "multi discrete"), ("cnn_small", "image and numbers", "multi binary")]
+
+
+def test_each_part_of_an_action_is_an_output_of_the_file(register, tmp_path):
+    import onnxruntime
+
+    kwargs = {"observation": "box", "action": "dict"}
+    env_id = register("Spaces-v0", "space_envs:Spaces", kwargs=kwargs, max_episode_steps=6, fitness="episode_return")
+    checkpoint, _ = evolved("gru", "box", "dict", env_id)
+    path = export(checkpoint, tmp_path / "policy.onnx").path
+    assert [value.name for value in onnxruntime.InferenceSession(path).get_outputs()] == [
+        "action_arm", "action_eyes", "action_gear", "action_legs_0", "action_legs_1", "next_state",
+    ]  # fmt: skip
 
 
 @pytest.mark.long

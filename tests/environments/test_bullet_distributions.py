@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from es_core import train
 from es_core.runs.provenance import versions
 from es_envs.requirements import BULLET, bullet_distributions, how_to_get_bullet, missing
 
@@ -109,3 +110,23 @@ def test_training_without_bullet_ends_before_anything_is_compiled(tmp_path, pyth
     assert "Traceback" not in done.err
     assert not list(compiled.rglob("*.o"))
     assert not (tmp_path / "run").exists()
+
+
+HASHES = {
+    "BallMaze-v0": "f0776a93992c16e6",
+    "BalancingPlate-v0": "8f6ed5a5108c7643",
+    "CartPoleBullet-v0": "e56b032e7ab6b61c",
+    "DoublePole-v0": "875cc15203d7c276",
+    "HopperBullet-v0": "242a00fdb1f8ef9c",
+    "RaceCar-v0": "a95a2b59584b536d",
+}
+
+
+@pytest.mark.skipif((sys.platform, platform.machine()) != ("linux", "x86_64"), reason="elsewhere the bits are others")
+@pytest.mark.parametrize("env_id", HASHES)
+def test_every_bullet_and_every_python_evolve_the_same_bits(env_id, tmp_path):
+    """Fresh machines have another Bullet and another Python than the others, and run this, too."""
+    options = {"strategy": "openai_es", "policy": "mlp", "hidden_sizes": (4,), "sigma": 0.1, "learning_rate": 0.1}
+    small = {"generations": 2, "population_size": 8, "max_episode_steps": 60, "eval_every": 0, "workers": 1}
+    run = train(env_id, run_dir=tmp_path / "run", seed=5, progress=False, **options, **small)
+    assert run.checkpoint.parameter_hash == HASHES[env_id]

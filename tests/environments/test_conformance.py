@@ -9,15 +9,18 @@ import warnings
 
 import numpy as np
 import pytest
-from conftest import ENV_IDS, first_fast
+from conftest import ENV_IDS, TINY, first_fast
 from gymnasium import spaces
+from space_envs import ACTIONS, OBSERVATIONS, UNDONE, UNSEEN
 
 import es_envs
-from es_core import TrainConfig
+from es_core import TrainConfig, train
 from es_core.cli import main
+from es_core.policies.by_name import make_policy
 from es_core.rollout.rollout import Rollout
 from es_envs import testing
-from es_envs.testing.checks import require_member
+from es_envs.testing.checks import require_member, suits_a_policy
+from es_envs.testing.subject import Subject
 
 OPTIONS = [
     ("CartPoleBullet-v0", {"start_noise": 0.0}),
@@ -34,6 +37,8 @@ FAULTS = {
     "HistoryDependent": "the same seed and actions give another episode after other episodes, from step 2 on",
     "ProcessDependent": "the same seed and actions give another episode in a fresh process",
     "SpiedOn": "the same seed and actions give another episode in a fresh process, from step 1 on",
+    "PaidByNumber": "another episode in a fresh process, from its start on: it depends on the process's number (`wor",
+    "PaidByVariable": "another episode in a fresh process, from its start on: it depends on the process's number (`wor",
     "PaidByProcess": "the same seed and actions give another episode in a fresh process, from step 1 on",
     "WarmingUp": "the first episode that a process plays is unlike all later ones with the same seed and actions, ",
     "WarmingUpOnce": "the first episode that a process plays is unlike all later ones with the same seed and actions, ",
@@ -53,10 +58,15 @@ FAULTS = {
     "NotInWorkers": "in a fresh process 'broken_envs:NotInWorkers' raises RuntimeError: no place for me here, in line ",
     "ResetWithoutSeed": "reset takes no seed: its parameters are (options); write def reset(self, *, seed=None, ",
     "WrongShape": "the observation of reset(seed=0) is no member of Box(-2.0, 2.0, (2,), float32): array([",
-    "Printing": "it prints 'the third step' to stdout, where the results of programs stand: use logging",
-    "PrintingInC": "it prints 'from compiled code' to stdout",
     "List": "is no member of Box(-2.0, 2.0, (2,), float32), since it is a list, not a numpy array: [",
     "Raising": "raises RuntimeError: the motor is on fire, in line ",
+}
+NOTES = {
+    "Lopsided": "gymnasium.utils.env_checker.check_env recommends: WARN: ",
+    "OldSeed": "gymnasium.utils.env_checker.check_env recommends: WARN: Official support for the `seed` function is dr",
+    "Printing": "it prints 'the third step' to stdout, where the results of programs stand: use logging",
+    "PrintingInC": "it prints 'from compiled code' to stdout",
+    "Rounding": "the observation of reset(seed=0) is beyond a bound, by no more than rounding: clip it",
 }
 STEP = "; it must return (observation, reward, terminated, truncated, info)"
 NONSENSE = {
@@ -80,8 +90,8 @@ HOPELESS = {
 }
 # What could pass for another fault, or shows in many checks.
 TOLD_ONCE = {
-    "HistoryDependent", "PaidByProcess", "ProcessDependent", "Raising", "Shared", "WarmingUp", "WarmingUpOnce",
-    "Wearing", "WearingOutAll",
+    "HistoryDependent", "PaidByNumber", "PaidByProcess", "PaidByVariable", "ProcessDependent", "Raising", "Shared",
+    "WarmingUp", "WarmingUpOnce", "Wearing", "WearingOutAll",
 }  # fmt: skip
 # A few, for the fast round: with each of them the whole kit is run.
 FAST = {
@@ -192,6 +202,58 @@ def test_a_broken_environment_is_caught_with_a_sentence(define, name, sentence):
     assert all(line.startswith(f"{env_id}: ") for line in str(caught.value).splitlines() if "v0:" in line)
 
 
+@pytest.mark.parametrize(("name", "sentence"), first_fast(NOTES.items()))
+def test_what_training_bears_is_noted_and_no_fault(define, name, sentence):
+    report = testing.check_env(define(name))
+
+    assert report.faults == ()
+    assert any(note.startswith(sentence) for note in report.notes)
+
+
+@pytest.mark.parametrize(
+    "spaces",
+    first_fast([{"observation": name} for name in [*UNSEEN, "of its own"]] + [{"action": name} for name in UNDONE], 2),
+    ids=lambda spaces: next(iter(spaces.values())),
+)
+def test_check_refuses_the_spaces_that_training_refuses(register, spaces, tmp_path):
+    env_id = register("Spaces-v0", "space_envs:Spaces", kwargs=spaces, max_episode_steps=5)
+
+    with pytest.raises(ValueError, match="Spaces-v0") as refused:
+        train(env_id, run_dir=tmp_path / "run", **TINY)
+    found = the_verdict_on_spaces(env_id)
+    assert found.status == "failed"
+    assert found.message in str(refused.value)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("observation", OBSERVATIONS)
+def test_check_accepts_the_spaces_that_training_accepts(register, observation, action):
+    kwargs = {"observation": observation, "action": action}
+    env_id = register("Spaces-v0", "space_envs:Spaces", kwargs=kwargs, max_episode_steps=5)
+
+    make_policy(TrainConfig.for_env(env_id), OBSERVATIONS[observation], ACTIONS[action])
+    suits_a_policy(Subject(env_id, es_envs.definition(env_id), {}))
+
+
+def the_verdict_on_spaces(env_id):
+    return next(result for result in testing.examine_stepwise(env_id) if result.name == "suits_a_policy")
+
+
+def test_each_verdict_is_known_before_the_next_check_begins(define):
+    checks = testing.examine_stepwise(define("Good"))
+
+    assert next(checks).name == "can_be_made"
+    assert [next(checks).name, next(checks).name] == [check.__name__ for check in testing.CHECKS[:2]]
+    checks.close()
+
+
+def test_a_loop_without_end_is_found_by_the_time_of_the_processor(define, monkeypatch):
+    monkeypatch.setattr("es_envs.testing.subject.PROCESSOR_LIMIT", 0.5)
+    (fault,) = testing.examine(define("Hanging")).faults
+
+    assert re.fullmatch(r"it hangs: a call .* busy, in line \d+ of .*broken_envs.py \(step\)", fault)
+
+
 @pytest.mark.parametrize(("name", "sentence"), in_rounds(HOPELESS))
 def test_an_environment_that_hangs_or_crashes_has_its_own_process(define, name, sentence, monkeypatch):
     monkeypatch.setattr("es_envs.testing.subject.TIME_LIMIT", 2)
@@ -294,6 +356,12 @@ def test_the_command_line_prints_a_report_card(define, capsys):
 
     assert main(["check", define("Good", kwargs={"size": 0.0})]) == 0
     assert capsys.readouterr().out.strip().endswith("; all 8 seeds give the same start")
+
+    assert main(["check", define("Printing")]) == 0
+    assert re.search(r"^note +it prints 'the third step' to stdout", capsys.readouterr().out, re.MULTILINE)
+
+    assert main(["check", define("Raising")]) == 1
+    assert capsys.readouterr().out.count("the motor is on fire") == 1
 
     assert main(["check", define("OutOfBounds")]) == 1
     out = capsys.readouterr().out

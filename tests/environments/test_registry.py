@@ -84,6 +84,62 @@ def test_a_plugin_is_found_and_described(installed):
     assert (info.error, info.ids) == (None, ("Good-v0",))
 
 
+UNREADABLE = {
+    "no metadata": {"METADATA": None},
+    "empty metadata": {"METADATA": b""},
+    "no name": {"METADATA": b"Metadata-Version: 2.1\nVersion: 1.5\n"},
+    "no version": {"METADATA": b"Metadata-Version: 2.1\nName: es-odd\n"},
+    "metadata in Latin-1": {"METADATA": b"Metadata-Version: 2.1\nName: es-odd\nVersion: 1.5\nAuthor: Andr\xe9\n"},
+    "entry points in Latin-1": {"entry_points.txt": b"[es_envs]\nodd = caf\xe9\n"},
+    "entry points without values": {"entry_points.txt": b"[es_envs]\nodd\n= plugin\n[[[\n"},
+    "entry point that is no name": {"entry_points.txt": b"[es_envs]\nodd = 1 2 3\n"},
+    "a folder for a file": {"entry_points.txt": None},
+}
+
+
+@pytest.mark.parametrize("files", UNREADABLE.values(), ids=UNREADABLE)
+def test_a_broken_distribution_ends_no_command(installed, python, files):
+    installed.add("odd", GOOD.format(id="Odd-v0"))
+    installed.add("good", GOOD.format(id="Good-v0"))
+    info = installed.folder / "es_odd-1.5.dist-info"
+    for name, text in files.items():
+        (info / name).unlink()
+        if text is not None:
+            (info / name).write_bytes(text)
+        elif name == "entry_points.txt":
+            (info / name).mkdir()
+
+    done = python(EVERY_COMMAND, cwd=installed.folder, path=[installed.folder])
+    assert done.out.splitlines()[-1] == "0 0 0 0 0", done.err
+    assert "Good-v0" in done.out
+    if "METADATA" in files or files["entry_points.txt"] is not None:
+        (line,) = [line for line in done.out.splitlines() if line.startswith(("odd ", "es-odd ", "es_odd "))]
+        assert re.search(" (active|incomplete|error) ", line)
+
+
+EVERY_COMMAND = """
+from es_core.cli import main
+small = ["--generations", "1", "--population-size", "2", "--workers", "1", "--strategy", "openai_es", "--quiet"]
+commands = [
+    ["list"],
+    ["plugins"],
+    ["show", "Good-v0"],
+    ["train", "Good-v0", *small, "--run-dir", "run"],
+    ["evaluate", "run", "--episodes", "1", "--workers", "1"],
+]
+print(*[main(words) for words in commands])
+"""
+
+
+def test_a_broken_distribution_of_something_else_is_not_mentioned(installed, python):
+    info = installed.folder / "other-1.0.dist-info"
+    info.mkdir()
+    (info / "entry_points.txt").write_bytes(b"[console_scripts]\nother\n= caf\xe9\n")
+
+    done = python("import es_envs; print(len(es_envs.plugins()))", path=[installed.folder])
+    assert (done.out, done.err) == (f"{len(es_envs.plugins())}\n", "")
+
+
 BROKEN = {
     "raises at import": ("raise RuntimeError('the flux is missing')", "RuntimeError: the flux is missing"),
     "exits at import": ("import sys; sys.exit('licence expired')", "SystemExit: licence expired"),

@@ -3,6 +3,7 @@
 import io
 import json
 import pickle
+import tracemalloc
 import zipfile
 from copy import deepcopy
 
@@ -143,6 +144,36 @@ def weights(**tensors):
     stored = io.BytesIO()
     torch.save({name.replace("__", "."): tensor for name, tensor in tensors.items()}, stored)
     return stored.getvalue()
+
+
+def inflated():
+    """Weights that take a thousand times their room in the file."""
+    plain, packed = zipfile.ZipFile(io.BytesIO(weights(a=torch.zeros(5_000_000)))), io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+        for name in plain.namelist():
+            file.writestr(name, plain.read(name))
+    return packed.getvalue()
+
+
+def repeated():
+    """Weights that are one number, seen ten million times."""
+    return weights(a=torch.zeros(1).expand(10_000, 1000))
+
+
+def test_a_model_that_is_far_larger_than_its_file_is_not_opened(tmp_path):
+    packed = tmp_path / "packed.zip"
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("policy.pth", weights(a=torch.zeros(5_000_000)))
+        file.writestr("data", "{}")
+    for path in (packed, *(zipped(tmp_path / "model.zip", policy_pth=made()) for made in (inflated, repeated))):
+        tracemalloc.start()
+        with pytest.raises(CheckpointError, match=rf"{path} .* bytes of it are stored in \d+, which is no model's"):
+            from_stable_baselines3(path, "CartPole-v1")
+        assert tracemalloc.get_traced_memory()[1] < 5_000_000
+        tracemalloc.stop()
+    zipped(packed, policy_pth=weights(a=torch.zeros(1)), data=b"[" + b"[]," * 10**6 + b"[]]")
+    with pytest.raises(CheckpointError, match="entries, lists and objects"):
+        from_stable_baselines3(packed, "CartPole-v1")
 
 
 @pytest.mark.parametrize(

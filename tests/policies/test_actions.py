@@ -13,6 +13,7 @@ from es_core.policies.by_name import make_policy
 from es_core.policies.deployed import action_of
 from es_core.policies.engines import make_actor
 from es_core.policies.layers import matrices
+from es_envs.spaces import leaves, parts
 
 OBSERVATION = spaces.Box(-np.inf, np.inf, (3,), np.float32)
 IMAGE = spaces.Box(0, 255, (36, 36, 3), np.uint8)
@@ -20,6 +21,8 @@ BOX = spaces.Box(np.array([-1, 0], np.float32), np.array([0.7, 10], np.float32))
 MATRIX = spaces.Box(-2, 2, (2, 2), np.float64)
 UNBOUNDED = spaces.Box(np.array([-1, -np.inf], np.float32), np.array([1, np.inf], np.float32))
 CHOICES = spaces.MultiDiscrete([2, 5, 3], start=[0, 3, 0])
+GEAR = spaces.Discrete(3, start=-1)
+BODY = spaces.Dict({"legs": spaces.Tuple((MATRIX, CHOICES)), "arm": BOX, "eyes": spaces.MultiBinary(2), "gear": GEAR})
 SETTINGS = {
     "box": (BOX, {}),
     "unbounded": (UNBOUNDED, {}),
@@ -39,6 +42,13 @@ SETTINGS = {
     "drawn multi binary": (spaces.MultiBinary(3), {"sample_actions": True}),
     "drawn bins": (BOX, {"sample_actions": True, "action_bins": 5}),
     "noisy": (BOX, {"action_noise": 0.1}),
+    "body": (BODY, {}),
+    "body with tanh": (BODY, {"action_squash": "tanh"}),
+    "two boxes": (spaces.Tuple((UNBOUNDED, MATRIX)), {}),
+    "bins of two boxes": (spaces.Dict(a=BOX, b=MATRIX), {"action_bins": 5}),
+    "drawn choices in a dict": (spaces.Dict(a=CHOICES, b=spaces.Discrete(4)), {"sample_actions": True}),
+    "drawn bits in a tuple": (spaces.Tuple((spaces.MultiBinary(2), spaces.MultiBinary(3))), {"sample_actions": True}),
+    "two noisy boxes": (spaces.Dict(a=BOX, b=MATRIX), {"action_noise": 0.1}),
 }
 every_setting = pytest.mark.parametrize(("action_space", "fields"), SETTINGS.values(), ids=SETTINGS)
 
@@ -50,6 +60,10 @@ def make(action_space, *, kind="mlp", **fields):
 
 def parameters_of(policy, seed=0):
     return np.random.default_rng(seed).normal(0, 0.5, policy.size).astype(np.float32)
+
+
+def flat(action_space, action):
+    return np.concatenate([np.ravel(part) for part in parts(action_space, action)])
 
 
 def outputs_are(policy, raw):
@@ -76,21 +90,21 @@ def test_engines_and_module_agree_for_every_policy_and_action_space(kind, action
     actors = [make_actor(policy, parameters, engine=engine) for engine in ("compiled", "torch")]
     module, state = policy.module(parameters, None), None
     for _ in range(5):
-        flat = generator.uniform(0, 255, (1, policy.inputs)).astype(np.uint8).astype(np.float32)
-        flat = flat if kind.startswith("cnn") else flat / 100
-        observation = flat.reshape(policy.observation_space.shape).astype(policy.observation_space.dtype)
+        inputs = generator.uniform(0, 255, (1, policy.inputs)).astype(np.uint8).astype(np.float32)
+        inputs = inputs if kind.startswith("cnn") else inputs / 100
+        observation = inputs.reshape(policy.observation_space.shape).astype(policy.observation_space.dtype)
         with torch.no_grad():
-            outputs = module(torch.from_numpy(flat), *([state] if module.is_recurrent else []))
+            outputs = module(torch.from_numpy(inputs), *([state] if module.is_recurrent else []))
         if module.is_recurrent:
             outputs, state = outputs
-        expected = action_of(policy)(outputs)[0].numpy()
+        expected = np.concatenate([part[0].numpy().ravel() for part in action_of(policy)(outputs)])
         for actor in actors:
             if not module.is_recurrent:
                 raw = actor.outputs(observation)
                 np.testing.assert_allclose(raw[: policy.actions.decisive], outputs[0], atol=1e-5, rtol=0)
             action = actor(observation)
             assert action_space.contains(action)
-            np.testing.assert_allclose(action, expected, atol=1e-5, rtol=1e-5)
+            np.testing.assert_allclose(flat(action_space, action), expected, atol=1e-5, rtol=1e-5)
 
 
 @every_setting
@@ -111,10 +125,25 @@ def test_an_explored_episode_depends_on_its_seed_alone(action_space, fields):
         return [actor(np.full(3, 0.5, np.float32)) for _ in range(6)]
 
     first, *others, again = [episode(seed) for seed in (3, 4, 5, 3)]
-    np.testing.assert_array_equal(again, first)
+    assert str(again) == str(first)
     if policy.actions.exploration is not None:
         assert len({str(each) for each in (first, *others)}) > 1
         assert len({str(action) for action in first}) > 1, "each step draws anew"
+
+
+def test_parts_of_an_action_are_what_they_would_be_alone_with_the_same_bits():
+    """Each part of a Dict gets its own outputs, in the order of the keys and entries."""
+    policy = make(BODY, action_squash="tanh")
+    raw = np.random.default_rng(2).normal(0, 1, policy.outputs)
+    action = make_actor(policy, outputs_are(policy, raw))(np.zeros(3))
+    for (_, _, leaf), part in zip(leaves(BODY), parts(BODY, action), strict=True):
+        alone = make(leaf, action_squash="tanh" if isinstance(leaf, spaces.Box) else "clip")
+        expected = make_actor(alone, outputs_are(alone, raw[: alone.outputs]))(np.zeros(3))
+        raw = raw[alone.outputs :]
+        assert type(part) is type(expected)
+        np.testing.assert_array_equal(part, expected)
+    assert [*action] == [*BODY]
+    assert not raw.size
 
 
 def test_tanh_reaches_from_bound_to_bound_and_no_further():
@@ -191,6 +220,10 @@ def test_drawn_bits_have_the_probability_of_a_sigmoid():
         (BOX, {"action_bins": 3, "action_noise": 0.1}, "action_noise is added to outputs that are actions"),
         (BOX, {"sample_actions": True, "action_noise": 0.1}, "sample_actions and action_noise exclude each other"),
         (spaces.MultiBinary(3), {"action_squash": "tanh"}, "action_squash='tanh' is for Box actions"),
+        (spaces.Dict(a=CHOICES), {"action_squash": "tanh"}, r"action_squash='tanh' is for Box actions, and Dict\("),
+        (spaces.Dict(a=BOX, b=CHOICES), {"action_bins": 3}, "action_bins are for Box actions, and MultiDiscrete"),
+        (spaces.Dict(a=BOX, b=CHOICES), {"action_noise": 0.1}, "action_noise is for actions of one kind, and Dict"),
+        (spaces.Dict(a=BOX, b=BOX), {"sample_actions": True}, "sample_actions is for actions of one kind, and Dict"),
         (UNBOUNDED, {"action_squash": "tanh"}, "not all entries of Box.* have two bounds: use action_squash='clip'"),
         (
             spaces.Box(-3e38, 3e38, (1,), np.float32),
@@ -272,8 +305,8 @@ def test_neither_workers_nor_a_checkpoint_change_an_action(fields, register, tmp
     checkpoint = Checkpoint.load(runs[0].checkpoint_path(2))
     act, raw = checkpoint.actor(), checkpoint.module()
     observation = np.array([0.5, 3], np.float32)
-    decoded = action_of(checkpoint.policy())(raw(torch.from_numpy(observation[np.newaxis]))).detach().numpy()
-    np.testing.assert_allclose(act(observation), decoded[0], atol=1e-5)
+    (decoded,) = action_of(checkpoint.policy())(raw(torch.from_numpy(observation[np.newaxis])))
+    np.testing.assert_allclose(act(observation), decoded[0].detach().numpy(), atol=1e-5)
     assert runs[0].evaluate(episodes=3, workers=1).mean == runs[0].evaluate(episodes=3, workers=2).mean
 
 
@@ -293,5 +326,5 @@ def test_both_engines_explore_by_the_same_random_numbers(action_space, fields):
     for actor in actors:
         actor.reset(noise_seed=7)
     for _ in range(5):
-        compiled, batched = (actor(np.full(3, 0.5, np.float32)) for actor in actors)
+        compiled, batched = (flat(action_space, actor(np.full(3, 0.5, np.float32))) for actor in actors)
         np.testing.assert_allclose(batched, compiled, atol=1e-5, rtol=1e-5)

@@ -2,6 +2,7 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -65,8 +66,8 @@ def test_else_kernels_are_kept_in_the_users_cache(places, tmp_path):
 def test_else_kernels_are_kept_in_a_folder_that_started_processes_share(places):
     kept = folder()
     assert kept.is_dir()
-    assert os.environ["NUMBA_CACHE_DIR"] == str(kept)
-    assert folder().parent == kept
+    assert os.environ["NUMBA_CACHE_DIR"] == str(kept.parent)
+    assert folder() == kept
 
 
 @pytest.mark.skipif(os.name == "nt", reason="chmod does not keep a user from writing")
@@ -97,6 +98,60 @@ def test_a_file_of_machine_code_that_is_damaged_is_compiled_again(python, tmp_pa
     file.write_bytes(b"no machine code")
     assert python(TRANSPOSE, environment={"NUMBA_CACHE_DIR": str(tmp_path)}).out == "[[0.0, 2.0], [1.0, 3.0]]\n"
     assert len(file.read_bytes()) == len(code)
+
+
+def given_away(path):
+    if os.getuid():
+        pytest.skip("needs root")
+    os.chown(path, 12345, 12345)
+
+
+def writable_by_all(path):
+    path.chmod(0o777)
+
+
+def link_elsewhere(path):
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to(path.with_name("elsewhere"))
+
+
+@pytest.mark.skipif(os.name == "nt", reason="has other permissions")
+@pytest.mark.parametrize("make", [given_away, writable_by_all, link_elsewhere])
+def test_machine_code_that_somebody_else_could_change_is_not_loaded(make, places, tmp_path):
+    places.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    kept = folder()
+    file = kept / "kernel.o"
+    compilation._write(file, b"machine code")
+    assert compilation._read(file) == b"machine code"
+    make(file)
+    sentence = "(is a link|belongs to user \\d+, with mode .*): somebody else .*NUMBA_CACHE_DIR"
+    with pytest.warns(RuntimeWarning, match=f"{file} {sentence}"):
+        assert compilation._read(file) is None
+    compilation._write(file, b"new code")
+    assert compilation._read(file) == b"new code"
+    make(kept)
+    with pytest.warns(RuntimeWarning, match=f"{kept} {sentence}"):
+        private = folder()
+    assert private != kept
+    assert folder() == private  # of all processes that this one starts
+    compilation._remove_own(private.parent, os.getpid())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs limits of POSIX")
+def test_code_for_which_there_is_no_room_leaves_no_file(places, tmp_path):
+    places.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    import resource
+
+    kept = folder()
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limit[1]))
+    try:
+        compilation._write(kept / "kernel.o", b"x" * 2000)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, before)
+    assert list(kept.iterdir()) == []
 
 
 @pytest.mark.parametrize(

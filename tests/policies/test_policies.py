@@ -11,7 +11,8 @@ from es_core.policies.by_name import make_policy
 from es_core.policies.deployed import action_of
 from es_core.policies.engines import make_actor
 from es_core.policies.normalization import ObservationStatistics
-from es_core.policies.spaces import encoder, is_same_space, space_from_json, space_to_json
+from es_core.runs.space_json import space_from_json, space_to_json
+from es_envs.spaces import encoder, is_same_space
 
 NESTED = spaces.Dict(
     {
@@ -189,7 +190,7 @@ def test_whole_numbers_are_rounded_so_that_the_greatest_is_reached(squash):
     policy = mlp(BOX, spaces.Box(0, 1, (1,), np.int8), action_squash=squash, hidden_sizes=())
     parameters = np.zeros(policy.size, np.float32)
     parameters[-1] = 0.9  # the only output's bias
-    deployed = action_of(policy)(torch.tensor([[0.9]]))
+    (deployed,) = action_of(policy)(torch.tensor([[0.9]]))
     assert make_actor(policy, parameters, None)(np.zeros(5, np.float32)) == [1] == deployed.tolist()[0]
 
 

@@ -13,6 +13,7 @@ from gymnasium import spaces
 
 import es_core
 from es_core import Checkpoint, CheckpointError, Run, TrainConfig, train
+from es_core.cli import main
 from es_core.policies.module_rows import ModuleRows
 from es_core.policies.torch_policy import TorchPolicy
 
@@ -197,3 +198,16 @@ def test_a_module_that_has_changed_since_is_noticed(run, file, monkeypatch):
     for use in (checkpoint.actor, lambda: es_core.evaluate(checkpoint, episodes=1, workers=1)):
         with pytest.raises(CheckpointError, match=r"'small_modules:Net' has .* parameters now, but had .*: its module"):
             use()
+
+
+def test_a_run_from_a_trusted_module_continues_with_the_same_command(file, tmp_path, capsys):
+    def code(env_id, generations):
+        bounds = ["--max-episode-steps", "20", "--eval-episodes", "1", "--population-size", "4", "--workers", "1"]
+        words = ["--run-dir", tmp_path / "run", "--continue", "--initial", file, "--trust-names", *bounds]
+        return main([str(word) for word in ("train", env_id, *words, "--generations", generations)])
+
+    assert code("small_envs:Walk-v0", 1) == 0
+    assert code("small_envs:Walk-v0", 2) == 0
+    assert len(Run.open(tmp_path / "run").history) == 3
+    assert code("CartPole-v1", 2) == 2
+    assert "env_id cannot change" in capsys.readouterr().err

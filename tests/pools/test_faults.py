@@ -14,6 +14,7 @@ from conftest import FAILING_RUN as SETTINGS
 from conftest import TINY, first_fast, generations, registered, running, seed_of, wait_until, workers_of
 from written import FAULTS, lines
 
+import es_core.pools.local
 import es_core.pools.scheduler
 from es_core import RolloutError, Run, TrainConfig, replay, train
 from es_core.cli import main
@@ -188,7 +189,8 @@ def test_a_worker_that_dies_while_it_starts_is_started_again(pool, when, failing
 
 @POSIX
 @pytest.mark.long
-def test_a_worker_that_is_stopped_while_it_starts_is_started_again(failing, undisturbed, tmp_path):
+def test_a_worker_that_is_stopped_while_it_starts_is_started_again(failing, undisturbed, tmp_path, monkeypatch):
+    monkeypatch.setattr(es_core.pools.local, "STEP_TIMEOUT", 0.8)  # a worker has at least this to make its environment
     kwargs = {"once": str(tmp_path), "stillborn": 1, "birth": "SIGSTOP"}
     how = {"workers": 2, "step_timeout": 0.8, "progress": False}
     with pytest.warns(RuntimeWarning, match=f"a worker died at its start, and is started again in .*: {SILENT}"):

@@ -367,3 +367,50 @@ def test_copies_of_which_a_process_dies_or_hangs_are_made_anew(fault, register, 
         assert (made.workers_replaced, results.valid.all()) == (1, True)
     expected = evaluated(env_id, "local", count=4, seeds=(3,), observation_normalization=False, action_noise=0.0)[0]
     np.testing.assert_allclose(results.fitness, expected.fitness, rtol=1e-4)
+
+
+SMALL = {"generations": 1, "population_size": 4, "eval_episodes": 2, "confirm_episodes": 2, "progress": False}
+
+
+def test_what_an_environment_starts_in_this_process_is_not_forked(register, tmp_path):
+    env_id = register("Threaded-v0", "vector_envs:Threaded", max_episode_steps=12)
+    run = train(env_id, pool="vector", vector_envs=2, run_dir=tmp_path / "run", step_timeout=60, **SMALL)
+    local = train(env_id, workers=2, run_dir=tmp_path / "local", **SMALL)
+
+    assert run.history[0].fitness_mean == pytest.approx(local.history[0].fitness_mean, abs=1e-4)
+
+
+def test_an_environment_in_jax_plays_in_processes(register, tmp_path):
+    pytest.importorskip("jax", reason="JAX is not installed")
+    env_id = register("Jaxed-v0", "jax_envs:Pushed", max_episode_steps=12)
+    run = train(env_id, pool="vector", vector_envs=2, run_dir=tmp_path / "run", step_timeout=120, **SMALL)
+
+    assert (run.history[0].failed_candidates, run.history[0].retried) == ([], 0)
+
+
+def test_copies_that_never_answer_end_the_run_at_the_first_wave(register, tmp_path):
+    env_id = register("OnlyInMain-v0", "vector_envs:OnlyInMain", max_episode_steps=12)
+    with pytest.raises(RolloutError, match=r"no copy has ever answered, though each had 2 seconds .* pool='local'"):
+        train(env_id, pool="vector", vector_envs=2, run_dir=tmp_path / "run", step_timeout=2, **SMALL)
+
+
+SCRIPT = """
+import gymnasium
+from es_core import train
+from vector_envs import Tilt
+
+class Mine(Tilt):
+    pass
+
+print("started")
+run = train(Mine, pool="vector", vector_envs=2, generations=1, population_size=4, eval_episodes=2, confirm_episodes=2,
+            max_episode_steps=12, run_dir="run", progress=False)
+print(len(run.history))
+"""
+
+
+def test_copies_do_not_import_an_unguarded_script(python, tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT)
+    done = python(arguments=["script.py"], cwd=tmp_path)
+
+    assert (done.out.splitlines(), done.code) == (["started", "2"], 0), done.err

@@ -1,8 +1,8 @@
 """Every `es-envs` line of README and docs is found here, and run, or it is said why not: in the names of the tests.
 
 The fast round checks the arguments and settings of all. The slow one runs the lines of each page in their order (but
-for those of a page before it), trainings shortened; the long one runs them as they stand, and those that make several
-runs.
+for those of a page before it), with few generations of few short episodes. The long one runs as many generations of the
+size that the line asks for, and the lines that make several runs, shortened.
 """
 
 import contextlib
@@ -15,24 +15,27 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from conftest import registered
+from documents import block, run
 
-from es_core import TrainConfig, train
+from es_core import Run, TrainConfig, train
 from es_core.cli import main, make_parser
 from es_core.cli.arguments import config_fields, searched
 
 ROOT = Path(__file__).parents[2]
-SHORT = ["--generations=13", "--population-size=16", "--max-episode-steps=30", "--eval-episodes=2"]
-SHORT += ["--confirm-episodes=2", "--solved-at=none"]
+SMALL = ["--max-episode-steps=30", "--eval-episodes=2", "--confirm-episodes=2", "--solved-at=none"]
+SHORT = ["--generations=13", "--population-size=16", *SMALL]
 
-# Which lines are run, by what they begin with: as they stand, or with these words besides where there is no time.
+# Which lines are run, by what they begin with: as they stand, or with these words besides, since there is no time.
 RUN = {
-    "train .*--strategy sb3": ["--generations=1", "--steps-per-generation=64", *SHORT[2:]],
-    "finetune": ["--steps=64", "--steps-per-generation=64", "--eval-episodes=2", "--confirm-episodes=2"],
+    "train .*--strategy sb3": ["--generations=1", "--steps-per-generation=64", *SMALL],
+    "finetune": ["--steps=64", "--steps-per-generation=64", *SMALL[1:3]],
     "--version|list|show|plugins|doctor|check|bench|new|evaluate|record|export|report|compare|resume|replay|runs": [],
     "train|tune": SHORT,
     "collect": ["--episodes=2"],
 }
+SIZE = {"--population-size=16", "--max-episode-steps=30"}  # words that the long round leaves out
 # Which of them only the long round runs, since each makes several runs, or needs those of a line before.
 SEVERAL = "train .*--seeds|tune|compare sigma"
 # Which are not, and why. Their arguments and settings are checked nevertheless.
@@ -144,6 +147,29 @@ def test_a_command_of_readme_that_needs_more_says_what(command, need):
     assert all(need in line for line in found)
 
 
+@pytest.mark.skipif(os.name == "nt", reason="Slurm's example is a script for bash")
+def test_jobs_that_are_queued_again_continue_a_run_until_it_is_finished(tmp_path, monkeypatch):
+    """Slurm's example as bash runs it, with an srun that runs its command here; then Kubernetes', for the same run."""
+    (tmp_path / "bin").mkdir()
+    srun = tmp_path / "bin" / "srun"
+    srun.write_text(f'#!/bin/sh\nshift\nexec {sys.executable} -m es_core "$@" {" ".join(SHORT)} --max-seconds 0.01\n')
+    srun.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{srun.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("SLURM_CPUS_PER_TASK", "1")
+    (tmp_path / "job.sh").write_text(block("slurm"), encoding="utf-8")
+    lengths = []
+    for _ in range(3):
+        run("bash", "job.sh", cwd=tmp_path)
+        lengths.append(len(Run.open(tmp_path / "runs" / "car").history))
+    assert lengths == [1, 2, 3]
+    (container,) = yaml.safe_load(block("kubernetes"))["spec"]["template"]["spec"]["containers"]
+    words = [word.replace("/runs/", f"{tmp_path}/runs/") for word in container["command"]]
+    assert words[0] == "es-envs"
+    for _ in range(2):
+        assert main([*words[1:], *SHORT, "--workers=1", "--quiet"]) == 0
+    assert Run.open(tmp_path / "runs" / "car").finished
+
+
 # Of a process that cannot import what is blocked, as if it were not installed.
 SITECUSTOMIZE = """
 from importlib.machinery import PathFinder
@@ -206,14 +232,13 @@ def do(words, number):
 @pytest.mark.parametrize(
     ("page", "shortened"),
     [
-        pytest.param(page, shortened, marks=mark, id=f"{page} {'shortened' if shortened else 'as it stands'}")
+        pytest.param(page, shortened, marks=mark, id=f"{page} {'shortened' if shortened else 'of real size'}")
         for shortened, mark in ((True, [pytest.mark.slow]), (False, [pytest.mark.long]))
         for page, lines in PAGES.items()
         if any(isinstance(plan(words), list) for words in lines)
-        and (shortened or any(plan(words) and isinstance(plan(words), list) for words in lines))
+        and (shortened or any(SIZE.intersection(plan(words)) for words in lines))
     ],
 )
-@pytest.mark.timeout(4 * 3600)
 def test_the_lines_of_a_page_do_what_they_say(page, shortened, runs, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     shutil.copytree(runs, "runs")
@@ -223,5 +248,5 @@ def test_the_lines_of_a_page_do_what_they_say(page, shortened, runs, tmp_path, m
         more = plan(words)
         several = re.match(SEVERAL, " ".join(words))
         if isinstance(more, list) and words not in before and not (shortened and several):
-            code = do([*words, *(more if shortened else [])], number)
+            code = do([*words, *(word for word in more if shortened or several or word not in SIZE)], number)
             assert code == 0, (words, capfd.readouterr().err)

@@ -2,10 +2,13 @@
 
 import ast
 import contextlib
+import json
 import os
+import re
 import shutil
 import signal
 import socket
+import subprocess
 import tracemalloc
 from pathlib import Path
 
@@ -13,9 +16,23 @@ import pytest
 from conftest import TINY
 from written import files
 
-from es_core import Checkpoint, CheckpointError, Run, compare, rebuild, record, report, train, train_seeds, tune
+from es_core import (
+    Checkpoint,
+    CheckpointError,
+    Run,
+    TrainConfig,
+    compare,
+    rebuild,
+    record,
+    report,
+    train,
+    train_seeds,
+    tune,
+)
+from es_core.cli import main
 from es_core.evaluation.scoring import find_policy
 from es_core.files import read_whole, remove, write_whole
+from es_core.runs.listing import list_runs
 from es_core.training.loggers import SessionLogger
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +78,7 @@ def names(run):
 
 
 @contextlib.contextmanager
-def within_limits(what, seconds=20, *, memory=False):
+def within_limits(what, seconds=20, *, memory=False, most=MOST_MEMORY):
     """End what takes longer, and refuse what takes more memory, where that is measured, which is slow."""
 
     def hangs(signum, frame):
@@ -73,7 +90,7 @@ def within_limits(what, seconds=20, *, memory=False):
         tracemalloc.start()
     try:
         yield
-        assert tracemalloc.get_traced_memory()[1] < MOST_MEMORY, what
+        assert tracemalloc.get_traced_memory()[1] < most, what
     finally:
         tracemalloc.stop()
         signal.alarm(0)
@@ -241,9 +258,116 @@ def test_a_lock_that_holds_something_is_not_emptied(finished, outside, tmp_path)
     folder = shutil.copytree(finished.directory, tmp_path / "run")
     remove(folder / ".lock")
     os.link(outside / "precious", folder / ".lock")
-    with pytest.raises(CheckpointError, match=r"\.lock is too large"):
+    with pytest.raises(CheckpointError, match=r"\.lock is not a lock"):
         train("CartPole-v1", run_dir=folder, resume=True, **HOW)
     assert (outside / "precious").read_bytes() == b"precious"
+
+
+def filled(parts, unit, size):
+    """A JSON list of many short entries, with blanks up to its size."""
+    return "[" + ",".join([unit] * parts).ljust(size) + "]"
+
+
+def with_field(document, name, text):
+    """JSON of a dict, with ``text`` as the value of one of its fields."""
+    return json.dumps({**document, name: "here"}).replace('"here"', text)
+
+
+LARGEST = {
+    "text": ("config.json", "env_kwargs", lambda: json.dumps({"a": "x" * 990_000})),
+    "dicts": ("config.json", "env_kwargs", lambda: '{"a":' + filled(55_000, '{"ab":0}', 990_000) + "}"),
+    "lists": ("config.json", "hidden_sizes", lambda: filled(110_000, "1", 990_000)),
+    "log": ("metrics.jsonl", "log", lambda: json.dumps("A" * 15_900_000)),
+    "failed": ("metrics.jsonl", "failed_candidates", lambda: filled(190_000, '{"candidate":0}', 15_900_000)),
+    "numbers": ("metrics.jsonl", "final_fitness", lambda: filled(390_000, "1.5", 15_900_000)),
+}  # fmt: skip
+TOO_LARGE = {
+    "config": ("config.json", "env_kwargs", lambda: json.dumps({"a": "x" * 9_900_000}), "is too large"),
+    "lists": ("config.json", "env_kwargs", lambda: '{"a":' + filled(240_000, "[]", 0) + "}", "entries, lists and"),
+    "line": ("metrics.jsonl", "failed_candidates", lambda: filled(5_000_000, "{}", 0), "entries, lists and objects"),
+    "names": ("metrics.jsonl", "fitnesses", lambda: json.dumps({f"{k}": 0.5 for k in range(1001)}), "fitnesses cannot"),
+    "steps": ("metrics.jsonl", "total_steps", lambda: "1" * 400, "total_steps cannot be 111"),
+    "bound": ("config.json", "max_steps", lambda: "1" * 400, "max_steps must be a whole number"),
+    "seed": ("config.json", "seed", lambda: "1" * 400, "seed must be a whole number"),
+    "goal": ("config.json", "solved_at", lambda: "1" * 400, "solved_at must be a finite number"),
+}  # fmt: skip
+
+
+def spoil(run, folder, name, field, text):
+    """A copy of a run with other content of a field: of its config, or of its first generation."""
+    shutil.copytree(run.directory, folder)
+    first, _, rest = (folder / name).read_text().partition("\n" if name == "metrics.jsonl" else "\0")
+    content = with_field(json.loads(first), field, text) + "\n" + rest
+    (folder / name).write_text(content)
+    return len(content)
+
+
+@pytest.mark.parametrize(
+    "case",
+    ["text", "log", *(pytest.param(case, marks=pytest.mark.slow) for case in sorted(LARGEST.keys() - {"text", "log"}))],
+)
+def test_the_largest_files_cost_a_few_times_their_size(case, finished, tmp_path):
+    name, field, text = LARGEST[case]
+    size = spoil(finished, tmp_path / "run", name, field, text())
+    for what in (list_runs, report):
+        with within_limits(what, 120, memory=True, most=MOST_MEMORY + 5 * size):  # measuring takes most of the time
+            what(tmp_path / "run")
+
+
+@pytest.mark.parametrize("case", TOO_LARGE)
+def test_what_would_cost_many_times_its_size_is_named(case, finished, tmp_path):
+    name, field, text, sentence = TOO_LARGE[case]
+    folder = tmp_path / "runs" / "run"
+    size = spoil(finished, folder, name, field, text())
+    others = shutil.copytree(finished.directory, tmp_path / "runs" / "other")
+    for what in (report, lambda folder: compare([folder, finished.directory])):
+        refused = pytest.raises(CheckpointError, match=f"{re.escape(str(folder / name))}.*{sentence}")
+        with within_limits(case, memory=True, most=MOST_MEMORY + 5 * size), refused:
+            what(folder)
+    states = {run.directory: run.state for run in list_runs(tmp_path / "runs")}
+    assert states == {folder: "damaged", others: "finished"}
+
+
+def test_settings_that_could_not_be_read_again_are_refused_at_once(tmp_path):
+    for much in ({"a": "x" * 10**6}, {"a": [[]] * 130_000}):
+        with pytest.raises(ValueError, match=r"config\.json could not be read again: it has"):
+            train("CartPole-v1", run_dir=tmp_path / "run", env_kwargs=much, **HOW)
+        assert not (tmp_path / "run").exists()
+
+
+def test_deep_folders_hide_no_other_run(finished, tmp_path):
+    shutil.copytree(finished.directory, tmp_path / "run")
+    deep = tmp_path / "deep"
+    deep.mkdir()
+    with contextlib.chdir(deep):  # whose path is longer than a system takes at once
+        for _ in range(1200):
+            Path("d").mkdir()
+            os.chdir("d")
+    assert [run.directory for run in list_runs(tmp_path)] == [tmp_path / "run"]
+    (tmp_path / "deep").rename(tmp_path / "run" / "deep")
+    assert Run.open(tmp_path / "run").finished
+    subprocess.run(["rm", "-r", tmp_path / "run" / "deep"], check=True)  # which Python before 3.12 cannot
+
+
+def test_a_file_in_a_strangers_settings_is_opened_only_if_trusted(finished, tmp_path):
+    pytest.importorskip("es_racecar")
+    os.mkfifo(tmp_path / "track.csv")
+    for file, fault in (
+        (tmp_path / "track.csv", "is not a regular file"),
+        (Path("/dev/zero"), "is not a regular file"),
+    ):
+        folder = tmp_path / file.stem
+        config = {**finished.config.to_json(), "env_id": "RaceTrack-v0", "env_kwargs": {"track": str(file)}}
+        folder.mkdir()
+        (folder / "checkpoints").mkdir()
+        (folder / "config.json").write_text(json.dumps(config))
+        for command in ("resume", "evaluate", "report"):
+            with within_limits(command):
+                main([command, str(folder), "--quiet"])
+        with within_limits("resume"), pytest.raises(ValueError, match=rf"env_kwargs='{file}', which is a file here"):
+            train("RaceTrack-v0", run_dir=folder, resume=True, **HOW)
+        with within_limits("trusted"), pytest.raises(Exception, match=fault):
+            train(TrainConfig.load(folder / "config.json"), run_dir=folder, resume=True, **HOW)
 
 
 READ = {"open", "read_text", "read_bytes", "write_text", "write_bytes", "safe_open", "load_file", "save_file"}
@@ -251,9 +375,9 @@ ALLOWED = {
     "files.py": "opens what lies in run folders",
     "machine.py": "/sys",
     "policies/compilation.py": "the source of the kernels, and what is compiled of it",
+    "runs/locks.py": "/proc",
     "runs/provenance.py": "/proc",
     "reports/pages.py": "style and script of pages",
-    "cli/examination.py": "/sys",
 }
 
 

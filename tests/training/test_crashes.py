@@ -281,6 +281,59 @@ def test_resuming_a_finished_run_says_so_and_changes_nothing(undisturbed, capsys
     assert before == {path: path.read_bytes() for path in undisturbed.directory.rglob("*") if path.is_file()}
 
 
+BEGINNINGS = {
+    "before anything is there": ("os.mkdir", "run", 1),
+    "between its folders": ("os.mkdir", "videos", 1),
+    "before its first policy has its name": ("os.rename", "initial.safetensors", 1),
+    "before its settings have their name": ("os.rename", "config.json", 1),
+    "while it is locked for the first time": ("open", ".lock", 1),
+    "before its first line": ("open", "metrics.jsonl", 2),
+    "in the middle": ("os.rename", "000014.safetensors.", 1),
+}
+
+
+@pytest.mark.parametrize("moment", first_fast(reversed(BEGINNINGS)))
+def test_one_command_begins_a_run_continues_it_and_leaves_it_alone(moment, undisturbed, tmp_path):
+    folder, policy = tmp_path / "run", undisturbed.checkpoint_path(0)
+    words = ["--quiet", "--continue", "--initial", policy]
+    killed = train_command(folder, *words, code=killed_at(*BEGINNINGS[moment]))
+    assert run_to_its_end(killed) == (-signal.SIGKILL, "")
+    code, said = run_to_its_end(train_command(folder, *words))
+    assert code == 0, said
+    assert "nothing to do" not in said
+    assert lines(Run.open(folder)) == lines(undisturbed)
+    before = {path: path.stat().st_mtime_ns for path in (folder / "checkpoints").iterdir()}
+    code, said = run_to_its_end(train_command(folder, *words))
+    assert (code, "nothing to do" in said) == (0, True)
+    assert before == {path: path.stat().st_mtime_ns for path in (folder / "checkpoints").iterdir()}
+
+
+def test_a_run_that_may_have_begun_leaves_other_files_alone(tmp_path):
+    settings = {**SETTINGS, "generations": 1}
+    folder = tmp_path / "run"
+    for name in ("checkpoints/000003.safetensors", "metrics.jsonl", "notes.txt", "videos/film.mp4"):
+        (folder / "checkpoints").mkdir(parents=True)
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("mine")
+        with pytest.raises(FileExistsError, match="is not empty"):
+            train("CartPole-v1", run_dir=folder, resume="if begun", progress=False, **settings)
+        assert (folder / name).read_text() == "mine"
+        shutil.rmtree(folder)
+    run = train("CartPole-v1", run_dir=folder, resume="if begun", progress=False, workers=1, **settings)
+    with pytest.raises(ValueError, match="env_id cannot change in a resumed run"):
+        train("CartPoleBullet-v0", run_dir=run.directory, resume="if begun")
+
+
+def test_whether_a_run_may_have_begun_is_asked_plainly(capsys):
+    with pytest.raises(ValueError, match="resume must be True, False or 'if begun', got 'yes'"):
+        train("CartPole-v1", resume="yes")
+    with pytest.raises(ValueError, match="resume='if begun' needs run_dir"):
+        train("CartPole-v1", resume="if begun")
+    with pytest.raises(SystemExit, match="2"):
+        main(["train", "CartPole-v1", "--continue"])
+    assert "--continue needs --run-dir DIR" in capsys.readouterr().err
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("number", range(30))
 def test_a_run_killed_again_and_again_ends_as_if_nothing_had_happened(number, undisturbed, tmp_path, record_property):

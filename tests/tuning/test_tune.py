@@ -10,13 +10,13 @@ from dataclasses import asdict
 
 import pytest
 from conftest import registered, running
-from filelock import FileLock
 from small_envs import Aim
 
 import es_envs
 from es_core import STRATEGIES, RolloutError, Run, TrainConfig, tune
 from es_core.cli import main
 from es_core.policies.by_name import make_policy
+from es_core.runs.locks import hold
 from es_core.strategies.defaults import settled
 from es_core.tuning.trial import RunScore, Trial
 
@@ -306,7 +306,7 @@ def test_a_broken_environment_ends_the_search_but_a_broken_trial_does_not(regist
 def test_two_searches_at_once_in_a_folder_are_refused(aim, tmp_path):
     tune(aim, trials=1, directory=tmp_path, **TINY)
     with (
-        FileLock(tmp_path / ".lock"),
+        hold(tmp_path / ".lock"),
         pytest.raises(RuntimeError, match="another process is searching"),
     ):
         tune(aim, trials=2, directory=tmp_path, **TINY)

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+import warnings
 from dataclasses import replace
 from importlib.metadata import version
 from itertools import pairwise
@@ -511,6 +512,27 @@ def test_a_pose_is_drawn_as_the_state_that_it_was_taken_from():
         env.reset(seed=2)
         assert np.abs(env.picture(camera, [pose]) - shown).mean() < 0.2
         env.close()
+
+
+@pytest.mark.parametrize("name", ["DefaultClient", "ModuleState"])
+def test_players_that_would_disturb_each_other_play_as_alone(register, tmp_path, name):
+    env_id = register("Naive-v0", f"naive_envs:{name}", max_episode_steps=20)
+    how = {**TINY, "population_size": 4, "strategy": "openai_es", "sigma": 1.0}
+    one, other = (train(env_id, run_dir=tmp_path / str(seed), seed=seed, **how) for seed in (1, 2))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        alone = [record(one, tmp_path / "alone.gif", generation=0, candidate=k, **SMALL)[0] for k in range(3)]
+        for layout in ("grid", "ghosts"):
+            filmed = record(one, tmp_path / f"{layout}.gif", generation=0, population=3, layout=layout, **SMALL)
+            assert sorted(episode.fitness for episode in filmed) == sorted(episode.fitness for episode in alone)
+        seeds = [alone[0].seed, alone[0].seed + 1]
+        apart = [
+            [record(run, tmp_path / "run.gif", seeds=[seed], **SMALL)[0] for run in (one, other)] for seed in seeds
+        ]
+        beside = record(one, tmp_path / "beside.gif", beside=other, seeds=seeds, **SMALL)
+
+    assert len({episode.fitness for episode in alone}) > 1
+    assert [episode.fitness for episode in beside] == [episode.fitness for pair in apart for episode in pair]
 
 
 @pytest.mark.slow

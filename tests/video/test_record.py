@@ -20,8 +20,8 @@ from es_core import record, train
 from es_core.cli import main
 from es_core.evaluation.scoring import find_policy
 from es_core.rollout.errors import RolloutError
+from es_core.runs.unfinished import working_folder
 from es_core.seeding import Purpose, episode_seeds
-from es_core.video.encoder import working_folder
 
 OWN_FORKERS = True
 
@@ -211,6 +211,22 @@ def test_what_a_killed_process_left_in_a_films_folder_is_gone_after_the_next_fil
     assert names_in(tmp_path) == ["film.json", "film.mp4", "film.png"]
 
 
+def test_a_folder_that_was_not_made_for_a_film_stays_as_it_is(runs, tmp_path, capsys):
+    folder = tmp_path / "film.mp4.unfinished"
+    folder.mkdir()
+    (folder / "thesis.txt").write_text("five years of work")
+    words = ["record", str(runs["CartPoleBullet-v0"].directory), str(tmp_path / "film.mp4"), "--workers", "1"]
+    assert main(words) == 1
+    assert f"{folder}, in which film.mp4 would be written, exists and was not made" in capsys.readouterr().err
+    assert (folder / "thesis.txt").read_text() == "five years of work"
+    folder.rename(tmp_path / "mine")
+    for put in (folder.touch, lambda: folder.symlink_to(tmp_path / "mine")):
+        put()
+        assert main(words) == 1
+        assert (tmp_path / "mine" / "thesis.txt").exists()
+        folder.unlink()
+
+
 def test_a_new_name_is_neither_that_of_a_film_nor_of_one_that_is_being_written(runs, tmp_path, capsys):
     folder = shutil.copytree(runs["CartPoleBullet-v0"].directory, tmp_path / "run")
     videos = folder / "videos"
@@ -262,6 +278,70 @@ def test_filming_without_a_display_says_no_word_of_it(runs, tmp_path):
     words = [sys.executable, "-c", code, runs["CartPole-v1"].directory, tmp_path / "film.mp4"]
     done = subprocess.run(words, env=bare, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
+
+
+DARK = """
+import gymnasium, numpy as np
+from es_core import record, train
+
+class Dark(gymnasium.Env):
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
+    observation_space = action_space = gymnasium.spaces.Box(-1, 1, (1,))
+    brightest = 0
+
+    def __init__(self, render_mode=None):
+        self.render_mode = render_mode
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        return np.zeros(1, np.float32), 1.0, self.time > 5, False, {}
+
+    def render(self):
+        return np.full((32, 32, 3), min(self.time, self.brightest), np.uint8)
+
+class Dawn(Dark):
+    brightest = 255
+
+for env in (Dark, Dawn):
+    small = {"max_episode_steps": 9, "generations": 1, "population_size": 2, "workers": 1, "progress": False}
+    run = train(env, run_dir=env.__name__, **small)
+    run.record(f"{env.__name__}.mp4", workers=1)
+"""
+
+
+@pytest.mark.slow
+def test_only_a_film_that_shows_nothing_at_all_warns(python, tmp_path):
+    done = python(DARK, cwd=tmp_path)
+    assert done.code == 0, done.err
+    warned = [line for line in done.err.splitlines() if "Warning" in line]
+    assert len(warned) == 1, done.err
+    assert "Dark.mp4 shows no picture of the environment: all pixels have one colour" in warned[0]
+
+
+MUJOCO = """
+import os
+os.environ.pop("MUJOCO_GL", None)
+from es_core import train
+small = {"max_episode_steps": 20, "generations": 1, "population_size": 2, "workers": 1, "progress": False}
+run = train("Hopper-v5", run_dir="run", **small)
+run.record("film.mp4")
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is always a display")
+def test_a_mujoco_robot_is_filmed_without_a_display_and_without_advice(python, tmp_path):
+    pytest.importorskip("mujoco")
+    done = python(MUJOCO, cwd=tmp_path, environment={"DISPLAY": "", "WAYLAND_DISPLAY": ""})
+    assert (done.code, done.err) == (0, "")
+    with imageio.get_reader(tmp_path / "film.mp4") as film:
+        picture = film.get_data(5)
+    assert picture[40:].std(axis=(0, 1)).max() > 20  # below the caption
 
 
 def test_a_film_that_fails_leaves_the_old_one_and_no_half_one(runs, tmp_path, monkeypatch):

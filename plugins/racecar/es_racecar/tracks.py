@@ -7,6 +7,7 @@ the same track everywhere.
 import csv
 import hashlib
 import math
+import stat
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -173,14 +174,7 @@ def read(path: str | Path) -> Track:
         OSError: the file cannot be read.
     """
     path = Path(path)
-    if path.stat().st_size > _LARGEST_FILE:
-        raise ArgumentError(
-            f"{path} is larger than {_LARGEST_FILE:,} bytes: a track needs a point every few decimetres"
-        )
-    try:
-        text = path.read_text(encoding="utf-8-sig")  # a spreadsheet may have written a byte order mark
-    except UnicodeDecodeError as error:
-        raise ArgumentError(f"{path} is no text in UTF-8: {error.reason} at byte {error.start}") from error
+    text = _content(path)
     rows: list[list[float]] = []
     is_first = True
     for number, row in enumerate(_table(path, text), 1):
@@ -221,6 +215,20 @@ def read(path: str | Path) -> Track:
     if fault := track.fault():
         raise ArgumentError(f"{path}: {fault}")
     return track
+
+
+def _content(path: Path) -> str:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):  # a pipe would have us wait, and a device has no end
+        raise ArgumentError(f"{path} is not a regular file, which a track's CSV file is")
+    if status.st_size > _LARGEST_FILE:
+        raise ArgumentError(
+            f"{path} is larger than {_LARGEST_FILE:,} bytes: a track needs a point every few decimetres"
+        )
+    try:
+        return path.read_text(encoding="utf-8-sig")  # a spreadsheet may have written a byte order mark
+    except UnicodeDecodeError as error:
+        raise ArgumentError(f"{path} is no text in UTF-8: {error.reason} at byte {error.start}") from error
 
 
 def _table(path: Path, text: str) -> list[list[str]]:

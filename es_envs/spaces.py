@@ -1,9 +1,9 @@
-"""Gymnasium's spaces: observations as flat inputs, and spaces as JSON."""
+"""Gymnasium's spaces: what a policy can see and do. Training and the conformance kit ask the same questions here."""
 
 import math
-import re
+import pickle
 import reprlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -11,7 +11,6 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from es_core.formatting import shown
 from es_envs.old_gym import is_old_gym
 
 Encoder = Callable[[Any, NDArray[np.float32]], None]
@@ -19,6 +18,81 @@ Encoder = Callable[[Any, NDArray[np.float32]], None]
 # Most bytes of a space's lower bounds: an image of 1920x1080 pixels in colour fits. A file must not decide how much
 # memory it takes to read it.
 _LARGEST = 2**23
+# The table of actions has a row for each entry, all as long as the longest: a file must not decide its size either.
+_LARGEST_TABLE = 1_000_000
+_DTYPES = ("bool", *(f"float{bits}" for bits in (16, 32, 64)), *(f"{kind}{bits}" for kind in ("int", "uint")
+           for bits in (8, 16, 32, 64)))  # fmt: skip
+
+
+def require_supported(observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any]) -> None:
+    """Refuse spaces for which there is no policy, or which no file of a run could hold.
+
+    Raises:
+        ValueError: the message says which part, and what is expected.
+    """
+    seen, done = ([part for _, _, part in leaves(*space)]
+                  for space in ((observation_space,), (action_space, "action space")))  # fmt: skip
+    if not done:
+        raise ValueError(f"action space {action_space} is empty: there is nothing to choose")
+    for part in done:
+        _require_actions(part)
+    for own in (seen, done):
+        boxes = [part for part in own if isinstance(part, spaces.Box)]
+        for box in boxes:
+            if str(box.dtype) not in _DTYPES:
+                raise ValueError(f"{box} is not supported: its numbers must be {', '.join(_DTYPES)}")
+        require_modest(sum(math.prod(box.shape) * box.dtype.itemsize for box in boxes))
+
+
+def require_portable(space: gymnasium.Space[Any]) -> None:
+    """Refuse a space that cannot be sent to another process.
+
+    Raises:
+        ValueError: pickle does not take it.
+    """
+    try:
+        pickle.dumps(space)
+    except (AttributeError, TypeError, pickle.PicklingError) as error:
+        raise ValueError(
+            f"space {space} cannot be sent to another process: {error}. Use one of Gymnasium's own, or put the class "
+            "of such a space into a module"
+        ) from error
+
+
+def require_modest(size: int) -> None:
+    """Refuse a space whose bounds take more bytes than a file should decide about.
+
+    Raises:
+        ValueError: ``size`` is too large.
+    """
+    if size > _LARGEST:
+        raise ValueError(
+            f"a space whose bounds take {size} bytes is too large: {_LARGEST} are the most; make observations smaller "
+            "(preprocessing, gymnasium.wrappers)"
+        )
+
+
+def require_small_table(sizes: Sequence[int]) -> None:
+    """Refuse so many choices for each entry of an action that a table of them would be too large.
+
+    Raises:
+        ValueError: it would.
+    """
+    if len(sizes) * max(sizes, default=0) > max(_LARGEST_TABLE, sum(sizes)):
+        raise ValueError(
+            f"actions of {len(sizes)} entries with up to {max(sizes)} choices are too large: the product of these two "
+            f"numbers may be at most {_LARGEST_TABLE}"
+        )
+
+
+def _require_actions(space: gymnasium.Space[Any]) -> None:
+    match space:
+        case spaces.Box() if space.dtype == np.bool_:
+            raise ValueError(f"actions of {space} are bits: let the action space be MultiBinary({list(space.shape)})")
+        case spaces.MultiDiscrete() if space.nvec.ndim == 1:
+            require_small_table(space.nvec.tolist())
+        case spaces.MultiDiscrete():
+            raise ValueError(f"action space {space} is not supported: a MultiDiscrete of actions has one dimension")
 
 
 def input_size(space: gymnasium.Space[Any]) -> int:
@@ -51,7 +125,8 @@ def leaves(
         if is_old_gym(space):
             raise ValueError(f"{name} {space} is one of the old gym: take it from gymnasium.spaces, with `import "
                              "gymnasium as gym` in the place of `import gym`")  # fmt: skip
-        without = ". gymnasium.wrappers.FilterObservation leaves a part of a Dict out" if name.endswith("]") else ""
+        is_seen_part = name.startswith("observation") and name.endswith("]")
+        without = ". gymnasium.wrappers.FilterObservation leaves a part of a Dict out" if is_seen_part else ""
         raise ValueError(f"{name} {space} is not supported: expected Box, Discrete, MultiDiscrete, MultiBinary, "
                          f"or a Dict or Tuple of these{without}")  # fmt: skip
 
@@ -79,6 +154,15 @@ def _inner(space: gymnasium.Space[Any], observation: Any) -> list[tuple[gymnasiu
     except (KeyError, IndexError, TypeError):
         found = f"the keys {[*observation]}" if isinstance(observation, Mapping) else reprlib.repr(observation)
         raise ValueError(f"observation has {found}, its space says {[*own]}") from None
+
+
+def nested(space: gymnasium.Space[Any], values: Iterator[Any]) -> Any:
+    """An observation or action made of its ``parts``, one for each of the ``leaves`` of its space, in their order."""
+    if isinstance(space, spaces.Dict):
+        return {key: nested(part, values) for key, part in space.items()}
+    if isinstance(space, spaces.Tuple):
+        return tuple(nested(part, values) for part in space)
+    return next(values)
 
 
 _SMALLEST_IMAGE = 20  # of its sides, which "cnn_small" needs; a smaller one, such as a map of tiles, is numbers
@@ -150,127 +234,3 @@ def _require_choices(space: gymnasium.Space[Any], observation: Any) -> None:
 def is_same_space(one: gymnasium.Space[Any], other: gymnasium.Space[Any]) -> bool:
     """Return True if a policy reads and answers both alike; Gymnasium overlooks the order of a Dict's keys."""
     return one == other and [name for name, _, _ in leaves(one)] == [name for name, _, _ in leaves(other)]
-
-
-def space_to_json(space: gymnasium.Space[Any]) -> dict[str, Any]:
-    """A space as JSON, so that a checkpoint can act where its environment is not installed.
-
-    Raises:
-        ValueError: the space is not supported, or too large.
-    """
-    described = _described(space)
-    _require_modest(described)
-    return described
-
-
-def _described(space: gymnasium.Space[Any]) -> dict[str, Any]:
-    match space:
-        case spaces.Box():
-            bounds = {"low": _bound_to_json(space.low), "high": _bound_to_json(space.high)}
-            return {"type": "Box", "shape": list(space.shape), "dtype": str(space.dtype), **bounds}
-        case spaces.Discrete():
-            return {"type": "Discrete", "n": int(space.n), "start": int(space.start), **_unusual_dtype(space)}
-        case spaces.MultiDiscrete():
-            counts = {"nvec": space.nvec.tolist(), "start": space.start.tolist()}
-            return {"type": "MultiDiscrete", **counts, **_unusual_dtype(space)}
-        case spaces.MultiBinary():
-            return {"type": "MultiBinary", "shape": list(space.shape)}
-        case spaces.Dict():
-            keys = list(space.keys())  # Gymnasium sorts those of a plain dict alone, and files sort all
-            order = {} if keys == sorted(keys) else {"order": keys}
-            return {"type": "Dict", "spaces": {key: _described(part) for key, part in space.items()}, **order}
-        case spaces.Tuple():
-            return {"type": "Tuple", "spaces": [_described(part) for part in space]}
-        case _:
-            raise ValueError(f"space {space} is not supported")
-
-
-def _unusual_dtype(space: gymnasium.Space[Any]) -> dict[str, str]:
-    return {} if space.dtype == np.int64 else {"dtype": str(space.dtype)}
-
-
-def space_from_json(described: Mapping[str, Any]) -> gymnasium.Space[Any]:
-    """The space that ``space_to_json`` described.
-
-    Raises:
-        ValueError, KeyError, TypeError, AttributeError, OverflowError: ``described`` is not a space, or too large.
-    """
-    _require_modest(described)
-    return _space(described)
-
-
-def _space(described: Mapping[str, Any]) -> gymnasium.Space[Any]:
-    match described["type"]:
-        case "Box":
-            shape, dtype = _shape(described["shape"]), _dtype(described["dtype"])
-            low = _bound_from_json(described["low"], shape, dtype, -math.inf)
-            high = _bound_from_json(described["high"], shape, dtype, math.inf)
-            return spaces.Box(low, high, shape, dtype.type)
-        case "Discrete":
-            # Gymnasium before 1.2.2 knows no other type.
-            given: Any = {"dtype": _dtype(described["dtype"], "integer").type} if "dtype" in described else {}
-            return spaces.Discrete(int(described["n"]), start=int(described["start"]), **given)
-        case "MultiDiscrete":
-            dtype = _dtype(described.get("dtype", "int64"), "integer")
-            counts, start = (np.array(described[name], dtype) for name in ("nvec", "start"))
-            return spaces.MultiDiscrete(counts, dtype=dtype.type, start=start)
-        case "MultiBinary":
-            shape = _shape(described["shape"])
-            return spaces.MultiBinary(shape[0] if len(shape) == 1 else list(shape))
-        case "Dict":
-            keys = described.get("order", list(described["spaces"]))
-            if sorted(keys) != sorted(described["spaces"]):
-                raise ValueError(f"order {shown(keys)} of a Dict's keys")
-            return spaces.Dict([(key, _space(described["spaces"][key])) for key in keys])
-        case "Tuple":
-            return spaces.Tuple([_space(part) for part in described["spaces"]])
-        case other:
-            raise ValueError(f"no space is called {shown(other)}")
-
-
-def _require_modest(described: Mapping[str, Any]) -> None:
-    size = _bytes(described)
-    if size > _LARGEST:
-        raise ValueError(
-            f"a space whose bounds take {shown(size)} bytes is too large: {_LARGEST} are the most; make observations "
-            "smaller (preprocessing, gymnasium.wrappers)"
-        )
-
-
-def _bytes(described: Mapping[str, Any]) -> int:
-    match described["type"]:
-        case "Box":
-            return math.prod(_shape(described["shape"])) * _dtype(described["dtype"]).itemsize
-        case "Dict":
-            return sum(map(_bytes, described["spaces"].values()))
-        case "Tuple":
-            return sum(map(_bytes, described["spaces"]))
-    return 0
-
-
-def _shape(value: Any) -> tuple[int, ...]:
-    shape = tuple(int(size) for size in value)
-    if any(size < 0 for size in shape):
-        raise ValueError(f"shape {shown(shape)}")
-    return shape
-
-
-_DTYPES = {"integer": r"u?int(8|16|32|64)", "number": r"bool|float(16|32|64)|u?int(8|16|32|64)"}
-
-
-def _dtype(value: Any, kind: str = "number") -> np.dtype[Any]:
-    if not (isinstance(value, str) and re.fullmatch(_DTYPES[kind], value)):
-        raise ValueError(f"a space of {shown(value)}")
-    return np.dtype(value)
-
-
-def _bound_to_json(bound: NDArray[Any]) -> Any:
-    # One number if all entries agree (an image's bounds), and None for an infinite one: JSON has no infinity.
-    entries = [None if math.isinf(value) else value for value in bound.ravel().tolist()]
-    return entries[0] if entries and len(set(entries)) == 1 else entries
-
-
-def _bound_from_json(value: Any, shape: tuple[int, ...], dtype: np.dtype[Any], infinite: float) -> Any:
-    if not isinstance(value, list):
-        return infinite if value is None else int(value) if isinstance(value, bool) else value
-    return np.array([infinite if entry is None else entry for entry in value], dtype).reshape(shape)
