@@ -198,7 +198,7 @@ def _write_page(results: Sequence[dict[str, Any]]) -> None:
         parts.append(f"## Tasks: {title}\n\n{table(columns, rows)}\n")
     # Each run was bound to one core, whatever the machine has.
     machines = sorted({in_words({**each["machine"], "cores": 1}) for each in results if "machine" in each})
-    commits = sorted({each["commit"] or "unknown" for each in results})
+    commits = sorted({each["commit"] for each in results})
     page = f"""# Defaults
 
 What `train(ID)` reaches with nothing else said, in {SECONDS:g} seconds of processor time on one core, beside the

@@ -153,7 +153,7 @@ def _write_page(results: Sequence[dict[str, Any]]) -> None:
     if not results:
         return
     machines = sorted({in_words({**each["machine"], "cores": 1}) for each in results})
-    commits = sorted({each["commit"] or "unknown" for each in results})
+    commits = sorted({each["commit"] for each in results})
     parts = [_section(task, [each for each in results if each["task"] == task]) for task in TASKS]
     page = f"""# ERL beside its two halves
 

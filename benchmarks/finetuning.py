@@ -178,7 +178,7 @@ def _write_page() -> None:
     ]
     columns = ["row", "seed", "policy", "fitness", "success", "lap [s]", "steps", "seconds"]
     machines = sorted({in_words(each["machine"]) for each in found})
-    commits = sorted({each["commit"] or "unknown" for each in found})
+    commits = sorted({each["commit"] for each in found})
     page = f"""# Fine-tuning by gradients
 
 Does it pay to go on with an evolved policy by gradients? A policy evolves for so many steps (*evolved*: its last

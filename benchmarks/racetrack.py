@@ -136,7 +136,7 @@ def _write_page() -> None:
     if not found:
         return
     machines = sorted({in_words(each["machine"]) for each in found})
-    commits = sorted({each["commit"] or "unknown" for each in found})
+    commits = sorted({each["commit"] for each in found})
     tracks = {split: next((f"{each[key]}" for each in found if (key := f"tracks, {split}") in each), "some")
               for split in ("test", "hard")}  # fmt: skip
     reference = of[next(iter(SCRIPTS))]

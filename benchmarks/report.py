@@ -190,11 +190,11 @@ def pyplot(name: str) -> Any:
     return plt
 
 
-def commit() -> str | None:
-    """The version that is measured; None outside of a checkout."""
+def commit() -> str:
+    """The version that is measured, "unknown" outside of a checkout."""
     words = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
     done = subprocess.run(words, check=False, capture_output=True, text=True)
-    return done.stdout.strip() or None
+    return done.stdout.strip() or "unknown"
 
 
 def _plain(value: Any) -> Any:

@@ -121,7 +121,7 @@ def fit_model(
     if step is None and whole is not None:
         steps = whole.steps / whole.generations
         overhead = float(np.dot(worker, _terms(round(steps / length), 1)[1:]))
-        step = (per_generation(whole).workers - overhead) / steps
+        step = max(per_generation(whole).workers - overhead, 0.0) / steps  # the ticks of a short trial may say less
     return Model(tuple(main), tuple(worker), step or 0.0, length)
 
 
