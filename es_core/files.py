@@ -256,11 +256,6 @@ def _new(path: Path) -> IO[bytes]:
         return opened(path, flags)
 
 
-def nowhere() -> int:
-    """Open the null device, which takes all and keeps nothing; the lowest free number is its descriptor."""
-    return os.open(os.devnull, os.O_RDWR)
-
-
 def require_folder(path: Path, what: str) -> None:
     """Refuse to write a file into a folder that does not exist, before the work for it.
 

@@ -99,8 +99,12 @@ Steps = Generator[Callable[[], Episode], None, Episode]
 STEP_TIMEOUT = 300.0
 """Seconds that a step or reset may take, unless training is given another limit."""
 
-STEP = 0
-"""Place of the present step in ``progress``."""
+STEP, STOP = 0, 1
+"""Places in ``progress``: the present step, and a number that is not 0 once the episode must stop."""
+
+
+class EpisodeStopped(BaseException):
+    """An episode has stopped between two steps, since whoever wanted it has ended or is about to."""
 
 
 def play(
@@ -124,7 +128,7 @@ def play(
         limit: steps at most.
         observers: called after every step.
         options: for ``env.reset``, or None.
-        progress: where the number of each step is written, for whoever watches.
+        progress: where the number of each step is written, for whoever watches, and where they may stop the episode.
         pauses: yield after every step; else the first ``next`` plays all of it.
 
     Yields:
@@ -136,10 +140,13 @@ def play(
     Raises:
         ValueError: a reward is not a number, or ``reset`` or ``step`` returns something else than it must.
         ValueError: there is a mask of actions, and ``act`` cannot keep it.
+        EpisodeStopped: ``progress`` asks for it.
         Exception: whatever the environment raises.
     """
-    env_step, progress = env.step, [0] if progress is None else progress
+    env_step, progress = env.step, [0, 0] if progress is None else progress
     progress[STEP] = 0
+    if progress[STOP]:
+        raise EpisodeStopped
     reset = env.reset(seed=seed) if options is None else env.reset(seed=seed, options=options)
     observation, start_info = of_reset(env, reset)
     first_observation, start_info = _kept(observation), _kept(start_info)
@@ -177,6 +184,8 @@ def play(
         except TypeError:
             raise ValueError(f"the reward of step {length} is {reward!r}, expected a number") from None
         progress[STEP] = length
+        if progress[STOP]:
+            raise EpisodeStopped
         for observe in observers:
             observe(observation, action, reward, info)  # type: ignore[arg-type]
         if pauses:

@@ -65,7 +65,8 @@ def named(label: str, advice: str) -> Iterator[None]:
         leave(code)
 
     def tell() -> None:
-        os.write(2, printable(f"still loading {label}; {advice}\n").encode())
+        with contextlib.suppress(OSError):
+            os.write(2, printable(f"still loading {label}; {advice}\n").encode())
 
     crashes = not faulthandler.is_enabled()
     timer = threading.Timer(PATIENCE, tell)

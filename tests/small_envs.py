@@ -100,6 +100,13 @@ class Talking(Walk):
         return np.full((64, 64, 3), 20 * self.time, np.uint8)
 
 
+class Unclosable(Talking):
+    """Talking, whose ``close`` fails, as that of a simulator which has ended by itself."""
+
+    def close(self):
+        raise OSError("closed already")
+
+
 class Reusing(Walk):
     """Walk, but it returns the same arrays again and again."""
 

@@ -21,6 +21,8 @@ import es_envs
 from es_core.cli import doctor, environments, plugin, policies, reports, settings, training
 from es_core.cli.arguments import Parser
 from es_core.cli.output import bear_any_text, say, say_error, stdout_for_results
+from es_core.pools import interruption
+from es_envs.streams import lasting_streams, open_closed_streams
 
 GROUPS = {
     "begin": ("demo", "new", "list"),
@@ -34,8 +36,9 @@ GROUPS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
+    open_closed_streams()
     bear_any_text()
-    with _signals_raised(), warnings.catch_warnings():
+    with _signals_raised(), lasting_streams(), warnings.catch_warnings():
         warnings.showwarning = _show_warning
         return _exit_code(arguments)
 
@@ -58,6 +61,12 @@ class _Terminated(KeyboardInterrupt):
     """SIGTERM, or SIGHUP of a terminal that was closed: what ends in order upon Ctrl-C does so upon this, too."""
 
 
+def _report_discarded(discarded: "sys.UnraisableHookArgs") -> None:
+    """Report an exception that Python discards, unless it is an interruption, which is raised again soon."""
+    if not isinstance(discarded.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(discarded)
+
+
 @contextlib.contextmanager
 def _signals_raised() -> Iterator[None]:
     """Raise the first of these signals as an exception; a second one ends the process at once, as a crash would.
@@ -73,13 +82,16 @@ def _signals_raised() -> Iterator[None]:
     def interrupt(number: int, _: object) -> None:
         for each in ours:
             signal.signal(each, signal.SIG_DFL)
-        raise KeyboardInterrupt if number == signal.SIGINT else _Terminated(number)
+        interruption.interrupt(KeyboardInterrupt() if number == signal.SIGINT else _Terminated(number))
 
+    report, sys.unraisablehook = sys.unraisablehook, _report_discarded
     for each in ours:
         signal.signal(each, interrupt)
     try:
         yield
     finally:
+        interruption.settle()
+        sys.unraisablehook = report
         for each in ours:
             signal.signal(each, before[each])
 
@@ -103,11 +115,6 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
         number = error.args[0] if isinstance(error, _Terminated) else signal.SIGINT
         say_error("interrupted" if number == signal.SIGINT else "terminated", error)
         return 128 + int(number)
-    except BrokenPipeError:  # the reader of our output, `head` say, has seen enough
-        from es_core.files import nowhere
-
-        os.dup2(nowhere(), sys.stdout.fileno())
-        return 0
     except (es_envs.UnknownEnvError, ValueError, TypeError) as error:
         say_error(f"error: {error}", error)
         return 2

@@ -1,7 +1,6 @@
 """The commands about environments: list, show, plugins, check."""
 
 import argparse
-import contextlib
 import math
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -12,6 +11,7 @@ from es_core.cli.arguments import add_command, add_env_id
 from es_core.cli.output import command_line, print_json, print_sheet, print_table, put, say
 from es_core.reports.data_sheet import data_sheet, space_text
 from es_envs import registry
+from es_envs.closing import closing_env
 
 
 def add(commands: Any) -> None:
@@ -56,7 +56,7 @@ def _show(options: argparse.Namespace) -> None:
             f"{definition.label} cannot be made: {type(error).__name__}: {error}; `es-envs check {definition.id}` says "
             "where"
         ) from error
-    with contextlib.closing(built) as env:
+    with closing_env(built, definition.label) as env:
         spaces, sheet = (env.observation_space, env.action_space), data_sheet(env)
         variations = getattr(env.unwrapped, "variations", {})
     policy = make_policy(TrainConfig.for_env(definition.id), *spaces)

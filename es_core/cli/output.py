@@ -16,11 +16,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import zip_longest
-from typing import Any, TextIO
+from typing import Any, TextIO, cast
 
 from es_core.formatting import shell_line
 from es_envs.loading import stdout_kept
 from es_envs.printable import printable
+from es_envs.streams import LastingStream
 
 _BOLD = 1
 _COLOURS = {
@@ -46,9 +47,11 @@ _STDOUT: ContextVar[TextIO | None] = ContextVar("stdout", default=None)  # while
 def stdout_for_results() -> Iterator[None]:
     """Keep stdout for results meanwhile: whatever else is printed, by environments and libraries, goes to stderr."""
     with stdout_kept() as stdout:
-        token = _STDOUT.set(stdout)
+        results = LastingStream(stdout, carries_results=True)
+        token = _STDOUT.set(cast("TextIO", results))
         try:
             yield
+            results.flush()
         finally:
             _STDOUT.reset(token)
 
@@ -87,15 +90,7 @@ def _as_json(value: Any) -> Any:
 
 
 def bear_any_text() -> None:
-    """Let stdout and stderr replace what their encoding lacks, such as the narrow space between thousands.
-
-    One that is closed, as where a service starts a command, takes all and keeps nothing.
-    """
-    for handle, name in enumerate(("stdin", "stdout", "stderr")):
-        if getattr(sys, name) is None:
-            from es_core.files import nowhere
-
-            setattr(sys, name, os.fdopen(nowhere(), "w" if handle else "r"))  # it gets the lowest free number
+    """Let stdout and stderr replace what their encoding lacks, such as the narrow space between thousands."""
     codecs.register_error("es_envs", _replaced)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and not stream.encoding.lower().startswith("utf"):

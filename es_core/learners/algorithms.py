@@ -3,7 +3,6 @@
 import difflib
 import importlib
 from collections.abc import Collection, Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from inspect import signature
 from typing import Any, Literal
@@ -20,6 +19,7 @@ from es_core.policies.layered import Layered
 from es_core.policies.layers import Dense
 from es_core.policies.network import Policy
 from es_core.rollout.environment import make_env
+from es_envs.closing import closing_env
 
 OWN_OPTIONS: Mapping[str, Any] = {"n_envs": 1, "warmup_steps": 8192, "exploration_std": 0.2}
 """Options of ours beside the algorithm's own: copies of the environment that take turns; and, where a policy is handed
@@ -150,7 +150,8 @@ def require_learner(config: TrainConfig, *, takes_over: bool) -> None:
     if config.steps_per_generation is None:
         raise ValueError(f"strategy {name!r} needs steps_per_generation: a generation is a block of so many steps")
     _require_options(config, algorithm)
-    with closing(make_env(es_envs.definition(config.env_id), config)) as env:
+    definition = es_envs.definition(config.env_id)
+    with closing_env(make_env(definition, config), definition.label) as env:
         _require_actions(config, algorithm, env.action_space)
         policy = make_policy(config, env.observation_space, env.action_space)
     if not dense_layers_of(policy)[-1].bias:

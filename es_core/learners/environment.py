@@ -17,12 +17,14 @@ from es_core.config.train_config import TrainConfig
 from es_core.policies.actions import bins, typed
 from es_core.policies.network import Policy
 from es_core.policies.normalization import Normalization, ObservationStatistics
+from es_core.pools import interruption
 from es_core.rollout.environment import make_env
 from es_core.rollout.errors import RolloutError
 from es_core.rollout.fitness import begun, judged, load_fitnesses, observers_of
 from es_core.rollout.transition_recorder import require_storable
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import EnvDefinition, Episode
+from es_envs.closing import close_env
 from es_envs.masks import KEY
 from es_envs.returned import Checked
 
@@ -53,7 +55,7 @@ class LearnerEnv(gymnasium.Env[NDArray[np.float32], Any]):
     ) -> None:
         self._definition, self._config, self._policy = definition, config, policy
         self._env = TimeLimit(Checked(make_env(definition, config)), step_limit(definition, config))
-        weakref.finalize(self, self._env.close)
+        weakref.finalize(self, close_env, self._env, definition.label)
         self._fitnesses = load_fitnesses(definition, config)
         self._number, self._count = number, count
         self.observation_space = spaces.Box(-np.inf, np.inf, (policy.inputs,), np.float32)
@@ -98,6 +100,7 @@ class LearnerEnv(gymnasium.Env[NDArray[np.float32], Any]):
 
     def step(self, action: Any) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
         """Take a step, and note the episode if it ends."""
+        interruption.check()
         action = self._decode(action)
         with self._explained():
             observation, reward, terminated, truncated, info = self._env.step(action)

@@ -5,7 +5,6 @@ import pickle
 import warnings
 import zipfile
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
@@ -24,6 +23,7 @@ from es_core.policies.layers import matrices
 from es_core.policies.normalization import ObservationStatistics
 from es_core.rollout.environment import make_env
 from es_core.runs.checkpoint import Checkpoint
+from es_envs.closing import closing_env
 from es_envs.spaces import input_size
 
 _MOST = 1_000_000_000  # bytes of the weights
@@ -109,7 +109,8 @@ def from_stable_baselines3(
         observation_std_floor=_EPSILON**0.5,
         observation_clip=observation_clip,
     )
-    with closing(make_env(es_envs.definition(env_id), config)) as env:
+    definition = es_envs.definition(env_id)
+    with closing_env(make_env(definition, config), definition.label) as env:
         observation_space, action_space = env.observation_space, env.action_space
     if not isinstance(observation_space, spaces.Box | spaces.Discrete):
         raise ValueError(

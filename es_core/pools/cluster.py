@@ -26,6 +26,7 @@ from es_core.config.budgets import evaluation_episodes, largest_population
 from es_core.config.train_config import TrainConfig
 from es_core.formatting import counted
 from es_core.machine import usable_cores
+from es_core.pools import interruption
 from es_core.pools.host import Host, Played
 from es_core.pools.local import LocalPool
 from es_core.pools.messages import WORKER_DIED, CannotStart, Failed, Ready, Reply, Start, Work
@@ -462,6 +463,7 @@ def _round_trip(worker: _Worker) -> float:
 
 def _answered(calls: list[Any], seconds: float) -> list[Any]:
     """Return the calls that have an answer; wait for one, at most ``seconds``."""
+    interruption.check()
     if not calls:
         return []
     ready, others = ray.wait(calls, timeout=seconds)

@@ -1,12 +1,15 @@
 """Copies of an environment that are stepped together: its own vectorised form, or one process per copy."""
 
+import signal
 import sys
+import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
+from multiprocessing import parent_process
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar, cast
 
 import gymnasium
 import numpy as np
@@ -19,13 +22,18 @@ from numpy.typing import NDArray
 from es_core.config.budgets import step_limit
 from es_core.config.objects import packed
 from es_core.config.train_config import TrainConfig
+from es_core.pools.process import CLOSES_WITHIN
 from es_core.rollout.environment import make_env
 from es_envs import EnvDefinition, import_path
+from es_envs.closing import close_env
 from es_envs.returned import Checked
 from es_envs.spaces import parts
+from es_envs.streams import LastingStream, open_closed_streams
 
 EACH, WHOLE, UNCONTROLLED = "each copy seeded", "seeded as a whole", "not controlled"
 """Ways in which seeds determine the starts of episodes."""
+
+_ANSWERS_WITHIN = 1.0  # seconds in which a copy must end its step, before it closes
 
 Space = gymnasium.Space[Any]
 Returned = TypeVar("Returned", bound=tuple[Any, ...])
@@ -144,14 +152,23 @@ class Copies:
             self._env = self._make(self._width)
 
     def close(self) -> None:
-        """Close the copies; processes are killed, since one may hang. May be called twice."""
-        if not isinstance(self._env, AsyncVectorEnv):
-            self._env.close()
+        """Close the copies; processes that hang are killed. May be called twice."""
+        env, label = self._env, self._definition.label
+        if not isinstance(env, AsyncVectorEnv):
+            close_env(env, label)
             return
-        for process in self._env.processes:
+        if env.closed:
+            return
+        for pipe in filter(None, env.parent_pipes):  # there is none to a copy that has failed, which closes by itself
+            with suppress(OSError):  # its process has died
+                pipe.send(("close", None))
+        soon, late = (time.monotonic() + seconds for seconds in (_ANSWERS_WITHIN, CLOSES_WITHIN))
+        for pipe, process in zip(env.parent_pipes, env.processes, strict=True):
+            if pipe is None or pipe.poll(max(0.0, soon - time.monotonic())):  # it has ended its step, and closes
+                process.join(max(0.0, late - time.monotonic()))
             process.kill()
             process.join()
-        self._env.closed = True
+        env.closed = True
 
     def _make(self, count: int, **seed: Any) -> VectorEnv[Any, Any, Any]:
         definition, config = self._definition, self._config
@@ -160,6 +177,7 @@ class Copies:
             limit = {"max_episode_steps": step_limit(definition, config)}
             env = definition.build_vector(count, optional={**limit, **seed}, **config.env_kwargs)
             return self._flattened(env) if config.preprocessing.get("flatten") else env
+        open_closed_streams()
         copies = [partial(_resting, definition, config, packed(definition, config))] * count
         # Not forked: this process has made an environment, and what it may have started (threads of JAX, say, or a
         # connection to Bullet) does not work in a fork.
@@ -176,7 +194,7 @@ class Copies:
         try:
             return FlattenObservation(env)
         except ValueError as error:  # of SAME_STEP
-            env.close()
+            close_env(env, self._definition.label)
             raise ValueError(
                 f"{self._definition.label}: preprocessing 'flatten' is not for its vector environment: {error}; use "
                 "pool='local' (on the command line: --pool local)"
@@ -257,9 +275,9 @@ def has_native_form(definition: EnvDefinition, config: TrainConfig) -> bool:
 class _Resting(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A copy that waits before and after its episode: what ``step`` returns until ``reset`` is meaningless."""
 
-    def __init__(self, env: gymnasium.Env[Any, Any], limit: int) -> None:
+    def __init__(self, env: gymnasium.Env[Any, Any], limit: int, label: str) -> None:
         super().__init__(env)
-        self._limit, self._steps = limit, 0
+        self._limit, self._label, self._steps = limit, label, 0
         space = env.observation_space
         self._last: Any = (row_of(space, create_empty_array(space), 0), 0.0, False, False, {})
 
@@ -276,10 +294,17 @@ class _Resting(gymnasium.Wrapper[Any, Any, Any, Any]):
             self._last = observation, 0.0, False, False, {}
         return observation, reward, terminated, truncated, info
 
+    def close(self) -> None:
+        close_env(self.env, self._label)
+
 
 def _resting(definition: EnvDefinition, config: TrainConfig, objects: bytes) -> gymnasium.Env[Any, Any]:
+    if parent_process() is not None:  # the first copy is also made here, for its spaces
+        sys.stdout = sys.stderr = cast("TextIO", LastingStream(sys.stderr))  # no failure to print may fail an episode
+        for name in {"SIGTERM", "SIGHUP"} & {*dir(signal)}:  # as Ctrl-C does, they end a copy, which closes
+            signal.signal(getattr(signal, name), signal.default_int_handler)
     import_path.receive(objects)
-    return _Resting(Checked(make_env(definition, config)), step_limit(definition, config))
+    return _Resting(Checked(make_env(definition, config)), step_limit(definition, config), definition.label)
 
 
 def as_given(actions: Any, like: Any, count: int) -> Any:

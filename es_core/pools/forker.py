@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, Self
 
 from es_core.pools import process
 from es_envs import import_path
+from es_envs.streams import open_closed_streams
 
 START = "ES_ENVS_START"
 """The environment variable: "fork" (Linux; the default there) or "spawn", by which each worker starts by itself."""
@@ -45,6 +46,7 @@ class Forker:
 
     def __init__(self) -> None:
         process.require_main()
+        open_closed_streams()
         self._reason = _refusal()
         self._is_loading, self._is_lost = False, self._reason is not None
         self._codes: dict[int, int] = {}
@@ -260,7 +262,7 @@ def _send(main: socket.socket, **message: object) -> None:
 
 def _serve(main: socket.socket) -> _Fork | None:
     """Load, fork and reap on request until the main process closes its end. Return in each child, and at the end."""
-    me, running = os.getpid(), set[int]()
+    me, running = os.getpid(), dict[int, str]()  # the mark of each child
     woken, wake = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
@@ -274,7 +276,7 @@ def _serve(main: socket.socket) -> _Fork | None:
         for pid in list(running):
             ended, status = os.waitpid(pid, os.WNOHANG)
             if ended:
-                running.discard(pid)
+                del running[pid]
                 _send(main, ended=pid, code=os.waitstatus_to_exitcode(status))
 
     while True:
@@ -303,18 +305,26 @@ def _serve(main: socket.socket) -> _Fork | None:
             os.close(wake)
             _begin(me)
             return _Fork(message["target"], *descriptors)
+        if pid is not None:
+            running[pid] = process.mark(descriptors[1])
         for descriptor in descriptors:
             os.close(descriptor)
-        if pid is not None:
-            running.add(pid)
         _send(main, forked=pid)
-    # Children notice that the main process is gone; those that cannot are killed when this one ends.
+    # Children notice that the main process is gone; those that cannot are killed.
     poller.unregister(main)
     deadline = time.monotonic() + process.CLOSES_WITHIN + 2.0
     while running and time.monotonic() < deadline:
         poller.poll(1000 * max(0.0, deadline - time.monotonic()))
         reap()
+    _kill(running)
     return None
+
+
+def _kill(running: Mapping[int, str]) -> None:
+    """Kill children, and what each of them has started, which has its mark."""
+    for pid, mark in running.items():
+        os.kill(pid, signal.SIGKILL)
+        process.kill_marked(mark)
 
 
 def _begin(forker: int) -> None:

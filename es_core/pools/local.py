@@ -10,7 +10,7 @@ from es_core.config.objects import packed
 from es_core.config.train_config import TrainConfig
 from es_core.machine import open_files_left, usable_cores
 from es_core.policies.by_name import make_policy
-from es_core.pools import forker
+from es_core.pools import forker, interruption
 from es_core.pools.messages import (
     TIMED_OUT,
     WORKER_DIED,
@@ -143,6 +143,7 @@ class LocalPool(RolloutPool):
 
     def _messages(self) -> Iterator[tuple[int, Reply | ChildDiedError]]:
         """Yield workers' answers or deaths; wait for one, at most a second."""
+        interruption.check()
         for worker in self._scheduler.due(time.monotonic()):
             self._launch(worker)
         connections = [child.connection for child in self._children.values()]

@@ -18,13 +18,18 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Collection, Iterable, MutableSequence, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, MutableSequence, Sequence
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
+from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple, Protocol, cast
+
+from es_core.pools import interruption, printed
+from es_envs.episode import EpisodeStopped
+from es_envs.streams import open_closed_streams
 
 _BOOTSTRAP = (
     "import json, sys; from importlib import import_module; "
@@ -42,6 +47,7 @@ _ONE_THREAD = (
 )
 
 _STDERR = 2
+_MARK = "ES_ENVS_PROCESS"  # environment variable of a child, and of what it starts
 
 _GRACE = 2.0  # seconds in which a child may end by itself once the main process has closed its connection, or is gone
 CLOSES_WITHIN = 10.0  # the same, for one that is closing its environment, whose simulator may take a while
@@ -55,8 +61,8 @@ serving = False
 report = _STDERR
 
 
-RECORD = struct.Struct("=qqqq")
-STEP, TASK, SEED, DEADLINE = range(4)  # places in a record
+RECORD = struct.Struct("=qqqqq")
+STEP, STOP, TASK, SEED, DEADLINE = range(5)  # places in a record, the first two as in ``es_envs.episode``
 CLOSING = -2  # as task: it closes its environment, and ends
 
 
@@ -65,12 +71,14 @@ class Record(NamedTuple):
 
     Attributes:
         step: the episode's step.
+        stop: 1 once it must stop, since the main process has closed its connection, or is gone.
         task: number of the task that it plays, counted from 1; 0: none; below 0: it starts or ends.
         seed: the episode's seed.
         deadline: time when its watchdog ends it unless it makes progress, in nanoseconds of the monotonic clock.
     """
 
     step: int
+    stop: int
     task: int
     seed: int
     deadline: int
@@ -106,6 +114,13 @@ class Process(Protocol):
         """Kill it, if it has not ended."""
 
 
+class Closable(Protocol):
+    """What a child closes at its end."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
 class Forks(Protocol):
     """A starter of children by forking, if it can."""
 
@@ -139,6 +154,7 @@ class Child:
         patience: float | None = None,
     ) -> None:
         require_main()
+        open_closed_streams()
         ours, theirs = Pipe()
         handle = theirs.fileno()
         self._report = os.fdopen(memory_file(), "r+b")
@@ -191,6 +207,7 @@ class Child:
             ChildDiedError: the child has ended.
         """
         while not self._is_silent and not self._has_message(BEAT_EVERY):
+            interruption.check()
             if self.look() and not self._has_message(0):  # its own child may hold the connection open
                 raise self._death()
         if self._is_silent:
@@ -228,7 +245,15 @@ class Child:
 
     def _give_up(self) -> None:
         self._is_silent = True
-        _kill(self.process)
+        self._kill()
+
+    def _kill(self) -> None:
+        """Kill it, even if it is stopped, and what it has started, such as a simulator."""
+        if sys.platform != "win32":
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.kill()
+        kill_marked(mark(self._report.fileno()))
 
     def _death(self) -> ChildDiedError:
         record, hung = self.record, False
@@ -236,10 +261,11 @@ class Child:
             how = f"the process gave no sign of life for {self.patience:g} seconds (was it stopped?) and was killed"
         else:
             code = self.process.wait()
-            _kill(self.process)  # what it has started, and not ended
+            self._kill()  # what it has started, and not ended
             hung = code == 1 and record is not None and record.task != 0 and record.deadline <= time.monotonic_ns()
             signal = "; killed by a signal: a crash, or the system lacked memory" if code < 0 else ""
             how = f"the process died (exit code {code}{signal}); its output on stderr is above"
+        printed.pass_on()
         self._report.seek(RECORD.size)
         return ChildDiedError(how, self._report.read().decode(errors="replace"), record, hung=hung)
 
@@ -252,7 +278,8 @@ class Child:
         """Wait for its end, and kill it if that takes too long after ``close``. May be called twice."""
         while not self._report.closed:
             try:
-                self.process.wait(timeout=_LOOK_EVERY)
+                if self.process.wait(timeout=_LOOK_EVERY):
+                    self._kill()  # it has died: what it has started, and not ended
             except subprocess.TimeoutExpired:
                 record = self.record
                 is_closing = record is not None and record.task == CLOSING
@@ -261,10 +288,11 @@ class Child:
                 if is_closing:
                     what = f"it has not closed its environment within {CLOSES_WITHIN:g} seconds, and is killed"
                     warnings.warn(f"process {self.process.pid}: {what}", RuntimeWarning, stacklevel=2)
-                _kill(self.process)
+                self._kill()
                 with suppress(subprocess.TimeoutExpired):
                     self.process.wait(timeout=_KILLED_WITHIN)
             self._report.close()
+            printed.pass_on()
 
 
 def require_main() -> None:
@@ -288,8 +316,9 @@ def interpreter(target: str, arguments: Sequence[object], descriptors: Sequence[
         arguments: its arguments, which are JSON.
         descriptors: open files that it inherits, under the same numbers.
     """
+    pipe, output = printed.descriptors()
     # In its own process group: Ctrl-C is for the main process, which then ends its children in order.
-    options: dict[str, Any] = {"pass_fds": descriptors, "process_group": 0}
+    options: dict[str, Any] = {"pass_fds": [*descriptors, pipe], "process_group": 0}
     if sys.platform == "win32":
         handles = [handle for handle in descriptors if handle != _STDERR]
         for handle in handles:
@@ -302,6 +331,8 @@ def interpreter(target: str, arguments: Sequence[object], descriptors: Sequence[
     return subprocess.Popen(  # noqa: S603  (our own code, by our own interpreter)
         [sys.executable, "-P", "-c", _BOOTSTRAP, call],
         stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
         env={**os.environ, **dict.fromkeys(_ONE_THREAD, "1")},
         **options,
     )
@@ -316,12 +347,22 @@ def end(children: Iterable[Child]) -> None:
         child.wait()
 
 
-def _kill(process: Process) -> None:
-    """Kill a child, even if it is stopped, and what it has started, as a simulator, in its process group."""
-    if sys.platform != "win32":
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-    process.kill()
+def mark(report: int) -> str:
+    """Return the mark of a child, by its report: no other open file of this machine has these numbers."""
+    status = os.fstat(report)
+    return f"{status.st_dev}-{status.st_ino}"
+
+
+def kill_marked(value: str) -> None:
+    """Kill what a child has started and left behind, also in a session of its own; on Linux alone.
+
+    Simulators inherit the child's mark. Their parents do not tell: a launcher, say, has ended long ago.
+    """
+    wanted = f"{_MARK}={value}".encode()
+    for folder in Path("/proc").glob("[1-9]*"):
+        with suppress(OSError):  # it has ended, or is somebody else's
+            if wanted in (folder / "environ").read_bytes().split(b"\0"):
+                os.kill(int(folder.name), signal.SIGKILL)
 
 
 def memory_file() -> int:
@@ -362,10 +403,9 @@ def open_record() -> MutableSequence[int]:
 
 
 def become_child(report_handle: int = _STDERR) -> None:
-    """Make this process a child: it starts no children, prints to stderr, and ignores signals to the main process."""
+    """Make this process a child: it starts no children, and ignores signals to the main process."""
     global serving, report
     serving, report = True, report_handle
-    os.dup2(_STDERR, 1)  # an environment's output must not mix with the results on stdout
     # Batch systems send these to every process of a job; the main process then ends its children in order.
     for name in {"SIGINT", "SIGTERM", "SIGHUP"} & {*dir(signal)}:
         # Unlike SIG_IGN, this is not inherited by processes started from here.
@@ -377,6 +417,7 @@ def become_child(report_handle: int = _STDERR) -> None:
 def serve(handle: int, report_handle: int, target: str) -> None:
     """Run a child."""
     become_child(report_handle)
+    os.environ[_MARK] = mark(report)
     faulthandler.enable(report, all_threads=False)
     if sys.platform != "win32":
         Thread(target=_live_with_main, args=(handle,), daemon=True).start()
@@ -384,8 +425,24 @@ def serve(handle: int, report_handle: int, target: str) -> None:
     try:
         with _connection(handle) as connection:
             getattr(import_module(module), function)(connection)
-    except _CLOSED:
+    except (*_CLOSED, EpisodeStopped):
         pass  # the main process has closed the connection, or is gone
+
+
+@contextmanager
+def closing_at_the_end(thing: Closable) -> Iterator[None]:
+    """Close a child's environment when it ends, for which it has ``CLOSES_WITHIN`` seconds."""
+    try:
+        yield
+    finally:
+        _write(TASK, CLOSING)
+        thing.close()
+
+
+def _write(place: int, number: int) -> None:
+    """Write a number into the child's record."""
+    if sys.platform != "win32":
+        os.pwrite(report, struct.pack("=q", number), 8 * place)
 
 
 def _live_with_main(handle: int) -> None:
@@ -401,10 +458,12 @@ def _live_with_main(handle: int) -> None:
         beats += 1
         with suppress(OSError):
             os.utime(report, (beats, beats))
+    _write(STOP, 1)
     time.sleep(_GRACE)
     if Record(*RECORD.unpack(os.pread(report, RECORD.size, 0))).task == CLOSING:
         time.sleep(CLOSES_WITHIN - _GRACE + 1.0)  # the main process comes first, and says so
-    os.killpg(0, signal.SIGKILL)  # with what it has started
+    kill_marked(mark(report))
+    os.killpg(0, signal.SIGKILL)  # with what else it has started
 
 
 def _connection(handle: int) -> Any:

@@ -4,7 +4,6 @@ import multiprocessing
 import warnings
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -20,6 +19,7 @@ from es_core.policies.by_name import make_policy
 from es_core.policies.engines import has_cuda
 from es_core.policies.normalization import ObservationStatistics
 from es_core.policies.torch_actor import TorchActors
+from es_core.pools import interruption
 from es_core.pools.copies import UNCONTROLLED, Copies, has_native_form, on_host, row_of
 from es_core.pools.messages import CandidateTask, CentreTask, Failed, ReferenceTask, Reply, Work
 from es_core.pools.pool import RolloutPool, require_no_workers, require_pool_options
@@ -41,6 +41,7 @@ from es_core.strategies.defaults import settled
 from es_core.strategies.population import Drawn
 from es_envs import EnvDefinition, Episode
 from es_envs.behaviour import BehaviourDescriber
+from es_envs.closing import close_env
 from es_envs.masks import KEY, allowed, require_choices
 from es_envs.returned import info_of
 
@@ -89,7 +90,7 @@ class VectorPool(RolloutPool):
         self.definition = definition
         env = make_env(definition, config)
         self.observation_space, self.action_space = env.observation_space, env.action_space
-        env.close()
+        close_env(env, definition.label)
         try:
             self.policy = make_policy(config, self.observation_space, self.action_space)
         except ValueError as error:
@@ -202,8 +203,7 @@ class VectorPool(RolloutPool):
                 played = played_alone(single, task, work.population)
             except (Exception, SystemExit) as error:  # noqa: BLE001  (the run decides what follows)
                 failed = Failed(number, None if isinstance(task, ReferenceTask) else task.seed, *described(error))
-                with suppress(Exception, SystemExit):  # the environment is broken: only its first error matters
-                    single.close()
+                single.close()
             else:
                 answer.add(number, task, played, retried=attempt > 0)
                 self.retried += attempt > 0
@@ -290,6 +290,7 @@ class _Wave:
 
     def _step(self, observations: Any) -> tuple[Any, Mapping[str, Any], list[int]]:
         """Step all copies; return observations, infos, and the rows in which an episode begins with these."""
+        interruption.check()
         copies, live = self._copies, self._live
         # For this step, which is their reset.
         waiting = [row for row, play in enumerate(self.seats) if play and not live[row]]

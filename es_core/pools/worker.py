@@ -5,7 +5,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Mapping, MutableSequence, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ from es_core.rollout.transition_recorder import TransitionRecorder
 from es_core.strategies.population import Drawn, Population
 from es_core.strategies.transitions import Transitions
 from es_envs import Episode, import_path
+from es_envs.closing import close_env
 from es_envs.spaces import require_portable
 
 _REPLY_EVERY = 0.05  # seconds: many short episodes make one message, a long one is reported at once
@@ -66,18 +67,17 @@ def load(config: Mapping[str, Any]) -> None:
 def serve(connection: Any) -> None:
     """Run a worker process until the other end of the connection is closed."""
     start: Start = connection.recv()
-    try:
-        import_path.receive(start.objects)
-        worker = Worker(connection, start)
-        worker.greet(start)
-    # SystemExit too: the reason must be reported even if a simulator calls sys.exit.
-    except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
-        connection.send(CannotStart(*described(error)))
-    else:
+    with ExitStack() as stack:
         try:
+            import_path.receive(start.objects)
+            worker = Worker(connection, start)
+            stack.enter_context(process.closing_at_the_end(worker))
+            worker.greet(start)
+        # SystemExit too: the reason must be reported even if a simulator calls sys.exit.
+        except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
+            connection.send(CannotStart(*described(error)))
+        else:
             worker.serve()
-        finally:
-            worker.end()
 
 
 def try_environment(connection: Any) -> None:
@@ -85,7 +85,7 @@ def try_environment(connection: Any) -> None:
     start: Start = connection.recv()
     try:
         import_path.receive(start.objects)
-        make_env(start.definition, start.config).close()
+        close_env(make_env(start.definition, start.config), start.definition.label)
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
         connection.send(CannotStart(*described(error)))
     else:
@@ -150,13 +150,7 @@ class Worker:
 
     def close(self) -> None:
         """Close the environment, whose simulator may be a process of its own."""
-        with suppress(Exception, SystemExit):
-            self._rollout.close()
-
-    def end(self) -> None:
-        """Close the environment for the last time."""
-        self._record[process.TASK] = process.CLOSING
-        self.close()
+        self._rollout.close()
 
     def _take(self, order: Order) -> None:
         if order.work is not None:

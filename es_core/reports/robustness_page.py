@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
@@ -16,6 +15,7 @@ from es_core.rollout.environment import make_env
 from es_core.rollout.ranges import stretched
 from es_core.runs.scores import Evaluation
 from es_core.training.progress import count_progress
+from es_envs.closing import closing_env
 
 STRETCHES = (0.0, 0.5, 1.0, 1.5)
 """Multiples of the ranges; at 0 nothing varies."""
@@ -151,7 +151,7 @@ def robustness(
         )
 
     with (
-        closing(make_env(definition, checkpoint.config, randomize=ranges)) as env,
+        closing_env(make_env(definition, checkpoint.config, randomize=ranges), definition.label) as env,
         count_progress(shown=progress) as bar,
     ):
         worlds = {name: {name: ends} for name, ends in ranges.items()}  # the environment has found them to be ranges

@@ -27,6 +27,7 @@ from es_core.runs.metrics import PLATEAU
 from es_core.runs.run_folder import RunFolder
 from es_core.training.advice import advice
 from es_envs import EnvDefinition
+from es_envs.closing import closing_env
 
 _MOST_POINTS = 1500  # of a curve: more than a screen has pixels for
 _REFRESH = 3  # seconds after which a browser loads the page of a run in progress again
@@ -273,7 +274,7 @@ def _sheet(config: TrainConfig, definition: EnvDefinition | str) -> dict[str, An
     ]
     docstring = ""
     try:
-        with contextlib.closing(definition.build(**config.env_kwargs)) as env:
+        with closing_env(definition.build(**config.env_kwargs), definition.label) as env:
             rows[2:2] = [("observations", space_text(env.observation_space)), ("actions", space_text(env.action_space))]
             docstring = data_sheet(env)
     except Exception as error:  # noqa: BLE001  (whatever a plugin raises: the page is about the run)

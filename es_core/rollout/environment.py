@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from es_core.config.train_config import TrainConfig
 from es_core.rollout.errors import SpaceError
 from es_envs import EnvDefinition
+from es_envs.closing import close_env
 from es_envs.definition import KeywordError, RenderError
 from es_envs.masks import KEY, has_choices, is_allowed, with_masks
 from es_envs.returned import Checked
@@ -159,5 +160,5 @@ def make_env(definition: EnvDefinition, config: TrainConfig, **kwargs: Any) -> g
     try:
         return preprocessed(with_masks(env) if config.action_masks else env, config.preprocessing)
     except ValueError as error:
-        env.close()
+        close_env(env, definition.label)
         raise SpaceError(f"{definition.label}: {error}") from error

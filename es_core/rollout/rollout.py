@@ -20,6 +20,7 @@ from es_core.rollout.ranges import stretched
 from es_core.seeding import Purpose, derive
 from es_envs import EnvDefinition, Episode
 from es_envs.behaviour import BehaviourDescriber
+from es_envs.closing import close_env
 from es_envs.episode import Observer, Steps, play
 from es_envs.scripts import RandomActions
 
@@ -30,7 +31,7 @@ class Rollout:
     Args:
         definition: the environment's definition.
         config: the run's config, resolved.
-        progress: array for the number of each step, for a watchdog.
+        progress: array for the number of each step, for a watchdog, and for the request to stop: see ``play``.
         **kwargs: keyword arguments of the environment that override the config's; ``render_mode`` too.
 
     Attributes:
@@ -53,7 +54,7 @@ class Rollout:
         **kwargs: Any,
     ) -> None:
         self.definition = definition
-        self._progress: MutableSequence[int] = [0] if progress is None else progress
+        self._progress: MutableSequence[int] = [0, 0] if progress is None else progress
         self._step_limit = step_limit(definition, config)
         self._ranges = config.randomize
         self._fitnesses = load_fitnesses(definition, config)
@@ -75,7 +76,7 @@ class Rollout:
         """Close the environment; the next episode gets a fresh one. May be called twice."""
         if self._is_open:
             self._is_open = False
-            self.env.close()
+            close_env(self.env, self.definition.label)
 
     def reopen(self) -> None:
         """Make a fresh environment if there is none; the next episode would do so, too."""

@@ -8,7 +8,6 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -34,6 +33,7 @@ from es_core.policies.network import Policy
 from es_core.policies.normalization import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch, Statistics
 from es_core.rollout.environment import make_env
 from es_core.runs.space_json import space_from_json, space_to_json
+from es_envs.closing import closing_env
 from es_envs.spaces import input_size
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ class Checkpoint:
         definition = es_envs.definition(env_id)
         definition.script(name)
         config = TrainConfig.for_env(env_id, env_kwargs=env_kwargs or {})
-        with closing(make_env(definition, config)) as env:
+        with closing_env(make_env(definition, config), definition.label) as env:
             return cls(
                 config=replace(config, policy=SCRIPTED + name),
                 generation=0,

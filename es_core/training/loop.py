@@ -16,6 +16,7 @@ from es_core.config.commands import run_command
 from es_core.config.train_config import TrainConfig
 from es_core.learners.learner import Learner
 from es_core.policies.by_name import make_policy
+from es_core.pools import interruption
 from es_core.pools.by_name import make_pool
 from es_core.pools.forker import started_early
 from es_core.pools.pool import Results, RolloutPool
@@ -184,6 +185,7 @@ def _repeatable(run: RunFolder, state: TrainingState, pool: RolloutPool) -> Iter
 
     def begin() -> Checkpoint:
         nonlocal before
+        interruption.check()
         before = state.checkpoint(run, pool)
         return before
 
@@ -192,6 +194,7 @@ def _repeatable(run: RunFolder, state: TrainingState, pool: RolloutPool) -> Iter
     except LockLostError:
         raise
     except BaseException as error:
+        interruption.settle()
         if before.generation < len(run.history) == state.strategy.generation:  # between two generations
             begin()
         with suppress(OSError, LockLostError):  # the disk itself is in trouble: an older one has to do

@@ -1,13 +1,13 @@
 """The progress of a run, on stderr: a few live lines in a terminal or notebook, plain ones elsewhere."""
 
 import math
-import os
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
 from types import TracebackType
-from typing import Self
+from typing import Self, TextIO, cast
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -25,7 +25,6 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from es_core.config.train_config import TrainConfig
-from es_core.files import nowhere
 from es_core.formatting import counted, duration, figures, percent
 from es_core.policies.compilation import compile_kernels, is_compiled
 from es_core.pools.local import require_environment
@@ -35,6 +34,7 @@ from es_core.runs.scores import Evaluation, Standing
 from es_core.training.advice import Adviser
 from es_envs import EnvDefinition
 from es_envs.printable import printable
+from es_envs.streams import LastingStream
 
 _LINE_EVERY = 2.0  # seconds between plain lines
 _REDRAWS = 2.0  # a second: each takes the main process a few milliseconds
@@ -45,19 +45,15 @@ _ASCII_LEVELS = "_.-=+*#@"
 
 
 class Stderr(Console):
-    """The console on stderr, where progress is told; that nobody reads it any more ends no run.
+    """The console on stderr, where progress is shown; a terminal that goes away ends no run.
 
     Args:
         quiet: print nothing.
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
-        super().__init__(stderr=True, quiet=quiet)
-
-    def on_broken_pipe(self) -> None:
-        """Go on in silence."""
-        self.quiet = True
-        os.dup2(nowhere(), self.file.fileno())
+        file = None if sys.stderr is None else cast("TextIO", LastingStream(sys.stderr))
+        super().__init__(file=file, stderr=True, quiet=quiet)
 
 
 def count_progress(*, shown: bool) -> Progress:

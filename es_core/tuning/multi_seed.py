@@ -23,6 +23,7 @@ from es_core.evaluation.scoring import find_checkpoint
 from es_core.files import CheckpointError, explained, require_plain, write_whole
 from es_core.formatting import shell_line
 from es_core.machine import usable_cores
+from es_core.pools import interruption
 from es_core.pools.by_name import require_pool
 from es_core.reports.comparison import Comparison, compare
 from es_core.run import Run
@@ -285,6 +286,7 @@ def _play(runs: Sequence[tuple[_Planned, list[str]]], together: int, *, shown: b
             if not (processes or waiting):
                 break
             time.sleep(_LOOK_EVERY)
+            interruption.check()
     if failures:
         seed, failure = next(iter(failures.items()))
         raise RuntimeError(

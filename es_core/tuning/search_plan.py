@@ -4,7 +4,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
@@ -19,6 +18,7 @@ from es_core.strategies.by_name import require_strategy
 from es_core.strategies.defaults import settled
 from es_core.tuning.search_space import Choice, Range, domain, usual_search
 from es_envs.choice import ArgumentError
+from es_envs.closing import closing_env
 from es_envs.printable import file_name
 
 
@@ -42,7 +42,8 @@ class SearchPlan:
         base = TrainConfig.for_env(env_id, **given)
         if base.strategy.startswith(LEARNER):
             raise ValueError(f"strategy {base.strategy!r} learns by gradients: tune searches for settings of evolution")
-        with closing(make_env(es_envs.definition(env_id), base)) as env:
+        definition = es_envs.definition(env_id)
+        with closing_env(make_env(definition, base), definition.label) as env:
             spaces = env.observation_space, env.action_space
         base = settled(make_policy(base, *spaces))
         if base.eval_every == 0:

@@ -18,7 +18,7 @@ from es_core.policies.by_name import make_policy
 from es_core.pools.by_name import make_pool
 from es_core.pools.forker import Forker
 from es_core.pools.pool import Results, RolloutPool
-from es_core.pools.process import Child, ChildDiedError, end
+from es_core.pools.process import Child, ChildDiedError, closing_at_the_end, end
 from es_core.pools.worker import action_noise_seed
 from es_core.rollout.errors import RolloutError
 from es_core.rollout.rollout import Rollout
@@ -314,6 +314,11 @@ def measure(connection: Any) -> None:
     definition, config, objects, population, work = connection.recv()
     import_path.receive(objects)
     rollout = Rollout(definition, config)
+    with closing_at_the_end(rollout):
+        _measure(rollout, population, work, connection)
+
+
+def _measure(rollout: Rollout, population: Population, work: Any, connection: Any) -> None:
     if rollout.policy.config.observation_normalization:
         rollout.actor.collect()
     parameters = np.empty(rollout.policy.size, np.float32)

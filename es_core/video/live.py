@@ -2,7 +2,6 @@
 
 import os
 import time
-from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,7 +75,8 @@ def _show(connection: Any, definition: EnvDefinition, checkpoint: Checkpoint, ob
     window.wait(0.0)
     import_path.receive(objects)
     options = FilmOptions.alone(definition, checkpoint.config, size=_SIZE, fps=_RATE)
-    with closing(Renderer(options)) as renderer:
+    renderer = Renderer(options)
+    with process.closing_at_the_end(renderer):
         require_same_spaces(checkpoint, renderer.env)
         player = _Player(window, renderer, definition.id, connection)
         connection.send("ready")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from es_core.config.objects import packed
-from es_core.pools.process import Child, ChildDiedError, end
+from es_core.pools.process import Child, ChildDiedError, closing_at_the_end, end
 from es_core.pools.watchdog import patience
 from es_core.rollout.errors import RolloutError
 from es_core.video.layout import Arrangement, Frame
@@ -169,19 +169,18 @@ def draw(connection: Any) -> None:
         failed = RolloutError(f"{label}: a process that draws frames could not start: {type(error).__name__}: {error}")
         connection.send(_with_traceback(failed))
         return
-    try:
-        while True:
-            frames = renderer.frames(connection.recv(), share)
+    with closing_at_the_end(renderer):
+        try:
             while True:
-                try:
-                    connection.send(next(frames))
-                except StopIteration as stop:
-                    connection.send([Measured.of(episode) for episode in stop.value])
-                    break
-    except (FrameError, RolloutError) as error:
-        connection.send(_with_traceback(error))
-    finally:
-        renderer.close()
+                frames = renderer.frames(connection.recv(), share)
+                while True:
+                    try:
+                        connection.send(next(frames))
+                    except StopIteration as stop:
+                        connection.send([Measured.of(episode) for episode in stop.value])
+                        break
+        except (FrameError, RolloutError) as error:
+            connection.send(_with_traceback(error))
 
 
 def _with_traceback(error: Exception) -> Exception:

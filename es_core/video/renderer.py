@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core.config.train_config import TrainConfig
+from es_core.pools import interruption
 from es_core.rollout.errors import RolloutError
 from es_core.rollout.rollout import Rollout
 from es_core.video.filmed_policies import FilmedPolicy
@@ -282,6 +283,7 @@ class EpisodeInFilm:
 
     def advance(self, steps: int) -> bool:
         """Play so many steps, up to the episode's end; return True if there were any."""
+        interruption.check()
         label, before = self.options.definition.label, self.steps
         if self._played is None:
             self.rollout.use(self.policy.parameters, self.policy.statistics)

@@ -16,6 +16,7 @@ from gymnasium.utils.env_checker import check_env as gymnasium_check_env
 
 from es_envs import registry
 from es_envs.behaviour import BehaviourDescriber
+from es_envs.closing import close_env
 from es_envs.definition import EnvDefinition, PluginError
 from es_envs.display import BLANK, BlankFinder
 from es_envs.episode import STEP, play
@@ -100,7 +101,7 @@ def follows_gymnasium(subject: Subject) -> None:
         hint = "; NaN equals no NaN: does an info hold one?" if "info are not equivalent" in message else ""
         raise ConformanceError(f"gymnasium.utils.env_checker.check_env says: {message}{hint}") from error
     finally:
-        env.close()
+        close_env(env, subject.definition.label)
     if caught:
         # Gymnasium colours its warnings.
         texts = dict.fromkeys(re.sub(r"\x1b\[\d+m", "", str(warning.message)) for warning in caught)
@@ -325,11 +326,11 @@ def closes_twice(subject: Subject) -> None:
         env = subject.definition.build(None, **subject.kwargs)
         if reset:
             env.reset(seed=0)
-        env.close()
-        try:
-            env.close()
-        except Exception as error:
-            raise ConformanceError(f"close, called a second time, raises {type(error).__name__}: {error}") from error
+        for how in ("", ", called a second time,"):
+            try:
+                env.close()
+            except (Exception, SystemExit) as error:
+                raise ConformanceError(f"close{how} raises {type(error).__name__}: {error}") from error
 
 
 CHECKS: tuple[Callable[[Subject], None], ...] = (
@@ -368,7 +369,7 @@ def _check_episode(
 ) -> None:
     """Play an episode, and add to ``rounded`` which observations are outside their space by rounding alone."""
     env.action_space.seed(0)
-    space, progress = env.observation_space, [0]
+    space, progress = env.observation_space, [0, 0]
     chosen = Chosen(env, 0, choose)
 
     def look(observation: Any, what: str) -> None:

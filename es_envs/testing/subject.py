@@ -16,6 +16,7 @@ from typing import Any
 
 import gymnasium
 
+from es_envs.closing import closing_env
 from es_envs.definition import EnvDefinition
 from es_envs.episode import STEP_TIMEOUT
 from es_envs.masks import with_masks
@@ -128,10 +129,8 @@ class Subject:
     def env(self, render_mode: str | None = None) -> Iterator[gymnasium.Env[Any, Any]]:
         """A bare environment, closed afterwards."""
         env = with_masks(self.definition.build(render_mode, **self.kwargs))
-        try:
+        with closing_env(env, self.definition.label):
             yield env
-        finally:
-            env.close()
 
 
 MARK = "\nthe answer of es_envs.testing: "
