@@ -1,4 +1,4 @@
-"""Cores and threads of this machine."""
+"""Cores, threads and memory of this machine."""
 
 import math
 import os
@@ -77,3 +77,11 @@ def one_blas_thread() -> AbstractContextManager[object]:
 @cache
 def _threadpools() -> ThreadpoolController:
     return ThreadpoolController()  # cached, since it takes milliseconds to find the libraries
+
+
+def resident_size(pid: int) -> int | None:
+    """Bytes of memory that a process takes now; None if the system does not say."""
+    with suppress(OSError, ValueError, IndexError):
+        pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE")
+    return None

@@ -16,6 +16,7 @@ from es_envs import import_path
 from es_envs.choice import as_float
 from es_envs.display import draw_unseen
 from es_envs.fitness import is_same_fitness, short_name
+from es_envs.old_gym import describe_way_out, is_old_gym
 from es_envs.scripts import SCRIPTS
 from es_envs.worker_number import worker_number
 
@@ -26,6 +27,7 @@ ID_PATTERN = re.compile(r"(?:[\w-]+/)?\w(?:[\w.-]*\w)?", re.ASCII)
 _CHECKPOINT_PATTERN = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*:[\w.-]+\.safetensors", re.ASCII)
 
 _initialized: set[tuple[int, str]] = set()  # with the process, since a fork has not called them
+_NAMES = r"'\w+'(?:(?:, and |, | and )'\w+')*"  # as Python lists missing arguments
 
 
 class PluginError(Exception):
@@ -202,12 +204,10 @@ class EnvDefinition:
         self._initialize()
         factory = self._load(str(self.entry_point), "entry_point")
         if render_mode is not None:
-            if not accepts(factory, "render_mode"):
-                raise RenderError(f"{self.label} cannot render: {self.entry_point} takes no render_mode argument; "
-                                 "add it to its constructor, and 'rgb_array' to metadata['render_modes']")  # fmt: skip
             arguments["render_mode"] = render_mode
         env = called(factory, arguments, self.label)
         if not isinstance(env, gymnasium.Env):
+            _refuse_old_gym(getattr(env, "unwrapped", env), self.label)
             raise PluginError(f"{self.label}: {self.entry_point} made {type(env).__name__}, not a gymnasium.Env")
         return env
 
@@ -261,7 +261,8 @@ class EnvDefinition:
 
     def _initialize(self) -> None:
         if isinstance(self.initializer, str) and (os.getpid(), self.initializer) not in _initialized:
-            called(self._load(self.initializer, "initializer"), {}, self.label)
+            initialize = self._load(self.initializer, "initializer")
+            initialize(**_with_worker(initialize, {}))
             _initialized.add((os.getpid(), self.initializer))
 
     def _load(self, name: str, attribute: str) -> Callable[..., Any]:
@@ -291,25 +292,45 @@ def called(
     A factory that names an argument ``worker`` gets this process's number, unless one is given.
 
     Raises:
-        KeywordError: there is no argument of that name.
+        KeywordError: there is no argument of that name, or a required one is missing.
+        RenderError: there is no argument render_mode.
+        PluginError: it is a class of the old gym.
     """
-    number = worker_number()  # which is in the environment variable from now on
-    if "worker" in _keywords(factory or make):
-        arguments = {"worker": number, **arguments}
+    factory = factory or make
+    _refuse_old_gym(factory, label)
+    if arguments.get("render_mode") is not None and not accepts(factory, "render_mode"):
+        name = f"{factory.__module__}:{factory.__qualname__}" if hasattr(factory, "__qualname__") else repr(factory)
+        raise RenderError(f"{label} cannot render: {name} takes no render_mode argument; add it to its constructor, "
+                         "and 'rgb_array' to metadata['render_modes']")  # fmt: skip
+    arguments = _with_worker(factory, arguments)
     try:
         return make(**arguments)
     except TypeError as error:
-        where, known = "(env_kwargs, on the command line: --env-kwargs)", _keywords(factory or make)
+        where, known = "(env_kwargs, on the command line: --env-kwargs)", _keywords(factory)
         unknown = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         if unknown is not None and unknown[1] in arguments:
             taken = ", ".join(name for name in known if name != "render_mode") or "none"
             raise KeywordError(
                 f"{label} takes no keyword argument {unknown[1]!r} {where}; it takes: {taken}"
             ) from error
-        missing = re.search(r"missing \d+ required (?:keyword-only|positional) arguments?: (.*)", str(error))
+        # Without what Gymnasium appends.
+        missing = re.search(rf"missing \d+ required (?:keyword-only|positional) arguments?: ({_NAMES})", str(error))
         if missing is not None and set(re.findall(r"'(\w+)'", missing[1])) <= {*known} - {*arguments}:
             raise KeywordError(f"{label} needs the keyword arguments {missing[1]} {where}") from error
         raise
+
+
+def _with_worker(function: Callable[..., Any], arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments, with this process's number if the function names ``worker`` and none is given."""
+    number = worker_number()  # which is in the environment variable from now on
+    return {"worker": number, **arguments} if "worker" in _keywords(function) else arguments
+
+
+def _refuse_old_gym(made: Any, label: str) -> None:
+    if is_old_gym(made):
+        kind = made if isinstance(made, type) else type(made)
+        way_out = describe_way_out(kind.__module__)
+        raise PluginError(f"{label}: {kind.__name__} is an environment of the old gym: {way_out}")
 
 
 def _keywords(factory: Callable[..., Any]) -> list[str]:

@@ -7,8 +7,9 @@ from typing import Any, Protocol, runtime_checkable
 import gymnasium
 import numpy as np
 
+from es_envs.error_text import message_of
 from es_envs.masks import KEY, require_choices
-from es_envs.returned import of_reset, of_step
+from es_envs.returned import of_reset, of_step, reset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,14 +142,16 @@ def play(
         ValueError: a reward is not a number, or ``reset`` or ``step`` returns something else than it must.
         ValueError: there is a mask of actions, and ``act`` cannot keep it.
         EpisodeStopped: ``progress`` asks for it.
+        RuntimeError: the environment, ``act`` or an observer raises StopIteration.
         Exception: whatever the environment raises.
     """
     env_step, progress = env.step, [0, 0] if progress is None else progress
     progress[STEP] = 0
     if progress[STOP]:
         raise EpisodeStopped
-    reset = env.reset(seed=seed) if options is None else env.reset(seed=seed, options=options)
-    observation, start_info = of_reset(env, reset)
+    given: dict[str, Any] = {"seed": seed} if options is None else {"seed": seed, "options": options}
+    with NamedStop():
+        observation, start_info = of_reset(env, reset(env, **given))
     first_observation, start_info = _kept(observation), _kept(start_info)
     total_reward, length, terminated, truncated = 0.0, 0, False, False
     takes_masks = getattr(act, "takes_masks", None)
@@ -170,31 +173,47 @@ def play(
             last_observation=_kept(observation),
         )
 
-    for length in range(1, limit + 1):
-        action = act(observation, info[KEY]) if masked and takes_masks else act(observation)  # type: ignore[call-arg]
-        returned = env_step(_kept(action) if observers else action)  # an environment may write into it
-        try:
-            observation, reward, terminated, truncated, info = returned
-            masked = KEY in info
-        except (TypeError, ValueError):
-            of_step(env, returned)  # says what is wrong with it
-            raise
-        try:
-            total_reward += float(reward + 0.0)  # type: ignore[operator]  # text is no number; float32 sums would be coarse
-        except TypeError:
-            raise ValueError(f"the reward of step {length} is {reward!r}, expected a number") from None
-        progress[STEP] = length
-        if progress[STOP]:
-            raise EpisodeStopped
-        for observe in observers:
-            observe(observation, action, reward, info)  # type: ignore[arg-type]
-        if pauses:
-            yield so_far
-        if terminated or truncated:
-            break
+    with NamedStop():
+        for length in range(1, limit + 1):
+            action = act(observation, info[KEY]) if masked and takes_masks else act(observation)  # type: ignore[call-arg]
+            returned = env_step(_kept(action) if observers else action)  # an environment may write into it
+            try:
+                observation, reward, terminated, truncated, info = returned
+                gained = float(reward + 0.0)  # type: ignore[operator]  # text is no number; float32 sums are coarse
+                goes_on, masked = not (terminated or truncated), KEY in info
+            except (TypeError, ValueError):  # arrays with one entry, or wrong values, which this names
+                observation, reward, terminated, truncated, info = of_step(env, returned)
+                gained, goes_on, masked = reward, not (terminated or truncated), KEY in info
+            total_reward += gained
+            progress[STEP] = length
+            if progress[STOP]:
+                raise EpisodeStopped
+            for observe in observers:
+                observe(observation, action, reward, info)  # type: ignore[arg-type]
+            if pauses:
+                yield so_far
+            if not goes_on:
+                break
 
     of_step(env, (observation, 0.0, terminated, truncated, info))  # the info is what fitness functions see
     return so_far()
+
+
+class NamedStop:
+    """A context that names a StopIteration, which a generator would turn into an error that says nothing.
+
+    Raises:
+        RuntimeError: one was raised; it is the cause.
+    """
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, StopIteration):
+            raise RuntimeError(
+                f"StopIteration was raised, by next() on an iterator that has run out: {message_of(error)}"
+            ) from error
 
 
 def _kept(value: Any) -> Any:

@@ -4,6 +4,7 @@ Discovery happens on the first look-up. Plugins load one by one; one that fails 
 when somebody looks for what it should have registered. An id that two plugins register belongs to neither.
 """
 
+import contextlib
 import difflib
 import importlib
 import os
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import EntryPoint, PackageNotFoundError
+from importlib.metadata import distributions as installed_distributions
 from inspect import getmembers, isroutine, signature
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,8 @@ from gymnasium.wrappers import TimeLimit
 
 from es_envs import distributions, hookspecs, loading, requirements, wheels
 from es_envs.definition import EnvDefinition, PluginError, called
+from es_envs.old_gym import describe_way_out, has_port
+from es_envs.old_gym import registers as old_gym_registers
 from es_envs.printable import printable
 
 GROUP = "es_envs"
@@ -59,6 +63,10 @@ _ID = "registered_id"  # its argument: a name that no environment gives an argum
 
 # Packages that register a namespace with Gymnasium only when they are imported, and our extra that installs each.
 _NAMESPACES = {"ALE": ("ale_py", "atari"), "envpool": ("es_envs.envpools", "envpool")}
+
+
+# A module that registers environments with Gymnasium.
+_REGISTERS = re.compile(r"\bfrom gymnasium[\w.]* import .*\bregister\b|\bgym(nasium)?\.([\w.]+\.)?register\(")
 
 
 class UnknownEnvError(LookupError):
@@ -152,8 +160,11 @@ class Registry:
                 with loading.stdout_kept():
                     importlib.import_module(module)
             except (Exception, SystemExit) as error:
+                package = module.partition(".")[0]
                 hint = f": pip install 'es-envs[{extra}]'" if extra else ""
-                is_unseen = isinstance(error, ModuleNotFoundError) and error.name == module.partition(".")[0]
+                if has_port(package) or (isinstance(error, ModuleNotFoundError) and error.name == "gym"):
+                    hint = f"; it is made for the old gym: {describe_way_out(module)}"
+                is_unseen = isinstance(error, ModuleNotFoundError) and error.name == package
                 if is_unseen and Path(f"{module.replace('.', '/')}.py").is_file():
                     hint = "; for a module of the current folder, run `python -m es_core` in the place of `es-envs`"
                 raise UnknownEnvError(
@@ -325,6 +336,8 @@ class Registry:
                 message += f" Plugin {plugin.name!r} ({plugin.distribution}) is not active: {plugin.error}."
         if module := env_id.rpartition(":")[0]:
             message += f" Module {module!r} was imported, but registers no environment of this name."
+            if old_gym_registers(bare_id):
+                return f"{message} It registers one with the old gym: {describe_way_out(module)}"
             if isinstance(getattr(sys.modules[module], bare_id, None), type):
                 message += (
                     f" {bare_id} is a class there: give it an id in that module, gymnasium.register('{bare_id}-v0', "
@@ -336,6 +349,11 @@ class Registry:
                     "without one, call es_envs.register(EnvDefinition(...)) in the module"
                 )
             return message
+        if (package := _package_with(bare_id)) is not None:
+            return (
+                f"{message} The package {package!r}, which is installed, registers environments when it is imported: "
+                f"if this is one of them, name both, '{package}:{bare_id}'"
+            )
         if bare_id.endswith(".py"):
             name = Path(bare_id).stem
             return (
@@ -346,6 +364,24 @@ class Registry:
             f"{message} `es-envs list` shows what plugins registered; a plugin of your own needs its entry point in "
             "pyproject.toml, and `pip install -e .` again after each change of that file"
         )
+
+
+def _package_with(env_id: str) -> str | None:
+    """Return an installed package that registers environments with Gymnasium, and mentions names that begin alike.
+
+    Names are often put together in the source, such as PandaReach-v3 of ``f"Panda{task}-v3"``.
+    """
+    first = re.match(r"[A-Z]+[a-z]+|\w+", env_id.rpartition("/")[2])
+    for distribution in installed_distributions():
+        with contextlib.suppress(Exception):  # whatever is wrong with one, it is not what was asked for
+            if not any(re.match(r"gymnasium\b(?!.*extra ==)", each) for each in distribution.requires or ()):
+                continue
+            for file in distribution.files or ():
+                text = file.read_text("utf-8") if file.suffix == ".py" else ""
+                mentions = first is not None and re.search(rf"""["'/]{re.escape(first[0])}""", text)
+                if mentions and _REGISTERS.search(text) and file.parts[0] not in {"es_envs", "es_core"}:
+                    return file.parts[0].removesuffix(".py")
+    return None
 
 
 def is_local(env_id: str) -> bool:

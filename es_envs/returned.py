@@ -1,8 +1,9 @@
-"""Checks of the values that ``reset`` and ``step`` return."""
+"""Checks of ``reset`` and ``step``: their arguments, and the values that they return."""
 
 import reprlib
 from collections.abc import Mapping
-from typing import Any, SupportsFloat
+from inspect import signature
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -18,21 +19,54 @@ def of_reset(env: gymnasium.Env[Any, Any], returned: Any) -> tuple[Any, Mapping[
     Raises:
         ReturnError: it is not ``(observation, info)``.
     """
-    observation, info = _values(env, "reset", returned, "(observation, info)")
+    observation, info = _values(env, "reset", returned, "(observation, info)", "the observation alone")
     return observation, info
 
 
-def of_step(env: gymnasium.Env[Any, Any], returned: Any) -> tuple[Any, SupportsFloat, Any, Any, Mapping[str, Any]]:
-    """Return what ``env.step`` returned, if that is valid.
+def require_seed(env: gymnasium.Env[Any, Any]) -> None:
+    """Refuse an environment whose ``reset`` takes no seed.
+
+    Raises:
+        ReturnError: it takes none.
+    """
+    parameters = signature(env.unwrapped.reset).parameters.values()
+    if not any(each.name == "seed" or each.kind is each.VAR_KEYWORD for each in parameters):
+        raise ReturnError(
+            f"{_name(env, 'reset')} takes no argument 'seed', like the old gym's: it must be "
+            "reset(self, *, seed=None, options=None), and return (observation, info)"
+        )
+
+
+def of_step(env: gymnasium.Env[Any, Any], returned: Any) -> tuple[Any, float, bool, bool, Mapping[str, Any]]:
+    """Return what ``env.step`` returned, if that is valid; an array with one entry counts as that entry.
 
     Raises:
         ReturnError: it is not ``(observation, reward, terminated, truncated, info)``.
     """
     expected = "(observation, reward, terminated, truncated, info)"
-    observation, reward, terminated, truncated, info = _values(env, "step", returned, expected)
-    if not isinstance(reward, SupportsFloat):
-        raise ReturnError(f"{_name(env, 'step')} returned the reward {reprlib.repr(reward)}, expected a number")
-    return observation, reward, terminated, truncated, info
+    old = "four values, whose `done` is now terminated, or truncated where only time was up"
+    observation, reward, terminated, truncated, info = _values(env, "step", returned, expected, old)
+    try:
+        reward = float(_single(reward) + 0.0)  # text is no number
+    except (TypeError, ValueError):
+        raise ReturnError(
+            f"{_name(env, 'step')} returned the reward {reprlib.repr(reward)}, expected a number"
+        ) from None
+    return observation, reward, _flag(env, "terminated", terminated), _flag(env, "truncated", truncated), info
+
+
+def reset(env: gymnasium.Env[Any, Any], **options: Any) -> Any:
+    """Return ``env.reset(**options)``.
+
+    Raises:
+        ReturnError: it takes no seed.
+        Exception: the environment raises it.
+    """
+    try:
+        return env.reset(**options)
+    except TypeError:
+        require_seed(env)
+        raise
 
 
 class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -40,7 +74,7 @@ class Checked(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def reset(self, **options: Any) -> Any:
         """Reset the environment."""
-        return of_reset(self.env, self.env.reset(**options))
+        return of_reset(self.env, reset(self.env, **options))
 
     def step(self, action: Any) -> Any:
         """Step the environment."""
@@ -63,12 +97,29 @@ def info_of(infos: Mapping[str, Any], row: int) -> dict[str, Any]:
     return info
 
 
-def _values(env: gymnasium.Env[Any, Any], call: str, returned: Any, expected: str) -> tuple[Any, ...]:
-    """The expected values, of which the last is the info."""
+def _single(value: Any) -> Any:
+    """The only entry of an array, such as ``(1,)``; anything else as it is."""
+    return value if np.ndim(value) == 0 else np.asarray(value).reshape(()).item()
+
+
+def _flag(env: gymnasium.Env[Any, Any], name: str, value: Any) -> bool:
+    try:
+        return bool(_single(value))
+    except (TypeError, ValueError):
+        raise ReturnError(
+            f"{_name(env, 'step')} returned {name}={reprlib.repr(value)}, expected True or False"
+        ) from None
+
+
+def _values(env: gymnasium.Env[Any, Any], call: str, returned: Any, expected: str, old: str) -> tuple[Any, ...]:
+    """The expected values, of which the last is the info; ``old``: what the old gym's were."""
     count = expected.count(",") + 1
-    if not isinstance(returned, tuple | list) or len(returned) != count:
-        found = f"{len(returned)} values" if isinstance(returned, tuple | list) else reprlib.repr(returned)
-        raise ReturnError(f"{_name(env, call)} returned {found}; it must return {expected}")
+    is_tuple = isinstance(returned, tuple | list)
+    if not is_tuple or len(returned) != count:
+        found = f"{len(returned)} values" if is_tuple else reprlib.repr(returned)
+        is_old = len(returned) == count - 1 if is_tuple else count == 2
+        hint = f" (the old gym's returned {old})" if is_old else ""
+        raise ReturnError(f"{_name(env, call)} returned {found}; it must return {expected}{hint}")
     if not isinstance(returned[-1], Mapping):
         raise ReturnError(f"{_name(env, call)} returned the info {reprlib.repr(returned[-1])}, expected a dict")
     return tuple(returned)

@@ -2,13 +2,16 @@
 
 import math
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+import reprlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
+
+from es_envs.old_gym import is_old_gym
 
 Encoder = Callable[[Any, NDArray[np.float32]], None]
 
@@ -119,6 +122,9 @@ def leaves(
     elif isinstance(space, spaces.Box | spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
         yield name, slice(start, start + int(spaces.flatdim(space))), space
     else:
+        if is_old_gym(space):
+            raise ValueError(f"{name} {space} is one of the old gym: take it from gymnasium.spaces, with `import "
+                             "gymnasium as gym` in the place of `import gym`")  # fmt: skip
         is_seen_part = name.startswith("observation") and name.endswith("]")
         without = ". gymnasium.wrappers.FilterObservation leaves a part of a Dict out" if is_seen_part else ""
         raise ValueError(f"{name} {space} is not supported: expected Box, Discrete, MultiDiscrete, MultiBinary, "
@@ -129,8 +135,25 @@ def parts(space: gymnasium.Space[Any], observation: Any) -> list[Any]:
     """Parts of an observation, one for each of the ``leaves`` of its space."""
     if not isinstance(space, spaces.Dict | spaces.Tuple):
         return [observation]
-    own = space.items() if isinstance(space, spaces.Dict) else enumerate(space)
-    return [leaf for key, part in own for leaf in parts(part, observation[key])]
+    return [leaf for part, value in _inner(space, observation) for leaf in parts(part, value)]
+
+
+def _inner(space: gymnasium.Space[Any], observation: Any) -> list[tuple[gymnasium.Space[Any], Any]]:
+    """The spaces in a Dict or Tuple, each with its part of an observation.
+
+    Raises:
+        ValueError: the observation lacks a part, or has too many.
+    """
+    if isinstance(space, spaces.Tuple):
+        if not isinstance(observation, tuple | list) or len(observation) != len(space):
+            raise ValueError(f"observation {reprlib.repr(observation)} is not a tuple of {len(space)} parts")
+        return list(zip(space, observation, strict=True))
+    own = space.spaces if isinstance(space, spaces.Dict) else {}
+    try:
+        return [(part, observation[key]) for key, part in own.items()]
+    except (KeyError, IndexError, TypeError):
+        found = f"the keys {[*observation]}" if isinstance(observation, Mapping) else reprlib.repr(observation)
+        raise ValueError(f"observation has {found}, its space says {[*own]}") from None
 
 
 def nested(space: gymnasium.Space[Any], values: Iterator[Any]) -> Any:
@@ -191,12 +214,8 @@ def encoder(space: gymnasium.Space[Any]) -> Encoder:
 def _require_choices(space: gymnasium.Space[Any], observation: Any) -> None:
     """Refuse a choice that the space does not have, and that would be read as another one."""
     match space:
-        case spaces.Dict():
-            for key, part in space.items():
-                _require_choices(part, observation[key])
-            return
-        case spaces.Tuple():
-            for part, value in zip(space, observation, strict=True):
+        case spaces.Dict() | spaces.Tuple():
+            for part, value in _inner(space, observation):
                 _require_choices(part, value)
             return
         case spaces.Discrete():

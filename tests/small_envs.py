@@ -329,15 +329,32 @@ class FailingToStart(LongestStep):
 NOT_CALLABLE = 3
 
 
-class Hoarding(Walk):
-    """Walk, but each episode takes 200 kB and never gives them back."""
+class Gated(Walk):
+    """Walk, but no step is made before there is a file."""
 
-    def __init__(self):
+    def __init__(self, *, gate):
         super().__init__()
-        self.hoard = []
+        self.gate = Path(gate)
+
+    def step(self, action):
+        while not self.gate.exists():
+            time.sleep(0.02)
+        return super().step(action)
+
+
+gymnasium.register("Gated-v0", entry_point="small_envs:Gated", max_episode_steps=5)
+
+
+class Hoarding(Walk):
+    """Walk, but each episode, or each of the first ones, takes 200 kB and never gives them back."""
+
+    def __init__(self, *, most=None):
+        super().__init__()
+        self.hoard, self.most = [], most
 
     def reset(self, *, seed=None, options=None):
-        self.hoard.append(bytearray(b"x" * 200_000))
+        if self.most is None or len(self.hoard) < self.most:
+            self.hoard.append(bytearray(b"x" * 200_000))
         return super().reset(seed=seed, options=options)
 
 

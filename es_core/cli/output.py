@@ -30,6 +30,7 @@ _COLOURS = {
     "solved": 32,
     "running": 36,
     "interrupted": 33,
+    "failed": 31,
     "damaged": 31,
     "missing": 33,
     "incomplete": 33,

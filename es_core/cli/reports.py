@@ -26,7 +26,8 @@ def add(commands: Any) -> None:
         commands, "report", _report, "write a page about a run: its score, what to do now, curves, films, settings"
     )
     sub.add_argument("run", metavar="RUN", help="a run folder")
-    sub.add_argument("-o", "--output", metavar="PAGE.html", help="default: report.html in the run's folder")
+    sub.add_argument("page", nargs="?", metavar="PAGE.html", help="default: report.html in the run's folder")
+    sub.add_argument("-o", "--output", metavar="PAGE.html", help="the same")
     sub.add_argument(
         "--film", action="store_true", help="film the best policy, and draw its worst and best start, for the page"
     )
@@ -41,9 +42,13 @@ def add(commands: Any) -> None:
         commands, "compare", _compare, "compare runs: curves and tests over groups that differ only in the seed"
     )
     sub.add_argument(
-        "runs", nargs="+", metavar="RUN", help="run folders, or folders of several, of one environment and fitness"
+        "runs",
+        nargs="+",
+        metavar="RUN",
+        help="run folders, or folders of several, of one environment and fitness; a last name that ends in .html is "
+        "that of the page",
     )
-    sub.add_argument("-o", "--output", default="compare.html", metavar="PAGE.html", help="default: %(default)s")
+    sub.add_argument("-o", "--output", metavar="PAGE.html", help="default: compare.html")
 
 
 def _runs(options: argparse.Namespace) -> None:
@@ -66,7 +71,8 @@ def _runs(options: argparse.Namespace) -> None:
         success = "-" if score is None or score.success_rate is None else percent(score.success_rate)
         name = "-" if run.env_id is None else _shortened(run.env_id)
         rows.append((name, run.state, fitness, success, generation, figures(run.steps), duration(run.age)))
-    print_table(rows, names=0, below=["", *(run.next for run in runs)])
+    below = (run.next if run.error is None else f"{run.error}: {run.next}" for run in runs)
+    print_table(rows, names=0, below=["", *below])
 
 
 def _shortened(name: str) -> str:
@@ -76,11 +82,12 @@ def _shortened(name: str) -> str:
 def _report(options: argparse.Namespace) -> None:
     from es_core.reports.run_report import report
 
+    page = _page(options, options.page)
     if options.follow:
-        say(f"page, until the run ends: {options.output or Path(options.run) / 'report.html'}")
+        say(f"page, until the run ends: {page or Path(options.run) / 'report.html'}")
     path = report(
         options.run,
-        options.output,
+        page,
         film=options.film,
         follow=options.follow,
         trust=options.trust_names,
@@ -92,11 +99,23 @@ def _report(options: argparse.Namespace) -> None:
         put(path)
 
 
+def _page(options: argparse.Namespace, name: str | None) -> str | None:
+    """The page's name, given behind the runs or as an option."""
+    if name is not None and options.output is not None:
+        raise ValueError(f"the page is named twice, {name} and {options.output}: leave out one of the two")
+    page: str | None = name if options.output is None else options.output
+    return page
+
+
 def _compare(options: argparse.Namespace) -> None:
     from es_core.reports.comparison import compare
 
+    last = (
+        options.runs.pop() if len(options.runs) > 1 and options.runs[-1].lower().endswith((".html", ".htm")) else None
+    )
+    page = _page(options, last)
     comparison = compare(options.runs)
-    path = comparison.save(options.output)
+    path = comparison.save(page or "compare.html")
     if options.json:
         print_json({**comparison.to_json(), "path": str(path)})
         return

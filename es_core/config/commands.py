@@ -1,7 +1,7 @@
 """Commands to be copied into a shell: those that would make or continue a run."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +52,14 @@ def chosen_settings(config: TrainConfig) -> dict[str, Any]:
     return {**_chosen(config), **changed_settings(config)}
 
 
-def train_command(config: TrainConfig, directory: str | os.PathLike[str], *, trusted: bool) -> str:
+def train_command(config: TrainConfig, directory: str | os.PathLike[str], *, trusted: bool, **changed: Any) -> str:
     """The command that begins a run with the settings of another one.
 
     Args:
         config: the other run's.
         directory: the other run's.
         trusted: see ``run_command``.
+        **changed: settings in the place of the other one's: numbers, and True for a flag.
 
     Raises:
         UnknownEnvError, ValueError, PluginError: as for ``usual_settings``.
@@ -66,7 +67,7 @@ def train_command(config: TrainConfig, directory: str | os.PathLike[str], *, tru
     initial = Path(directory) / "initial.safetensors"
     if only_in_script(config):
         given = given_objects(config)
-        arguments = chosen_settings(config)
+        arguments = {**chosen_settings(config), **changed}
         if initial.exists():
             arguments["initial"] = str(initial)
         if config.vector_envs is not None:
@@ -80,7 +81,17 @@ def train_command(config: TrainConfig, directory: str | os.PathLike[str], *, tru
         words += ["--initial", str(initial)]
     if config.vector_envs is not None:
         words += ["--pool", "vector"]
+    words += _option_words(changed)
     return shell_line([*words, *trust])
+
+
+def _option_words(options: Mapping[str, int | float | str | Sequence[int]]) -> list[str]:
+    """Options as words of a command; True is that of a flag."""
+    values = {
+        name: ",".join(map(str, value)) if isinstance(value, Sequence) and not isinstance(value, str) else str(value)
+        for name, value in options.items()
+    }
+    return [word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", value) if word != "True"]
 
 
 def run_command(
@@ -113,14 +124,7 @@ def run_command(
             return f"es_core.{verb}({', '.join([run, *given])})"
         film = ["'film.mp4'"] if verb == "record" else []
         return f"Run.open({opened}).{verb}({', '.join([*film, *given])})"
-    values = {
-        name: str(value) if isinstance(value, int | str) else ",".join(map(str, value))
-        for name, value in options.items()
-    }
-    words = [
-        word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", value) if word != "True"
-    ]
-    return shell_line([*_program(trust), verb, str(directory), *words, *trust])
+    return shell_line([*_program(trust), verb, str(directory), *_option_words(options), *trust])
 
 
 def _program(trust: Sequence[str]) -> list[str]:

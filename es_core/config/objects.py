@@ -80,9 +80,12 @@ def provide(
 
 
 def given_objects(config: TrainConfig) -> dict[str, str]:
-    """Names in the script of the objects that a config names, by the arguments that take them."""
+    """Names in the script of the objects that a config names, by the arguments that take them.
+
+    An object without a name has that of its argument, so that what is printed is Python.
+    """
     found = {argument: str(getattr(config, field)) for field, argument in _FIELDS.items()}
-    return {argument: _written(name) for argument, name in found.items() if is_object(name)}
+    return {argument: _written(name) or argument for argument, name in found.items() if is_object(name)}
 
 
 def is_object(name: str) -> bool:
@@ -140,6 +143,7 @@ def _define(env: Callable[..., Any], config_fields: Mapping[str, Any], env_id: s
 
 
 def _written(name: str) -> str:
-    """The name of an object in a script, as far as it is known."""
+    """The name of an object where a script defines it, such as "make" within "main.<locals>.make"; "" of a lambda."""
     bare = es_envs.registry.LOCAL_ID.sub(r"\1", name).rpartition(":")[2].partition("#")[0]
-    return bare if all(part.isidentifier() for part in bare.split(".")) else "..."
+    parts = re.split(r"\.(?:<locals>|_locals_)\.", bare)[-1].split(".")
+    return ".".join(parts) if all(part.isidentifier() and "lambda" not in part for part in parts) else ""

@@ -219,7 +219,8 @@ class TrainConfig:
         {},
         wrappers,
         "Gymnasium's wrappers for images, such as skip=4,grey=true: skip (frames), pixels (so many of a picture, "
-        "instead of the observation), grey (true), resize (pixels), stack (frames), flatten (true: one row of numbers)",
+        "instead of the observation), grey (true), resize (pixels), stack (frames), flatten (true: a row of numbers); "
+        "with policy auto and nothing given, pictures become grey and at most 48 by 48 (grey=false: as they are)",
     )
     fitness: str | None = _option(None, maybe(text), "fitness to maximise (default: the environment's own)")
     fitness_aggregation: str = _option(

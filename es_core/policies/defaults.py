@@ -1,7 +1,9 @@
 """The rule for the policy's settings that a config leaves at "auto": a function of the spaces alone."""
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import fields, replace
+from importlib.util import find_spec
 from typing import Any
 
 import gymnasium
@@ -10,8 +12,10 @@ from gymnasium import spaces
 
 from es_core.config.checks import AUTO
 from es_core.config.train_config import TrainConfig
+from es_core.formatting import figures
 from es_core.policies.layered import smallest_image
-from es_envs.spaces import image_size, input_size, is_image, leaves
+from es_core.policies.network import Policy
+from es_envs.spaces import has_channels_first, image_size, input_size, is_image, leaves
 
 # Linear outputs, with a bias, are learnt from the fewest episodes. But what is linear in two angles and a speed hardly
 # swings a pendulum up, and where there are so few inputs, hidden units cost few parameters. (The last is for a policy
@@ -19,6 +23,9 @@ from es_envs.spaces import image_size, input_size, is_image, leaves
 _FEW_INPUTS, _USUAL_HIDDEN = 5, (32, 32)
 FEW_HIDDEN = (8,)
 """Sizes of the hidden layers behind few inputs."""
+_MANY = 1_000_000  # parameters
+PICTURE = 48
+"""Pixels in height and width to which larger pictures are brought."""
 _USUAL_BOUNDS = 0.25, 4.0  # of actions that outputs may be as they are
 
 Space = gymnasium.Space[Any]
@@ -34,6 +41,32 @@ def decided(config: TrainConfig, **chosen: Any) -> TrainConfig:
     """Return the config with those of these values that it leaves open; its ``decided`` has their names, too."""
     values = {name: chosen[name] for name in open_settings(config) if name in chosen}
     return replace(config, **values, decided=(*config.decided, *values)) if values else config
+
+
+def with_preprocessing(config: TrainConfig, observation_space: Space) -> TrainConfig:
+    """Return the config with small grey pictures, if it leaves the policy and ``preprocessing`` open.
+
+    Each pixel of a picture costs parameters, and evolution needs more episodes the more of them there are.
+
+    Args:
+        config: the config.
+        observation_space: that of the environment itself.
+    """
+    if config.policy != AUTO or config.preprocessing or find_spec("cv2") is None:
+        return config
+    try:
+        images = [image_size(part) for _, _, part in leaves(observation_space) if is_image(part)]
+        are_last = not any(has_channels_first(part) for _, _, part in leaves(observation_space) if is_image(part))
+    except ValueError:  # which the policy tells
+        return config
+    chosen: dict[str, Any] = {}
+    if any(channels == 3 for _, _, channels in images):
+        chosen["grey"] = True
+    if any(max(height, width) > PICTURE for height, width, _ in images):
+        chosen["resize"] = PICTURE
+    if not (chosen and are_last):
+        return config
+    return replace(config, preprocessing=chosen, decided=(*config.decided, "preprocessing"))
 
 
 def with_policy(config: TrainConfig, observation_space: Space, action_space: Space) -> TrainConfig:
@@ -81,7 +114,13 @@ def _are_usual(space: Space) -> bool:
 
 
 _NETWORK = {"policy", "policy_options", "hidden_sizes", "activation", "virtual_batch_normalization"}
-_AROUND_IT = {"observation_normalization", "observation_std_floor", "observation_clip", "action_squash"}
+_AROUND_IT = {
+    "preprocessing",
+    "observation_normalization",
+    "observation_std_floor",
+    "observation_clip",
+    "action_squash",
+}
 
 
 def following(config: TrainConfig, initial: TrainConfig, *, given: Collection[str]) -> TrainConfig:
@@ -98,3 +137,18 @@ def following(config: TrainConfig, initial: TrainConfig, *, given: Collection[st
     is_other = config.policy not in {AUTO, initial.policy}
     left = (set() if is_other else _NETWORK - given) | (_AROUND_IT - given)
     return replace(config, **{name: getattr(initial, name) for name in left})
+
+
+def advice_on_pictures(policy: Policy) -> str:
+    """Say how to make a policy smaller whose many parameters are for large pictures; empty of any other."""
+    images = [image_size(part) for _, _, part in leaves(policy.observation_space) if is_image(part)]
+    if policy.size <= _MANY or not images:
+        return ""
+    height, width, channels = max(images, key=math.prod)
+    install = "" if find_spec("cv2") else "; that needs OpenCV, pip install 'es-envs[image]'"
+    return (
+        f"the policy has {figures(policy.size)} parameters, for pictures of {height} by {width} pixels with {channels} "
+        "channels, and evolution learns them slowly: make the pictures smaller, such as preprocessing="
+        f"{{'grey': True, 'resize': {PICTURE}}} (on the command line: --preprocessing grey=true,resize={PICTURE})"
+        f"{install}"
+    )

@@ -26,6 +26,7 @@ from es_core.pools.process import CLOSES_WITHIN
 from es_core.rollout.environment import make_env
 from es_envs import EnvDefinition, import_path
 from es_envs.closing import close_env
+from es_envs.error_text import message_of
 from es_envs.returned import Checked
 from es_envs.spaces import parts
 from es_envs.streams import LastingStream, open_closed_streams
@@ -144,6 +145,12 @@ class Copies:
             return tuple(map(self._padded, values))
         made = on_host(values)
         return np.concatenate([made, np.zeros((missing, *made.shape[1:]), made.dtype)])
+
+    @property
+    def pids(self) -> list[int]:
+        """Numbers of the copies' processes; empty if they have none."""
+        processes = self._env.processes if isinstance(self._env, AsyncVectorEnv) else []
+        return [process.pid for process in processes if process.pid is not None]
 
     def renew(self) -> None:
         """Replace all copies by fresh ones."""
@@ -272,6 +279,19 @@ def has_native_form(definition: EnvDefinition, config: TrainConfig) -> bool:
     return definition.vector_entry_point is not None and is_plain
 
 
+@contextmanager
+def _own_interrupts() -> Iterator[None]:
+    """Make an environment's KeyboardInterrupt an error like others: in the main process it would be the user's.
+
+    Raises:
+        RuntimeError: the environment has raised one.
+    """
+    try:
+        yield
+    except KeyboardInterrupt as error:
+        raise RuntimeError(f"the environment raised KeyboardInterrupt: {message_of(error)}") from error
+
+
 class _Resting(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A copy that waits before and after its episode: what ``step`` returns until ``reset`` is meaningless."""
 
@@ -283,12 +303,14 @@ class _Resting(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def reset(self, **options: Any) -> Any:
         self._last, self._steps = None, 0
-        return self.env.reset(**options)
+        with _own_interrupts():
+            return self.env.reset(**options)
 
     def step(self, action: Any) -> Any:
         if self._last is not None:
             return self._last
-        observation, reward, terminated, truncated, info = self.env.step(action)
+        with _own_interrupts():
+            observation, reward, terminated, truncated, info = self.env.step(action)
         self._steps += 1
         if terminated or truncated or self._steps == self._limit:
             self._last = observation, 0.0, False, False, {}

@@ -11,6 +11,7 @@ from es_core.config.train_config import TrainConfig
 from es_core.machine import open_files_left, usable_cores
 from es_core.policies.by_name import make_policy
 from es_core.pools import forker, interruption
+from es_core.pools.memory import MemoryWatch
 from es_core.pools.messages import (
     TIMED_OUT,
     WORKER_DIED,
@@ -81,6 +82,7 @@ class LocalPool(RolloutPool):
         self._step_timeout = step_timeout
         self._start = Start(definition, self.config, step_timeout, probe, packed(definition, self.config))
         self._scheduler = Scheduler[int](call_seconds=_CALL_SECONDS, recycle_after=recycle_after)
+        self._memory = MemoryWatch[int](definition.label)
         self._forker = forker.take()
         self._children: dict[int, Child] = {}
         self._starting: set[int] = set()
@@ -96,6 +98,9 @@ class LocalPool(RolloutPool):
             self.close()
             raise
         self.observation_space, self.action_space = self.greeting.observation_space, self.greeting.action_space
+        if self.greeting.preprocessing != self.config.preprocessing:
+            names = (*self.config.decided, "preprocessing")
+            self.config = replace(self.config, preprocessing=self.greeting.preprocessing, decided=names)
         policy = make_policy(self.config, self.observation_space, self.action_space)
         self.config = replace(settled(policy), engine=self.greeting.engine)
 
@@ -161,6 +166,7 @@ class LocalPool(RolloutPool):
             if isinstance(message, Reply):
                 self._scheduler.answer(worker, message.numbers, seconds=message.seconds, episodes=message.episodes)
                 self.retried += message.retried
+                self._memory.add(worker, child.process.pid, message.episodes)
             yield worker, message
 
     def _launch(self, worker: int) -> None:
@@ -177,6 +183,7 @@ class LocalPool(RolloutPool):
         end([self._children.pop(worker) for worker in workers if worker in self._children])
         for worker in workers:
             self._sent.pop(worker, None)
+            self._memory.forget(worker)
 
     def _greet(self, worker: int, greeting: Ready | CannotStart | ChildDiedError) -> None:
         """Add a worker that has made its environment; one that died before is started again, a few times.

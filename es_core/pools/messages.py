@@ -51,12 +51,14 @@ class Ready:
         observation_space: the environment's.
         action_space: the environment's.
         engine: the engine that computes the policy.
+        preprocessing: the config's, or what the rule has chosen.
         probe: probe of its arithmetic, if the start asked for one.
     """
 
     observation_space: Any
     action_space: Any
     engine: str
+    preprocessing: Mapping[str, Any]
     probe: Probe | None = None
 
 

@@ -1,6 +1,7 @@
 """The base class of rollout pools: it turns workers' replies into results, the same bits in every pool."""
 
 import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -72,6 +73,28 @@ class Results:
         return int(self.lengths.sum())
 
 
+@dataclass
+class Playing:
+    """A population that is being played, for whoever waits for it.
+
+    Attributes:
+        candidates: number of its candidates.
+        done: number of those that have been played.
+        steps: environment steps of their episodes.
+        since: when it began [s, of the monotonic clock].
+    """
+
+    candidates: int
+    done: int = 0
+    steps: int = 0
+    since: float = field(default_factory=time.monotonic)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds since it began."""
+        return time.monotonic() - self.since
+
+
 class RolloutPool(ABC):
     """Workers that play episodes. Leaving the context ends them.
 
@@ -87,6 +110,7 @@ class RolloutPool(ABC):
         workers: number of workers that play now.
         workers_replaced: number of workers replaced since the pool was made.
         retried: number of tasks that failed at first and succeeded when repeated, since then.
+        playing: the population that it plays now, or None.
         can_record: True if it returns transitions of the episodes where a population records them.
     """
 
@@ -98,6 +122,7 @@ class RolloutPool(ABC):
     workers: int
     workers_replaced: int = 0
     retried: int = 0
+    playing: Playing | None = None
     can_record: ClassVar[bool] = True
 
     @abstractmethod
@@ -140,10 +165,12 @@ class RolloutPool(ABC):
         transitions: dict[int, Sequence[Transitions]] = {}
         centre: dict[int, Episode] = {}
         failed: list[Failed] = []
+        self.playing = playing = Playing(count)
         for reply in self.play(work):
             for failure in reply.failures:
                 failed.append(failure)
                 self._raise_if_fatal(work, failure, len(failed))
+            playing.done += sum(number < count for number in reply.numbers)
             centre |= reply.centre
             transitions |= reply.transitions
             if (scores := reply.scores) is None:
@@ -158,12 +185,14 @@ class RolloutPool(ABC):
                     f"{self.definition.label}: behaviour {self.definition.behaviour!r} returned {sizes[0]} numbers for "
                     f"one episode and {sizes[1]} for another, expected always as many"
                 )
+            playing.steps += int(scores.values[:, :, len(names)].sum())
             valid[scores.candidates], values[scores.candidates] = True, scores.values
             if scores.counts is not None and scores.sums is not None:
                 for candidate, number, (total, squares) in zip(
                     scores.candidates, scores.counts.tolist(), scores.sums, strict=True
                 ):
                     observed[candidate] = ObservationStatistics(number, total, squares)
+        self.playing = None
         fitness = np.full(count, math.nan)
         fitness[valid] = aggregated(values[valid, :, 0].copy(), self.config.fitness_aggregation)
         return Results(

@@ -1,5 +1,6 @@
 """The vector pool: one candidate in each copy of a vector environment, one forward pass for all. Imports torch."""
 
+import math
 import multiprocessing
 import warnings
 from collections import deque
@@ -21,6 +22,7 @@ from es_core.policies.normalization import ObservationStatistics
 from es_core.policies.torch_actor import TorchActors
 from es_core.pools import interruption
 from es_core.pools.copies import UNCONTROLLED, Copies, has_native_form, on_host, row_of
+from es_core.pools.memory import MemoryWatch
 from es_core.pools.messages import CandidateTask, CentreTask, Failed, ReferenceTask, Reply, Work
 from es_core.pools.pool import RolloutPool, require_no_workers, require_pool_options
 from es_core.pools.worker import (
@@ -33,7 +35,7 @@ from es_core.pools.worker import (
     played_alone,
 )
 from es_core.rollout.bounds import BoundsCounter
-from es_core.rollout.environment import make_env
+from es_core.rollout.environment import prepare_env
 from es_core.rollout.errors import RolloutError, SpaceError
 from es_core.rollout.fitness import Fitnesses, begun, judged, load_fitnesses, observers_of
 from es_core.rollout.rollout import Rollout
@@ -88,7 +90,7 @@ class VectorPool(RolloutPool):
                 "curriculum is for the pools 'local' and 'ray', which tell the environment its ranges at each reset"
             )
         self.definition = definition
-        env = make_env(definition, config)
+        env, config = prepare_env(definition, config)
         self.observation_space, self.action_space = env.observation_space, env.action_space
         close_env(env, definition.label)
         try:
@@ -108,6 +110,7 @@ class VectorPool(RolloutPool):
         )
         self.workers = 1 if is_native else width
         self._recycle_after, self._played = recycle_after, 0
+        self._memory = MemoryWatch[int](definition.label)
         self._step_timeout, self._has_played = step_timeout, False
         self.actors = TorchActors(self.policy, width, device)
         if config.observation_normalization:
@@ -123,6 +126,7 @@ class VectorPool(RolloutPool):
         if self._recycle_after is not None and self._played >= self._recycle_after * len(self.actors):
             self.copies.renew()
             self._played = 0
+            self._memory = MemoryWatch[int](self.definition.label)
         candidates = len(work.seeds)
         if candidates:
             yield self._reply(work, range(candidates))
@@ -160,6 +164,8 @@ class VectorPool(RolloutPool):
             merged = empty.merged(observed) if self.config.observation_normalization else None
             answer.add(number, task, Played([each.episode for each in played], merged), retried=number in retried)
         self._played += len(plays)
+        for number, pid in enumerate(self.copies.pids):
+            self._memory.add(number, pid, math.ceil(len(plays) / len(self.actors)))
         self.retried += len(retried - lost.keys())
         return answer.reply(0.0)
 

@@ -50,6 +50,8 @@ from es_core.strategies.population import Drawn, Population
 from es_core.strategies.transitions import Transitions
 from es_envs import Episode, import_path
 from es_envs.closing import close_env
+from es_envs.episode import EpisodeStopped
+from es_envs.error_text import message_of
 from es_envs.spaces import require_portable
 
 _REPLY_EVERY = 0.05  # seconds: many short episodes make one message, a long one is reported at once
@@ -73,8 +75,10 @@ def serve(connection: Any) -> None:
             worker = Worker(connection, start)
             stack.enter_context(process.closing_at_the_end(worker))
             worker.greet(start)
-        # SystemExit too: the reason must be reported even if a simulator calls sys.exit.
-        except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
+        except EpisodeStopped:
+            raise
+        # Whatever else it is: signals to the main process raise nothing here, so the environment has raised it.
+        except BaseException as error:  # noqa: BLE001  (the main process raises it)
             connection.send(CannotStart(*described(error)))
         else:
             worker.serve()
@@ -86,7 +90,7 @@ def try_environment(connection: Any) -> None:
     try:
         import_path.receive(start.objects)
         close_env(make_env(start.definition, start.config), start.definition.label)
-    except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
+    except BaseException as error:  # noqa: BLE001  (the main process raises it)
         connection.send(CannotStart(*described(error)))
     else:
         connection.send(None)
@@ -140,7 +144,7 @@ class Worker:
                 require_portable(space)
         except ValueError as error:
             raise SpaceError(f"{start.definition.label}: {error}") from error
-        self._connection.send(Ready(*spaces, rollout.engine, probe))
+        self._connection.send(Ready(*spaces, rollout.engine, rollout.policy.config.preprocessing, probe))
 
     def serve(self) -> None:
         """Answer until the connection ends."""
@@ -178,7 +182,7 @@ class Worker:
             raise RuntimeError("a task came before its work")
         task = self._work.task(number)
         for attempt in range(ATTEMPTS):
-            with suppress(Exception, SystemExit):  # the attempt raises it, too
+            with suppress(BaseException):  # the attempt raises it, too
                 self._rollout.reopen()  # which may take any time
             self._record[process.TASK] = number + 1
             played = self._attempt(number, task, self._work.population)
@@ -219,7 +223,9 @@ class Worker:
                     transitions.append(recorder.transitions(episode))
                 if enters_statistics(self._config, population, task.candidate * len(task.seeds) + place):
                     observed.append(rollout.actor.statistics(episode.length))
-        except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
+        except EpisodeStopped:
+            raise
+        except BaseException as error:  # noqa: BLE001  (the main process raises it)
             return Failed(number, seed, *described(error))
         empty = ObservationStatistics.empty(rollout.policy.inputs)
         statistics = empty.merged(observed) if self._config.observation_normalization else None
@@ -343,7 +349,8 @@ def _row(episode: Episode, names: Sequence[str]) -> list[float]:
 def described(error: BaseException) -> tuple[str, str, str]:
     """Kind, message and traceback of an error, from where it leaves our code, if it does.
 
-    A missing package has no traceback, since Gymnasium says what to install.
+    An error without a message, such as that of an assertion, gets the line that raised it. A missing package has no
+    traceback, since Gymnasium says what to install.
     """
     place = error.__traceback__
     while place is not None and _OURS & {*Path(place.tb_frame.f_code.co_filename).parents}:
@@ -352,7 +359,7 @@ def described(error: BaseException) -> tuple[str, str, str]:
     kind, package = type(error).__name__, type(error).__module__.partition(".")[0]
     if kind in FOR_PEOPLE and package not in {"es_core", "es_envs"}:  # such as that of ctypes
         kind = f"{package}.{kind}"
-    return kind, str(error), "" if isinstance(error, DependencyNotInstalled) else "".join(lines)
+    return kind, message_of(error), "" if isinstance(error, DependencyNotInstalled) else "".join(lines)
 
 
 def _portable(episode: Episode) -> Episode:

@@ -7,6 +7,7 @@ import es_envs
 from es_core.config.commands import only_in_script, run_command, train_command
 from es_core.config.train_config import BITS, BOUNDS
 from es_core.runs.run_folder import RunFolder
+from es_core.training.advice import Advice
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +24,7 @@ class NextStep:
 
 
 def next_step(
-    run: RunFolder, *, training: bool, followed: bool, filmed: bool, installed: bool, advised: str
+    run: RunFolder, *, training: bool, followed: bool, filmed: bool, installed: bool, advised: Advice
 ) -> NextStep:
     """Choose what to do now about a run: go on, change something, look at its policy, or use it.
 
@@ -43,14 +44,23 @@ def next_step(
     if not installed:
         return NextStep(sentence="Its environment is not installed here. To see what is:", command="es-envs list")
     if run.end is None and run.config.bits == BITS:
-        if not run.history:
-            return _step(run, "It has stopped before a generation was finished. To begin again:", "resume")
-        generation = run.history[-1].generation
-        return _step(run, f"It has stopped after generation {generation}{_but(advised)}. To go on:", "resume")
+        return _after_a_stop(run, advised)
     return _after_the_end(run, filmed=filmed, advised=advised)
 
 
-def _after_the_end(run: RunFolder, *, filmed: bool, advised: str) -> NextStep:
+def _after_a_stop(run: RunFolder, advised: Advice) -> NextStep:
+    if (failure := run.failure) is not None:
+        said = f"Generation {failure.generation} has failed: {failure}."
+        if failure.replay:
+            return _step(run, f"{said} To see that episode fail:", "replay", **failure.replay)
+        return _step(run, f"{said} Once the cause is removed, to run it again:", "resume")
+    if not run.history:
+        return _step(run, "It has stopped before a generation was finished. To begin again:", "resume")
+    generation = run.history[-1].generation
+    return _step(run, f"It has stopped after generation {generation}{_but(advised)}. To go on:", "resume")
+
+
+def _after_the_end(run: RunFolder, *, filmed: bool, advised: Advice) -> NextStep:
     best = run.best_score
     if best is None:
         return _step(run, "No centre was evaluated. To score the last one on unseen starts:", "evaluate")
@@ -70,14 +80,21 @@ def _after_the_end(run: RunFolder, *, filmed: bool, advised: str) -> NextStep:
         export = _step(run, f"{said}. To use its best policy in other programs:", "export")
         return replace(export, command=f"{export.command} policy.onnx")
     again = None if done else _begin_again(run, advised)
-    return again or _step(run, f"{said}. To score its best policy on other starts:", "evaluate")
+    but = "" if done else _but(advised)
+    return again or _step(run, f"{said}{but}. To score its best policy on other starts:", "evaluate")
 
 
-def _begin_again(run: RunFolder, advised: str) -> NextStep | None:
-    """A new run: with another setting, or of today's version; None if the environment is not installed."""
+def _begin_again(run: RunFolder, advised: Advice) -> NextStep | None:
+    """A new run: with the settings that are advised, or of today's version.
+
+    None if none are advised, although something is wrong, or if the environment is not installed.
+    """
+    if advised and not advised.settings:
+        return None
     said = f"It has ended{_but(advised)}. To begin again{', with that changed' if advised else ''}:"
     with contextlib.suppress(es_envs.UnknownEnvError, es_envs.PluginError, ValueError, ImportError):
-        return NextStep(sentence=said, command=train_command(run.config, run.directory, trusted=run.trusted))
+        command = train_command(run.config, run.directory, trusted=run.trusted, **advised.settings)
+        return NextStep(sentence=said, command=command)
     return None
 
 

@@ -204,6 +204,8 @@ def _state(run: RunFolder, *, training: bool) -> tuple[str, str]:
         return "training", last + goal
     if run.end == "solved":
         return "solved", f"in generation {run.history[-1].generation}{goal}"
+    if run.failure is not None:
+        return "failed", f"{run.failure}; {last}{goal}"
     if run.end is None:
         return "interrupted", last + goal
     ended = f"nothing was gained in {PLATEAU} generations, a plateau"

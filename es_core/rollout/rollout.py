@@ -13,7 +13,7 @@ from es_core.policies.by_name import make_policy
 from es_core.policies.engines import make_actor, require_engine
 from es_core.policies.normalization import Statistics
 from es_core.policies.scripted import ScriptedActor, ScriptedPolicy
-from es_core.rollout.environment import make_env
+from es_core.rollout.environment import make_env, prepare_env
 from es_core.rollout.errors import SpaceError
 from es_core.rollout.fitness import begun, judged, load_fitnesses, observers_of, so_far
 from es_core.rollout.ranges import stretched
@@ -21,7 +21,7 @@ from es_core.seeding import Purpose, derive
 from es_envs import EnvDefinition, Episode
 from es_envs.behaviour import BehaviourDescriber
 from es_envs.closing import close_env
-from es_envs.episode import Observer, Steps, play
+from es_envs.episode import NamedStop, Observer, Steps, play
 from es_envs.scripts import RandomActions
 
 
@@ -59,8 +59,8 @@ class Rollout:
         self._ranges = config.randomize
         self._fitnesses = load_fitnesses(definition, config)
         self._behaviours = BehaviourDescriber(definition)
+        self.env, config = prepare_env(definition, config, **kwargs)
         self._make_env = partial(make_env, definition, config, **kwargs)
-        self.env = self._make_env()
         self._is_open = True
         try:
             self.policy = make_policy(config, self.env.observation_space, self.env.action_space)
@@ -158,10 +158,11 @@ class Rollout:
         pauses: bool,
     ) -> Steps:
         """Play an episode, and compute its fitness; a generator that yields after each step if asked to."""
-        self.reopen()
-        if isinstance(act, ScriptedActor):
-            act.begin(self._script(self.env.unwrapped, derive(seed, Purpose.BASELINE)))
-        measured = begun(self._fitnesses)
+        with NamedStop():
+            self.reopen()
+            if isinstance(act, ScriptedActor):
+                act.begin(self._script(self.env.unwrapped, derive(seed, Purpose.BASELINE)))
+            measured = begun(self._fitnesses)
         limit = self._step_limit if max_steps is None else min(max_steps, self._step_limit)
         observers = [*observers, *observers_of(measured)]
         options = None
@@ -170,4 +171,5 @@ class Rollout:
         episode = yield from play(
             self.env, act, seed, limit, observers, options=options, progress=self._progress, pauses=pauses
         )
-        return judged(episode, measured)
+        with NamedStop():
+            return judged(episode, measured)

@@ -211,10 +211,10 @@ class Checkpoint:
         """
         definition = es_envs.definition(env_id)
         definition.script(name)
-        config = TrainConfig.for_env(env_id, env_kwargs=env_kwargs or {})
+        config = replace(TrainConfig.for_env(env_id, env_kwargs=env_kwargs or {}), policy=SCRIPTED + name)
         with closing_env(make_env(definition, config), definition.label) as env:
             return cls(
-                config=replace(config, policy=SCRIPTED + name),
+                config=config,
                 generation=0,
                 mean=np.zeros(0, np.float32),
                 strategy={},

@@ -18,9 +18,11 @@ class ListedRun:
 
     Attributes:
         directory: the folder, as it was reached.
-        state: "running", while a process trains in it; "interrupted", "finished", "solved", or "damaged".
+        state: "running", while a process trains in it; "interrupted", "failed", "finished", "solved", or "damaged".
         age: seconds since the run last wrote a generation.
-        next: the command to go on with; for a damaged folder, what is wrong with it.
+        next: the command to go on with, of a failed run that which shows the episode that failed, if one did; for a
+            damaged folder, what is wrong with it.
+        error: the error that ended a failed run, in a line; else None.
         env_id: id of the environment; this and all below are None for a damaged folder.
         generation: the last finished generation; None before the first.
         generations: the number of generations at which the run ends; None if only other bounds end it.
@@ -32,6 +34,7 @@ class ListedRun:
     state: str
     age: float
     next: str
+    error: str | None = None
     env_id: str | None = None
     generation: int | None = None
     generations: int | None = None
@@ -64,18 +67,23 @@ def _listed(folder: Path) -> ListedRun:
     try:
         run = RunFolder.open(folder)
         is_training, best, end = run.is_training, run.best_score, run.end
+        failure = None if is_training else run.failure
     except Exception as error:  # noqa: BLE001  (whatever a folder holds: it must not hide the others)
         return ListedRun(directory=folder, state="damaged", age=age, next=str(error) or repr(error))
     last = run.history[-1] if run.history else None
-    ended = "interrupted" if end is None else "solved" if end == "solved" else "finished"
+    stopped = "interrupted" if failure is None else "failed"
+    ended = stopped if end is None else "solved" if end == "solved" else "finished"
     state = "running" if is_training else ended
-    verb = {"running": "watch", "interrupted": "resume"}.get(state, "report")
-    options = {"live": True} if verb == "watch" else {}
+    verb = {"running": "watch", "interrupted": "resume", "failed": "resume"}.get(state, "report")
+    options: dict[str, int] = {"live": True} if verb == "watch" else {}
+    if failure is not None and failure.replay:
+        verb, options = "replay", failure.replay
     return ListedRun(
         directory=folder,
         state=state,
         age=age,
         next=run_command(verb, run.config, folder, trusted=False, **options),
+        error=None if failure is None else str(failure),
         env_id=run.config.env_id,
         generation=last.generation if last is not None else None,
         generations=run.config.generations,

@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -24,6 +25,7 @@ from es_core.files import (
     opened,
     parse_json,
     read_lines,
+    read_whole,
     remove,
     remove_partial,
     require_modest,
@@ -32,6 +34,7 @@ from es_core.files import (
 )
 from es_core.formatting import figures, shell_line
 from es_core.runs.checkpoint import Checkpoint
+from es_core.runs.failure import RunFailure
 from es_core.runs.generation_log import GenerationLog
 from es_core.runs.locks import Lock, LockedError, LockLostError, hold, is_held
 from es_core.runs.metrics import GenerationStats, is_plateau, since_restart
@@ -40,8 +43,8 @@ from es_core.seeding import Purpose, episode_seeds
 from es_envs import EnvDefinition
 from es_envs.printable import file_name
 
-_OWN = ("config.json", "initial.safetensors", "best.safetensors", "metrics.jsonl", "sessions.jsonl", ".lock",
-        "checkpoints", "videos", "tensorboard")  # fmt: skip
+_OWN = ("config.json", "initial.safetensors", "best.safetensors", "metrics.jsonl", "sessions.jsonl", "failure.json",
+        ".lock", "checkpoints", "videos", "tensorboard")  # fmt: skip
 _BEFORE_BEGINNING = ("initial.safetensors", "sessions.jsonl", ".lock", "tensorboard")  # what may hold files by then
 _LOG = "log"  # the field of a line that is a ``GenerationLog``
 
@@ -186,6 +189,26 @@ class RunFolder:
     def final_seeds(self) -> tuple[int, ...]:
         """Seeds of the starts of the final score, which no decision sees."""
         return episode_seeds(self.config.seed, Purpose.FINAL, self.config.confirm_episodes)
+
+    @property
+    def failure(self) -> RunFailure | None:
+        """The error that ended the run, unless it has gone on since; None if there was none."""
+        path = self.directory / "failure.json"
+        if self.end is not None or not os.path.lexists(path):
+            return None
+        with suppress(OSError, CheckpointError, ValueError, TypeError, RecursionError, LookupError, AttributeError):
+            failure = RunFailure.from_bytes(read_whole(path))
+            if failure.generation == len(self.history):
+                return failure
+        return None
+
+    def write_failure(self, failure: RunFailure | None) -> None:
+        """Write the error that ends the run; None: it goes on."""
+        path = self.directory / "failure.json"
+        if failure is not None:
+            write_whole(path, failure.to_bytes())
+        elif os.path.lexists(path):
+            remove(path)
 
     @property
     def is_training(self) -> bool:

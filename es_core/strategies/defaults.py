@@ -104,6 +104,14 @@ def explained(policy: Policy) -> str:
     return f"{words}, since {policy.size} parameters are {_REASONS[config.strategy]}"
 
 
+def _pictures(config: TrainConfig) -> str:
+    if "preprocessing" not in config.decided:
+        return ""
+    size = config.preprocessing.get("resize")
+    words = ["grey"] * bool(config.preprocessing.get("grey")) + ([f"{size} by {size} pixels"] if size else [])
+    return f"pictures {', '.join(words)}"
+
+
 def _policy(config: TrainConfig) -> str:
     if config.policy != "mlp":
         return f"policy {config.policy}"
@@ -127,6 +135,7 @@ def _words(config: TrainConfig) -> Iterator[str]:
         more = f" at first, then as many as {figures(steps)} steps allow, {least} to {most}"
     words = {
         "max_episode_steps": f"at most {config.max_episode_steps} steps an episode",
+        "preprocessing": _pictures(config),
         "policy": _policy(config),
         "observation_normalization": "observations normalised" if config.observation_normalization else "",
         "action_squash": "actions stretched to their bounds" if config.action_squash == "tanh" else "",

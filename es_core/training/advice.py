@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from statistics import fmean
+from typing import Any, Self
 
 from es_core.formatting import percent
 from es_core.runs.metrics import (
@@ -23,17 +24,39 @@ _PATIENCE = 25  # generations in which a run may become better than doing nothin
 _FAR = 20  # times larger, or smaller, than another scale
 _NOISY = 3  # times larger than another spread
 _NEARLY_ALL = 0.95  # of a centre's actions
+_STEP = 3  # times sigma, larger or smaller: what is advised where it does not suit
 _FEWEST_SCORES = 5  # of centres, from which something can be said
 _FEWEST = 3  # the same, beside a baseline
 _SURELY = 2  # standard errors
+
+
+class Advice(str):
+    """A sentence on what is wrong with a run and what to do about it; empty if nothing is.
+
+    Attributes:
+        settings: the settings that it advises, by name; empty if it advises no definite value.
+    """
+
+    __slots__ = ("settings",)
+
+    settings: dict[str, Any]
+
+    def __new__(cls, sentence: str = "", **settings: float) -> Self:
+        """Make it of its sentence; numbers are rounded as the sentence shows them."""
+        advice = super().__new__(cls, sentence)
+        advice.settings = {
+            name: float(f"{value:.2g}") if isinstance(value, float) else value for name, value in settings.items()
+        }
+        return advice
+
 
 History = Sequence[GenerationStats]
 Rule = Callable[..., str]
 """A function of a search's latest metrics, and for those of ``_WITH_FIRST`` of the run's first, where baselines are."""
 
 
-def advice(history: History, *, restarts: int = 0) -> str:
-    """Return what is wrong according to the last generations, and what to do about it; empty if nothing is.
+def advice(history: History, *, restarts: int = 0) -> Advice:
+    """Return what is wrong according to the last generations, and what to do about it.
 
     Of a run that has ended it is the last that was true within a few generations.
 
@@ -43,7 +66,8 @@ def advice(history: History, *, restarts: int = 0) -> str:
     """
     looks = _WINDOW if history and history[-1].final is not None and not history[-1].solved else 1
     said = (_first(history[: len(history) - back], restarts)[1] for back in range(min(looks, len(history))))
-    return next(filter(None, said), "")
+    found = next(filter(None, said), "")
+    return found if isinstance(found, Advice) else Advice(found)
 
 
 class Adviser:
@@ -100,12 +124,13 @@ def _fails_early(recent: History, first: GenerationStats) -> str:
         return ""
     lasts = first.baselines["doing nothing"].length
     length = next(stats.evaluation.length for stats in reversed(recent) if stats.evaluation is not None)
-    sigma = ""
+    sigma, settings = "", {}
     if first.sigma and not recent[-1].failed_early:  # else it has been tried
-        sigma = f", or try a tenth of sigma, {first.sigma / NARROWER:.2g}"
-    return (
+        sigma, settings = f", or try a tenth of sigma, {first.sigma / NARROWER:.2g}", {"sigma": first.sigma / NARROWER}
+    return Advice(
         f"episodes end after {length:.0f} steps, and after {lasts:.0f} if nothing is done: each step costs more, but "
-        f"there are fewer. If such an end is a failure, make it cost more than going on would{sigma}"
+        f"there are fewer. If such an end is a failure, make it cost more than going on would{sigma}",
+        **settings,
     )
 
 
@@ -118,10 +143,13 @@ def _at_bounds(recent: History) -> str:
         return ""
     if fmean(score.mean for score in scores[half:]) > fmean(score.mean for score in scores[:half]):
         return ""
-    return (
+    settings = {"sigma": recent[-1].sigma / _STEP} if recent[-1].sigma else {}
+    smaller = "".join(f", such as {sigma:.2g}" for sigma in settings.values())
+    return Advice(
         f"{percent(fmean(shares))} of the centres' actions are at a bound, and nothing is gained: if better is "
-        "possible, choose a smaller sigma, or stretch actions to their bounds if they are cut off there "
-        "(action_squash='tanh')"
+        f"possible, choose a smaller sigma{smaller}, or stretch actions to their bounds if they are cut off there "
+        "(action_squash='tanh')",
+        **settings,
     )
 
 
@@ -144,11 +172,14 @@ def _ties(recent: History) -> str:
     if ties is None or ties <= 0.5:
         return ""
     last = recent[-1]
+    said = f"{percent(ties)} of the pairs tie:"
     if last.fitness_median == last.fitness_max:  # at the top of the scale pairs tie however large sigma is
-        cause = f"most candidates reach the same fitness, {last.fitness_max:g}; if none is better, the task is solved"
-    else:
-        cause = "sigma is too small or the episodes too short"
-    return f"{percent(ties)} of the pairs tie: {cause}"
+        same = f"most candidates reach the same fitness, {last.fitness_max:g}"
+        return f"{said} {same}; if none is better, the task is solved"
+    if not last.sigma:
+        return f"{said} sigma is too small or the episodes too short"
+    sigma = _STEP * last.sigma
+    return Advice(f"{said} sigma is too small or the episodes too short; try sigma {sigma:.2g}", sigma=sigma)
 
 
 def _capped(recent: History) -> str:
@@ -158,7 +189,11 @@ def _capped(recent: History) -> str:
         stats.episode_cap is None or stats.capped_episodes is None or stats.capped_episodes < 0.9 for stats in last
     ):
         return ""
-    return f"nearly all episodes end at the training cap, now {last[-1].episode_cap} steps: raise episode_cap_start"
+    cap = last[-1].episode_cap or 1
+    return Advice(
+        f"nearly all episodes end at the training cap, now {cap} steps: raise episode_cap_start, to {2 * cap}",
+        episode_cap_start=2 * cap,
+    )
 
 
 def _long_steps(recent: History) -> str:
@@ -166,7 +201,9 @@ def _long_steps(recent: History) -> str:
     length = _mean("step_to_sigma", _with_gradient(recent))
     if length is None or length <= 1:
         return ""
-    return f"each step is {length:.1f} times as long as sigma: lower the learning rate or raise sigma"
+    said = f"each step is {length:.1f} times as long as sigma: lower the learning rate or raise sigma"
+    sigma = recent[-1].sigma
+    return said if sigma is None else Advice(f"{said}, to {length * sigma:.2g}", sigma=length * sigma)
 
 
 def _turning_back(recent: History) -> str:
@@ -193,9 +230,10 @@ def _noise(recent: History) -> str:
         return ""
     if _rises(recent):
         return ""
-    return (
+    return Advice(
         f"nothing was gained in {_LONG_WINDOW} generations, and the two halves of the population disagree about the "
-        "gradient: it is mostly noise; use more candidates or more episodes_per_candidate"
+        "gradient: it is mostly noise; use more candidates or more episodes_per_candidate",
+        **_twice_the_candidates(recent),
     )
 
 
@@ -206,9 +244,10 @@ def _scales(recent: History, first: GenerationStats) -> str:
         return ""
     if spread is None or (spread[1] < _FAR * spread[0] and 1 / _FAR < spread[1] < _FAR) or _rises(recent):
         return ""
-    return (
+    return Advice(
         f"the observations' standard deviations reach from {spread[0]:.2g} to {spread[1]:.2g}: normalise them "
-        "(observation_normalization=True)"
+        "(observation_normalization=True)",
+        observation_normalization=True,
     )
 
 
@@ -225,9 +264,10 @@ def _too_wide(recent: History) -> str:
         return ""
     if len(recent) <= _WINDOW or len(scored) < _WINDOW // 2:
         return ""
-    return (
+    return Advice(
         f"no candidate reaches what its centre does ({scored[-1][1]:.4g}, {scored[-1][0]:.4g}): sigma is too large, "
-        f"{sigma:.2g}"
+        f"{sigma:.2g}; try {sigma / _STEP:.2g}",
+        sigma=sigma / _STEP,
     )
 
 
@@ -249,10 +289,11 @@ def _rare_failures(recent: History) -> str:
     if not is_gain(now, before, errors=3) or median < median_before:
         return ""
     rose = f"rose from {median_before:.4g} to {median:.4g}" if median > median_before else f"stayed at {median:.4g}"
-    return (
+    return Advice(
         f"the populations' mean fitness fell from {fmean(before):.4g} to {fmean(now):.4g}, while their median {rose}: "
         "rare failures become more frequent or worse, which few episodes hardly tell; use more "
-        "episodes_per_candidate, such as 4"
+        "episodes_per_candidate, such as 4",
+        episodes_per_candidate=4,
     )
 
 
@@ -265,9 +306,11 @@ def _no_better_than_nothing(recent: History, first: GenerationStats) -> str:
     name, score = max(baselines.items(), key=lambda item: item[1].mean)
     if fmean(scores) > score.mean or _rises(recent):
         return ""
-    return (
+    way = _another_way(recent, first)
+    return Advice(
         f"the centres of the last {_PATIENCE} generations score {fmean(scores):.4g}, no better than {name}, "
-        f"{score.mean:.4g} in {score.episodes} episodes: {_another_way(recent, first)}"
+        f"{score.mean:.4g} in {score.episodes} episodes: {way}",
+        **way.settings,
     )
 
 
@@ -281,27 +324,37 @@ def _no_progress(recent: History) -> str:
         return ""
     if max(scores[1:]) > scores[0] or _rises(recent):
         return ""
-    return (
-        f"no centre of the first {len(recent)} generations scored higher than the first one, {scores[0]:.4g}: "
-        f"{_another_way(recent, recent[0])}"
+    way = _another_way(recent, recent[0])
+    return Advice(
+        f"no centre of the first {len(recent)} generations scored higher than the first one, {scores[0]:.4g}: {way}",
+        **way.settings,
     )
 
 
-def _another_way(recent: History, first: GenerationStats) -> str:
+def _another_way(recent: History, first: GenerationStats) -> Advice:
     """Say what to try where nothing was learnt from the first generation on."""
     centre = None if first.episode_cap is not None else first.evaluation  # a cap ends candidates' episodes alone
     if first.sigma and centre is not None and is_out_of_reach(centre, first.fitness_max, first.fitness_std):
-        return (
+        return Advice(
             f"no candidate of generation 0 came near what its centre does ({first.fitness_max:.4g}, {centre.mean:.4g}):"
-            f" try a tenth of its sigma, {first.sigma / NARROWER:.2g}"
+            f" try a tenth of its sigma, {first.sigma / NARROWER:.2g}",
+            sigma=first.sigma / NARROWER,
         )
     others = "'cma_es' with policy='linear', or 'ars'" if _with_gradient(recent) else "'openai_es' or 'ars'"
     normalise = ""
+    settings: dict[str, float] = {}
     if first.observation_spread is not None:
         normalise = "if its observations differ in scale, normalise them (observation_normalization=True); else "
+        settings = {"observation_normalization": True}
     if _learns_by_gradients(recent):
-        return f"{normalise}try another learning_rate (strategy_options), or evolution (strategy='auto')"
-    return f"{normalise}try a larger sigma, or another strategy ({others})"
+        return Advice(
+            f"{normalise}try another learning_rate (strategy_options), or evolution (strategy='auto')", **settings
+        )
+    larger = ""
+    if sigma := recent[-1].sigma:
+        larger = f", such as {_STEP * sigma:.2g}"
+        settings = settings or {"sigma": _STEP * sigma}
+    return Advice(f"{normalise}try a larger sigma{larger}, or another strategy ({others})", **settings)
 
 
 def _plateau(recent: History) -> str:
@@ -313,18 +366,25 @@ def _plateau(recent: History) -> str:
     candidates = fmean(spreads) if spreads else 0.0
     learner = _learns_by_gradients(recent)
     if starts and fmean(starts) > _NOISY * candidates and not learner:
-        return (
+        return Advice(
             f"nothing was gained in {PLATEAU} generations, and one policy's scores differ more between starts "
             f"({fmean(starts):.3g}) than candidates on one start ({candidates:.3g}): start again with a larger "
-            "population_size, or more episodes_per_candidate"
+            "population_size, or more episodes_per_candidate",
+            **_twice_the_candidates(recent),
         )
     fitness = [stats.fitness_mean for stats in recent if stats.fitness_mean is not None]
     about = f", at about {fitness[-1]:.4g}" if fitness else ""
     larger = "another learning_rate (strategy_options)" if learner else "a larger population_size or sigma"
-    return (
+    return Advice(
         f"nothing was gained in {PLATEAU} generations{about}: if better is possible, start again with another seed, "
-        f"{larger}, or a larger policy (hidden_sizes)"
+        f"{larger}, or a larger policy (hidden_sizes)",
+        **({} if learner else _twice_the_candidates(recent)),
     )
+
+
+def _twice_the_candidates(recent: History) -> dict[str, int]:
+    size = recent[-1].population_size
+    return {} if size is None else {"population_size": 2 * size}
 
 
 # The first that is true is given: causes before their consequences.

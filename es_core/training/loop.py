@@ -16,12 +16,14 @@ from es_core.config.commands import run_command
 from es_core.config.train_config import TrainConfig
 from es_core.learners.learner import Learner
 from es_core.policies.by_name import make_policy
+from es_core.policies.defaults import advice_on_pictures
 from es_core.pools import interruption
 from es_core.pools.by_name import make_pool
 from es_core.pools.forker import started_early
 from es_core.pools.pool import Results, RolloutPool
 from es_core.rollout.errors import Failure, RolloutError
 from es_core.runs.checkpoint import Checkpoint, parameter_hash
+from es_core.runs.failure import RunFailure
 from es_core.runs.generation_log import GenerationLog
 from es_core.runs.locks import LockLostError
 from es_core.runs.metrics import DIAGNOSTICS, GenerationStats, is_out_of_reach
@@ -65,13 +67,14 @@ def evolve(
     with started_early(wanted=pool == "local"):
         prepare_policy(run.config, run.definition if pool != "vector" else None, shown=progress)
         with make_pool(pool, run.definition, run.config, **pool_options) as rollout_pool:
-            explanation = _write_choices(run, rollout_pool)
+            notes = _write_choices(run, rollout_pool)
             state = (TrainingState.resume if resume else TrainingState.begin)(run, rollout_pool)
             if resume:
                 restore_best(run)
             lifecycle.call("run_started", run=run, config=run.config)
             try:
-                with RunProgress(run, rollout_pool.choice, explanation) if progress else nullcontext() as shown:
+                display = RunProgress(run, rollout_pool.choice, *notes, pool=rollout_pool) if progress else None
+                with display or nullcontext() as shown:
                     _run_generations(run, state, rollout_pool, lifecycle, shown, on_generation, deadline)
             finally:
                 lifecycle.call("run_finished", run=run)
@@ -182,6 +185,7 @@ def _repeatable(run: RunFolder, state: TrainingState, pool: RolloutPool) -> Iter
         Function that begins a generation and returns its checkpoint, which is kept if the generation does not end.
     """
     before = state.checkpoint(run, pool)
+    run.write_failure(None)
 
     def begin() -> Checkpoint:
         nonlocal before
@@ -199,13 +203,22 @@ def _repeatable(run: RunFolder, state: TrainingState, pool: RolloutPool) -> Iter
             begin()
         with suppress(OSError, LockLostError):  # the disk itself is in trouble: an older one has to do
             run.keep(before)
+        if isinstance(error, Exception):
+            with suppress(OSError):
+                run.write_failure(RunFailure.of(error, before.generation))
         if isinstance(error, FloatingPointError):  # to resume would lead to the same end
             error.add_note(f"The last finite parameters: {run.checkpoint_path(before.generation)}")
         elif run.next_generation is not None and not run.finished:
             lost = "Nothing is lost" if run.next_generation == before.generation else "The last checkpoint is intact"
             error.add_note(f"{lost}: `{_command('resume', run)}` runs generation {run.next_generation} again.")
         if isinstance(error, RolloutError) and error.failure is not None:
-            error.add_note(f"To see that episode fail: {_replay_command(run, before.generation, error.failure)}")
+            if error.failure.candidate is not None and run.config.on_candidate_error == "raise":
+                error.add_note(
+                    "If it fails from some starts only, a new run can give such candidates the worst fitness: "
+                    "on_candidate_error='worst' (on the command line: --on-candidate-error worst)."
+                )
+            replay = RunFailure.of(error, before.generation).replay
+            error.add_note(f"To see that episode fail: {_command('replay', run, **replay)}")
         raise
 
 
@@ -326,11 +339,11 @@ def _replay_command(run: RunFolder, generation: int, failure: Failure) -> str:
     return _command("replay", run, generation=generation, **candidate, seed=failure.seed)
 
 
-def _write_choices(run: RunFolder, pool: RolloutPool) -> str:
+def _write_choices(run: RunFolder, pool: RolloutPool) -> list[str]:
     """Write the pool's choices to config.json: they change bits, so a resumed run keeps them.
 
     Returns:
-        What the run decided here, and why, in a line.
+        What the run decided here, and why, in a line; and advice, if its policy is too large for its pictures.
 
     Raises:
         ValueError: the run began with other choices.
@@ -345,6 +358,7 @@ def _write_choices(run: RunFolder, pool: RolloutPool) -> str:
     if pool.config != run.config:
         run.write_config(pool.config)
     if begun:
-        return ""
-    explanation = explained(make_policy(run.config, pool.observation_space, pool.action_space))
-    return explanation and f"chosen: {explanation}"
+        return []
+    policy = make_policy(run.config, pool.observation_space, pool.action_space)
+    lines = {"chosen": explained(policy), "advice": advice_on_pictures(policy)}
+    return [f"{kind}: {text}" for kind, text in lines.items() if text]

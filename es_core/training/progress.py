@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from importlib.util import find_spec
+from threading import Event, Thread
 from types import TracebackType
 from typing import Self, TextIO, cast
 
@@ -28,6 +29,7 @@ from es_core.config.train_config import TrainConfig
 from es_core.formatting import counted, duration, figures, percent
 from es_core.policies.compilation import compile_kernels, is_compiled
 from es_core.pools.local import require_environment
+from es_core.pools.pool import Playing, RolloutPool
 from es_core.runs.metrics import PLATEAU, GenerationStats
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation, Standing
@@ -37,6 +39,7 @@ from es_envs.printable import printable
 from es_envs.streams import LastingStream
 
 _LINE_EVERY = 2.0  # seconds between plain lines
+_LONG = 5.0  # seconds after which a generation is shown before it ends
 _REDRAWS = 2.0  # a second: each takes the main process a few milliseconds
 _TEXT_WIDTH = 31  # of the numbers before a curve
 _CURVE_WIDTH = 48  # at most
@@ -99,10 +102,18 @@ def _is_live(console: Console) -> bool:
 
 
 class RunProgress:
-    """Generation and time left, fitness of population and centre over the run, the best, steps per second, advice."""
+    """Generation and time left, fitness of population and centre over the run, the best, steps per second, advice.
 
-    def __init__(self, run: RunFolder, *notes: str) -> None:
-        self._run, self._notes = run, notes
+    Of a generation that takes long it shows the candidates played so far.
+
+    Args:
+        run: the run.
+        *notes: lines to begin with.
+        pool: plays its generations.
+    """
+
+    def __init__(self, run: RunFolder, *notes: str, pool: RolloutPool | None = None) -> None:
+        self._run, self._notes, self._pool = run, notes, pool
         self._console = Stderr()
         self._is_live = _is_live(self._console)
         self._started, self._shown = time.monotonic(), 0.0
@@ -119,6 +130,8 @@ class RunProgress:
         self._bests: list[float] = []  # the best so far at each generation
         for stats in run.history:
             self._take(stats)
+        self._ended = Event()
+        self._watcher = Thread(target=self._watch, daemon=True)
         self._live = Live(console=self._console, get_renderable=self._picture, refresh_per_second=_REDRAWS)
 
     def __enter__(self) -> Self:
@@ -126,13 +139,13 @@ class RunProgress:
         for line in (where, *self._notes):
             if line:
                 print_line(self._console, line)
-        if self._is_live:
-            self._live.start()
+        (self._live if self._is_live else self._watcher).start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._ended.set()
         if self._is_live:
             self._live.refresh()  # a notebook would keep the picture of half a second ago
             self._live.stop()
@@ -155,6 +168,20 @@ class RunProgress:
         elif text:
             self._console.print(Text(f"advice: {text}", "yellow"), soft_wrap=not self._is_live)
 
+    @property
+    def _playing(self) -> Playing | None:
+        return None if self._pool is None else self._pool.playing
+
+    def _watch(self) -> None:
+        """Say how far a generation is that takes long, each time that it has taken twice as long."""
+        playing, due = self._playing, _LONG
+        while not self._ended.wait(1.0):
+            if playing is not self._playing:
+                playing, due = self._playing, _LONG
+            if playing is not None and playing.seconds >= due:
+                due *= 2
+                self._say(f"{self._counted()}: candidates {_so_far(playing)}")
+
     def _say(self, text: str) -> None:
         print_line(self._console, text)
 
@@ -175,6 +202,9 @@ class RunProgress:
 
     def _rows(self) -> Iterator[tuple[str, Sequence[float], str]]:
         """Yield what there is to say: its name, its course over the run, and in numbers."""
+        playing = self._playing
+        if playing is not None and playing.seconds >= _LONG:
+            yield "candidates", [], _so_far(playing)
         if self._population:
             now = "" if self._max is None else f"{figures(self._population[-1])}, max {figures(self._max)}"
             yield "population", self._population, now
@@ -237,6 +267,11 @@ class RunProgress:
         seconds = (time.monotonic() - self._started) / (share - self._share) * (1 - share)  # as fast as so far
         # Where there is a goal, the run ends with it.
         return f"{'about' if self._run.config.solved_at is None else 'at most'} {duration(seconds)} left"
+
+
+def _so_far(playing: Playing) -> str:
+    """How far a population has been played, and how fast."""
+    return f"{playing.done} of {playing.candidates}, {figures(round(playing.steps / playing.seconds))} steps/s"
 
 
 def _scored(score: Evaluation) -> str:

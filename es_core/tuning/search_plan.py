@@ -13,7 +13,7 @@ from es_core.config.train_config import TrainConfig
 from es_core.formatting import lists
 from es_core.policies.by_name import make_policy
 from es_core.policies.defaults import Space
-from es_core.rollout.environment import make_env
+from es_core.rollout.environment import prepare_env
 from es_core.strategies.by_name import require_strategy
 from es_core.strategies.defaults import settled
 from es_core.tuning.search_space import Choice, Range, domain, usual_search
@@ -43,7 +43,8 @@ class SearchPlan:
         if base.strategy.startswith(LEARNER):
             raise ValueError(f"strategy {base.strategy!r} learns by gradients: tune searches for settings of evolution")
         definition = es_envs.definition(env_id)
-        with closing_env(make_env(definition, base), definition.label) as env:
+        env, base = prepare_env(definition, base)
+        with closing_env(env, definition.label):
             spaces = env.observation_space, env.action_space
         base = settled(make_policy(base, *spaces))
         if base.eval_every == 0:
@@ -70,7 +71,7 @@ class SearchPlan:
         Raises:
             ValueError: they do not fit together.
         """
-        config = TrainConfig.for_env(self.env_id, **fields)
+        config = replace(TrainConfig.for_env(self.env_id, **fields), preprocessing=self.base.preprocessing)
         return replace(settled(make_policy(config, *self.spaces)), decided=())
 
     @property

@@ -20,11 +20,12 @@ from es_envs.closing import close_env
 from es_envs.definition import EnvDefinition, PluginError
 from es_envs.display import BLANK, BlankFinder
 from es_envs.episode import STEP, play
+from es_envs.error_text import describe
 from es_envs.fitness import load_fitness
 from es_envs.masks import KEY, allowed, require_choices, with_masks
 from es_envs.spaces import require_portable, require_supported
 from es_envs.testing.episodes import Chosen, Trace, action_sources, bits, first_difference, look, playing, trace
-from es_envs.testing.faults import ConformanceError, Note, Skip, told
+from es_envs.testing.faults import ConformanceError, Note, Skip
 from es_envs.testing.fresh_process import LEAK_RESETS, LEAK_STEPS
 from es_envs.testing.subject import Subject, elsewhere
 
@@ -91,7 +92,7 @@ def follows_gymnasium(subject: Subject) -> None:
     except Exception as error:
         start, info = with_masks(env).reset(seed=_GYMNASIUMS_SEED)
         if info.get(KEY) is not None:
-            raise Skip(f"Gymnasium's checker takes actions that masks forbid: it met {told(error)}") from error
+            raise Skip(f"Gymnasium's checker takes actions that masks forbid: it met {describe(error)}") from error
         if start not in env.observation_space and _to_bounds(env.observation_space, start) in env.observation_space:
             raise Note(
                 "gymnasium.utils.env_checker.check_env refuses a first observation that rounding has brought beyond a "
@@ -250,7 +251,7 @@ def has_finite_fitness(subject: Subject) -> None:
                 try:
                     values = [function(episode) for function in rate]
                 except Exception as error:
-                    raise ConformanceError(f"fitness {name!r} raises {told(error)}") from error
+                    raise ConformanceError(f"fitness {name!r} raises {describe(error)}") from error
                 for value in values:
                     is_array = isinstance(value, np.ndarray) and value.ndim > 0
                     if is_array or not isinstance(value, SupportsFloat) or not math.isfinite(value):

@@ -19,10 +19,10 @@ import gymnasium
 
 from es_envs.definition import EnvDefinition
 from es_envs.episode import play
+from es_envs.error_text import describe
 from es_envs.returned import Checked, ReturnError
 from es_envs.scripts import RandomActions
 from es_envs.testing.episodes import Chosen, action_sources, look, trace
-from es_envs.testing.faults import told
 from es_envs.testing.subject import (
     MARK,
     Subject,
@@ -85,7 +85,7 @@ def answer() -> None:
             "whatever trains it as Ctrl-C would"
         )
     except Exception as error:  # noqa: BLE001  (the asking process tells of it)
-        said["raised"] = told(error)
+        said["raised"] = describe(error)
     sys.stdout.write(f"{MARK}{json.dumps(said)}\n")
 
 
@@ -105,7 +105,7 @@ def _in_siblings(play: Callable[[], list[str]]) -> list[list[str] | str]:
             try:
                 said: list[str] | str = play()
             except BaseException as error:  # noqa: BLE001  (whatever it is, this process must end here)
-                said = told(error)
+                said = describe(error)
             os.write(writer, json.dumps(said).encode())
             os._exit(0)
         os.close(writer)

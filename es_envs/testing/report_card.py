@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, cast
 
 from es_envs import registry
+from es_envs.error_text import describe
 from es_envs.masks import KEY, draw, has_choices
 from es_envs.testing.checks import CHECKS, can_be_made, runs_by_name_in_a_fresh_process
 from es_envs.testing.episodes import bits
-from es_envs.testing.faults import ConformanceError, HopelessError, Note, Skip, told
+from es_envs.testing.faults import ConformanceError, HopelessError, Note, Skip
 from es_envs.testing.subject import Subject
 
 
@@ -145,9 +146,11 @@ def _result(check: Callable[[Subject], None], subject: Subject, known: str = "")
     # A KeyboardInterrupt may be the user's: a fresh process finds those of the environment.
     except (Exception, SystemExit) as error:  # noqa: BLE001  (whatever an environment raises is a fault of it)
         cause = error.__cause__ if isinstance(error, ConformanceError) else error
-        if cause is not None and known == told(cause):
+        if cause is not None and known == describe(cause):
             return CheckResult(name, question, "skipped", "the episode raises the same error here")
-        message = str(error) if isinstance(error, ConformanceError) else f"it raised {told(error)} (asked: {question})"
+        message = (
+            str(error) if isinstance(error, ConformanceError) else f"it raised {describe(error)} (asked: {question})"
+        )
         return CheckResult(name, question, "failed", message)
     return CheckResult(name, question, "passed")
 

@@ -437,10 +437,21 @@ def test_demo_trains_scores_and_films(capsys, tmp_path):
     assert "generation" in captured.err
 
 
-def test_a_table_can_be_read_where_the_encoding_lacks_a_character(folder):
-    words = [sys.executable, "-m", "es_core", "runs", str(folder.parent)]
-    told = subprocess.run(words, env={**os.environ, "PYTHONIOENCODING": "ascii"}, capture_output=True, check=True)
-    assert b"CartPoleBullet-v0" in told.stdout
+@pytest.mark.parametrize(("encoding", "between"), [("ascii", " "), ("utf-8", "\u202f")])
+def test_a_table_can_be_read_where_the_encoding_lacks_a_character(encoding, between, folder, tmp_path):
+    shutil.copytree(folder, tmp_path / "run")
+    metrics = tmp_path / "run" / "metrics.jsonl"
+    long = re.sub(r'"total_steps": \d+', '"total_steps": 1234567', metrics.read_text(encoding="utf-8"))
+    metrics.write_text(long, encoding="utf-8")
+    words = [sys.executable, "-m", "es_core", "runs", str(tmp_path)]
+    done = subprocess.run(words, env={**os.environ, "PYTHONIOENCODING": encoding}, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"  1{between}234{between}567  " in done.stdout.decode(encoding)
+
+
+def test_the_size_of_the_demos_film_can_be_given():
+    given = make_parser().parse_args(["demo", "--width", "96", "--height", "64"])
+    assert (given.width, given.height) == (96, 64)
 
 
 @pytest.mark.parametrize("value", [float("inf"), float("nan")])

@@ -357,7 +357,7 @@ CAUSES = {
     "crash": "failed: the process died (exit code -9; killed by a signal: a crash, or the system lacked memory)",
     "nan": "the observation is not finite: array([",
     "shape": "observation has shape (1,), its space says (2,)",
-    "reward": "the reward of step 1 is 'much', expected a number",
+    "reward": "step of Walk returned the reward 'much', expected a number",
 }
 
 
@@ -375,10 +375,11 @@ def test_a_failed_episode_is_named_and_the_run_goes_on_once_repaired(fault, walk
     assert ("The worker's traceback:\nTraceback" in message) == (fault != "crash")
     if fault in {"step", "exit"}:  # raised by the environment: nothing of ours stands above its line
         assert "small_envs.py" in message.partition("(most recent call last):\n")[2].splitlines()[0]
-    lost, seen = caught.value.__notes__
+    lost, only_some, seen = caught.value.__notes__
     command = "python -m es_core"  # env_kwargs name a file, which the reader of the command trusts
     assert lost == f"Nothing is lost: `{command} resume {folder} --trust-names` runs generation 1 again."
     assert seen.startswith(f"To see that episode fail: {command} replay {folder} --generation 1 --candidate 0 --seed ")
+    assert "on_candidate_error='worst'" in only_some
     assert Run.open(folder).checkpoint_generations() == [0, 1]
 
     broken.unlink()

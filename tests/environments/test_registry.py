@@ -806,6 +806,16 @@ def test_a_plugin_at_which_loading_is_interrupted_or_crashes_is_named(installed,
     assert f'{module}.py", line 1 in <module>' in done.err
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_loading_plugins_leaves_the_handler_of_crashes_as_it_was(before, installed, python):
+    installed.add("calm", "")
+    begin = "import faulthandler\n" + ("faulthandler.enable()\n" if before else "")
+    done = python(
+        f"{begin}import es_envs\nes_envs.env_ids()\nprint(faulthandler.is_enabled())", path=[installed.folder]
+    )
+    assert done.out.strip() == str(before)
+
+
 def test_a_plugin_that_takes_long_to_load_is_named_meanwhile(installed, python):
     """It waits for the line that names it."""
     waits = "import os\nend, other = os.pipe()\nos.dup2(other, 2)\nraise OSError(os.read(end, 1000).decode())"

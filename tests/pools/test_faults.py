@@ -5,12 +5,13 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import psutil
 import pytest
 from conftest import FAILING_RUN as SETTINGS
-from conftest import first_fast, generations, registered, running, seed_of, wait_until, workers_of
+from conftest import TINY, first_fast, generations, registered, running, seed_of, wait_until, workers_of
 from written import FAULTS, lines
 
 import es_core.pools.local
@@ -340,6 +341,20 @@ def test_workers_are_recycled_between_generations_without_changing_a_bit(pool, f
     assert not any(stats.workers_replaced for stats in run.history)
     assert [len(pids) for pids in processes] == [1, 1, 1, 1]
     assert len(set.union(*processes)) == 4
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not say how much memory they take")
+@pytest.mark.parametrize("how", [{"pool": "local"}, {"pool": "vector", "vector_envs": 1, "workers": None}], ids=str)
+def test_a_worker_that_grows_with_every_episode_is_told_with_the_remedy(how, register, tmp_path):
+    settings = {**TINY, "population_size": 64, "generations": 20, **how}
+    env_id = register("Hoarding-v0", "small_envs:Hoarding")
+    text = r"a worker process has grown from \d+ to \d+ MB .*recycle_after=1\d{3} "
+    with pytest.warns(RuntimeWarning, match=text) as warnings:
+        train(env_id, run_dir=tmp_path / "leaking", **settings)
+    assert len(warnings) == 1
+    train(env_id, run_dir=tmp_path / "recycled", **settings, recycle_after=300)  # a warning would be an error
+    full = register("Full-v0", "small_envs:Hoarding", kwargs={"most": 600})
+    train(full, run_dir=tmp_path / "full", **settings)
 
 
 @pytest.mark.filterwarnings("ignore:.*a worker is replaced")

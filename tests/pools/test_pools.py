@@ -82,7 +82,7 @@ def test_an_episode_played_here_has_a_workers_bits_for_any_threads(threads, regi
             ("exit", "SystemExit: the licence has expired"),
             ("nan", "the observation is not finite"),
             ("shape", r"observation has shape \(1,\), its space says \(2,\)"),
-            ("reward", "the reward of step 1 is 'much', expected a number"),
+            ("reward", "step of Walk returned the reward 'much', expected a number"),
         ],
         2,
     ),

@@ -162,7 +162,8 @@ def test_the_page_says_what_to_do_now(run, page, tmp_path):
     first, *others = metrics.read_text().splitlines(keepends=True)
     metrics.write_text("".join([first.replace('_spread": null', '_spread": [0.1, 9.0]'), *others]))
     change = "normalise them (observation_normalization=True). To begin again, with that changed: copy es-envs train"
-    assert change in Page(report(folder)).text
+    command = f"{change} --config {folder / 'config.json'} --observation-normalization "
+    assert command in Page(report(folder)).text
     metrics.write_text("".join([first, *others[:2]]))
     assert f"To go on: copy es-envs resume {folder} " in Page(report(folder)).text
     with lock(folder):
@@ -287,6 +288,10 @@ def test_names_in_a_run_from_elsewhere_are_data(run, tmp_path, capsys):
 def test_the_command_says_where_the_page_is(run, tmp_path, capsys):
     assert main(["report", str(run.directory), "-o", str(tmp_path / "p.html"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"path": str(tmp_path / "p.html")}
+    assert main(["report", str(run.directory), str(tmp_path / "q.html"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"path": str(tmp_path / "q.html")}
+    assert main(["report", str(run.directory), str(tmp_path / "q.html"), "-o", str(tmp_path / "p.html")]) == 2
+    assert "the page is named twice" in capsys.readouterr().err
     assert main(["report", str(run.directory), "-o", str(tmp_path / "p.pdf")]) == 2
     assert "must end in .html" in capsys.readouterr().err
     assert main(["report", str(run.directory), "-o", str(tmp_path / "none" / "p.html")]) == 1

@@ -7,6 +7,7 @@ import gymnasium
 import imageio_ffmpeg
 import numpy as np
 import pytest
+from conftest import TINY
 from gymnasium import spaces
 from small_envs import Pale, Reusing, Seen
 
@@ -305,3 +306,87 @@ def test_a_film_of_skipped_steps_runs_in_real_time(tmp_path, tiny):
     frames, seconds = imageio_ffmpeg.count_frames_and_secs(str(tmp_path / "film.mp4"))
     assert frames == episode.length + 25  # of 25 a second: the last one is held
     assert seconds == pytest.approx(2 * episode.length / 50 + 1, abs=0.05)
+
+
+@pytest.mark.parametrize("pool", ["local", pytest.param("vector", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("beside", [False, True])
+def test_large_pictures_are_grey_and_small_unless_something_is_given(beside, pool, register, tmp_path, capsys):
+    env_id = register("Seen-v0", "small_envs:Seen", kwargs={"shape": (60, 80, 3), "beside": beside})
+    how = {**TINY, "workers": 1 if pool == "local" else None, "pool": pool, "progress": True}
+    del how["hidden_sizes"]  # which would say that the policy is an mlp
+    run = train(env_id, run_dir=tmp_path / "run", strategy="openai_es", **how)
+    assert run.config.preprocessing == {"grey": True, "resize": 48}
+    assert {"policy", "preprocessing"} <= set(run.config.decided)
+    space = run.checkpoint.observation_space
+    assert (space["camera"] if beside else space).shape == (48, 48, 1)
+    assert "chosen: pictures grey, 48 by 48 pixels" in capsys.readouterr().err
+    assert run.evaluate(episodes=2, workers=1).episodes == 2
+    more = train(env_id, run_dir=tmp_path / "more", initial=run, strategy="openai_es", **how)
+    assert more.config.preprocessing == run.config.preprocessing
+    again = train(run.config, run_dir=tmp_path / "again", progress=False, workers=how["workers"], pool=pool)
+    assert again.history[-1].parameter_hash == run.history[-1].parameter_hash
+
+    for name, given in {"raw": {"preprocessing": {"grey": False}}, "small": {"policy": "cnn_small"}}.items():
+        raw = train(env_id, run_dir=tmp_path / name, strategy="openai_es", **given, **how)
+        space = raw.checkpoint.observation_space
+        assert (space["camera"] if beside else space).shape == (60, 80, 3)
+
+
+def test_a_small_grey_picture_is_left_as_it_is(register, tmp_path):
+    env_id = register("Seen-v0", "small_envs:Seen", kwargs={"shape": (36, 40, 1)})
+    settings = {name: value for name, value in TINY.items() if name != "hidden_sizes"}
+    run = train(env_id, run_dir=tmp_path / "run", strategy="openai_es", **settings)
+    assert run.config.preprocessing == {}
+
+
+def test_a_policy_of_millions_of_parameters_is_advised_to_see_less(register, tmp_path, capsys):
+    env_id = register("Seen-v0", "small_envs:Seen", kwargs={"shape": (84, 84, 3)})
+    settings = {**TINY, "progress": True, "policy": "cnn_nature", "strategy": "openai_es"}
+    train(env_id, run_dir=tmp_path / "run", **settings)
+    lines = capsys.readouterr().err.splitlines()
+    (place,) = [number for number, line in enumerate(lines) if "--preprocessing grey=true,resize=48" in line]
+    assert lines[place].startswith("advice: the policy has 1")
+    assert not any("generation" in line for line in lines[:place]), "before it starts"
+
+
+def test_wrappers_reach_the_pictures_of_nested_parts():
+    class Nested(gymnasium.Env):
+        observation_space = spaces.Dict(
+            {
+                "eyes": spaces.Dict({"left": spaces.Box(0, 255, (60, 80, 3), np.uint8), "far": spaces.Discrete(3)}),
+                "place": spaces.Box(-1, 1, (2,)),
+            }
+        )
+        action_space = spaces.Discrete(2)
+
+        def reset(self, *, seed=None, options=None):
+            super().reset(seed=seed)
+            self.observation_space.seed(seed)
+            return self.observation_space.sample(), {}
+
+    bare, env = Nested(), preprocessed(Nested(), {"grey": True, "resize": 40, "stack": 2})
+    seen, expected = env.reset(seed=1)[0], bare.reset(seed=1)[0]
+    assert env.observation_space.contains(seen)
+    assert seen["eyes"]["left"].shape == (2, 40, 40)
+    picture = spaces.Box(0, 255, (60, 80, 3), np.uint8)
+    alone = preprocessed(Alone(picture, expected["eyes"]["left"]), {"grey": True, "resize": 40, "stack": 2})
+    np.testing.assert_array_equal(seen["eyes"]["left"], alone.reset()[0])
+    np.testing.assert_array_equal(seen["place"][0], expected["place"])
+
+
+class Alone(gymnasium.Env):
+    """One picture, always."""
+
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, space, picture):
+        self.observation_space, self.picture = space, picture
+
+    def reset(self, *, seed=None, options=None):
+        return self.picture, {}
+
+
+@pytest.mark.parametrize("part", [spaces.Sequence(spaces.Discrete(2)), spaces.Graph(spaces.Discrete(2), None)], ids=str)
+def test_what_cannot_be_flattened_is_refused_in_a_sentence(part):
+    with pytest.raises(ValueError, match=r"'flatten' is not for observations .*no fixed length"):
+        preprocessed(Alone(spaces.Dict({"part": part}), None), {"flatten": True})

@@ -7,6 +7,7 @@ import pytest
 
 from es_core import Run, train
 from es_core.cli import main
+from es_core.config.commands import train_command
 from es_core.runs.metrics import DIAGNOSTICS, PLATEAU, is_plateau
 from es_core.training.advice import Adviser, advice
 
@@ -121,7 +122,7 @@ def test_ties_are_those_of_what_the_strategy_is_told(run_of):
         (
             "Valley",
             {"output_scale": 50.0, "eval_every": 1, "generations": 27, "learning_rate": 0.01},
-            "no better than doing nothing, 0 in 5 episodes: try a larger sigma, or another strategy ('cma_es'",
+            "no better than doing nothing, 0 in 5 episodes: try a larger sigma, such as 0.15, or another strategy",
         ),
         (
             "Ledge",
@@ -180,7 +181,14 @@ def test_ties_are_those_of_what_the_strategy_is_told(run_of):
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_advice_says_what_is_wrong(name, fields, sentence, run_of):
-    assert sentence in advice(run_of(name, **fields).history)
+    run = run_of(name, **fields)
+    found = advice(run.history)
+    assert sentence in found
+    changed = replace(run.config, **found.settings)  # raises where it could not be
+    assert (changed == run.config) == (not found.settings)
+    command = train_command(run.config, run.directory, trusted=True, **found.settings)
+    for setting, value in found.settings.items():
+        assert f"--{setting.replace('_', '-')}{'' if value is True else f' {value}'}" in command
 
 
 @pytest.mark.parametrize(

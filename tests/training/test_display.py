@@ -1,5 +1,6 @@
 """What is shown of a run while it goes on."""
 
+import contextlib
 import fcntl
 import json
 import os
@@ -11,7 +12,7 @@ import termios
 from dataclasses import replace
 
 import pytest
-from conftest import first_fast, running
+from conftest import TESTS, first_fast, running
 
 from es_core import Run, train
 from es_core.training.progress import RunProgress
@@ -52,6 +53,28 @@ def test_a_terminal_of_any_width_shows_fitness_the_best_and_the_speed(columns, t
     assert re.fullmatch(r"final       [\d.]+ \(\d+ episodes\) +[▁▂▃▄▅▆▇█]{4}", last["final"])
     assert all(len(line) < columns for line in last.values())
     assert json.loads(out)["generation"] == 3
+
+
+@pytest.mark.parametrize("is_terminal", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_generation_that_takes_long_shows_the_candidates_played(is_terminal, tmp_path):
+    gate = tmp_path / "gate"
+    words = [*TRAIN[:3], "small_envs:Gated-v0", "--env-kwargs", json.dumps({"gate": str(gate)}), *SETTINGS.split()]
+    variables = {**os.environ, "PYTHONPATH": str(TESTS), "TERM": "xterm"}
+    ours, theirs = os.openpty() if is_terminal else os.pipe()
+    words = [sys.executable, *words, "--run-dir", str(tmp_path / "run")]
+    with running(words, stdout=subprocess.DEVNULL, stderr=theirs, env=variables) as process:
+        os.close(theirs)
+        written = ""
+        with os.fdopen(ours, "rb", buffering=0) as screen:
+            while not re.search(r"candidates +\d of 4, \d+ steps/s", written):
+                part = screen.read(4096)
+                assert part, written
+                written += part.decode(errors="replace")
+            gate.touch()
+            with contextlib.suppress(OSError):  # of a terminal that nobody has open any more
+                while screen.read(4096):
+                    pass
+        assert process.wait() == 0
 
 
 def test_of_centres_with_equal_scores_the_first_is_shown_as_the_best(walk, tiny, tmp_path, capsys):

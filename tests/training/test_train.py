@@ -346,6 +346,9 @@ def test_a_config_takes_over_the_network_that_it_does_not_choose_itself(walk, ti
     }
     assert {name: getattr(begun["config"].config, name) for name in shape} == shape
     assert begun["config"].history[-1].parameter_hash == begun["id"].history[-1].parameter_hash
+    other = TrainConfig.for_env(walk, **usual, observation_clip=2.0)
+    kept = train(other, run_dir=tmp_path / "other", initial=first.best, **how).config
+    assert {name: getattr(kept, name) for name in shape} == {**shape, "observation_clip": 2.0}
 
 
 def test_a_run_can_start_from_another_runs_policy(whole, tmp_path):

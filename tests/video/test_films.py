@@ -306,6 +306,25 @@ def test_what_a_caption_writes_stays_inside_and_apart(aspect):
     assert (left > 100, top >= 50, right < 180, bottom <= 110) == (True,) * 4
 
 
+def test_a_legends_words_stand_beside_their_colours():
+    empty = Caption(titles=("",), scores=("",), subject="")
+    shades = [(90, 90, 250), (90, 250, 90)]
+
+    def drawn(text):
+        legend = Legend(rows=tuple(((shade,), text) for shade in shades))
+        picture = np.zeros((240, 320, 3), np.uint8)
+        return Captioner([1]).caption(picture, replace(empty, legend=legend), 0).astype(int)
+
+    colours = drawn("")
+    words = np.abs(drawn("HHHH") - colours).max(axis=2) > 100
+    for shade in shades:
+        coloured = np.argwhere(np.abs(colours - shade).max(axis=2) < 3)  # blended
+        (top, _), (bottom, right) = coloured.min(axis=0), coloured.max(axis=0)
+        written = np.argwhere(words[top : bottom + 1])
+        assert right < written[:, 1].min() < 2 * right
+        assert abs(written[:, 0].min() + written[:, 0].max() - (bottom - top)) <= 2, "at the same height"
+
+
 def test_letters_that_no_font_has_become_others_and_never_a_box():
     def drawn(text):
         caption = Caption(titles=(text,), scores=("",), subject="")
