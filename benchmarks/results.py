@@ -728,7 +728,7 @@ score while it was trained, or the population's mean where the centre was scored
 
 
 _OF_ALL = """ Steps with
-evaluation include the episodes that confirm a centre, but not those of the run's final score."""
+evaluation include the episodes that confirm a centre, but not those of the scores at a run's end."""
 
 
 def _goals(results: Sequence[dict[str, Any]]) -> str:

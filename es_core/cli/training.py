@@ -285,15 +285,15 @@ def _report_run(run: "Run", options: argparse.Namespace) -> None:
         return
     put(run.directory)
     if last is not None:
-        final = last.final.steps if last.final is not None else 0
-        choosing = sum(stats.evaluation_steps for stats in run.history) - final
-        training = last.total_steps - choosing - final
-        steps = f"{figures(training)} in training, {figures(choosing)} to choose centres"
-        say(f"{_ending(run)}; environment steps: {steps}{f', {figures(final)} for the final score' if final else ''}")
+        at_the_end = last.total_steps - last.search_steps
+        training = last.total_steps - sum(stats.evaluation_steps for stats in run.history)
+        steps = f"{figures(training)} in training, {figures(last.search_steps - training)} to choose centres"
+        more = f", {figures(at_the_end)} for the scores at the end" if at_the_end else ""
+        say(f"{_ending(run)}; environment steps: {steps}{more}")
     if sentence := advice(run.history, restarts=run.config.restarts):
         say(f"advice: {sentence}")
     if best is not None:
-        unseen = " from starts that no decision has seen" if last is not None and last.final else ""
+        unseen = " from starts that no decision has seen" if last is not None and last.verdict else ""
         say(f"best centre, of generation {best[0]}: fitness {best[1]}{unseen}")
     verbs = ("evaluate", "record", "report")
     say(f"Next: {'; '.join(_command(verb, run) for verb in verbs)}")

@@ -14,8 +14,7 @@ from es_envs import EnvDefinition
 _GROWTH = 4
 _FEWEST_CANDIDATES = 16  # the direction in which fewer point is little more than chance
 FEWEST_EPISODES = 5  # episodes of an evaluation: fewer say too little to be worth their steps
-_FEWEST_AT_THE_END = 10
-_FEWEST_TO_PROVE = 20  # a policy that fails once in seven episodes passes so many with a chance of one in twenty
+_FEWEST_FINAL_EPISODES = 10
 
 
 def step_limit(definition: EnvDefinition, config: TrainConfig) -> int:
@@ -141,7 +140,7 @@ def fitting_episodes(
         config: the run's config.
         wanted: number of episodes without a budget.
         training_steps: environment steps of the populations' episodes, this generation's included.
-        evaluation_steps: those of the centre's episodes so far.
+        evaluation_steps: those of the centre's episodes so far that count (``GenerationStats.budgeted_steps``).
         length: steps that one more episode of the centre takes.
     """
     share = config.eval_budget
@@ -152,28 +151,16 @@ def fitting_episodes(
     return fitting if fitting >= min(wanted, FEWEST_EPISODES) else 0
 
 
-def closing_episodes(config: TrainConfig, wanted: int, *, steps: float, length: float) -> int:
-    """Number of episodes, at most ``wanted``, of a score at a run's end, where the budget may be used up.
+def final_episodes(config: TrainConfig, *, steps: int, length: float) -> int:
+    """Number of episodes, at most ``confirm_episodes``, of the final score of a run that ends unsolved.
 
-    It takes at most a quarter of ``eval_budget``, but ten episodes at any price. Arguments: see ``fitting_episodes``;
-    ``steps`` are all of the run's.
+    They take at most ``eval_budget`` of the run's ``steps`` once more, but ten are played at any price. ``length``:
+    steps of one episode.
     """
     share = config.eval_budget
     if share is None or share == 1:
-        return wanted
-    return min(wanted, max(_FEWEST_AT_THE_END, int(share / 4 * steps / length)))
-
-
-def proving_episodes(config: TrainConfig, *, training_steps: float, evaluation_steps: float, length: float) -> int:
-    """Number of episodes, at most ``confirm_episodes``, that a centre which looks solved must pass.
-
-    They are as many as fit into ``eval_budget`` beside the final score, but 20 at any price: a run may be solved after
-    so few episodes that no proof fits. For the arguments see ``fitting_episodes``.
-    """
-    wanted, steps = config.confirm_episodes, training_steps + evaluation_steps
-    spent = evaluation_steps + length * closing_episodes(config, wanted, steps=steps, length=length)
-    fitting = fitting_episodes(config, wanted, training_steps=training_steps, evaluation_steps=spent, length=length)
-    return max(fitting, min(wanted, _FEWEST_TO_PROVE))
+        return config.confirm_episodes
+    return min(config.confirm_episodes, max(_FEWEST_FINAL_EPISODES, int(share * steps / length)))
 
 
 def reached(config: TrainConfig, *, generations: int, steps: int, episodes: int) -> str | None:

@@ -407,21 +407,20 @@ class TrainConfig:
     eval_budget: float | None = _option(
         0.2,
         maybe(share),
-        "maximum share of the run's steps that go into evaluation and confirmation; what does not fit has fewer "
-        "episodes, or waits, except for the first centre, the first that looks better, and the 20 episodes or more of "
-        "one that looks solved; the last centre's scores and the final one take a quarter of it each, or ten episodes "
-        "(none: no maximum)",
+        "maximum share of the run's steps that go into evaluation and confirmation: what does not fit has fewer "
+        "episodes, or waits; what the first centre costs is not counted, nor is the proof that a centre has solved the "
+        "task (none: no maximum)",
     )
     confirm_episodes: int = _option(
         100,
         whole(1, MOST),
-        "most episodes of a confirmation and of the final score; a centre that looks solved gets all of them, unless "
-        "fewer are all successful or alike",
+        "episodes that a centre must pass to have solved the task; most episodes of a confirmation and of the final "
+        "score",
     )
     solved_at: float | None = _option(
         None,
         maybe(finite),
-        "fitness of the centre at which the run stops (confirmed beyond chance, with all episodes successful)",
+        "fitness of the centre at which the run stops (proved beyond chance, with all episodes successful)",
     )
 
     checkpoint_every: int = _option(10, whole(1), "generations between checkpoints", "computing")

@@ -158,7 +158,7 @@ def _verdict(run: RunFolder, *, training: bool) -> Iterator[dict[str, str]]:
     best = run.best_score
     if best is not None:
         generation, score = best
-        seen = "starts that no decision has seen" if run.history[-1].final else "starts that confirmed it"
+        seen = "starts that no decision has seen" if run.history[-1].verdict else "starts that confirmed it"
         detail = f"{score.spread}; {score.episodes} {seen}; generation {generation}"
         yield _fact("Fitness of the best centre", figures(score.mean, score.interval), detail)
         if score.success_rate is not None and score.success_interval is not None:

@@ -61,8 +61,8 @@ class GenerationStats:
             ``message``, and the ``command`` that reproduces it. They enter none of the numbers above.
         evaluation: the centre's score on starts that training never sees, or None if this generation had none.
         confirmation: its score on a second set of starts, where it looked best or solved.
-        final: in the line that ends a run, the best centre's score on starts that no decision has seen.
-        final_fitness: the fitness from each of those starts, in the order of ``RunFolder.final_seeds``; else empty.
+        final: in the line that ends an unsolved run, the best centre's score on starts that no decision has seen.
+        final_fitness: the fitness from each start of the ``verdict``, in the order of ``RunFolder.final_seeds``.
         baselines: in the first line, scores of doing nothing (all outputs are 0) and of random actions.
         observation_spread: in the first line, if observations are not normalised, but might be, smallest and largest
             standard deviation among their entries in the baselines' episodes, except entries that never change.
@@ -124,9 +124,30 @@ class GenerationStats:
         return self.restarts, self.failed_early
 
     @property
+    def verdict(self) -> Evaluation | None:
+        """Score of the best centre on starts that no decision has seen, in the line that ends a run.
+
+        Of a solved run it is the confirmation that has proved it; older runs have a final score, too.
+        """
+        return self.final or (self.confirmation if self.solved else None)
+
+    @property
     def search_steps(self) -> int:
-        """``total_steps`` without those of the final score, which comes after all decisions."""
+        """``total_steps`` without those at the end: of the last centre, without a population, and the final score."""
+        if self.population_size is None:
+            return self.total_steps - self.evaluation_steps
         return self.total_steps - (0 if self.final is None else self.final.steps)
+
+    def budgeted_steps(self, goal: float | None) -> int:
+        """Those of ``evaluation_steps`` for which ``eval_budget`` is.
+
+        It does not count the first centre, which may last long when no candidate does, nor the confirmation of one that
+        has come to the ``goal``: what these cost must not keep later centres from being scored.
+        """
+        if self.generation == 0:
+            return 0
+        proves = self.evaluation is not None and self.evaluation.reaches(goal)
+        return self.evaluation_steps - (self.confirmation.steps if proves and self.confirmation is not None else 0)
 
     @property
     def standing(self) -> Standing | None:

@@ -187,8 +187,11 @@ class RunFolder:
 
     @property
     def final_seeds(self) -> tuple[int, ...]:
-        """Seeds of the starts of the final score, which no decision sees."""
-        return episode_seeds(self.config.seed, Purpose.FINAL, self.config.confirm_episodes)
+        """Seeds of the starts of the ``verdict``, which no decision has seen before."""
+        config, last = self.config, self.history[-1] if self.history else None
+        if last is not None and last.solved and last.final is None:
+            return episode_seeds(config.seed, Purpose.CONFIRMATION, config.confirm_episodes, last.generation)
+        return episode_seeds(config.seed, Purpose.FINAL, config.confirm_episodes)
 
     @property
     def failure(self) -> RunFailure | None:
@@ -281,14 +284,14 @@ class RunFolder:
     def best_score(self) -> tuple[int, Evaluation] | None:
         """Generation and score of the best evaluated centre, or None if none was evaluated.
 
-        It is the final score, on starts that no decision has seen; in a run that has not ended, and in older ones, the
+        It is the ``verdict``, on starts that no decision has seen; in a run that has not ended, and in older ones, the
         score that confirmed the centre, which as the highest of several is a little too high.
         """
         best: GenerationStats | None = None
         for stats in self.history:
             if stats.standing is not None and stats.standing.beats(best.standing if best else None):
                 best = stats
-        score = best and (self.history[-1].final or best.confirmation)
+        score = best and (self.history[-1].verdict or best.confirmation)
         return (best.generation, score) if best and score else None
 
     def checkpoint_generations(self) -> list[int]:

@@ -78,6 +78,10 @@ class Evaluation:
             randomized=_randomized([episode.final_info.get("randomized") for episode in episodes]),
         )
 
+    def reaches(self, goal: float | None) -> bool:
+        """Tell whether the mean is at the goal, if there is one, and no episode failed that could have succeeded."""
+        return goal is not None and self.mean >= goal and self.success_rate in {None, 1.0}
+
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON."""
         return asdict(self)

@@ -106,7 +106,7 @@ def _first(history: History, restarts: int) -> tuple[Rule | None, str]:
 def _asks_for_nothing(recent: History, first: GenerationStats) -> str:
     """Advise if a run is solved by a policy that is no better than none."""
     last = recent[-1]
-    score = last.final or last.confirmation
+    score = last.verdict
     if first.generation != 0 or not first.baselines or score is None:
         return ""
     name, baseline = max(first.baselines.items(), key=lambda item: item[1].mean)

@@ -10,13 +10,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config.budgets import (
-    FEWEST_EPISODES,
-    closing_episodes,
-    evaluation_episodes,
-    fitting_episodes,
-    proving_episodes,
-)
+from es_core.config import budgets
+from es_core.config.budgets import FEWEST_EPISODES, evaluation_episodes, fitting_episodes
 from es_core.config.train_config import TrainConfig
 from es_core.files import CheckpointError
 from es_core.pools.copies import EACH
@@ -35,7 +30,7 @@ from es_envs.spaces import encoder, input_size, is_image, leaves
 
 _ERROR = 0.05  # maximum probability of calling a run solved whose centre never reaches the goal, if scores are normal
 _MOST_LOOKS = 10
-_SCREENING_EPISODES = 10  # of a look, which ends with them if their mean misses the goal: most lucky centres go here
+_FIRST_EPISODES = 10  # of a proof
 _BASELINE_EPISODES = 5
 _NOTHING, _RANDOM = "doing nothing", "random actions"  # the baselines
 
@@ -44,7 +39,7 @@ def episodes_of_evaluation(run: RunFolder, state: TrainingState, *, last: bool) 
     """Number of episodes in the evaluation of the next centre, 0 if it is not evaluated.
 
     An evaluation takes at most half of what is free in ``eval_budget``, and waits until the other half is enough for a
-    confirmation. The first centre is scored at any price, since it may remain the best.
+    confirmation. The first and the last centre are scored at any price, since either may be the best.
     """
     config, strategy = run.config, state.strategy
     if config.eval_every == 0 or not (last or strategy.generation % config.eval_every == 0):
@@ -55,14 +50,12 @@ def episodes_of_evaluation(run: RunFolder, state: TrainingState, *, last: bool) 
         # The first centre says little about later ones: it may fall at once.
         trained = (stats for stats in reversed(run.history) if stats.generation > 0)
         usual = run.history[-1].episode_length or 1.0
-        training = state.total_steps - state.evaluation_steps + training * usual
+        training = state.training_steps + training * usual
         length = next((stats.evaluation.length for stats in trained if stats.evaluation is not None), usual)
-    if last:
-        return closing_episodes(config, wanted, steps=state.total_steps, length=length)
-    most, spent = 2 * max(wanted, config.confirm_episodes), state.evaluation_steps
+    most, spent = 2 * max(wanted, config.confirm_episodes), state.budgeted_steps
     free = fitting_episodes(config, most, training_steps=training, evaluation_steps=spent, length=length)
     fewest = min(wanted, FEWEST_EPISODES)
-    if run.history and free < fewest + min(config.confirm_episodes, FEWEST_EPISODES):
+    if run.history and not last and free < fewest + min(config.confirm_episodes, FEWEST_EPISODES):
         return 0
     return min(wanted, max(-(-free // 2), fewest))
 
@@ -215,8 +208,8 @@ def confirm(
     pool: RolloutPool,
     results: Results | None,
     evaluated: Sequence[Episode],
-) -> tuple[Evaluation | None, bool]:
-    """Score a centre that looks solved, or better than the best so far, on a second set of starts.
+) -> tuple[list[Episode], bool]:
+    """Score a centre that looks solved, or better than the best so far, on starts that nothing has seen.
 
     The first score selected it, so it is too good on average; the second is, too, as soon as it selects among several
     (see ``_look_number``, ``final_episodes``). The first centre, and the first one that looks better, are confirmed at
@@ -231,91 +224,74 @@ def confirm(
         evaluated: the centre's episodes in its evaluation; none if it was not evaluated.
 
     Returns:
-        The second score, or None; and True if it is solved.
+        The episodes, if there are any; and True if it is solved.
     """
     if not evaluated:
-        return None, False
-    config, evaluation = run.config, Evaluation.from_episodes(evaluated)
-    look = _look_number(run, before.generation, last=results is None) if _reaches(config, evaluation) else None
-    if look is not None:
-        fewest = proving_episodes(config, **_steps_so_far(state, results, evaluation))
-        confirmation, solved = _tested(config, before, pool, look, fewest)
-    elif count := _episodes_of_confirmation(run, state, results, evaluation):
+        return [], False
+    config, evaluation, last = run.config, Evaluation.from_episodes(evaluated), results is None
+    steps = 0 if results is None else results.steps
+    training_steps, all_steps = state.training_steps + steps, state.total_steps + steps + evaluation.steps
+    look = _look_number(run, before.generation, last=last) if evaluation.reaches(config.solved_at) else None
+    if look is not None and (last or _is_affordable(config, all_steps, evaluation)):
+        played, solved = _prove(config, before, pool, look)
+    elif count := _episodes_of_confirmation(run, state, evaluation, training_steps, last=last):
         seeds = episode_seeds(config.seed, Purpose.CONFIRMATION, count, before.generation)
-        confirmation = Evaluation.from_episodes(pool.rollouts(before.mean, before.statistics, seeds))
-        solved = False
+        played, solved = pool.rollouts(before.mean, before.statistics, seeds), False
     else:
-        return None, False
-    standing = Standing.of(confirmation, evaluation, solved=solved)
+        return [], False
+    standing = Standing.of(Evaluation.from_episodes(played), evaluation, solved=solved)
     if standing.beats(state.best):
         state.best = standing
         run.require_held()
         if not state.strategy.rebuildable:
             # Should the bounds grow, this line is lost, and the best centre is that one again.
-            if results is None and run.best_path.exists():
+            if last and run.best_path.exists():
                 run.best_path.replace(run.former_best_path)
             before = replace(before, strategy={})  # its state may be large, and nobody goes on from here
         before.save(run.best_path)
-    return confirmation, solved
+    return played, solved
 
 
-def _tested(
-    config: TrainConfig, centre: Checkpoint, pool: RolloutPool, look: int, fewest: int
-) -> tuple[Evaluation, bool]:
-    """Test a centre that looks solved with ``confirm_episodes``, and tell whether it is.
+def _prove(config: TrainConfig, centre: Checkpoint, pool: RolloutPool, look: int) -> tuple[list[Episode], bool]:
+    """Play ``confirm_episodes`` of a centre that looks solved, and tell whether it is, beyond chance.
 
-    The ``fewest`` do if all of them are successful or score alike: of scores that scatter, so few may hide a rare
-    failure. As soon as the mean misses the goal, or an episode is no success, the look ends.
+    They are played in blocks, each as large as all before it. The proof ends with the first block after which it cannot
+    succeed: an episode is no success, or the mean misses the goal.
     """
-    most, episodes = config.confirm_episodes, list[Episode]()
-    seeds = episode_seeds(config.seed, Purpose.CONFIRMATION, most, centre.generation)
-    error = _ERROR / (look * (look + 1)) / (1 if fewest == most else 2)  # of each test
-    for count in sorted({min(_SCREENING_EPISODES, fewest), fewest, most}):
-        episodes += pool.rollouts(centre.mean, centre.statistics, seeds[len(episodes) : count])
-        score = Evaluation.from_episodes(episodes)
-        if config.solved_at is None or not _reaches(config, score):
-            break
-        is_clear = count == fewest and (score.success_rate is not None or score.std == 0)
-        if is_clear or count == most:
-            bound = lower_bound([episode.fitness for episode in episodes], error)
-            if bound >= config.solved_at:
-                return score, True
-    return score, False
+    episodes = list[Episode]()
+    seeds = episode_seeds(config.seed, Purpose.CONFIRMATION, config.confirm_episodes, centre.generation)
+    while len(episodes) < len(seeds):
+        block = seeds[len(episodes) : max(_FIRST_EPISODES, 2 * len(episodes))]
+        episodes += pool.rollouts(centre.mean, centre.statistics, block)
+        if not Evaluation.from_episodes(episodes).reaches(config.solved_at):
+            return episodes, False
+    bound = lower_bound([episode.fitness for episode in episodes], _ERROR / (look * (look + 1)))
+    return episodes, config.solved_at is not None and bound >= config.solved_at
 
 
 def _episodes_of_confirmation(
-    run: RunFolder, state: TrainingState, results: Results | None, evaluation: Evaluation
+    run: RunFolder, state: TrainingState, evaluation: Evaluation, training_steps: int, *, last: bool
 ) -> int:
     """Number of episodes that confirm a centre which may be the best; 0 if it does not look so, or if few would fit."""
     config, count = run.config, run.config.confirm_episodes
-    last = results is None
-    if last:
-        count = closing_episodes(config, count, steps=state.total_steps, length=evaluation.length)
-    # At the end, and without a budget, it is known how many episodes follow, whose mean will count.
-    promised = count if last or config.eval_budget is None else None
+    # Without a budget it is known how many episodes follow, whose mean will count.
+    promised = count if config.eval_budget is None else None
     if not Standing.of(evaluation, episodes=promised).beats(state.best):
         return 0
-    if last:
-        return count
-    fitting = fitting_episodes(config, count, **_steps_so_far(state, results, evaluation))
+    fitting = fitting_episodes(
+        config,
+        count,
+        training_steps=training_steps,
+        evaluation_steps=state.budgeted_steps + evaluation.steps,
+        length=evaluation.length,
+    )
     confirmed = sum(stats.confirmation is not None for stats in run.history)
-    return max(fitting, min(count, FEWEST_EPISODES)) if confirmed < 2 else fitting
+    return max(fitting, min(count, FEWEST_EPISODES)) if last or confirmed < 2 else fitting
 
 
-def _steps_so_far(state: TrainingState, results: Results | None, evaluation: Evaluation) -> dict[str, float]:
-    """What ``fitting_episodes`` is told after a centre's evaluation."""
-    training = state.total_steps - state.evaluation_steps + (0 if results is None else results.steps)
-    return {
-        "training_steps": training,
-        "evaluation_steps": state.evaluation_steps + evaluation.steps,
-        "length": evaluation.length,
-    }
-
-
-def _reaches(config: TrainConfig, score: Evaluation | None) -> bool:
-    if score is None or config.solved_at is None:
-        return False
-    return score.mean >= config.solved_at and score.success_rate in {None, 1.0}
+def _is_affordable(config: TrainConfig, steps: int, evaluation: Evaluation) -> bool:
+    """Tell whether a proof fits into ``max_steps`` after so many steps; if not, it waits for the end of the run."""
+    return config.max_steps is None or steps + config.confirm_episodes * evaluation.length <= config.max_steps
 
 
 def _look_number(run: RunFolder, generation: int, *, last: bool) -> int | None:
@@ -327,13 +303,16 @@ def _look_number(run: RunFolder, generation: int, *, last: bool) -> int | None:
     """
     looks, due = 0, 0
     for stats in run.history:
-        if stats.generation >= due and _reaches(run.config, stats.evaluation):
+        looked_solved = stats.evaluation is not None and stats.evaluation.reaches(run.config.solved_at)
+        if looked_solved and stats.generation >= due:
             looks, due = looks + 1, stats.generation + 2**looks
     return looks + 1 if last or (generation >= due and looks < _MOST_LOOKS) else None
 
 
-def final_episodes(run: RunFolder, pool: RolloutPool, evaluation: Evaluation | None, steps: int) -> list[Episode]:
-    """Play the best centre from starts that no decision has seen, at the end of a run that has taken so many steps.
+def final_episodes(
+    run: RunFolder, state: TrainingState, pool: RolloutPool, evaluation: Evaluation | None
+) -> list[Episode]:
+    """Play the best centre of an unsolved run from starts that no decision has seen.
 
     There are none if no centre was evaluated, or the best one is lost. The last one's ``evaluation`` tells how long
     they are.
@@ -344,10 +323,9 @@ def final_episodes(run: RunFolder, pool: RolloutPool, evaluation: Evaluation | N
         best = None
     if best is None or evaluation is None:
         return []
-    seeds = run.final_seeds
-    count = closing_episodes(run.config, len(seeds), steps=steps, length=evaluation.length)
+    count = budgets.final_episodes(run.config, steps=state.total_steps, length=evaluation.length)
     try:
-        return pool.rollouts(best.mean, best.statistics, seeds[:count])
+        return pool.rollouts(best.mean, best.statistics, run.final_seeds[:count])
     except RolloutError as error:
         if error.failure is not None:
             error.failure = replace(error.failure, generation=best.generation)

@@ -182,7 +182,7 @@ def _scalars(stats: GenerationStats) -> dict[str, float]:
     }
     values |= {f"diagnostics/{name}": getattr(stats, name) for name in ("tied_pairs", "capped_episodes", *DIAGNOSTICS)}
     values |= {f"fitness/{name}": value for name, value in stats.fitnesses.items()}
-    for kind, score in (("centre", stats.evaluation), ("confirmed", stats.confirmation), ("final", stats.final)):
+    for kind, score in (("centre", stats.evaluation), ("confirmed", stats.confirmation), ("final", stats.verdict)):
         if score is not None:
             values |= {f"{kind}/fitness": score.mean, f"{kind}/success_rate": score.success_rate}
     return {tag: float(value) for tag, value in values.items() if value is not None}

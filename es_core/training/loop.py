@@ -108,9 +108,11 @@ def _run_generations(
                 population = state.population()
                 results = _played(config, strategy, pool, population, centre_seeds)
                 centre_results = results.centre
-            evaluation = Evaluation.from_episodes(centre_results) if centre_results else None
             without_learning, spread = baselines(run, state, pool, first, wanted=generation == 0 and not last)
-            confirmation, solved = confirm(run, state, before, pool, results, centre_results)
+            confirmed, solved = confirm(run, state, before, pool, results, centre_results)
+            evaluation, confirmation = (
+                Evaluation.from_episodes(episodes) if episodes else None for episodes in (centre_results, confirmed)
+            )
 
             limits: dict[str, Any] = {"episode_cap": None, "range_share": None} if last else state.limits(config)
             diagnostics: dict[str, Any] = dict.fromkeys(DIAGNOSTICS)
@@ -130,14 +132,8 @@ def _run_generations(
                 diagnostics = {name: _finite(strategy.diagnostics.get(name)) for name in DIAGNOSTICS}
             steps = sum(episode.length for episode in matches) + (results.steps if results is not None else 0)
             evaluation_steps = _steps(evaluation, confirmation, *without_learning.values())
-            so_far = state.total_steps + steps + evaluation_steps
-            finale = final_episodes(run, pool, evaluation, so_far) if (finished := last or solved) else []
+            finale = final_episodes(run, state, pool, evaluation) if last and not solved else []
             evaluation_steps += sum(episode.length for episode in finale)
-            state.count(
-                steps=steps,
-                evaluation_steps=evaluation_steps,
-                episodes=len(matches) + (results.lengths[results.valid].size if results is not None else 0),
-            )
             stats = GenerationStats(
                 generation=generation,
                 restarts=restarts,
@@ -147,15 +143,17 @@ def _run_generations(
                 steps=steps,
                 **limits,
                 evaluation_steps=evaluation_steps,
-                total_steps=state.total_steps,
-                total_episodes=state.total_episodes,
+                total_steps=state.total_steps + steps + evaluation_steps,
+                total_episodes=state.total_episodes
+                + len(matches)
+                + (results.lengths[results.valid].size if results is not None else 0),
                 workers_replaced=pool.workers_replaced - replaced,
                 retried=pool.retried - retried,
                 failed_candidates=_failed(run, before, results),
                 evaluation=evaluation,
                 confirmation=confirmation,
                 final=Evaluation.from_episodes(finale) if finale else None,
-                final_fitness=[episode.fitness for episode in finale],
+                final_fitness=[episode.fitness for episode in (confirmed if solved else finale)],
                 baselines=without_learning,
                 observation_spread=spread,
                 solved=solved,
@@ -163,6 +161,8 @@ def _run_generations(
                 next_hash=None if last or solved else parameter_hash(state.strategy.mean),
                 seconds=time.perf_counter() - started,
             )
+            state.count(stats)
+            finished = last or solved
             if finished:  # before the line, which says that nothing is left to do
                 run.keep(before)
             run.append(stats, log if strategy.rebuildable else None)

@@ -194,7 +194,7 @@ class RunProgress:
             self._centre.append(self._score.mean)
         if stats.standing is not None and stats.standing.beats(self._best and self._best[0]):
             self._best = stats.standing, stats.standing.mean, stats.generation
-        self._final = stats.final
+        self._final = stats.verdict
         if self._best is not None:
             self._bests.append(self._best[1])
         latest = [*self._population[-1:], *self._centre[-1:], *self._bests[-1:]]

@@ -145,8 +145,7 @@ def _replay(run: RunFolder, state: TrainingState, stats: GenerationStats, log: G
         raise CheckpointError(f"{where}: the strategy cannot learn from it: {error}") from error
     if stats.standing is not None and stats.standing.beats(state.best):
         state.best = stats.standing
-    state.total_steps, state.total_episodes = stats.total_steps, stats.total_episodes
-    state.evaluation_steps += stats.evaluation_steps
+    state.count(stats)
 
 
 def _require_hash(run: RunFolder, state: TrainingState, generation: int, expected: str | None) -> None:

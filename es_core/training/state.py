@@ -33,7 +33,7 @@ from es_core.policies.normalization import ObservationStatistics, Statistics
 from es_core.pools.pool import Results, RolloutPool
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.generation_log import GenerationLog
-from es_core.runs.metrics import NARROWER, fails_early, is_plateau, is_stalled, since_restart
+from es_core.runs.metrics import NARROWER, GenerationStats, fails_early, is_plateau, is_stalled, since_restart
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Standing
 from es_core.seeding import Purpose, derive
@@ -45,7 +45,7 @@ from es_core.strategies.transitions import Transitions
 from es_envs.spaces import input_size, is_same_space
 
 # Of a checkpoint's progress.
-_COUNTS = ("doublings", "restarts", "total_steps", "evaluation_steps", "total_episodes")
+_COUNTS = ("doublings", "restarts", "total_steps", "evaluation_steps", "budgeted_steps", "total_episodes")
 _FLAGS = ("narrowed", "failed_early")
 
 
@@ -64,7 +64,8 @@ class TrainingState:
         narrowed: True if this search has begun again with a smaller sigma.
         failed_early: True if it has because it failed early.
         total_steps: environment steps of all episodes so far.
-        evaluation_steps: those of the centre's episodes.
+        evaluation_steps: those of all but candidates' episodes.
+        budgeted_steps: those of them that ``eval_budget`` counts.
         total_episodes: candidates' episodes so far.
         best: standing of the best centre so far; None if none was confirmed.
     """
@@ -80,6 +81,7 @@ class TrainingState:
     failed_early: bool = False
     total_steps: int = 0
     evaluation_steps: int = 0
+    budgeted_steps: int = 0
     total_episodes: int = 0
     best: Standing | None = None
 
@@ -256,11 +258,16 @@ class TrainingState:
             behaviours=results.behaviours,
         )
 
-    def count(self, *, steps: int, evaluation_steps: int, episodes: int) -> None:
-        """Add a generation's environment steps, by candidates and by the centre, and its candidates' episodes."""
-        self.total_steps += steps + evaluation_steps
-        self.evaluation_steps += evaluation_steps
-        self.total_episodes += episodes
+    @property
+    def training_steps(self) -> int:
+        """Environment steps of the candidates' episodes so far."""
+        return self.total_steps - self.evaluation_steps
+
+    def count(self, stats: GenerationStats) -> None:
+        """Count a generation's environment steps and candidates' episodes."""
+        self.total_steps, self.total_episodes = stats.total_steps, stats.total_episodes
+        self.evaluation_steps += stats.evaluation_steps
+        self.budgeted_steps += stats.budgeted_steps(self.policy.config.solved_at)
 
     def move_on(self, log: GenerationLog, transitions: Sequence[Transitions] = ()) -> None:
         """Go on to the next generation; ``transitions``: those of its episodes, if its population records them."""
@@ -374,8 +381,9 @@ def _require_consistent(strategy: Strategy, checkpoint: Checkpoint) -> None:
 
 def _progress(checkpoint: Checkpoint) -> dict[str, Any]:
     """Entries of a checkpoint beside the strategy, as arguments of ``TrainingState``."""
-    # Older runs have no budget that needs the first, no curriculum, doublings, restarts and searches that begin again.
-    older = {"evaluation_steps": 0, "range_share": 1.0, "doublings": 0, "restarts": 0}
+    # Older runs have no budget, curriculum, doublings, restarts and searches that begin again.
+    spent = checkpoint.progress.get("evaluation_steps", 0)
+    older = {"evaluation_steps": 0, "budgeted_steps": spent, "range_share": 1.0, "doublings": 0, "restarts": 0}
     values = {**older, **dict.fromkeys(_FLAGS, False), **checkpoint.progress}
     cap, best, totals = values["episode_cap"], values["best"], {name: values[name] for name in _COUNTS}
     ranges = values["range_share"]

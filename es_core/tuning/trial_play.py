@@ -78,7 +78,7 @@ class _Follower:
         self.score = RunScore(seed=config.seed, solved=False, fitness=-math.inf, steps=0)
 
     def __call__(self, stats: GenerationStats) -> bool:
-        score = stats.final
+        score = stats.verdict
         if stats.standing is not None and stats.standing.beats(self._best):
             self._best, score = stats.standing, score or stats.confirmation
         if score is not None:

@@ -237,7 +237,7 @@ def test_a_solved_run_stops_with_the_centre_that_was_confirmed(tmp_path):
     run = small_run(tmp_path / "r", solved_at=1.0, generations=5)
     assert len(run.history) == 1
     assert run.history[0].solved
-    assert run.history[0].confirmation.episodes == run.history[0].final.episodes == 4
+    assert run.history[0].confirmation.episodes == 4
     assert run.finished
     assert run.best.parameter_hash == run.checkpoint.parameter_hash == run.history[0].parameter_hash
     assert len(run.resume(progress=False).history) == 1
@@ -285,6 +285,27 @@ def test_looks_at_a_centre_that_seems_solved_become_rarer_and_one_is_at_the_last
     assert run.end == "generations"
 
 
+@pytest.mark.parametrize("population_size", [2, 8])
+def test_the_score_of_a_solved_run_is_that_of_its_proof(population_size, walk, tmp_path):
+    run = small_run(tmp_path / "r", walk, fitness="small_envs:seed_of", solved_at=1.0, population_size=population_size)
+    last = run.history[-1]
+    assert (run.end, last.final) == ("solved", None)
+    assert run.best_score == (last.generation, last.confirmation) == (run.best.generation, last.verdict)
+    assert tuple(last.final_fitness) == run.final_seeds
+
+
+def test_a_proof_ends_with_the_block_after_which_it_misses_the_goal(walk, tmp_path):
+    """Blocks have 10, 10, 20 and 10 episodes; the mean of all so far, which is near 0, must reach the goal."""
+    ends = set()
+    for seed in range(4):
+        fields = {**LUCK, "fitness": "small_envs:luck", "solved_at": -0.1, "seed": seed}
+        run = small_run(tmp_path / str(seed), walk, generations=8, **fields)
+        proofs = [stats for stats in run.history if stats.confirmation and stats.evaluation.reaches(-0.1)]
+        ends |= {(stats.confirmation.episodes, stats.confirmation.mean >= -0.1) for stats in proofs}
+    assert {episodes for episodes, _ in ends} <= {10, 20, 40, 50}
+    assert {(10, False), (50, True)} <= ends
+
+
 def test_where_the_goal_is_the_most_there_is_all_episodes_must_reach_it(walk, tmp_path):
     """Walk-v0 lasts 5 steps; a cart-pole stops before its limit now and then."""
     length = {**LUCK, "fitness": "episode_length", "generations": 3}
@@ -314,7 +335,7 @@ def test_a_run_that_ends_scores_its_best_centre_once_more(whole, tmp_path):
     assert np.mean(last.final_fitness) == last.final.mean
     scores = (last.evaluation, last.confirmation, last.final)
     assert last.evaluation_steps == sum(score.steps for score in scores if score is not None)
-    assert last.search_steps == last.total_steps - last.final.steps
+    assert last.search_steps == last.total_steps - last.evaluation_steps == whole.history[-2].total_steps
     stopped = small_run(tmp_path / "r", on_generation=lambda stats: stats.generation < 2, generations=6,
                         observation_normalization=True)  # fmt: skip
     assert stopped.best_score[1] == stopped.history[stopped.best_score[0]].confirmation
