@@ -330,14 +330,15 @@ NOT_CALLABLE = 3
 
 
 class Gated(Walk):
-    """Walk, but no step is made before there is a file."""
+    """Walk, but after some steps none is made before there is a file."""
 
-    def __init__(self, *, gate):
+    def __init__(self, *, gate, after):
         super().__init__()
-        self.gate = Path(gate)
+        self.gate, self.after = Path(gate), after
 
     def step(self, action):
-        while not self.gate.exists():
+        self.after -= 1
+        while self.after < 0 and not self.gate.exists():
             time.sleep(0.02)
         return super().step(action)
 

@@ -75,16 +75,18 @@ class Results:
 
 @dataclass
 class Playing:
-    """A population that is being played, for whoever waits for it.
+    """What is being played, for whoever waits for it.
 
     Attributes:
-        candidates: number of its candidates.
+        what: "candidates", or "episodes" of one policy.
+        count: number of these.
         done: number of those that have been played.
         steps: environment steps of their episodes.
         since: when it began [s, of the monotonic clock].
     """
 
-    candidates: int
+    what: str
+    count: int
     done: int = 0
     steps: int = 0
     since: float = field(default_factory=time.monotonic)
@@ -110,7 +112,7 @@ class RolloutPool(ABC):
         workers: number of workers that play now.
         workers_replaced: number of workers replaced since the pool was made.
         retried: number of tasks that failed at first and succeeded when repeated, since then.
-        playing: the population that it plays now, or None.
+        playing: what it plays now, or None.
         can_record: True if it returns transitions of the episodes where a population records them.
     """
 
@@ -165,7 +167,7 @@ class RolloutPool(ABC):
         transitions: dict[int, Sequence[Transitions]] = {}
         centre: dict[int, Episode] = {}
         failed: list[Failed] = []
-        self.playing = playing = Playing(count)
+        self.playing = playing = Playing("candidates", count)
         for reply in self.play(work):
             for failure in reply.failures:
                 failed.append(failure)
@@ -242,8 +244,12 @@ class RolloutPool(ABC):
     ) -> list[Episode]:
         work = _centre_work(parameters, statistics, tuple(tasks))
         episodes: dict[int, Episode] = {}
+        self.playing = playing = Playing("episodes", len(tasks))
         for reply in self._replies(work, who):
             episodes |= reply.centre
+            playing.done = len(episodes)
+            playing.steps += sum(episode.length for episode in reply.centre.values())
+        self.playing = None
         return [episodes[number] for number in range(len(work))]
 
     def reference_batch(self) -> ReferenceBatch:

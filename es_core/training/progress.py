@@ -104,7 +104,7 @@ def _is_live(console: Console) -> bool:
 class RunProgress:
     """Generation and time left, fitness of population and centre over the run, the best, steps per second, advice.
 
-    Of a generation that takes long it shows the candidates played so far.
+    Of a generation that takes long it shows the candidates played so far, or the episodes of the centre.
 
     Args:
         run: the run.
@@ -180,7 +180,7 @@ class RunProgress:
                 playing, due = self._playing, _LONG
             if playing is not None and playing.seconds >= due:
                 due *= 2
-                self._say(f"{self._counted()}: candidates {_so_far(playing)}")
+                self._say(f"{self._counted()}: {playing.what} {_so_far(playing)}")
 
     def _say(self, text: str) -> None:
         print_line(self._console, text)
@@ -204,7 +204,7 @@ class RunProgress:
         """Yield what there is to say: its name, its course over the run, and in numbers."""
         playing = self._playing
         if playing is not None and playing.seconds >= _LONG:
-            yield "candidates", [], _so_far(playing)
+            yield playing.what, [], _so_far(playing)
         if self._population:
             now = "" if self._max is None else f"{figures(self._population[-1])}, max {figures(self._max)}"
             yield "population", self._population, now
@@ -270,8 +270,8 @@ class RunProgress:
 
 
 def _so_far(playing: Playing) -> str:
-    """How far a population has been played, and how fast."""
-    return f"{playing.done} of {playing.candidates}, {figures(round(playing.steps / playing.seconds))} steps/s"
+    """How much has been played, and how fast."""
+    return f"{playing.done} of {playing.count}, {figures(round(playing.steps / playing.seconds))} steps/s"
 
 
 def _scored(score: Evaluation) -> str:

@@ -55,10 +55,12 @@ def test_a_terminal_of_any_width_shows_fitness_the_best_and_the_speed(columns, t
     assert json.loads(out)["generation"] == 3
 
 
+@pytest.mark.parametrize(("after", "what"), [(0, "episodes +0 of 1"), (12, "candidates +0 of 4")])
 @pytest.mark.parametrize("is_terminal", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_generation_that_takes_long_shows_the_candidates_played(is_terminal, tmp_path):
+def test_what_takes_long_shows_how_much_of_it_is_played(is_terminal, after, what, tmp_path):
     gate = tmp_path / "gate"
-    words = [*TRAIN[:3], "small_envs:Gated-v0", "--env-kwargs", json.dumps({"gate": str(gate)}), *SETTINGS.split()]
+    env_kwargs = json.dumps({"gate": str(gate), "after": after})
+    words = [*TRAIN[:3], "small_envs:Gated-v0", "--env-kwargs", env_kwargs, *SETTINGS.split()]
     variables = {**os.environ, "PYTHONPATH": str(TESTS), "TERM": "xterm"}
     ours, theirs = os.openpty() if is_terminal else os.pipe()
     words = [sys.executable, *words, "--run-dir", str(tmp_path / "run")]
@@ -66,7 +68,7 @@ def test_a_generation_that_takes_long_shows_the_candidates_played(is_terminal, t
         os.close(theirs)
         written = ""
         with os.fdopen(ours, "rb", buffering=0) as screen:
-            while not re.search(r"candidates +\d of 4, \d+ steps/s", written):
+            while not re.search(rf"{what}, \d+ steps/s", written):
                 part = screen.read(4096)
                 assert part, written
                 written += part.decode(errors="replace")
