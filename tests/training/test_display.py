@@ -68,7 +68,7 @@ def test_what_takes_long_shows_how_much_of_it_is_played(is_terminal, after, what
         os.close(theirs)
         written = ""
         with os.fdopen(ours, "rb", buffering=0) as screen:
-            while not re.search(rf"{what}, \d+ steps/s", written):
+            while not re.search(rf"{what}, \d+ steps/s", re.sub(r"\x1b\[[\d;]*[A-Za-z]", "", written)):
                 part = screen.read(4096)
                 assert part, written
                 written += part.decode(errors="replace")
