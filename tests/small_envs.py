@@ -464,11 +464,12 @@ class Marked(Failing):
         marks: the folder.
         nap: seconds that a step takes.
         spares: the process of a node where nothing goes wrong.
+        multiplies: rewards come from products of matrices, whose last bits depend on the processor.
     """
 
-    def __init__(self, *, marks, nap=0.0, spares=None, **how):
+    def __init__(self, *, marks, nap=0.0, spares=None, multiplies=False, **how):
         super().__init__(**how)
-        self.nap = nap
+        self.nap, self.multiplies = nap, multiplies
         if spares in (parent.pid for parent in psutil.Process().parents()):
             self.faults = {}
         parents = [[parent.pid, " ".join(parent.cmdline()[:2])] for parent in psutil.Process().parents()]
@@ -476,7 +477,14 @@ class Marked(Failing):
 
     def step(self, action):
         time.sleep(self.nap)
-        return super().step(action)
+        observation, reward, *others = super().step(action)
+        if self.multiplies:
+            rng = np.random.default_rng(0)
+            matrix, vector = rng.normal(size=(64, 64)), rng.normal(size=64)
+            for _ in range(20):
+                vector = np.tanh(matrix @ vector)
+            reward += float(vector.sum())
+        return observation, reward, *others
 
 
 class Tolled(Wander):

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import time
-import warnings
 from pathlib import Path
 
 import psutil
@@ -27,7 +26,6 @@ pytestmark = [
 ]
 
 SETTINGS = {**FAILING_RUN, "checkpoint_every": 1, "progress": False}
-OLD = "AVX2 FMA3 AVX512F AVX512_SKX"  # what NumPy shall not use, as on a processor that does not have it
 
 
 class Nodes:
@@ -255,39 +253,41 @@ with conftest.registered("Marked-v0", "small_envs:Marked", max_episode_steps=30)
     assert len(list((tmp_path / "marks").iterdir())) > len(there)
 
 
-# What is compiled has the same bits on every x86-64 processor, so such a node may now take part.
-SAME_BITS = pytest.mark.xfail(reason="an older processor computes the same bits", strict=False)
+@pytest.fixture
+def old():
+    """What makes a node compute like a processor that is twenty years old: two libraries choose instructions."""
+    if "avx2" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
+        pytest.skip("the processor leaves nothing to choose")
+    return {"OPENBLAS_CORETYPE": "Prescott", "NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3 AVX512F AVX512_SKX"}
 
 
 @pytest.mark.long
-@SAME_BITS
-def test_a_node_with_other_arithmetic_gets_no_work_and_is_named(nodes, env, undisturbed, tmp_path):
-    if "avx2" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
-        pytest.skip("the processor leaves nothing to choose")
-    # Two libraries choose instructions by processor: here, as on one that is twenty years old.
-    old = nodes.add(OPENBLAS_CORETYPE="Prescott", NPY_DISABLE_CPU_FEATURES=OLD)
-    try:
-        with pytest.warns(RuntimeWarning, match=r"node .* gets no work: its .*outputs.* differ.*there: .*numpy"):
-            run, where = ray_run(nodes, tmp_path)
-    finally:
-        nodes.remove(old)
-    assert content(run) == undisturbed
+def test_a_node_with_other_arithmetic_gets_no_work_and_is_named(nodes, env, old, tmp_path):
+    """What is compiled has the same bits on each; the environment has not."""
+    with pytest.warns(RuntimeWarning, match=r"node .* gets no work: its episode of the probe differ.*there: .*numpy"):
+        run, where = on_old_nodes(nodes, [old], tmp_path)
+    env_kwargs = {"marks": str(tmp_path), "multiplies": True}
+    assert content(run) == content(train(env, run_dir=tmp_path / "here", workers=2, env_kwargs=env_kwargs, **SETTINGS))
     assert len(set(where.values())) == 2, "its workers were made, to be asked"
 
 
 @pytest.mark.long
-@SAME_BITS
-def test_a_node_like_this_machine_is_found_even_if_tried_second(nodes, env, tmp_path):
+@pytest.mark.filterwarnings("ignore:.*gets no work")
+@pytest.mark.usefixtures("env")
+def test_a_node_like_this_machine_is_found_even_if_tried_second(nodes, old, tmp_path):
     """As many nodes that cannot take part as that it is unlikely that the good one is tried first."""
-    old = [nodes.add(OPENBLAS_CORETYPE="Prescott", NPY_DISABLE_CPU_FEATURES=OLD) for _ in range(2)]
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)
-            _, where = ray_run(nodes, tmp_path, workers=1, generations=1)
-    finally:
-        for node in old:
-            nodes.remove(node)
+    _, where = on_old_nodes(nodes, [old] * 2, tmp_path, workers=1, generations=1)
     assert nodes.head in where.values()
+
+
+def on_old_nodes(nodes, variables, tmp_path, **how):
+    """A run of an environment whose arithmetic depends on the processor, while nodes with these variables are there."""
+    added = [nodes.add(**each) for each in variables]
+    try:
+        return ray_run(nodes, tmp_path, kwargs={"multiplies": True}, **how)
+    finally:
+        for node in added:
+            nodes.remove(node)
 
 
 @pytest.mark.parametrize(
