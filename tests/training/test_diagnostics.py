@@ -126,7 +126,7 @@ def test_ties_are_those_of_what_the_strategy_is_told(run_of):
         ),
         (
             "Ledge",
-            {"initialization": "zeros", "sigma": 0.5, "eval_every": 1, "generations": 16},
+            {"initialization": "zeros", "sigma": 0.5, "eval_every": 2, "generations": 16},
             "came near what its centre does (-0.",
         ),
         (
