@@ -235,8 +235,8 @@ class TrainConfig:
     max_steps: int | None = _option(
         None,
         maybe(whole(1)),
-        "environment steps after which the run ends, those of evaluation included; its last generation and the final "
-        "scores go beyond",
+        "environment steps after which the run ends, those of evaluation and proofs included; the generation that "
+        "reaches it is finished, and the scores at the end come after it",
     )
     max_episodes: int | None = _option(
         None, maybe(whole(1)), "candidates' episodes after which the run ends, with the generation that reaches them"
