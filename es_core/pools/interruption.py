@@ -3,6 +3,8 @@
 It discards what the signal's handler raises within ``__del__``, or the callback of a weak reference or of ctypes.
 """
 
+import signal
+
 _pending: list[BaseException] = []  # at most one
 
 
@@ -16,6 +18,15 @@ def check() -> None:
     """Raise the interruption that was discarded, if there is one."""
     if _pending:
         raise _pending.pop()
+
+
+def is_from_signal(error: BaseException) -> bool:
+    """Tell whether a signal has raised an error, rather than an environment.
+
+    Where Python's own handler of Ctrl-C is in place, as in a script, nobody knows, and it may be the user's.
+    """
+    is_handled = signal.getsignal(signal.SIGINT) is not signal.default_int_handler
+    return isinstance(error, KeyboardInterrupt) and not (is_handled and all(error is not ours for ours in _pending))
 
 
 def settle() -> None:

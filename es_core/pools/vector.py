@@ -207,7 +207,9 @@ class VectorPool(RolloutPool):
         for attempt in range(ATTEMPTS):
             try:
                 played = played_alone(single, task, work.population)
-            except (Exception, SystemExit) as error:  # noqa: BLE001  (the run decides what follows)
+            except BaseException as error:
+                if interruption.is_from_signal(error):
+                    raise
                 failed = Failed(number, None if isinstance(task, ReferenceTask) else task.seed, *described(error))
                 single.close()
             else:

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from es_core import RolloutError, train
+from es_core.cli import main
 
 POOLS = {"local": {}, "vector": {"pool": "vector", "vector_envs": 2, "workers": None}}
 GYM = """
@@ -115,6 +116,15 @@ def test_an_environments_interrupt_in_a_copy_is_no_ctrl_c(register, tiny, tmp_pa
     env_id = register("Foreign-v0", "foreign_envs:Foreign", kwargs={"habit": "KeyboardInterrupt in a copy"})
     with pytest.warns(RuntimeWarning, match="a step failed"), pytest.raises(RolloutError, match="KeyboardInterrupt"):
         train(env_id, run_dir=tmp_path / "run", **{**tiny, **POOLS["vector"]})
+
+
+@pytest.mark.filterwarnings("ignore:.*a step failed")
+@pytest.mark.parametrize("pool", POOLS)
+def test_an_environments_interrupt_is_no_ctrl_c_to_a_command(pool, register, tmp_path, capsys):
+    env_id = register("Foreign-v0", "foreign_envs:Foreign", kwargs={"habit": "KeyboardInterrupt"})
+    words = ["train", env_id, "--pool", pool, "--generations", "1", "--population-size", "4", "--policy", "mlp"]
+    assert main([*words, "--run-dir", str(tmp_path / "run")]) == 1
+    assert "KeyboardInterrupt: raise KeyboardInterrupt, in line" in capsys.readouterr().err
 
 
 def test_a_reset_without_a_seed_is_named(register, tiny, tmp_path):
