@@ -1,9 +1,10 @@
 """Evolution of policies. Public names load their modules when first used: listing environments stays light."""
 
-import importlib
-from typing import TYPE_CHECKING, Any
-
+# Nothing is imported here before it is needed: a command must be able to answer Ctrl-C as early as possible.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from es_core.config.train_config import TrainConfig
     from es_core.deployment.collecting import Collected, collect
     from es_core.deployment.exporting import Exported, ExportError, export
@@ -133,7 +134,9 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> "Any":
+    import importlib
+
     if name not in _HOME:
         raise AttributeError(f"module 'es_core' has no attribute {name!r}")
     return getattr(importlib.import_module(f"es_core.{_HOME[name]}"), name)

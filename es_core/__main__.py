@@ -3,7 +3,6 @@
 import os
 import signal
 import sys
-from contextlib import suppress
 
 
 def main() -> int:
@@ -17,9 +16,10 @@ def main() -> int:
 
 def _end(*_: object) -> None:
     """End this process, which has only begun to load its modules, and has nothing to put in order."""
-    with suppress(OSError):
+    try:
         os.write(2, b"interrupted\n")
-    os._exit(130)
+    finally:  # even if nobody reads it
+        os._exit(130)
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import faulthandler
 import os
+import signal
 import sys
 import threading
 from collections.abc import Iterator
@@ -11,6 +12,8 @@ from typing import NoReturn, TextIO
 
 from es_envs.printable import printable
 
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+"""Signals that end a command. SIGHUP: of a terminal that was closed; Windows has none."""
 PATIENCE = 3.0
 """Seconds after which a message on stderr names a plugin that is still loading."""
 
@@ -46,11 +49,11 @@ def _flush() -> None:
 
 @contextlib.contextmanager
 def named(label: str, advice: str) -> Iterator[None]:
-    """Name a plugin that hangs, exits or crashes while it is loaded.
+    """Name a plugin that hangs, exits or crashes while it is loaded, and undo what it changes for all.
 
     One that hangs is named after ``PATIENCE`` seconds. ``os._exit``, called by its own thread, becomes a SystemExit.
     A crash of compiled code leaves Python's traceback, with the plugin's file. Code that stops every thread, or
-    compiled code that ends the process, is not covered.
+    compiled code that ends the process, is not covered. Handlers of signals and the limit of recursion are as before.
 
     Args:
         label: the plugin's name in messages.
@@ -75,6 +78,8 @@ def named(label: str, advice: str) -> Iterator[None]:
     if crashes:
         faulthandler.enable(2)
     timer.start()
+    recursion_limit = sys.getrecursionlimit()
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         yield
     except KeyboardInterrupt as error:
@@ -86,3 +91,10 @@ def named(label: str, advice: str) -> Iterator[None]:
         os._exit = leave
         if crashes:
             faulthandler.disable()
+        sys.setrecursionlimit(recursion_limit)
+        for number, handler in handlers.items():
+            if (
+                signal.getsignal(number) is not handler is not None
+                and threading.current_thread() is threading.main_thread()
+            ):
+                signal.signal(number, handler)

@@ -14,6 +14,16 @@ def printable(text: str) -> str:
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
+def warning_line(message: Warning | str) -> str:
+    """A warning as a line of a command's stderr."""
+    return printable(f"warning: {uncoloured(str(message))}")
+
+
+def uncoloured(text: str) -> str:
+    """``text`` without colours, such as those of Gymnasium's warnings."""
+    return re.sub(r"\x1b\[\d+m", "", text)
+
+
 def file_name(env_id: str) -> str:
     """Convert an environment's id to a name that every file system accepts."""
     name = re.sub(r"[^\w.-]+", "-", env_id).strip(".")

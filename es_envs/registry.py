@@ -29,6 +29,7 @@ from gymnasium.wrappers import TimeLimit
 
 from es_envs import distributions, hookspecs, loading, requirements, wheels
 from es_envs.definition import EnvDefinition, PluginError, called
+from es_envs.error_text import text_of
 from es_envs.old_gym import describe_way_out, has_port
 from es_envs.old_gym import registers as old_gym_registers
 from es_envs.printable import printable
@@ -492,10 +493,7 @@ def _origin(definition: EnvDefinition) -> str:
 
 
 def _one_line(error: BaseException) -> str:
-    try:
-        text = str(error)
-    except Exception:  # noqa: BLE001  (a plugin's own)
-        text = ""
+    text = text_of(error)
     if isinstance(error, PluginError):
         return text
     return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -42,7 +42,7 @@ class LastingStream:
             function(*arguments)
         except OSError as error:
             if self._carries_results and not self._is_unread(error):
-                raise
+                raise OSError(error.errno, error.strerror, "stdout") from error
             # Its buffer still holds the text, and Python would fail to write it once more at its exit.
             with suppress(OSError, ValueError):
                 silence(self._stream.fileno())

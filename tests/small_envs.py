@@ -101,10 +101,26 @@ class Talking(Walk):
 
 
 class Unclosable(Talking):
-    """Talking, whose ``close`` fails, as that of a simulator which has ended by itself."""
+    """Talking, whose ``close`` fails, as that of a simulator which has ended by itself.
+
+    Args:
+        kind: name of the error.
+    """
+
+    def __init__(self, *, kind="OSError", render_mode=None):
+        super().__init__(render_mode=render_mode)
+        self.error = {"OSError": OSError, "Mute": Mute, "GeneratorExit": GeneratorExit}.get(kind, KeyboardInterrupt)
 
     def close(self):
-        raise OSError("closed already")
+        raise self.error("closed already")
+
+
+class Mute(Exception):
+    def __str__(self):
+        raise SystemExit
+
+
+gymnasium.register("Unclosable-v1", entry_point="small_envs:Unclosable", max_episode_steps=5)
 
 
 class Reusing(Walk):

@@ -8,7 +8,6 @@ import argparse
 import contextlib
 import difflib
 import os
-import re
 import signal
 import sys
 import threading
@@ -21,7 +20,9 @@ import es_envs
 from es_core.cli import doctor, environments, plugin, policies, reports, settings, training
 from es_core.cli.arguments import Parser
 from es_core.cli.output import bear_any_text, say, say_error, stdout_for_results
-from es_core.pools import interruption
+from es_envs import interruption
+from es_envs.loading import SIGNALS
+from es_envs.printable import warning_line
 from es_envs.streams import lasting_streams, open_closed_streams
 
 GROUPS = {
@@ -53,10 +54,6 @@ def _end_with_stdin() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-# SIGHUP: of a terminal that was closed; Windows has none.
-_SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-
-
 class _Terminated(KeyboardInterrupt):
     """SIGTERM, or SIGHUP of a terminal that was closed: what ends in order upon Ctrl-C does so upon this, too."""
 
@@ -76,7 +73,7 @@ def _signals_raised() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # no other thread may handle signals
         return
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    before = {number: signal.getsignal(number) for number in SIGNALS}
     ours = [number for number, handler in before.items() if handler not in {signal.SIG_IGN, None}]
 
     def interrupt(number: int, _: object) -> None:
@@ -111,6 +108,7 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
             threading.Thread(target=_end_with_stdin, daemon=True).start()
         with stdout_for_results():
             code: int = options.command(options) or 0
+        interruption.check()
     except KeyboardInterrupt as error:
         number = error.args[0] if isinstance(error, _Terminated) else signal.SIGINT
         say_error("interrupted" if number == signal.SIGINT else "terminated", error)
@@ -154,7 +152,7 @@ def _unrecognized(words: Sequence[str], options: Sequence[str]) -> str:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    say("warning: " + re.sub(r"\x1b\[\d+m", "", str(message)))  # Gymnasium colours its own
+    say(warning_line(message))
 
 
 def make_parser() -> argparse.ArgumentParser:

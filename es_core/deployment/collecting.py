@@ -26,7 +26,7 @@ from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.unfinished import working_folder
 from es_core.seeding import Purpose, episode_seeds
 from es_core.training.progress import count_progress
-from es_envs import Episode, registry
+from es_envs import Episode, interruption, registry
 
 _TOGETHER = 20  # episodes that are held in memory before they are written
 
@@ -132,6 +132,7 @@ def collect(
         for number, parameters in enumerate(candidates):
             rollout.use(parameters, checkpoint.statistics)
             for start in starts:
+                interruption.check()
                 observed, episode = _played(rollout, int(start), definition.label)
                 buffers.append(_buffer(minari, observed, episode, rollout.env))
                 candidate = {"candidate": number} if population else {}

@@ -17,13 +17,12 @@ from es_core.config.train_config import TrainConfig
 from es_core.policies.actions import bins, typed
 from es_core.policies.network import Policy
 from es_core.policies.normalization import Normalization, ObservationStatistics
-from es_core.pools import interruption
 from es_core.rollout.environment import make_env
 from es_core.rollout.errors import RolloutError
 from es_core.rollout.fitness import begun, judged, load_fitnesses, observers_of
 from es_core.rollout.transition_recorder import require_storable
 from es_core.seeding import Purpose, episode_seeds
-from es_envs import EnvDefinition, Episode
+from es_envs import EnvDefinition, Episode, interruption
 from es_envs.closing import close_env
 from es_envs.masks import KEY
 from es_envs.returned import Checked

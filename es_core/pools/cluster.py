@@ -26,14 +26,13 @@ from es_core.config.budgets import evaluation_episodes, largest_population
 from es_core.config.train_config import TrainConfig
 from es_core.formatting import counted
 from es_core.machine import usable_cores
-from es_core.pools import interruption
 from es_core.pools.host import Host, Played
 from es_core.pools.local import LocalPool
 from es_core.pools.messages import WORKER_DIED, CannotStart, Failed, Ready, Reply, Start, Work
 from es_core.pools.pool import RolloutPool, require_pool_options
 from es_core.pools.scheduler import Portion, Scheduler
 from es_core.runs.provenance import requirements, versions
-from es_envs import EnvDefinition
+from es_envs import EnvDefinition, interruption
 
 __all__ = ["RayPool", "connection", "require_cpus"]
 

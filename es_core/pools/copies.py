@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from es_core.config.budgets import step_limit
 from es_core.config.objects import packed
 from es_core.config.train_config import TrainConfig
-from es_core.pools.process import CLOSES_WITHIN
+from es_core.pools.process import CLOSES_WITHIN, show_warning
 from es_core.rollout.environment import make_env
 from es_envs import EnvDefinition, import_path
 from es_envs.closing import close_env
@@ -323,6 +323,7 @@ class _Resting(gymnasium.Wrapper[Any, Any, Any, Any]):
 def _resting(definition: EnvDefinition, config: TrainConfig, objects: bytes) -> gymnasium.Env[Any, Any]:
     if parent_process() is not None:  # the first copy is also made here, for its spaces
         sys.stdout = sys.stderr = cast("TextIO", LastingStream(sys.stderr))  # no failure to print may fail an episode
+        warnings.showwarning = show_warning
         for name in {"SIGTERM", "SIGHUP"} & {*dir(signal)}:  # as Ctrl-C does, they end a copy, which closes
             signal.signal(getattr(signal, name), signal.default_int_handler)
     import_path.receive(objects)

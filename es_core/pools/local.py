@@ -10,7 +10,7 @@ from es_core.config.objects import packed
 from es_core.config.train_config import TrainConfig
 from es_core.machine import open_files_left, usable_cores
 from es_core.policies.by_name import make_policy
-from es_core.pools import forker, interruption
+from es_core.pools import forker
 from es_core.pools.memory import MemoryWatch
 from es_core.pools.messages import (
     TIMED_OUT,
@@ -31,7 +31,7 @@ from es_core.pools.scheduler import Scheduler
 from es_core.pools.watchdog import patience
 from es_core.rollout.errors import RolloutError
 from es_core.strategies.defaults import settled
-from es_envs import EnvDefinition, registry
+from es_envs import EnvDefinition, interruption, registry
 from es_envs.episode import STEP_TIMEOUT
 
 __all__ = ["LocalPool"]

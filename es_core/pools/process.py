@@ -27,8 +27,10 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple, Protocol, cast
 
-from es_core.pools import interruption, printed
+from es_core.pools import printed
+from es_envs import interruption
 from es_envs.episode import EpisodeStopped
+from es_envs.printable import warning_line
 from es_envs.streams import open_closed_streams
 
 _BOOTSTRAP = (
@@ -410,8 +412,14 @@ def become_child(report_handle: int = _STDERR) -> None:
     for name in {"SIGINT", "SIGTERM", "SIGHUP"} & {*dir(signal)}:
         # Unlike SIG_IGN, this is not inherited by processes started from here.
         signal.signal(getattr(signal, name), lambda *_: None)
+    warnings.showwarning = show_warning
     if sys.platform != "win32":  # a simulator that an environment forks must end by terminate()
         os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
+
+
+def show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Show a warning of a child as commands show their own."""
+    sys.stderr.write(warning_line(message) + "\n")
 
 
 def serve(handle: int, report_handle: int, target: str) -> None:

@@ -20,7 +20,6 @@ from es_core.policies.by_name import make_policy
 from es_core.policies.engines import has_cuda
 from es_core.policies.normalization import ObservationStatistics
 from es_core.policies.torch_actor import TorchActors
-from es_core.pools import interruption
 from es_core.pools.copies import UNCONTROLLED, Copies, has_native_form, on_host, row_of
 from es_core.pools.memory import MemoryWatch
 from es_core.pools.messages import CandidateTask, CentreTask, Failed, ReferenceTask, Reply, Work
@@ -41,7 +40,7 @@ from es_core.rollout.fitness import Fitnesses, begun, judged, load_fitnesses, ob
 from es_core.rollout.rollout import Rollout
 from es_core.strategies.defaults import settled
 from es_core.strategies.population import Drawn
-from es_envs import EnvDefinition, Episode
+from es_envs import EnvDefinition, Episode, interruption
 from es_envs.behaviour import BehaviourDescriber
 from es_envs.closing import close_env
 from es_envs.masks import KEY, allowed, require_choices

@@ -17,7 +17,6 @@ from es_core.config.train_config import TrainConfig
 from es_core.learners.learner import Learner
 from es_core.policies.by_name import make_policy
 from es_core.policies.defaults import advice_on_pictures
-from es_core.pools import interruption
 from es_core.pools.by_name import make_pool
 from es_core.pools.forker import started_early
 from es_core.pools.pool import Results, RolloutPool
@@ -39,6 +38,7 @@ from es_core.training.progress import RunProgress, prepare_policy
 from es_core.training.rebuilding import restore_best
 from es_core.training.selection import choose_elite, compared, learning_fitness, training_seeds
 from es_core.training.state import TrainingState
+from es_envs import interruption
 
 
 def evolve(

@@ -23,12 +23,12 @@ from es_core.evaluation.scoring import find_checkpoint
 from es_core.files import CheckpointError, explained, require_plain, write_whole
 from es_core.formatting import shell_line
 from es_core.machine import usable_cores
-from es_core.pools import interruption
 from es_core.pools.by_name import require_pool
 from es_core.reports.comparison import Comparison, compare
 from es_core.run import Run
 from es_core.runs.run_folder import new_directory
 from es_core.training.progress import print_line, search_progress
+from es_envs import interruption
 from es_envs.episode import STEP_TIMEOUT
 
 _LOOK_EVERY = 0.2  # seconds

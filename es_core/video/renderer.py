@@ -12,12 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core.config.train_config import TrainConfig
-from es_core.pools import interruption
 from es_core.rollout.errors import RolloutError
 from es_core.rollout.rollout import Rollout
 from es_core.video.filmed_policies import FilmedPolicy
 from es_core.video.layout import Arrangement, Frame, at_frame, even
-from es_envs import EnvDefinition, Episode
+from es_envs import EnvDefinition, Episode, interruption
 from es_envs.bullet.camera import Camera, FreeCameraEnv
 from es_envs.definition import KeywordError, PluginError
 from es_envs.episode import Steps

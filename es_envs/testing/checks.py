@@ -3,7 +3,6 @@
 import inspect
 import itertools
 import math
-import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from numbers import Real
@@ -23,6 +22,7 @@ from es_envs.episode import STEP, play
 from es_envs.error_text import describe
 from es_envs.fitness import load_fitness
 from es_envs.masks import KEY, allowed, require_choices, with_masks
+from es_envs.printable import uncoloured
 from es_envs.spaces import require_portable, require_supported
 from es_envs.testing.episodes import Chosen, Trace, action_sources, bits, first_difference, look, playing, trace
 from es_envs.testing.faults import ConformanceError, Note, Skip
@@ -104,8 +104,7 @@ def follows_gymnasium(subject: Subject) -> None:
     finally:
         close_env(env, subject.definition.label)
     if caught:
-        # Gymnasium colours its warnings.
-        texts = dict.fromkeys(re.sub(r"\x1b\[\d+m", "", str(warning.message)) for warning in caught)
+        texts = dict.fromkeys(uncoloured(str(warning.message)) for warning in caught)
         raise Note(f"gymnasium.utils.env_checker.check_env recommends: {'; '.join(texts)}")
 
 

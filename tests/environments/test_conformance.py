@@ -56,7 +56,7 @@ FAULTS = {
     "ChangedByRendering": "the same seed and actions give another episode while it is filmed",
     "ClosesOnce": "close, called a second time, raises OSError: already closed",
     "NotInWorkers": "in a fresh process 'broken_envs:NotInWorkers' raises RuntimeError: no place for me here, in line ",
-    "ResetWithoutSeed": "reset takes no seed: its parameters are (options); write def reset(self, *, seed=None, ",
+    "ResetWithoutSeed": "reset of ResetWithoutSeed takes no argument 'seed', like the old gym's: it must be reset(",
     "WrongShape": "the observation of reset(seed=0) is no member of Box(-2.0, 2.0, (2,), float32): array([",
     "List": "is no member of Box(-2.0, 2.0, (2,), float32), since it is a list, not a numpy array: [",
     "Raising": "raises RuntimeError: the motor is on fire, in line ",

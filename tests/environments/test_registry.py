@@ -777,7 +777,14 @@ ENDS = {
     "exits": ("import os; os._exit(7)", "SystemExit: os._exit(7)"),
     "leaves": ("from os import _exit; _exit(0)", "SystemExit: os._exit(0)"),
     "stops": ("class Stop(BaseException): pass\nraise Stop('here')", "Stop: here"),
-    "mute": ("class Mute(Exception):\n    def __str__(self): return 1 / 0\nraise Mute", "Mute"),
+    "mute": (
+        "class Mute(Exception):\n    def __str__(self): return 1 / 0\nraise Mute",
+        "Mute: (its text cannot be made: ZeroDivisionError)",
+    ),
+    "final": (
+        "class Final(Exception):\n    def __str__(self): raise SystemExit\nraise Final",
+        "Final: (its text cannot be made: SystemExit)",
+    ),
 }
 
 
@@ -793,6 +800,15 @@ def test_a_plugin_that_would_end_the_process_is_skipped_by_name(installed, pytho
     for name, (_, cause) in ENDS.items():
         assert f"plugin '{name}' (distribution 'es-{name}') is skipped: {cause}\n" in done.err
     assert done.code == 5  # afterwards os._exit does what it says
+
+
+def test_signals_and_recursion_are_as_before_a_plugin_was_loaded(installed, python):
+    source = "import signal, sys\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\nsys.setrecursionlimit(150)\n"
+    installed.add("deaf", source + textwrap.dedent(GOOD.format(id="Good-v0")))
+    seen = "signal.getsignal(signal.SIGINT), sys.getrecursionlimit()"
+    code = f"before = {seen}; ids = es_envs.env_ids(); print('Good-v0' in ids, before == ({seen}))"
+    done = python(f"import es_envs, signal, sys; {code}", path=[installed.folder])
+    assert done.out == "True True\n"
 
 
 def test_a_plugin_at_which_loading_is_interrupted_or_crashes_is_named(installed, python):

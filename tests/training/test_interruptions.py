@@ -12,8 +12,8 @@ from contextlib import contextmanager
 
 import psutil
 import pytest
+from conftest import TESTS, first_fast, registered, running, wait_until
 from conftest import TINY as SMALLEST
-from conftest import first_fast, registered, running, wait_until
 
 from es_core import train
 from es_core.cli import main
@@ -28,7 +28,7 @@ TINY = [
     "--strategy", "openai_es", "--policy", "mlp", "--hidden-sizes", "4", "--max-episode-steps", 20,
 ]  # fmt: skip
 
-# es-envs, which gets SIGTERM while Python discards exceptions: in ``__del__``, when it starts its first process.
+# es-envs, which gets SIGTERM while Python discards exceptions: in ``__del__``, at the first event of a name.
 DISCARDING = """
 import os, signal, sys
 signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -38,10 +38,10 @@ class Dying:
         for _ in range(100):
             pass
 def hook(event, arguments):
-    if event == "subprocess.Popen" and not done:
+    if f"{event} {arguments[0]}".startswith(name) and not done:
         done.append(Dying())
         done[0] = None
-done = []
+done, name = [], sys.argv.pop()
 sys.addaudithook(hook)
 from es_core.cli import main
 sys.exit(main(sys.argv[1:]))
@@ -53,7 +53,11 @@ COMMANDS = {
     "record": ["RUN", "OUT.mp4", "--workers", 2],
     "tune": ["CartPole-v1", "--search", "sigma=0.1|0.2", "--trials", 2, "--dir", "OUT", "--workers", 1, *TINY],
     "finetune": ["RUN", "--algorithm", "ppo", "--steps", 3000, "--run-dir", "OUT", "--workers", 1],
+    "collect": ["RUN", "OUT", "--episodes", 3000],
+    "show": ["CartPole-v1"],
+    "check": ["CartPole-v1"],
 }
+EVENTS = {"collect": "os.mkdir", "show": "import gymnasium.envs.classic_control.cartpole"}  # others start a process
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +70,8 @@ def run(tmp_path_factory):
 @pytest.mark.parametrize("command", first_fast(COMMANDS))
 def test_a_signal_whose_exception_is_discarded_ends_a_command(command, run, tmp_path):
     words = [str(word).replace("RUN", str(run)).replace("OUT", str(tmp_path / "out")) for word in COMMANDS[command]]
-    done = subprocess.run([sys.executable, "-c", DISCARDING, command.strip(), *words], capture_output=True, text=True,
-                          check=False)  # fmt: skip
+    words = [sys.executable, "-c", DISCARDING, command.strip(), *words, EVENTS.get(command, "subprocess.Popen")]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.returncode == 143, done.stderr
     assert "terminated" in done.stderr.splitlines()
     assert "Traceback" not in done.stderr
@@ -227,7 +231,7 @@ def test_a_simulator_ends_with_the_worker_that_hangs_in_it(tmp_path):
 @pytest.fixture(scope="module")
 def unclosable(tmp_path_factory):
     """The id of an environment whose ``close`` fails, and a run in it."""
-    with registered("Unclosable-v0", "small_envs:Unclosable") as definition:
+    with registered("Unclosable-v0", "small_envs:Unclosable", max_episode_steps=5) as definition:
         folder = tmp_path_factory.mktemp("unclosable") / "run"
         yield definition.id, train(definition.id, run_dir=folder, **SMALLEST).directory
 
@@ -257,3 +261,27 @@ def test_an_error_in_close_is_a_warning_with_its_line(words, unclosable, tmp_pat
     words = words.replace("ID", env_id).replace("RUN", str(run)).replace("OUT", str(tmp_path / "new"))
     assert main(words.split()) == 0
     assert re.search(CLOSING, capfd.readouterr().err)
+
+
+@pytest.mark.filterwarnings("always:.*close.. failed:RuntimeWarning")
+@pytest.mark.parametrize("kind", ["Mute", "GeneratorExit", "KeyboardInterrupt"])
+def test_an_error_of_any_kind_in_close_is_a_warning(kind, unclosable, tmp_path, capfd):
+    _, run = unclosable
+    words = ["--env-kwargs", json.dumps({"kind": kind}), "--workers", "1"]
+    assert main(["record", str(run), str(tmp_path / "film.mp4"), *words]) == 0
+    assert main(["evaluate", str(run), "--episodes", "2", *words]) == 0
+    told = capfd.readouterr().err
+    assert len(re.findall(rf"warning: Unclosable-v0 .*: close\(\) failed in line .*: {kind}:", told)) > 1
+
+
+def test_warnings_of_the_workers_of_several_seeds_are_shown(tmp_path):
+    words = ["train", "small_envs:Unclosable-v1", "--seeds", "0,1", "--run-dir", str(tmp_path / "out"), *map(str, TINY)]
+    done = subprocess.run(
+        [sys.executable, "-m", "es_core", *words],
+        env={**os.environ, "PYTHONPATH": str(TESTS)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"seed 0: warning: .*close\(\) failed in line", done.stderr)
