@@ -28,7 +28,7 @@ def close_env(env: _Closable, label: str) -> None:
         env: the environment, or several at once.
         label: its name, for the warning.
     """
-    text = f"{label}: close() has not ended after {_PATIENCE:g} s; its results are complete, and Ctrl-C ends the wait"
+    text = f"{label}: close() has not ended after {_PATIENCE:g} s: does its simulator hang? Ctrl-C ends the wait"
     slow = threading.Timer(_PATIENCE, warnings.warn, [text, RuntimeWarning])
     slow.daemon = True
     slow.start()

@@ -120,6 +120,15 @@ class Mute(Exception):
         raise SystemExit
 
 
+class ClosesLate(Talking):
+    """Talking, which does not close before the file GATE exists."""
+
+    def close(self):
+        while not Path(os.environ["GATE"]).exists():
+            time.sleep(0.02)
+
+
+gymnasium.register("ClosesLate-v0", entry_point="small_envs:ClosesLate", max_episode_steps=5)
 gymnasium.register("Unclosable-v1", entry_point="small_envs:Unclosable", max_episode_steps=5)
 
 

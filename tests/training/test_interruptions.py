@@ -274,6 +274,19 @@ def test_an_error_of_any_kind_in_close_is_a_warning(kind, unclosable, tmp_path, 
     assert len(re.findall(rf"warning: Unclosable-v0 .*: close\(\) failed in line .*: {kind}:", told)) > 1
 
 
+@pytest.mark.slow
+def test_a_close_that_hangs_in_the_main_process_is_named(tmp_path):
+    gate = tmp_path / "gate"
+    words = [sys.executable, "-m", "es_core", "show", "small_envs:ClosesLate-v0"]
+    environment = {**os.environ, "PYTHONPATH": str(TESTS), "GATE": str(gate)}
+    with running(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        line = next(line for line in process.stderr if line.startswith("warning:"))
+        assert "ClosesLate-v0" in line
+        assert "close() has not ended after 12 s" in line
+        gate.touch()
+        assert process.wait() == 0
+
+
 def test_warnings_of_the_workers_of_several_seeds_are_shown(tmp_path):
     words = ["train", "small_envs:Unclosable-v1", "--seeds", "0,1", "--run-dir", str(tmp_path / "out"), *map(str, TINY)]
     done = subprocess.run(
