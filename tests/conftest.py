@@ -83,12 +83,16 @@ def pytest_collection_modifyitems(config, items):
 LACKING = {
     module: words
     for module, words in {
-        "pybullet": "es_envs.bullet needs Bullet|No module named 'pybullet",
+        # The environments of the plugins that come with the project need it.
+        "pybullet": r"needs Bullet|No module named 'pybullet|(Bullet|SwingUp|Pole|Plate|Eight|Maze|Car|Track)-v0",
         "torch": r"No module named 'torch'|es-envs\[torch\]",
         "cv2": r"No module named 'cv2'|es-envs\[image\]",
         "stable_baselines3": r"es-envs\[rl\]",
         "optuna": r"No module named 'optuna'|es-envs\[tune\]",
         "onnxscript": r"es-envs\[export\]",
+        "onnxruntime": "No module named 'onnxruntime'",
+        "minari": r"es-envs\[minari\]",
+        "tensorboard": "No module named 'tensorboard'|TensorBoard",
         "argcomplete": "register-python-argcomplete",
     }.items()
     if find_spec(module) is None

@@ -698,6 +698,7 @@ USELESS = {
 
 
 def test_a_plugin_with_useless_definitions_is_shown_as_broken(installed, python):
+    pytest.importorskip("pybullet", reason="without Bullet our own plugins are shown as incomplete")
     installed.add("good", GOOD.format(id="Good-v0"))
     arguments = ["-m", "es_core", "plugins", "--json", "--strict"]
     assert python(arguments=arguments, path=[installed.folder]).code == 0

@@ -311,6 +311,7 @@ def test_a_film_of_skipped_steps_runs_in_real_time(tmp_path, tiny):
 @pytest.mark.parametrize("pool", ["local", pytest.param("vector", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("beside", [False, True])
 def test_large_pictures_are_grey_and_small_unless_something_is_given(beside, pool, register, tmp_path, capsys):
+    pytest.importorskip("cv2")
     env_id = register("Seen-v0", "small_envs:Seen", kwargs={"shape": (60, 80, 3), "beside": beside})
     how = {**TINY, "workers": 1 if pool == "local" else None, "pool": pool, "progress": True}
     del how["hidden_sizes"]  # which would say that the policy is an mlp

@@ -187,6 +187,8 @@ def require_gone(marked, seconds=15):
     ],
 )
 def test_environments_are_closed_when_a_run_ends_within_an_episode(words, number, workers, tmp_path):
+    if "vector" in words:
+        pytest.importorskip("torch")
     with simulated(tmp_path, *words, workers=workers) as (process, marked):
         process.send_signal(number)
         code = process.wait(30)

@@ -1,10 +1,9 @@
 """BalancingPlate-v0: its physics, its encodings, its arguments."""
 
 import numpy as np
-import pybullet
 import pytest
 
-pytest.importorskip("pybullet")
+pybullet = pytest.importorskip("pybullet")
 
 from es_balancing_plate.env import BalancingPlateEnv
 from gymnasium import spaces

@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 import numpy as np
-import pybullet
 import pytest
 
-pytest.importorskip("pybullet")
+pybullet = pytest.importorskip("pybullet")
 
 from es_cartpole_bullet.env import ANGLE_LIMIT, ANGLE_SCALE, POSITION_SCALE, CartPoleBulletEnv
 
