@@ -11,9 +11,7 @@ from es_core.machine import resident_size
 W = TypeVar("W", bound=Hashable)
 
 _LEAST = 2**26  # bytes: less is no trouble
-_STEADY = (
-    0.75  # of the growth per episode before it: what fills a cache, or memory that is in pieces, grows ever slower
-)
+_STEADY = 0.75  # of the growth per episode before it: what fills a cache, or is in pieces, grows ever slower
 _ROOM = 2**28  # bytes by which a worker may grow until it is replaced, if one does as advised
 
 
