@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from es_core.rollout.errors import Failure
+from es_envs.error_text import text_of
 
 _MOST_TEXT = 10_000  # characters of a message
 
@@ -32,7 +33,7 @@ class RunFailure:
         return cls(
             generation=generation,
             kind=type(error).__name__,
-            message=str(error)[:_MOST_TEXT],
+            message=text_of(error)[:_MOST_TEXT],
             episode=episode if isinstance(episode, Failure) else None,
         )
 
