@@ -67,7 +67,8 @@ def test_a_pretrained_policy_is_a_safetensors_file_of_a_package_itself(name):
     [
         ("es_racecar:nothing.safetensors", "there is no checkpoint .*nothing.safetensors"),
         ("no_such_package:a.safetensors", "No module named 'no_such_package'"),
-        ("small_envs:a.safetensors", "'small_envs' is not a package"),
+        # Python 3.12 looks beside a module that is no package.
+        ("small_envs:a.safetensors", "('small_envs' is not a package|there is no checkpoint .*a.safetensors)"),
         ("es_racecar:RaceCar-v0.safetensors", "it is a policy for RaceCar-v0"),
     ],
 )
