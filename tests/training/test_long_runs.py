@@ -2,6 +2,7 @@
 
 import psutil
 import pytest
+from conftest import workers_of
 
 from es_core import train
 
@@ -31,7 +32,7 @@ class Gauge:
 
     def __call__(self, stats):
         if stats.generation % 10 == 0:
-            workers = [each for each in psutil.Process().children(recursive=True) if not each.children()]  # no forker
+            workers = workers_of()
             self.pids |= {worker.pid for worker in workers}
             self.main.append(held(psutil.Process()))
             self.workers.append({name: [held(each)[name] for each in workers] for name in self.main[0]})

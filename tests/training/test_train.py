@@ -4,9 +4,8 @@ import json
 import math
 
 import numpy as np
-import psutil
 import pytest
-from conftest import TINY
+from conftest import TINY, left_behind
 from threadpoolctl import threadpool_limits
 from written import lines
 
@@ -162,10 +161,10 @@ def test_a_run_interrupted_by_ctrl_c_continues_with_the_same_bits(whole, tmp_pat
         if stats.generation == 3:
             raise KeyboardInterrupt
 
-    before = len(psutil.Process().children(recursive=True))
+    before = len(left_behind())
     with pytest.raises(KeyboardInterrupt) as caught:
         small_run(tmp_path / "r", on_generation=interrupt, generations=6, observation_normalization=True)
-    assert len(psutil.Process().children(recursive=True)) == before
+    assert len(left_behind()) == before
     assert Run.open(tmp_path / "r").next_generation == 4  # whose predecessor has its line: nothing is run again
     assert "Nothing is lost" in caught.value.__notes__[0]
     resumed = train("CartPoleBullet-v0", run_dir=tmp_path / "r", resume=True, progress=False)

@@ -366,7 +366,7 @@ def test_recording_takes_little_memory(workers, runs, tmp_path, monkeypatch):
 
     def measure(*values):
         by_kind = {"here": process.memory_info().rss - before, "drawing": 0.0}
-        for child in process.children(recursive=True):
+        for child in left_behind():
             draws = child.exe() == process.exe()
             size = child.memory_info().rss
             if draws:
