@@ -5,6 +5,9 @@ It discards what the signal's handler raises within ``__del__``, or the callback
 
 import signal
 
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+"""Signals that end a command. SIGHUP: of a terminal that was closed; Windows has none."""
+
 _pending: list[BaseException] = []  # at most one
 
 

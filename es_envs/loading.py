@@ -10,10 +10,9 @@ import threading
 from collections.abc import Iterator
 from typing import NoReturn, TextIO
 
+from es_envs.interruption import SIGNALS
 from es_envs.printable import printable
 
-SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
-"""Signals that end a command. SIGHUP: of a terminal that was closed; Windows has none."""
 PATIENCE = 3.0
 """Seconds after which a message on stderr names a plugin that is still loading."""
 

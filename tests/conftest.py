@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -140,6 +141,38 @@ def running(words, **options):
             yield process
         finally:
             process.kill()
+
+
+@contextlib.contextmanager
+def started(words, **options):
+    """A process and those it starts, which have a mark of its own in their environment; none outlives the test."""
+    mark = uuid.uuid4().hex
+
+    def marked():
+        return [process for process in psutil.process_iter() if has_mark(process)]
+
+    def has_mark(process):
+        try:
+            return process.environ().get("ES_ENVS_TEST") == mark and process.status() != psutil.STATUS_ZOMBIE
+        except psutil.Error:
+            return False
+
+    environment = {**os.environ, "ES_ENVS_TEST": mark, **options.pop("environment", {})}
+    process = subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True, **options)
+    try:
+        yield process, marked
+    finally:
+        for left in marked():
+            left.kill()
+        process.communicate()
+
+
+def require_gone(marked, seconds=5):
+    """Some seconds later none is alive. (One that has ended may still be listed: its new parent takes its time.)"""
+    deadline = time.monotonic() + seconds
+    while left := marked():
+        assert time.monotonic() < deadline, f"these are left: {left}"
+        time.sleep(0.02)
 
 
 def wait_until(condition, process, *, seconds=60):

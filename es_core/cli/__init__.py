@@ -21,7 +21,6 @@ from es_core.cli import doctor, environments, plugin, policies, reports, setting
 from es_core.cli.arguments import Parser
 from es_core.cli.output import bear_any_text, say, say_error, stdout_for_results
 from es_envs import interruption
-from es_envs.loading import SIGNALS
 from es_envs.printable import warning_line
 from es_envs.streams import lasting_streams, open_closed_streams
 
@@ -73,7 +72,7 @@ def _signals_raised() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # no other thread may handle signals
         return
-    before = {number: signal.getsignal(number) for number in SIGNALS}
+    before = {number: signal.getsignal(number) for number in interruption.SIGNALS}
     ours = [number for number, handler in before.items() if handler not in {signal.SIG_IGN, None}]
 
     def interrupt(number: int, _: object) -> None:

@@ -151,7 +151,7 @@ def fitting_episodes(
     return fitting if fitting >= min(wanted, FEWEST_EPISODES) else 0
 
 
-def final_episodes(config: TrainConfig, *, steps: int, length: float) -> int:
+def final_score_episodes(config: TrainConfig, *, steps: int, length: float) -> int:
     """Number of episodes, at most ``confirm_episodes``, of the final score of a run that ends unsolved.
 
     They take at most ``eval_budget`` of the run's ``steps`` once more, but ten are played at any price. ``length``:

@@ -409,9 +409,9 @@ def become_child(report_handle: int = _STDERR) -> None:
     global serving, report
     serving, report = True, report_handle
     # Batch systems send these to every process of a job; the main process then ends its children in order.
-    for name in {"SIGINT", "SIGTERM", "SIGHUP"} & {*dir(signal)}:
+    for number in interruption.SIGNALS:
         # Unlike SIG_IGN, this is not inherited by processes started from here.
-        signal.signal(getattr(signal, name), lambda *_: None)
+        signal.signal(number, lambda *_: None)
     warnings.showwarning = show_warning
     if sys.platform != "win32":  # a simulator that an environment forks must end by terminate()
         os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))

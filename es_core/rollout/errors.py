@@ -21,6 +21,12 @@ class Failure:
     message: str
     generation: int | None = None
 
+    def replay(self, generation: int) -> dict[str, int]:
+        """Options of ``replay`` that show the episode; ``generation``: at which the run was."""
+        candidate = {} if self.candidate is None else {"candidate": self.candidate}
+        own = generation if self.generation is None else self.generation
+        return {"generation": own, **candidate, "seed": self.seed}
+
 
 class RolloutError(RuntimeError):
     """An episode failed; the message names the environment, the seed, the candidate and the generation.

@@ -44,11 +44,7 @@ class RunFailure:
     @property
     def replay(self) -> dict[str, int]:
         """Options of ``replay`` that show the episode; empty if there is none."""
-        if self.episode is None:
-            return {}
-        candidate = {} if self.episode.candidate is None else {"candidate": self.episode.candidate}
-        generation = self.generation if self.episode.generation is None else self.episode.generation
-        return {"generation": generation, **candidate, "seed": self.episode.seed}
+        return {} if self.episode is None else self.episode.replay(self.generation)
 
     def to_bytes(self) -> bytes:
         """The content of its file."""

@@ -10,8 +10,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config import budgets
-from es_core.config.budgets import FEWEST_EPISODES, evaluation_episodes, fitting_episodes
+from es_core.config.budgets import FEWEST_EPISODES, evaluation_episodes, final_score_episodes, fitting_episodes
 from es_core.config.train_config import TrainConfig
 from es_core.files import CheckpointError
 from es_core.pools.copies import EACH
@@ -323,7 +322,7 @@ def final_episodes(
         best = None
     if best is None or evaluation is None:
         return []
-    count = budgets.final_episodes(run.config, steps=state.total_steps, length=evaluation.length)
+    count = final_score_episodes(run.config, steps=state.total_steps, length=evaluation.length)
     try:
         return pool.rollouts(best.mean, best.statistics, run.final_seeds[:count])
     except RolloutError as error:

@@ -20,7 +20,7 @@ from es_core.policies.defaults import advice_on_pictures
 from es_core.pools.by_name import make_pool
 from es_core.pools.forker import started_early
 from es_core.pools.pool import Results, RolloutPool
-from es_core.rollout.errors import Failure, RolloutError
+from es_core.rollout.errors import RolloutError
 from es_core.runs.checkpoint import Checkpoint, parameter_hash
 from es_core.runs.failure import RunFailure
 from es_core.runs.generation_log import GenerationLog
@@ -217,7 +217,7 @@ def _repeatable(run: RunFolder, state: TrainingState, pool: RolloutPool) -> Iter
                     "If it fails from some starts only, a new run can give such candidates the worst fitness: "
                     "on_candidate_error='worst' (on the command line: --on-candidate-error worst)."
                 )
-            replay = RunFailure.of(error, before.generation).replay
+            replay = error.failure.replay(before.generation)
             error.add_note(f"To see that episode fail: {_command('replay', run, **replay)}")
         raise
 
@@ -248,7 +248,8 @@ def _failed(run: RunFolder, before: Checkpoint, results: Results | None) -> list
         return []
     run.keep(before)
     failed = [
-        {**asdict(failure), "command": _replay_command(run, before.generation, failure)} for failure in results.failures
+        {**asdict(failure), "command": _command("replay", run, **failure.replay(before.generation))}
+        for failure in results.failures
     ]
     warnings.warn(
         f"{len(failed)} of {len(results.valid)} candidates of generation {before.generation} have failed. Candidate "
@@ -331,12 +332,6 @@ def _finite(value: float | None) -> float | None:
 def _command(verb: str, run: RunFolder, **options: int) -> str:
     """Return a command about the run; the user who trained it trusts the names in it."""
     return run_command(verb, run.config, run.directory, trusted=True, **options)
-
-
-def _replay_command(run: RunFolder, generation: int, failure: Failure) -> str:
-    candidate = {} if failure.candidate is None else {"candidate": failure.candidate}
-    generation = generation if failure.generation is None else failure.generation
-    return _command("replay", run, generation=generation, **candidate, seed=failure.seed)
 
 
 def _write_choices(run: RunFolder, pool: RolloutPool) -> list[str]:

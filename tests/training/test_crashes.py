@@ -9,13 +9,11 @@ import subprocess
 import sys
 import threading
 import time
-import uuid
 from contextlib import contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
-from conftest import first_fast, forker_of, generations, wait_until, workers_of
+from conftest import first_fast, forker_of, generations, require_gone, started, wait_until, workers_of
 from written import lines, require_equal
 
 from es_core import Run, train
@@ -79,44 +77,12 @@ def killed_at(event, name, count):
     return "counted = []\n" + HOOKED.format(line=line)
 
 
-@contextmanager
-def started(words, **options):
-    """A process and those it starts, which have a mark of its own in their environment; none outlives the test."""
-    mark = uuid.uuid4().hex
-
-    def marked():
-        return [process for process in psutil.process_iter() if has_mark(process)]
-
-    def has_mark(process):
-        try:
-            return process.environ().get("ES_ENVS_TEST") == mark and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.Error:
-            return False
-
-    environment = {**os.environ, "ES_ENVS_TEST": mark, **options.pop("environment", {})}
-    process = subprocess.Popen(words, env=environment, stderr=subprocess.PIPE, text=True, **options)
-    try:
-        yield process, marked
-    finally:
-        for left in marked():
-            left.kill()
-        process.communicate()
-
-
 def run_to_its_end(words, **options):
     """Exit code, and what was said; nothing that it started is alive five seconds later."""
     with started(words, **options) as (process, marked):
         _, said = process.communicate(timeout=120)
         require_gone(marked)
     return process.returncode, said
-
-
-def require_gone(marked):
-    """Five seconds later none is alive. (One that has ended may still be listed: its new parent takes its time.)"""
-    deadline = time.monotonic() + 5
-    while marked():
-        assert time.monotonic() < deadline, "a process outlived the main one"
-        time.sleep(0.02)
 
 
 def wait_for_generation(process):

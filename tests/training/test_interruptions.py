@@ -6,13 +6,11 @@ import re
 import signal
 import subprocess
 import sys
-import time
-import uuid
 from contextlib import contextmanager
 
 import psutil
 import pytest
-from conftest import TESTS, first_fast, registered, running, wait_until
+from conftest import TESTS, first_fast, registered, require_gone, running, started, wait_until
 from conftest import TINY as SMALLEST
 
 from es_core import train
@@ -133,29 +131,13 @@ gymnasium.register(id="Simulated-v0", entry_point=Simulated, max_episode_steps=1
 def simulated(folder, *words, nap=0.01, workers=2):
     """A run in the middle of its first episodes, and all that it has started."""
     (folder / "simulated.py").write_text(SIMULATED)
-    mark = uuid.uuid4().hex
-    environment = {**os.environ, "PYTHONPATH": str(folder), "ES_ENVS_TEST": mark}
     env_kwargs = json.dumps({"folder": str(folder), "naps": nap})
     train = ["train", "simulated:Simulated-v0", "--env-kwargs", env_kwargs, "--quiet", "--run-dir", folder / "run",
              *TINY, "--max-episode-steps", 10**6, *words]  # fmt: skip
     train = [sys.executable, "-c", HEARING, *map(str, train)]
-
-    def marked():
-        return [process for process in psutil.process_iter() if has_mark(process)]
-
-    def has_mark(process):
-        try:
-            return process.environ().get("ES_ENVS_TEST") == mark and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.Error:
-            return False
-
-    with running(train, env=environment, stderr=subprocess.PIPE, text=True) as process:
-        try:
-            wait_until(lambda: len(list(folder.glob("* steps"))) >= workers, process)
-            yield process, marked
-        finally:
-            for left in marked():
-                left.kill()
+    with started(train, environment={"PYTHONPATH": str(folder)}) as (process, marked):
+        wait_until(lambda: len(list(folder.glob("* steps"))) >= workers, process)
+        yield process, marked
 
 
 HEARING = """
@@ -169,13 +151,6 @@ sys.exit(main(sys.argv[1:]))
 
 def names(folder, word):
     return {path.name.split()[0] for path in folder.glob(f"* {word}")}
-
-
-def require_gone(marked, seconds=15):
-    deadline = time.monotonic() + seconds
-    while left := marked():
-        assert time.monotonic() < deadline, f"these are left: {left}"
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +168,7 @@ def test_environments_are_closed_when_a_run_ends_within_an_episode(words, number
         process.send_signal(number)
         code = process.wait(30)
         assert code == (130 if number == signal.SIGINT else -number)
-        require_gone(marked)
+        require_gone(marked, 15)
     assert names(tmp_path, "steps") <= names(tmp_path, "closed")
 
 
@@ -204,7 +179,7 @@ def test_environments_are_closed_when_one_of_two_workers_ends_the_run(tmp_path):
         (tmp_path / f"{psutil.Process(int(simulator)).ppid()} fails").touch()
         assert "the simulator is lost" in process.communicate(timeout=60)[1]
         assert process.returncode == 1
-        require_gone(marked)
+        require_gone(marked, 15)
     assert other in names(tmp_path, "closed")
     assert names(tmp_path, "steps") <= names(tmp_path, "closed")
 
@@ -218,7 +193,7 @@ def test_what_an_environment_started_ends_with_its_killed_worker(number, start, 
         assert len(marked()) > 4
         process.send_signal(number)
         process.wait(30)
-        require_gone(marked)
+        require_gone(marked, 15)
     assert not names(tmp_path, "steps") & names(tmp_path, "closed")  # where it is only tried, nothing is played
 
 
@@ -226,7 +201,7 @@ def test_what_an_environment_started_ends_with_its_killed_worker(number, start, 
 def test_a_simulator_ends_with_the_worker_that_hangs_in_it(tmp_path):
     with simulated(tmp_path, "--step-timeout", 1, nap=3600.0, workers=1) as (process, marked):
         assert "took more than 1 seconds (step_timeout)" in process.communicate(timeout=60)[1]
-        require_gone(marked)
+        require_gone(marked, 15)
     assert len(names(tmp_path, "steps")) > 2
 
 
