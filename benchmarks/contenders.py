@@ -89,7 +89,7 @@ def ours(task: str, seed: int, budget: Budget, **settings: Any) -> dict[str, Any
             "steps": last.total_steps,
             "training_steps": sum(stats.steps for stats in run.history),
             "solved": last.solved,
-            "restarts": last.restarts,
+            "restarts": int(last.rules.get("plateau") or 0),
             "advice": _advice(run),
             "curve": [stats.fitness_mean for stats in run.history if stats.fitness_mean is not None],
             "score": evaluate(checkpoint, episodes=EPISODES, seed=seed, workers=1).to_json(),

@@ -8,6 +8,7 @@ coverage is right for normal values however few there are; from 20 values on the
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from statistics import fmean, variance
 
 import numpy as np
 from numpy.typing import NDArray
@@ -145,6 +146,15 @@ def compare_unpaired(first: Values, second: Values) -> Difference:
         )
         p = float(2 * stdtr(freedom, -abs(value) / math.sqrt(sum(squares))))
     return Difference(value=value, p=p, method="Welch's t")
+
+
+def is_gain(before: Sequence[float], after: Sequence[float], *, errors: float) -> bool:
+    """Return True if the mean of some values is higher than that of earlier ones by so many standard errors."""
+    try:
+        error = math.sqrt(sum(variance(part) / len(part) for part in (before, after)))
+        return fmean(after) - fmean(before) > errors * error
+    except OverflowError:  # near the largest number there is
+        return False
 
 
 def _estimate(values: Values, measure: Callable[[NDArray[np.float64]], NDArray[np.float64]]) -> Estimate:

@@ -1,10 +1,6 @@
 """Budgets: candidates, steps of an episode, episodes of an evaluation, and the bounds that end a run."""
 
 import math
-from dataclasses import replace
-
-import numpy as np
-from numpy.typing import NDArray
 
 from es_core.config.train_config import TrainConfig
 from es_envs import EnvDefinition
@@ -35,83 +31,10 @@ def step_limit(definition: EnvDefinition, config: TrainConfig) -> int:
     return min(limits)
 
 
-def first_cap(config: TrainConfig, limit: int) -> int | None:
-    """The step limit of the first population's episodes, or None if ``limit``, that of whole episodes, is enough."""
-    return None if config.episode_cap is None else _below(config.episode_cap_start, limit)
-
-
-def next_cap(config: TrainConfig, limit: int, cap: int | None, lengths: NDArray[np.int64]) -> int | None:
-    """The step limit of the next population's episodes.
-
-    "twice_mean": Salimans et al. 2017, section 2.1. "growing": their released code's ``adaptive_tslimit``.
-
-    Args:
-        config: the run's config.
-        limit: step limit of whole episodes.
-        cap: step limit of the last population's episodes, or None.
-        lengths: ``(N, k)``, their lengths.
-    """
-    match config.episode_cap:
-        case "twice_mean":
-            return _below(-(-2 * int(lengths.sum()) // lengths.size), limit)
-        case "growing" if cap is not None and np.mean(lengths >= cap) >= 0.5:
-            return _below(2 * cap, limit)
-    return cap
-
-
-def _below(cap: int, limit: int) -> int | None:
-    return cap if cap < limit else None
-
-
-_GROWN = 10  # successes until the ranges of a curriculum are complete
-
-
-def first_range_share(config: TrainConfig) -> float:
-    """The share of the ranges of ``randomize`` in which the first population plays."""
-    return 1.0 if config.curriculum is None else 0.0
-
-
-def next_range_share(config: TrainConfig, share: float, fitness: NDArray[np.float64]) -> float:
-    """The share in which the next population plays, after a population with this fitness ``(N,)``."""
-    if config.curriculum is None or share == 1 or fitness.mean() < config.curriculum:
-        return share
-    return (round(_GROWN * share) + 1) / _GROWN
-
-
-def may_double(config: TrainConfig, doublings: int) -> bool:
-    """Tell whether a generation's steps, which have doubled so often, may double once more."""
-    steps, limit = config.steps_per_generation, config.steps_limit
-    return steps is not None and limit is not None and steps << (doublings + 1) <= limit
-
-
-def next_population_size(config: TrainConfig, doublings: int, lengths: NDArray[np.int64]) -> int | None:
-    """Number of the next generation's candidates, or None if it stays.
-
-    It is even, since candidates may come in pairs, at most four times as large as the first generation's (times two for
-    each doubling), and not below that or 16: a population of long episodes must still have a direction.
-
-    Args:
-        config: a decided config.
-        doublings: how often the steps of a generation have doubled.
-        lengths: ``(N, k)``, lengths of this generation's episodes, as which the next one's are expected to last.
-    """
-    if config.steps_per_generation is None:
-        return None
-    pairs = round((config.steps_per_generation << doublings) / (lengths.mean() * config.episodes_per_candidate) / 2)
-    return int(np.clip(2 * pairs, *candidates_within(config, doublings)))
-
-
 def candidates_within(config: TrainConfig, doublings: int = 0) -> tuple[int, int]:
     """Smallest and largest number of candidates of a generation whose steps have doubled so often."""
     first = config.population_size
     return min(first, _FEWEST_CANDIDATES), first * _GROWTH << doublings
-
-
-def begun_again(config: TrainConfig, restarts: int) -> TrainConfig:
-    """The decided config of a search that has begun again so often: each time with twice the candidates."""
-    names = ("population_size", "steps_per_generation", "steps_limit")
-    values = {name: getattr(config, name) for name in names}
-    return replace(config, **{name: value << restarts for name, value in values.items() if value is not None})
 
 
 def largest_population(config: TrainConfig) -> int:
@@ -119,8 +42,13 @@ def largest_population(config: TrainConfig) -> int:
     steps = config.steps_per_generation
     if steps is None:
         return config.population_size << config.restarts
-    doublings = ((config.steps_limit or steps) // steps).bit_length() - 1
-    return candidates_within(config, config.restarts + doublings)[1]  # each beginning doubles them, too
+    return candidates_within(config, config.restarts + most_doublings(config))[1]  # each beginning doubles them, too
+
+
+def most_doublings(config: TrainConfig) -> int:
+    """How often the steps of a generation may double in a search."""
+    steps = config.steps_per_generation
+    return 0 if steps is None else ((config.steps_limit or steps) // steps).bit_length() - 1
 
 
 def evaluation_episodes(config: TrainConfig, candidates: int) -> int:

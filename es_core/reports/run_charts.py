@@ -119,7 +119,7 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
             marks=(
                 curve("population", "population", of(lambda stats: stats.episode_length)),
                 curve("centre", "centre", of_centre(lambda score: score.length)),
-                curve("training cap", "other", of(lambda stats: stats.episode_cap)),
+                curve("training cap", "other", of(lambda stats: stats.rules.get("episode_cap"))),
             ),
         ),
         *map(named, others),
@@ -128,7 +128,7 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
             is_diagnostic=True,
             title="Curriculum",
             note="Share of the ranges of randomize in which the population played.",
-            marks=(curve("share of the ranges", "population", of(lambda stats: stats.range_share)),),
+            marks=(curve("share of the ranges", "population", of(lambda stats: stats.rules.get("curriculum"))),),
             limits=(0, 1),
         ),
         Chart(

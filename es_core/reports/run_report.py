@@ -23,9 +23,9 @@ from es_core.reports.next_step import next_step
 from es_core.reports.pages import render, require_page
 from es_core.reports.run_charts import run_charts, run_places
 from es_core.reports.run_films import films, make_films, starts
-from es_core.runs.metrics import PLATEAU
 from es_core.runs.run_folder import RunFolder
 from es_core.training.advice import advice
+from es_core.training.rules.plateau import PLATEAU
 from es_envs import EnvDefinition
 from es_envs.closing import closing_env
 
@@ -179,8 +179,8 @@ def _costs(run: RunFolder) -> Iterator[dict[str, str]]:
         each = f"{' to '.join(map(str, sorted({min(sizes), max(sizes)})))} candidates each"
         if run.config.strategy.startswith(LEARNER):
             each = f"{run.config.steps_per_generation} steps or more each"
-        if last.restarts:
-            each += f"; begun again {last.restarts} of {run.config.restarts} times, with twice as many"
+        if restarts := last.rules.get("plateau"):
+            each += f"; begun again {restarts:.0f} of {run.config.restarts} times, with twice as many"
         yield _fact("Generations", figures(len(populations)), f"{done}{each}")
         yield _fact("Environment steps", figures(last.total_steps), f"{figures(last.total_episodes)} training episodes")
         rate = f"{figures(round(last.total_steps / seconds))} steps a second" if seconds > 0 else ""

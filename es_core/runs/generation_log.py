@@ -14,19 +14,24 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config.checks import Check, flag, maybe, number, whole
+from es_core.config.checks import Check, finite, maybe, one_of, whole
 from es_core.formatting import shown
 from es_core.policies.normalization import ObservationStatistics
 
 _FLOAT64 = np.dtype("<f8")
+
+
+def _states(value: Any) -> str | None:
+    """Check for states of rules by name."""
+    ok = isinstance(value, dict) and all(maybe(finite)(state) is None for state in value.values())
+    return None if ok else "numbers or None by name"
+
+
 _CHECKS: Mapping[str, Check] = {
+    "rules": _states,
     "population_size": maybe(whole(2)),
-    "doublings": whole(0, 63),
-    "restart": flag,
-    "narrower": flag,
-    "fails_early": flag,
-    "episode_cap": maybe(whole(1)),
-    "range_share": lambda value: None if number(0)(value) is None and value <= 1 else "a number from 0 to 1",
+    "search_from": maybe(one_of("initial", "centre")),
+    "observations": maybe(whole(0, 2**63 - 1)),
 }
 
 
@@ -36,25 +41,18 @@ class GenerationLog:
 
     Attributes:
         fitness: ``(N,)`` float64, from which the strategy learnt; NaN for a candidate that was dropped.
-        population_size: the next generation's population size; None: the strategy's.
-        doublings: how often the steps of this search's generations have doubled.
-        restart: True if the search begins again with the next generation.
-        narrower: True if it begins again with a tenth of its sigma, from the same centre.
-        fails_early: True if it begins again with a tenth of its sigma, from where it began, since it has failed early.
-        episode_cap: step limit of the next population's episodes, or None.
-        range_share: share of the ranges of ``randomize`` in which the next population plays.
+        rules: the next generation's state of each of the run's rules (``es_core/training/rules``), by name.
+        population_size: the next generation's number of candidates; None: the strategy's.
+        search_from: "initial" or "centre", if the search begins again with the next generation, from where it began or
+            from where it is; None: it goes on.
         statistics: statistics of all generations so far, which normalise the next generation's; None: no change.
         behaviours: ``(N, b)`` float64, if the strategy learnt from them, too; NaN for a candidate that has failed.
     """
 
     fitness: NDArray[np.float64]
+    rules: Mapping[str, float | None]
     population_size: int | None
-    doublings: int
-    restart: bool
-    narrower: bool
-    fails_early: bool
-    episode_cap: int | None
-    range_share: float
+    search_from: str | None
     statistics: ObservationStatistics | None
     behaviours: NDArray[np.float64] | None = None
 
@@ -68,13 +66,9 @@ class GenerationLog:
         sums = self.statistics
         log = {
             "fitness": _text(self.fitness),
+            "rules": dict(self.rules),
             "population_size": self.population_size,
-            "doublings": self.doublings,
-            "restart": self.restart,
-            "narrower": self.narrower,
-            "fails_early": self.fails_early,
-            "episode_cap": self.episode_cap,
-            "range_share": self.range_share,
+            "search_from": self.search_from,
             "observations": None if sums is None else sums.count,
             "total": None if sums is None else _text(sums.total),
             "squares": None if sums is None else _text(sums.squares),
@@ -84,8 +78,8 @@ class GenerationLog:
         return {**log, "sha256": _digest(log)}
 
     @classmethod
-    def from_json(cls, values: Any) -> Self:
-        """Read what ``to_json`` returned.
+    def from_json(cls, values: Any, *, before: Mapping[str, float | None]) -> Self:
+        """Read what ``to_json`` returned, in this version or an earlier one; ``before``: states before the generation.
 
         Raises:
             ValueError: ``values`` is not a generation log.
@@ -94,10 +88,9 @@ class GenerationLog:
             log = {name: value for name, value in values.items() if name != "sha256"}
             if values["sha256"] != _digest(log):
                 raise ValueError("its checksum does not match")
-            # Older runs have no curriculum, doublings and new beginnings.
-            older = {"range_share": 1.0, "doublings": 0, "restart": False, "narrower": False, "fails_early": False}
-            log = {**older, **log}
-            for name, check in (*_CHECKS.items(), ("observations", maybe(whole(0, 2**63 - 1)))):
+            if "rules" not in log:
+                log = _from_older(log, before)
+            for name, check in _CHECKS.items():
                 if wrong := check(log[name]):
                     raise ValueError(f"its {name} must be {wrong}, got {shown(log[name])}")
             sums, count = None, log["observations"]
@@ -110,12 +103,27 @@ class GenerationLog:
                 behaviours = _numbers(log["behaviours"]).reshape(len(fitness), -1)
             return cls(
                 fitness=fitness,
+                rules=log["rules"],
+                population_size=log["population_size"],
+                search_from=log["search_from"],
                 statistics=sums,
                 behaviours=behaviours,
-                **{name: log[name] for name in _CHECKS},
             )
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise ValueError(f"its log cannot be read: {error}") from error
+
+
+def _from_older(log: Mapping[str, Any], before: Mapping[str, float | None]) -> dict[str, Any]:
+    """Return a log of an earlier version, in which each rule had fields of its own, as this version has it."""
+    log = {"range_share": 1.0, "doublings": 0, "restart": False, "narrower": False, "fails_early": False, **log}
+    begins = log["restart"] or log["fails_early"]
+    rules = {"episode_cap": log["episode_cap"], "curriculum": log["range_share"]}
+    rules["generation_steps"] = 0 if begins else log["doublings"]
+    if log["restart"]:
+        rules |= {"plateau": (before.get("plateau") or 0) + 1, "sigma_shrinking": 0}
+    elif log["narrower"] or log["fails_early"]:
+        rules["sigma_shrinking"] = 1 if log["narrower"] else 2
+    return {**log, "rules": rules, "search_from": "initial" if begins else "centre" if log["narrower"] else None}
 
 
 def _text(numbers: NDArray[np.float64]) -> str:

@@ -1,14 +1,10 @@
 """One line of metrics.jsonl: the numbers of a generation."""
 
-import math
 import re
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import islice, takewhile
-from statistics import fmean, variance
 from typing import Any, Self
 
-from es_core.config.checks import require_fields
+from es_core.config.checks import flag, require_fields, whole
 from es_core.formatting import shown
 from es_core.runs.scores import Evaluation, Standing
 
@@ -36,8 +32,8 @@ class GenerationStats:
         fitness_std: its standard deviation among candidates that are compared with each other.
         fitnesses: mean of every named fitness over the population's episodes; None where it failed.
         population_size: number of candidates.
-        restarts: how often the search had begun again before this generation, because of a plateau.
-        failed_early: True if it then began again, because it failed early (``fails_early``).
+        search: how often the search had begun again, from other parameters, before this generation.
+        rules: state of each of the run's rules (``es_core/training/rules``) before this generation, by name.
         tied_pairs: share of mirrored pairs whose two candidates have equal fitness; None without pairs.
         sigma: standard deviation of the candidates' noise (root mean square over the parameters).
         gradient_norm: length of the estimated gradient; None where the strategy has none.
@@ -48,8 +44,6 @@ class GenerationStats:
         step_cosine: cosine between that step and the one before it; below 0 the centre turns back.
         parameter_norm: length of the next centre. An undefined diagnostic is None.
         episode_length: mean steps of the population's episodes.
-        episode_cap: their step limit, where it was below that of whole episodes.
-        range_share: share of the ranges of ``randomize`` in which they were played; None without a curriculum.
         capped_episodes: share of them that a step limit ended.
         steps: environment steps of the population's episodes, including those that choose an elite.
         evaluation_steps: environment steps of all other episodes: the centre's, and those of the baselines.
@@ -67,6 +61,7 @@ class GenerationStats:
         observation_spread: in the first line, if observations are not normalised, but might be, smallest and largest
             standard deviation among their entries in the baselines' episodes, except entries that never change.
         solved: True if the confirmed centre reaches ``solved_at`` beyond chance.
+        end: in the line that ends an unsolved run, the bound or the rule that has ended it.
         parameter_hash: hash of the centre.
         next_hash: hash of the next generation's centre; None in the last line.
         seconds: wall time of the generation.
@@ -80,8 +75,8 @@ class GenerationStats:
     fitness_std: float | None
     fitnesses: dict[str, float | None]
     population_size: int | None
-    restarts: int
-    failed_early: bool
+    search: int
+    rules: dict[str, float | None]
     tied_pairs: float | None
     sigma: float | None
     gradient_norm: float | None
@@ -91,8 +86,6 @@ class GenerationStats:
     step_cosine: float | None
     parameter_norm: float | None
     episode_length: float | None
-    episode_cap: int | None
-    range_share: float | None
     capped_episodes: float | None
     steps: int
     evaluation_steps: int
@@ -108,6 +101,7 @@ class GenerationStats:
     baselines: dict[str, Evaluation]
     observation_spread: list[float] | None
     solved: bool
+    end: str | None
     parameter_hash: str
     next_hash: str | None
     seconds: float
@@ -117,11 +111,6 @@ class GenerationStats:
         """Environment steps of all episodes per second of wall time; None if nothing was played."""
         played = self.steps + self.evaluation_steps
         return played / self.seconds if played and self.seconds else None
-
-    @property
-    def search(self) -> tuple[int, bool]:
-        """The search of its run to which it belongs: ``restarts`` and ``failed_early``."""
-        return self.restarts, self.failed_early
 
     @property
     def verdict(self) -> Evaluation | None:
@@ -168,9 +157,7 @@ class GenerationStats:
             ValueError: ``values`` is not a line of metrics.
         """
         if isinstance(values, dict):
-            # Older runs have none of these.
-            missing: dict[str, Any] = {"final": None, "final_fitness": [], "baselines": {}, "observation_spread": None}
-            values = {**missing, "range_share": None, "restarts": 0, "failed_early": False, **values}
+            values = _from_older(values)
         require_fields(cls, values)
         for name in ("parameter_hash", "next_hash"):
             if not re.fullmatch("[0-9a-f]{16}", values[name] or "0" * 16):
@@ -185,115 +172,16 @@ class GenerationStats:
         return cls(**{**values, **scores, "baselines": baselines})
 
 
-PLATEAU = 100
-"""Generations without any gain that are a plateau."""
-STALL = 20
-"""Generations without a clear gain, after which larger ones are worth their steps."""
-_FEWEST_SCORES, _FEW_SCORES = 5, 3
-_FAR = 3  # spreads
-
-
-def since_restart(history: Sequence[GenerationStats], search: tuple[int, bool]) -> list[GenerationStats]:
-    """Lines with a population, the latest ``PLATEAU`` of them, of the latest ``search``."""
-    ours = takewhile(lambda stats: stats.search == search, reversed(history))
-    return list(islice((stats for stats in ours if stats.population_size is not None), PLATEAU))[::-1]
-
-
-def is_stalled(recent: Sequence[GenerationStats]) -> bool:
-    """Tell whether a block of ``STALL`` generations ends here in whose second half fitness was not clearly better.
-
-    A gain is more than a standard error. With fewer steps than it needs, a search is lost in noise; with more, it only
-    takes longer.
-
-    Args:
-        recent: lines with a population, of one search.
-    """
-    block = recent[-STALL:]
-    if len(block) < STALL or (block[-1].generation + 1) % STALL or _widened(block):
-        return False
-    halves = [
-        [stats.fitness_mean for stats in half if stats.fitness_mean is not None]
-        for half in (block[: STALL // 2], block[STALL // 2 :])
-    ]
-    return min(map(len, halves)) > 1 and not is_gain(*halves, errors=1)
-
-
-NARROWER = 10
-"""Times smaller is the sigma of a search that begins again because candidates were too far from their centre."""
-
-
-def is_out_of_reach(centre: Evaluation, best: float | None, spread: float | None) -> bool:
-    """Tell whether no candidate comes near what their centre does, so that sigma is far too large; False if unknown.
-
-    They play from other starts, so the difference must be clear beside what starts change, too.
-
-    Args:
-        centre: the centre's score.
-        best: the best candidate's fitness.
-        spread: standard deviation of the candidates' fitness.
-    """
-    if best is None or spread is None:
-        return False
-    return centre.mean - centre.std - best > _FAR * spread
-
-
-def fails_early(recent: Sequence[GenerationStats], first: GenerationStats, *, surely: bool = False) -> bool:
-    """Tell whether a search is stuck with episodes that end early: each step costs more than where nothing is done.
-
-    Where rewards are negative and an early end is a failure, the hasty find failing, which costs less in all, before
-    they find what lasts. Where an early end is the goal, and haste costs, it looks the same, unless the environment
-    says whether episodes succeed.
-
-    Args:
-        recent: lines with a population, of one search.
-        first: the run's first line, which has the baselines.
-        surely: only if the environment says that none succeeds.
-    """
-    nothing = first.baselines.get("doing nothing") if first.generation == 0 else None
-    scores = [stats.evaluation for stats in recent[-STALL:] if stats.evaluation is not None][-_FEW_SCORES:]
-    fitness = [stats.fitness_mean for stats in recent[-STALL:] if stats.fitness_mean is not None]
-    if nothing is None or len(scores) < _FEW_SCORES or len(fitness) < STALL:
-        return False
-    return not is_gain(fitness[: STALL // 2], fitness[STALL // 2 :], errors=2) and all(
-        score.success_rate in ({0} if surely else {0, None})
-        and math.isclose(score.mean, score.returns)  # the fitness is the sum of rewards, but for its rounding
-        and nothing.mean < score.mean < 0
-        and score.length < nothing.length / 2
-        and score.mean / score.length < nothing.mean / nothing.length
-        for score in scores
-    )
-
-
-def is_plateau(recent: Sequence[GenerationStats]) -> bool:
-    """Tell whether nothing was gained lately: neither in the populations' mean fitness nor in the centres' scores.
-
-    The means of the last 50 generations and of the 50 before them are compared: a gain is more than two standard
-    errors. Too few scores of centres say nothing, and populations decide alone.
-
-    Args:
-        recent: lines with a population, the latest ``PLATEAU`` of one search; fewer are no plateau.
-    """
-    parts = recent[: PLATEAU // 2], recent[PLATEAU // 2 :]
-    if len(recent) < PLATEAU or _widened(parts[1]):
-        return False
-    scores = [[stats.evaluation.mean for stats in part if stats.evaluation is not None] for part in parts]
-    fitness = [[stats.fitness_mean for stats in part if stats.fitness_mean is not None] for part in parts]
-    enough = min(map(len, fitness)) > 1, min(map(len, scores)) >= _FEWEST_SCORES
-    return any(enough) and not any(
-        is_gain(*halves, errors=2) for halves, are_enough in zip((fitness, scores), enough, strict=True) if are_enough
-    )
-
-
-def _widened(lines: Sequence[GenerationStats]) -> bool:
-    """Tell whether a curriculum grew meanwhile: then equal fitness is a gain, in a harder world."""
-    shares = [stats.range_share for stats in lines if stats.range_share is not None]
-    return bool(shares) and shares[-1] > shares[0]
-
-
-def is_gain(before: Sequence[float], after: Sequence[float], *, errors: float) -> bool:
-    """Tell whether the mean of some values is higher than that of earlier ones by so many standard errors."""
-    try:
-        error = math.sqrt(sum(variance(part) / len(part) for part in (before, after)))
-        return fmean(after) - fmean(before) > errors * error
-    except OverflowError:  # near the largest number there is
-        return False
+def _from_older(values: dict[str, Any]) -> dict[str, Any]:
+    """Return a line of metrics, of this version or an earlier one, as this version has it."""
+    missing: dict[str, Any] = {"final": None, "final_fitness": [], "baselines": {}, "observation_spread": None}
+    values = {**missing, "end": None, **values}
+    if "rules" not in values:  # each rule had a field of its own
+        older = {"range_share": None, "restarts": 0, "failed_early": False, "episode_cap": None}
+        share, restarts, failed_early, cap = (values.pop(name, default) for name, default in older.items())
+        if whole(0)(restarts) or flag(failed_early):
+            raise ValueError(f"restarts and failed_early cannot be {shown(restarts)} and {shown(failed_early)}")
+        values["search"] = 2 * restarts + failed_early
+        values["rules"] = {"plateau": restarts, "sigma_shrinking": 2 * failed_early, "episode_cap": cap}
+        values["rules"] |= {} if share is None else {"curriculum": share}
+    return values

@@ -37,7 +37,7 @@ from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.failure import RunFailure
 from es_core.runs.generation_log import GenerationLog
 from es_core.runs.locks import Lock, LockedError, LockLostError, hold, is_held
-from es_core.runs.metrics import GenerationStats, is_plateau, since_restart
+from es_core.runs.metrics import GenerationStats
 from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import EnvDefinition
@@ -176,14 +176,8 @@ class RunFolder:
             return "solved"
         steps = last.total_steps - last.evaluation_steps  # before that line
         bound = reached(self.config, generations=last.generation, steps=steps, episodes=last.total_episodes)
-        # Neither: its bounds have grown since.
-        return bound or ("plateau" if self.gives_up(last.search) else None)
-
-    def gives_up(self, search: tuple[int, bool]) -> bool:
-        """Return True if a plateau of its latest ``search`` (see ``GenerationStats``) ends the run."""
-        restarts, _ = search
-        is_last = self.config.stop_when == "plateau" and restarts == self.config.restarts
-        return is_last and is_plateau(since_restart(self.history, search))
+        # If it is a bound that has ended it, that has grown since.
+        return bound or (None if last.end in BOUNDS else last.end)
 
     @property
     def final_seeds(self) -> tuple[int, ...]:
@@ -416,8 +410,8 @@ class RunFolder:
             return
         for number, line in enumerate(islice(read_lines(path), first, last), first + 1):
             try:
-                _, values = _parsed(line)
-                log = None if values is None else GenerationLog.from_json(values)
+                stats, values = _parsed(line)
+                log = None if values is None else GenerationLog.from_json(values, before=stats.rules)
             except (ValueError, RecursionError) as error:
                 raise CheckpointError(f"{path}, line {number} is damaged: {error}") from error
             yield log

@@ -58,7 +58,7 @@ def make_strategy(config: TrainConfig, mean: NDArray[np.float32], policy: Policy
         PluginError: the strategy cannot be imported.
     """
     config = with_strategy(config, mean.size)
-    strategy = _find(config.strategy)
+    strategy = find_strategy(config.strategy)
     parameters = signature(strategy).parameters
     takes_all = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
     arguments: dict[str, Any] = {name: getattr(config, name) for name in ("population_size", "sigma", "seed")}
@@ -149,7 +149,13 @@ def require_strategy(config: TrainConfig) -> None:
     make_strategy(config, np.zeros(2, np.float32))  # some are not for one parameter
 
 
-def _find(name: str) -> type[Strategy]:
+def find_strategy(name: str) -> type[Strategy]:
+    """The class of a strategy, built in or registered by a plugin.
+
+    Raises:
+        ValueError: there is none of this name.
+        PluginError: it cannot be imported.
+    """
     if name in STRATEGIES:
         return STRATEGIES[name]
     if name.startswith(LEARNER):

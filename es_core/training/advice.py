@@ -5,17 +5,12 @@ from statistics import fmean
 from typing import Any, Self
 
 from es_core.formatting import percent
-from es_core.runs.metrics import (
-    NARROWER,
-    PLATEAU,
-    STALL,
-    GenerationStats,
-    fails_early,
-    is_gain,
-    is_out_of_reach,
-    is_plateau,
-    since_restart,
-)
+from es_core.runs.metrics import GenerationStats
+from es_core.statistics import is_gain
+from es_core.training.rules.generation_steps import STALL
+from es_core.training.rules.plateau import PLATEAU, is_plateau
+from es_core.training.rules.rule import SearchHistory, recent_generations
+from es_core.training.rules.sigma_shrinking import FAILING_EARLY, SHRINK_FACTOR, fails_early, is_out_of_reach
 
 _WINDOW = 10  # generations: single ones are noisy, and advice that comes later is of less use
 _LONG_WINDOW = PLATEAU  # for what single generations hardly show
@@ -91,8 +86,8 @@ class Adviser:
 def _first(history: History, restarts: int) -> tuple[Rule | None, str]:
     if not history:
         return None, ""
-    begun = history[-1].restarts
-    recent = since_restart(history, history[-1].search)
+    begun = history[-1].rules.get("plateau", 0)
+    recent = recent_generations(history, history[-1].search)
     if history[-1].solved:
         rules: Iterable[Rule] = [_asks_for_nothing]
     else:
@@ -120,13 +115,17 @@ def _asks_for_nothing(recent: History, first: GenerationStats) -> str:
 
 def _fails_early(recent: History, first: GenerationStats) -> str:
     """Advise if what an early end saves outweighs what each step costs, and the run goes on like that."""
-    if not (fails_early(recent, first) and fails_early(recent[:-1], first)):
+    nothing = first.baselines.get("doing nothing") if first.generation == 0 else None
+    if nothing is None or not all(fails_early(SearchHistory.of(part), nothing) for part in (recent, recent[:-1])):
         return ""
-    lasts = first.baselines["doing nothing"].length
+    lasts = nothing.length
     length = next(stats.evaluation.length for stats in reversed(recent) if stats.evaluation is not None)
     sigma, settings = "", {}
-    if first.sigma and not recent[-1].failed_early:  # else it has been tried
-        sigma, settings = f", or try a tenth of sigma, {first.sigma / NARROWER:.2g}", {"sigma": first.sigma / NARROWER}
+    if first.sigma and recent[-1].rules.get("sigma_shrinking") != FAILING_EARLY:  # else it has been tried
+        sigma, settings = (
+            f", or try a tenth of sigma, {first.sigma / SHRINK_FACTOR:.2g}",
+            {"sigma": first.sigma / SHRINK_FACTOR},
+        )
     return Advice(
         f"episodes end after {length:.0f} steps, and after {lasts:.0f} if nothing is done: each step costs more, but "
         f"there are fewer. If such an end is a failure, make it cost more than going on would{sigma}",
@@ -186,10 +185,10 @@ def _capped(recent: History) -> str:
     """Advise if a cap cut off three generations: it at most doubles, so it began at an eighth of what is needed."""
     last = recent[-3:]
     if len(last) < 3 or any(
-        stats.episode_cap is None or stats.capped_episodes is None or stats.capped_episodes < 0.9 for stats in last
+        _cap(stats) is None or stats.capped_episodes is None or stats.capped_episodes < 0.9 for stats in last
     ):
         return ""
-    cap = last[-1].episode_cap or 1
+    cap = int(_cap(last[-1]) or 1)
     return Advice(
         f"nearly all episodes end at the training cap, now {cap} steps: raise episode_cap_start, to {2 * cap}",
         episode_cap_start=2 * cap,
@@ -260,7 +259,7 @@ def _too_wide(recent: History) -> str:
     ]
     sigma = recent[-1].sigma  # None: candidates do not differ by noise
     some_reach_it = any(centre <= best for centre, best in scored)
-    if sigma is None or recent[-1].episode_cap is not None or some_reach_it or _rises(recent):
+    if sigma is None or _cap(recent[-1]) is not None or some_reach_it or _rises(recent):
         return ""
     if len(recent) <= _WINDOW or len(scored) < _WINDOW // 2:
         return ""
@@ -333,12 +332,12 @@ def _no_progress(recent: History) -> str:
 
 def _another_way(recent: History, first: GenerationStats) -> Advice:
     """Say what to try where nothing was learnt from the first generation on."""
-    centre = None if first.episode_cap is not None else first.evaluation  # a cap ends candidates' episodes alone
+    centre = None if _cap(first) is not None else first.evaluation  # a cap ends candidates' episodes alone
     if first.sigma and centre is not None and is_out_of_reach(centre, first.fitness_max, first.fitness_std):
         return Advice(
             f"no candidate of generation 0 came near what its centre does ({first.fitness_max:.4g}, {centre.mean:.4g}):"
-            f" try a tenth of its sigma, {first.sigma / NARROWER:.2g}",
-            sigma=first.sigma / NARROWER,
+            f" try a tenth of its sigma, {first.sigma / SHRINK_FACTOR:.2g}",
+            sigma=first.sigma / SHRINK_FACTOR,
         )
     others = "'cma_es' with policy='linear', or 'ars'" if _with_gradient(recent) else "'openai_es' or 'ars'"
     normalise = ""
@@ -359,7 +358,7 @@ def _another_way(recent: History, first: GenerationStats) -> Advice:
 
 def _plateau(recent: History) -> str:
     """Advise if neither centres nor populations have gained anything for long."""
-    if not is_plateau(recent):
+    if not is_plateau(SearchHistory.of(recent)):
         return ""
     starts = [stats.evaluation.std for stats in recent if stats.evaluation is not None]
     spreads = [stats.fitness_std for stats in recent if stats.fitness_std is not None]
@@ -402,6 +401,11 @@ def _rises(recent: History) -> bool:
     fitness = [stats.fitness_mean for stats in recent if stats.fitness_mean is not None]
     half = len(fitness) // 2
     return half > 1 and is_gain(fitness[:half], fitness[half:], errors=_SURELY)
+
+
+def _cap(stats: GenerationStats) -> float | None:
+    """Step limit of candidates' episodes below that of whole ones, or None."""
+    return stats.rules.get("episode_cap")
 
 
 def _learns_by_gradients(recent: History) -> bool:

@@ -31,7 +31,7 @@ _ERROR = 0.05  # maximum probability of calling a run solved whose centre never 
 _MOST_LOOKS = 10
 _FIRST_EPISODES = 10  # of a proof
 _BASELINE_EPISODES = 5
-_NOTHING, _RANDOM = "doing nothing", "random actions"  # the baselines
+NOTHING, _RANDOM = "doing nothing", "random actions"  # the baselines
 
 
 def episodes_of_evaluation(run: RunFolder, state: TrainingState, *, last: bool) -> int:
@@ -71,7 +71,7 @@ def first_episodes(
     if wanted and run.config.eval_every and pool.config.vector_starts in {None, EACH}:
         seeds = episode_seeds(run.config.seed, Purpose.BASELINE, 1) * min(pool.workers, 2)
         with _bearable():
-            played[_NOTHING] = pool.rollouts(np.zeros_like(state.strategy.mean), state.statistics, seeds)
+            played[NOTHING] = pool.rollouts(np.zeros_like(state.strategy.mean), state.statistics, seeds)
         with _bearable():
             played[_RANDOM] = pool.random_rollouts(seeds)
     return played
@@ -94,7 +94,7 @@ def baselines(
         count = min(_BASELINE_EPISODES, run.config.eval_episodes)
         seeds = episode_seeds(run.config.seed, Purpose.BASELINE, count)
         with _bearable():
-            played[_NOTHING] = pool.rollouts(np.zeros_like(state.strategy.mean), state.statistics, seeds)
+            played[NOTHING] = pool.rollouts(np.zeros_like(state.strategy.mean), state.statistics, seeds)
         with _bearable():
             played[_RANDOM] = pool.random_rollouts(seeds)
     scores = {name: Evaluation.from_episodes(episodes) for name, episodes in played.items()}

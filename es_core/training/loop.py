@@ -23,22 +23,28 @@ from es_core.pools.pool import Results, RolloutPool
 from es_core.rollout.errors import RolloutError
 from es_core.runs.checkpoint import Checkpoint, parameter_hash
 from es_core.runs.failure import RunFailure
-from es_core.runs.generation_log import GenerationLog
 from es_core.runs.locks import LockLostError
-from es_core.runs.metrics import DIAGNOSTICS, GenerationStats, is_out_of_reach
+from es_core.runs.metrics import DIAGNOSTICS, GenerationStats
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies.defaults import explained
 from es_core.strategies.population import Population
-from es_core.strategies.strategy import Strategy
-from es_core.training.confirmation import baselines, confirm, episodes_of_evaluation, final_episodes, first_episodes
+from es_core.training.confirmation import (
+    NOTHING,
+    baselines,
+    confirm,
+    episodes_of_evaluation,
+    final_episodes,
+    first_episodes,
+)
 from es_core.training.lifecycle import Lifecycle
 from es_core.training.progress import RunProgress, prepare_policy
 from es_core.training.rebuilding import restore_best
+from es_core.training.rules.rule import Evidence
 from es_core.training.selection import choose_elite, compared, learning_fitness, training_seeds
 from es_core.training.state import TrainingState
-from es_envs import interruption
+from es_envs import Episode, interruption
 
 
 def evolve(
@@ -91,57 +97,46 @@ def _run_generations(
 ) -> None:
     """Run generations until the task is solved, a bound or the deadline reached, or ``on_generation`` stops it."""
     config, limit = run.config, step_limit(pool.definition, run.config)
-    with _repeatable(run, state, pool) as begin:
+    with _keeping_checkpoint(run, state, pool) as begin:
         while True:
-            before, strategy, (restarts, failed_early) = begin(), state.strategy, state.search
+            before, strategy, search, rules = begin(), state.strategy, state.search, state.rules
             started, replaced, retried = time.perf_counter(), pool.workers_replaced, pool.retried
-            generation, centre = strategy.generation, strategy.mean
-            last = state.at_end(run)
-            centre_seeds = episode_seeds(
-                config.seed, Purpose.EVALUATION, episodes_of_evaluation(run, state, last=last), generation
-            )
-            first = first_episodes(run, state, pool, wanted=generation == 0 and not last)
-            if last:
-                results = None
-                centre_results = pool.rollouts(centre, state.statistics, centre_seeds)
-            else:
-                population = state.population()
-                results = _played(config, strategy, pool, population, centre_seeds)
-                centre_results = results.centre
-            without_learning, spread = baselines(run, state, pool, first, wanted=generation == 0 and not last)
+            generation, ending = strategy.generation, state.ending(run)
+            population = None if ending else state.population()
+            is_first = generation == 0 and population is not None
+
+            first = first_episodes(run, state, pool, wanted=is_first)
+            results, centre_results = _play(run, state, pool, population)
+            without_learning, spread = baselines(run, state, pool, first, wanted=is_first)
             confirmed, solved = confirm(run, state, before, pool, results, centre_results)
             evaluation, confirmation = (
                 Evaluation.from_episodes(episodes) if episodes else None for episodes in (centre_results, confirmed)
             )
-
-            limits: dict[str, Any] = {"episode_cap": None, "range_share": None} if last else state.limits(config)
-            diagnostics: dict[str, Any] = dict.fromkeys(DIAGNOSTICS)
-            fitness = None if results is None else learning_fitness(config, results, doubled=state.doublings > 0)
-            # Candidates without a sign are the mean itself, which ties with itself.
-            scored = _population_stats(
-                config, results, fitness[population.sign != 0] if fitness is not None and strategy.mirrored else None
-            )
+            fitness = None if results is None else learning_fitness(config, results, stalled=rules.has_stalled)
+            scored = _population_stats(config, population, results, fitness if strategy.mirrored else None)
             _warn_of_missing_fitness(run, generation, scored["fitnesses"])
-            log, matches = None, []
-            if results is not None and fitness is not None and not solved:
+
+            log, matches, reason = None, [], ""
+            if population is not None and results is not None and fitness is not None and not solved:
                 matches = choose_elite(config, state, pool, population, fitness)
-                # A cap ends candidates' episodes, and not the centre's.
-                far = limits["episode_cap"] is None and _loses_centre(evaluation, limit, scored)
-                log = state.log(run, fitness, results, limit, loses_centre=far)
-                state.move_on(log, results.transitions)
-                diagnostics = {name: _finite(strategy.diagnostics.get(name)) for name in DIAGNOSTICS}
+                changes = rules.change(_evidence(run, state, population, results, evaluation, scored, limit))
+                log, reason = state.log(fitness, results, changes), changes.reason
+                state.learn(log, results.transitions)
+            diagnostics: dict[str, Any] = {
+                name: _finite(state.strategy.diagnostics.get(name)) if log else None for name in DIAGNOSTICS
+            }
+
+            finale = final_episodes(run, state, pool, evaluation) if ending and not solved else []
             steps = sum(episode.length for episode in matches) + (results.steps if results is not None else 0)
             evaluation_steps = _steps(evaluation, confirmation, *without_learning.values())
-            finale = final_episodes(run, state, pool, evaluation) if last and not solved else []
             evaluation_steps += sum(episode.length for episode in finale)
             stats = GenerationStats(
                 generation=generation,
-                restarts=restarts,
-                failed_early=failed_early,
+                search=search,
+                rules=dict(rules.states),
                 **scored,
                 **diagnostics,
                 steps=steps,
-                **limits,
                 evaluation_steps=evaluation_steps,
                 total_steps=state.total_steps + steps + evaluation_steps,
                 total_episodes=state.total_episodes
@@ -157,20 +152,21 @@ def _run_generations(
                 baselines=without_learning,
                 observation_spread=spread,
                 solved=solved,
-                parameter_hash=parameter_hash(centre),
-                next_hash=None if last or solved else parameter_hash(state.strategy.mean),
+                end=None if solved else ending,
+                parameter_hash=before.parameter_hash,
+                next_hash=None if log is None else parameter_hash(state.strategy.mean),
                 seconds=time.perf_counter() - started,
             )
             state.count(stats)
-            finished = last or solved
+            finished = ending is not None or solved
             if finished:  # before the line, which says that nothing is left to do
                 run.keep(before)
             run.append(stats, log if strategy.rebuildable else None)
             stopped = (on_generation is not None and _is_false(on_generation(stats))) or time.monotonic() >= deadline
-            measured = results.fitness.copy() if results is not None and results.valid.any() else None
-            lifecycle.call("generation_finished", run=run, stats=stats, fitness=measured)
+            played = results.fitness.copy() if results is not None and results.valid.any() else None
+            lifecycle.call("generation_finished", run=run, stats=stats, fitness=played)
             if progress is not None:
-                progress.show(stats, _why_narrower(log))
+                progress.show(stats, reason)
             if not finished and (stopped or strategy.generation % config.checkpoint_every == 0):
                 run.keep(state.checkpoint(run, pool))
             if finished or stopped:
@@ -178,7 +174,7 @@ def _run_generations(
 
 
 @contextmanager
-def _repeatable(run: RunFolder, state: TrainingState, pool: RolloutPool) -> Iterator[Callable[[], Checkpoint]]:
+def _keeping_checkpoint(run: RunFolder, state: TrainingState, pool: RolloutPool) -> Iterator[Callable[[], Checkpoint]]:
     """Make sure that a generation which fails or is interrupted can be run again, and that the error says how.
 
     Yields:
@@ -222,15 +218,47 @@ def _repeatable(run: RunFolder, state: TrainingState, pool: RolloutPool) -> Iter
         raise
 
 
-def _played(
-    config: TrainConfig, strategy: Strategy, pool: RolloutPool, population: Population, centre_seeds: Sequence[int]
-) -> Results:
-    """Play a generation: the centre's episodes, and those from which the strategy learns."""
+def _play(
+    run: RunFolder, state: TrainingState, pool: RolloutPool, population: Population | None
+) -> tuple[Results | None, Sequence[Episode]]:
+    """Play a generation: the episodes from which the strategy learns, if there is a population, and the centre's."""
+    config, strategy = run.config, state.strategy
+    count = episodes_of_evaluation(run, state, last=population is None)
+    centre_seeds = episode_seeds(config.seed, Purpose.EVALUATION, count, strategy.generation)
+    if population is None:
+        return None, pool.rollouts(strategy.mean, state.statistics, centre_seeds)
     if isinstance(strategy, Learner):  # it steps the environment itself
-        centre = pool.rollouts(strategy.mean, population.statistics, centre_seeds)
-        return strategy.practise(population.statistics, centre)
-    seeds = training_seeds(config, len(population), population.generation)
-    return pool.evaluate(population, seeds, centre_seeds=centre_seeds)
+        centre = pool.rollouts(strategy.mean, state.statistics, centre_seeds)
+        results = strategy.practise(population.statistics, centre)
+    else:
+        seeds = training_seeds(config, len(population), population.generation)
+        results = pool.evaluate(population, seeds, centre_seeds=centre_seeds)
+    return results, results.centre
+
+
+def _evidence(
+    run: RunFolder,
+    state: TrainingState,
+    population: Population,
+    results: Results,
+    evaluation: Evaluation | None,
+    scored: Mapping[str, Any],
+    limit: int,
+) -> Evidence:
+    """What the rules read."""
+    first = run.history[0] if run.history else None
+    return Evidence(
+        config=state.rules.search_config,
+        history=state.search_history(run),
+        fitness=results.fitness[results.valid],
+        spread=scored["fitness_std"],
+        lengths=results.lengths[results.valid],
+        centre=evaluation,
+        nothing=first.baselines.get(NOTHING) if first is not None and first.generation == 0 else None,
+        step_limit=limit,
+        population=population,
+        from_policy=run.initial_path.exists(),
+    )
 
 
 def _is_false(answer: object) -> bool:
@@ -263,9 +291,10 @@ def _failed(run: RunFolder, before: Checkpoint, results: Results | None) -> list
 
 
 def _population_stats(
-    config: TrainConfig, results: Results | None, paired_fitness: NDArray[np.float64] | None
+    config: TrainConfig, population: Population | None, results: Results | None, paired: NDArray[np.float64] | None
 ) -> dict[str, Any]:
-    if results is None or not results.valid.any():
+    """Fitness and lengths of a population, for the metrics; ``paired``: fitness ``(N,)`` of mirrored candidates."""
+    if population is None or results is None or not results.valid.any():
         spread = tuple(f"fitness_{name}" for name in ("mean", "median", "max", "min", "std"))
         unknown = dict.fromkeys((*spread, "episode_length", "tied_pairs", "capped_episodes"))
         return {**unknown, "population_size": None if results is None else len(results.valid), "fitnesses": {}}
@@ -283,7 +312,7 @@ def _population_stats(
         "fitnesses": {name: None if math.isnan(value) else value for name, value in named.items()},
         "population_size": len(valid),
         "episode_length": float(results.lengths[valid].mean()),
-        "tied_pairs": _tied(paired_fitness) if paired_fitness is not None else None,
+        "tied_pairs": None if paired is None else _tied(paired[population.sign != 0]),  # without the mean itself
         "capped_episodes": float(results.capped[valid].mean()),
     }
 
@@ -298,25 +327,6 @@ def _warn_of_missing_fitness(run: RunFolder, generation: int, fitnesses: Mapping
                 RuntimeWarning,
                 stacklevel=2,
             )
-
-
-def _why_narrower(log: GenerationLog | None) -> str:
-    """Say why the search begins again with a smaller sigma; empty if it does not."""
-    if log is None:
-        return ""
-    if log.fails_early:
-        return "an early end has paid"
-    return "no candidate comes near what its centre does" if log.narrower else ""
-
-
-def _loses_centre(evaluation: Evaluation | None, limit: int, scored: Mapping[str, Any]) -> bool:
-    """Tell whether the centre lasts to the limit, and no candidate comes near what it does.
-
-    A centre that falls itself is not worth staying close to: on Walker2d-v5 that learns less.
-    """
-    if evaluation is None or evaluation.length < limit:
-        return False
-    return is_out_of_reach(evaluation, scored["fitness_max"], scored["fitness_std"])
 
 
 def _tied(fitness: NDArray[np.float64]) -> float:

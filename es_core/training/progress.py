@@ -30,7 +30,7 @@ from es_core.formatting import counted, duration, figures, percent
 from es_core.policies.compilation import compile_kernels, is_compiled
 from es_core.pools.local import require_environment
 from es_core.pools.pool import Playing, RolloutPool
-from es_core.runs.metrics import PLATEAU, GenerationStats
+from es_core.runs.metrics import GenerationStats
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation, Standing
 from es_core.training.advice import Adviser
@@ -119,7 +119,7 @@ class RunProgress:
         self._started, self._shown = time.monotonic(), 0.0
         self._share = self._run.share_done  # of this session's beginning
         self._adviser = Adviser(restarts=run.config.restarts)
-        self._restarts = 0
+        self._reason = ""
         self._population: list[float] = []
         self._max: float | None = None  # of the latest generation's population; the last centre has none
         self._low, self._high = math.inf, -math.inf  # of all curves
@@ -150,22 +150,18 @@ class RunProgress:
             self._live.refresh()  # a notebook would keep the picture of half a second ago
             self._live.stop()
 
-    def show(self, stats: GenerationStats, why_narrower: str = "") -> None:
-        """Show one generation; ``why_narrower``: why the search then begins again with a smaller sigma, if it does."""
-        if stats.restarts > self._restarts and stats.population_size is not None:
-            self._say(
-                f"nothing was gained in {PLATEAU} generations: begun again with {stats.population_size} candidates "
-                f"(restart {stats.restarts} of {self._run.config.restarts}); the best so far is kept"
-            )
+    def show(self, stats: GenerationStats, reason: str = "") -> None:
+        """Show one generation; ``reason``: why the search begins again with the next one, if it does."""
+        if self._reason and stats.population_size is not None:  # else the run has ended instead
+            self._say(self._reason)
         self._take(stats)
         if not self._is_live and (self._run.end is not None or time.monotonic() - self._shown >= _LINE_EVERY):
             self._shown = time.monotonic()
             told = "; ".join(f"{name} {numbers}" for name, _, numbers in self._rows() if numbers)
             self._say(f"{self._counted()}: {told}; {self._left()}")
         text = self._adviser.hear(self._run.history)
-        if why_narrower:
-            self._say(f"{why_narrower}: begun again with a tenth of sigma")
-        elif text:
+        self._reason = reason
+        if text and not reason:
             self._console.print(Text(f"advice: {text}", "yellow"), soft_wrap=not self._is_live)
 
     @property
@@ -186,7 +182,7 @@ class RunProgress:
         print_line(self._console, text)
 
     def _take(self, stats: GenerationStats) -> None:
-        self._restarts, self._max = stats.restarts, stats.fitness_max
+        self._max = stats.fitness_max
         if stats.fitness_mean is not None:
             self._population.append(stats.fitness_mean)
         self._score = stats.evaluation or stats.confirmation or self._score

@@ -140,7 +140,7 @@ def _replay(run: RunFolder, state: TrainingState, stats: GenerationStats, log: G
         raise CheckpointError(f"{where}: no population of this run has {log.population_size} candidates")
     state.strategy.ask()
     try:
-        state.move_on(log)
+        state.learn(log)
     except (ValueError, ArithmeticError) as error:
         raise CheckpointError(f"{where}: the strategy cannot learn from it: {error}") from error
     if stats.standing is not None and stats.standing.beats(state.best):

@@ -48,7 +48,7 @@ def _groups(config: TrainConfig, candidates: int) -> NDArray[np.int64]:
     return np.asarray(pairs * count // (pairs[-1] + 1))
 
 
-def learning_fitness(config: TrainConfig, results: Results, *, doubled: bool) -> NDArray[np.float64]:
+def learning_fitness(config: TrainConfig, results: Results, *, stalled: bool) -> NDArray[np.float64]:
     """The fitness ``(N,)`` from which the strategy learns; NaN for a candidate that is dropped.
 
     A failed candidate has none, or the worst fitness of the others, as ``on_candidate_error`` says; shapings by rank
@@ -58,14 +58,14 @@ def learning_fitness(config: TrainConfig, results: Results, *, doubled: bool) ->
     4.2), or the sum of the rewards' signs (``return_proc_mode`` of the released code of Salimans et al. 2017).
 
     In groups, it is the rank among those of the group, so that each start counts alike while all is still to be learnt.
-    Once a search has gained nothing for a while, and its steps have ``doubled``, most starts are mastered, and what is
+    Once a search has gained nothing for a while, and its steps have grown, most starts are mastered, and what is
     left differs from start to start: then it is the rank among all by what a candidate's fitness is above its group's
     median. A start from which half of them fail outweighs one from which they differ in style.
 
     Args:
         config: the run's config.
         results: a population's.
-        doubled: True if the steps of this search's generations have doubled.
+        stalled: True if that is so.
     """
     fitness, valid = results.fitness.copy(), results.valid
     values: NDArray[np.float64] | None = None
@@ -81,8 +81,8 @@ def learning_fitness(config: TrainConfig, results: Results, *, doubled: bool) ->
         compares = ~np.isnan(fitness)
         for members in compared(config, compares):
             own = fitness[members]
-            fitness[members] = own - np.median(own) if doubled else centered_ranks(own)
-        if doubled:
+            fitness[members] = own - np.median(own) if stalled else centered_ranks(own)
+        if stalled:
             fitness[compares] = centered_ranks(fitness[compares])
     return fitness
 

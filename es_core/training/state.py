@@ -1,6 +1,6 @@
 """The training state, which a run carries from generation to generation, and how it begins or is resumed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import astuple, dataclass, replace
 from typing import Any, Self
@@ -8,19 +8,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config.budgets import (
-    begun_again,
-    first_cap,
-    first_range_share,
-    largest_population,
-    may_double,
-    next_cap,
-    next_population_size,
-    next_range_share,
-    reached,
-    step_limit,
-)
-from es_core.config.checks import maybe, number, whole
+from es_core.config.budgets import largest_population, reached, step_limit
+from es_core.config.checks import whole
 from es_core.config.choices import LEARNER
 from es_core.config.train_config import TrainConfig, require_bits
 from es_core.files import CheckpointError
@@ -33,7 +22,7 @@ from es_core.policies.normalization import ObservationStatistics, Statistics
 from es_core.pools.pool import Results, RolloutPool
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.generation_log import GenerationLog
-from es_core.runs.metrics import NARROWER, GenerationStats, fails_early, is_plateau, is_stalled, since_restart
+from es_core.runs.metrics import GenerationStats
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Standing
 from es_core.seeding import Purpose, derive
@@ -42,11 +31,12 @@ from es_core.strategies.erl import ERL
 from es_core.strategies.population import Population
 from es_core.strategies.strategy import Strategy
 from es_core.strategies.transitions import Transitions
+from es_core.training.rules.rule import SearchHistory, recent_generations
+from es_core.training.rules.rules import Changes, Rules
 from es_envs.spaces import input_size, is_same_space
 
 # Of a checkpoint's progress.
-_COUNTS = ("doublings", "restarts", "total_steps", "evaluation_steps", "budgeted_steps", "total_episodes")
-_FLAGS = ("narrowed", "failed_early")
+_COUNTS = ("search", "total_steps", "evaluation_steps", "budgeted_steps", "total_episodes")
 
 
 @dataclass
@@ -57,12 +47,8 @@ class TrainingState:
         strategy: the strategy, with the mean and the number of the generation.
         policy: what its parameters mean.
         statistics: statistics that normalise the next generation's observations or hidden layers, or None.
-        episode_cap: step limit of the next population's episodes, or None.
-        range_share: share of the ranges of ``randomize`` in which the next population plays.
-        doublings: how often the steps of this search's generations have doubled.
-        restarts: how often the search has begun again.
-        narrowed: True if this search has begun again with a smaller sigma.
-        failed_early: True if it has because it failed early.
+        rules: the rules that change the search between generations, with their states.
+        search: how often the search has begun again, from other parameters.
         total_steps: environment steps of all episodes so far.
         evaluation_steps: those of all but candidates' episodes.
         budgeted_steps: those of them that ``eval_budget`` counts.
@@ -73,12 +59,8 @@ class TrainingState:
     strategy: Strategy
     policy: Policy
     statistics: Statistics | None
-    episode_cap: int | None
-    range_share: float
-    doublings: int = 0
-    restarts: int = 0
-    narrowed: bool = False
-    failed_early: bool = False
+    rules: Rules
+    search: int = 0
     total_steps: int = 0
     evaluation_steps: int = 0
     budgeted_steps: int = 0
@@ -117,10 +99,9 @@ class TrainingState:
             given = source.mean
             if statistics is not None and type(source.statistics) is type(statistics):
                 statistics = source.statistics
-        cap = first_cap(config, step_limit(pool.definition, config))
         strategy = _strategy(config, policy, given)
         _require_observable(strategy, pool)
-        return cls(strategy, policy, statistics, cap, first_range_share(config))
+        return cls(strategy, policy, statistics, Rules.begin(config, step_limit(pool.definition, config)))
 
     @classmethod
     def resume(cls, run: RunFolder, pool: RolloutPool) -> Self:
@@ -160,8 +141,7 @@ class TrainingState:
         require_bits(checkpoint.config, where)
         try:
             policy, progress = checkpoint.policy(), _progress(checkpoint)
-            searched = _searched(checkpoint.config, progress["restarts"], narrowed=progress["narrowed"])
-            strategy = _strategy(searched, policy, checkpoint.mean)
+            strategy = _strategy(progress["rules"].search_config, policy, checkpoint.mean)
             strategy.load_state_dict(checkpoint.strategy)
             _require_consistent(strategy, checkpoint)
         except (LookupError, ValueError, TypeError, ArithmeticError) as error:
@@ -170,12 +150,7 @@ class TrainingState:
 
     def population(self) -> Population:
         """Population of the next generation, with its statistics and step limit."""
-        return replace(
-            self.strategy.ask(),
-            statistics=self.statistics,
-            max_episode_steps=self.episode_cap,
-            range_share=self.range_share,
-        )
+        return replace(self.rules.limit_population(self.strategy.ask()), statistics=self.statistics)
 
     def checkpoint(self, run: RunFolder, spaces: RolloutPool | Checkpoint) -> Checkpoint:
         """Checkpoint before the next generation; ``spaces`` has the environment's spaces."""
@@ -189,71 +164,36 @@ class TrainingState:
             observation_space=spaces.observation_space,
             action_space=spaces.action_space,
             progress={
-                **{name: getattr(self, name) for name in (*_COUNTS, *_FLAGS, "episode_cap", "range_share")},
+                **{name: getattr(self, name) for name in _COUNTS},
+                "rules": dict(self.rules.states),
                 "best": None if self.best is None else list(astuple(self.best)),
             },
         )
 
-    def limits(self, config: TrainConfig) -> dict[str, float | None]:
-        """Limits of the next population's episodes, for the metrics; None: whole episodes, all ranges."""
-        return {
-            "episode_cap": self.episode_cap,
-            "range_share": None if config.curriculum is None else self.range_share,
-        }
-
-    @property
-    def search(self) -> tuple[int, bool]:
-        """The search that goes on: see ``GenerationStats``."""
-        return self.restarts, self.failed_early
-
-    def at_end(self, run: RunFolder) -> bool:
-        """Return True if a bound of the run, or a plateau that ends it, is reached: there is no further generation."""
+    def ending(self, run: RunFolder) -> str | None:
+        """The bound, or the rule, that ends the run here: there is no further generation; None if it goes on."""
         done = self.strategy.generation
         bound = reached(run.config, generations=done, steps=self.total_steps, episodes=self.total_episodes)
-        return bound is not None or run.gives_up(self.search)
+        return bound or self.rules.ending(self.search_history(run))
 
-    def log(
-        self,
-        run: RunFolder,
-        fitness: NDArray[np.float64],
-        results: Results,
-        step_limit: int,
-        *,
-        loses_centre: bool,
-    ) -> GenerationLog:
+    def search_history(self, run: RunFolder) -> SearchHistory:
+        """The latest generations of the search that goes on."""
+        return SearchHistory.of(recent_generations(run.history, self.search))
+
+    def log(self, fitness: NDArray[np.float64], results: Results, changes: Changes) -> GenerationLog:
         """Log of this generation, which determines the next one.
 
         Args:
-            run: the run, with the history before this generation.
             fitness: ``(N,)``, from which the strategy learns; NaN for a candidate that is dropped.
             results: this generation's results.
-            step_limit: step limit of whole episodes.
-            loses_centre: True if the centre lasts to the limit, and no candidate came near what it does.
+            changes: what the rules change.
         """
-        config, lengths = run.config, results.lengths[results.valid]
-        searched = begun_again(config, self.restarts)
-        recent = since_restart(run.history, self.search)
-        doublings = self.doublings + (may_double(searched, self.doublings) and is_stalled(recent))
         statistics = self.statistics if isinstance(self.statistics, ObservationStatistics) else None
-        # With a radius, pgpe's sigmas do not follow from sigma.
-        narrows = self.strategy.adapts_sigma and "sigma" in config.decided and "radius" not in config.strategy_options
-        is_new = not self.narrowed and not run.initial_path.exists()
-        fails = narrows and is_new and bool(recent) and fails_early(recent, run.history[0], surely=True)
-        restart = self.restarts < config.restarts and is_plateau(recent)
-        if restart or fails:  # the next parameters have learnt nothing, so they begin as easily as the first ones
-            cap, share = first_cap(config, step_limit), first_range_share(config)
-        else:
-            cap = next_cap(config, step_limit, self.episode_cap, lengths)
-            share = next_range_share(config, self.range_share, results.fitness[results.valid])
         return GenerationLog(
             fitness=fitness,
-            population_size=next_population_size(searched, doublings, lengths) if self.strategy.resizable else None,
-            doublings=doublings,
-            restart=restart,
-            narrower=narrows and loses_centre and not (recent or self.narrowed),
-            fails_early=fails,
-            episode_cap=cap,
-            range_share=share,
+            rules=changes.rules,
+            population_size=changes.population_size,
+            search_from=changes.search_from,
             statistics=statistics and statistics.after(results.statistics or []),
             behaviours=results.behaviours,
         )
@@ -269,51 +209,32 @@ class TrainingState:
         self.evaluation_steps += stats.evaluation_steps
         self.budgeted_steps += stats.budgeted_steps(self.policy.config.solved_at)
 
-    def move_on(self, log: GenerationLog, transitions: Sequence[Transitions] = ()) -> None:
-        """Go on to the next generation; ``transitions``: those of its episodes, if its population records them."""
+    def learn(self, log: GenerationLog, transitions: Sequence[Transitions] = ()) -> None:
+        """Go on to the next generation; ``transitions``: those of its episodes, if its population records them.
+
+        Raises:
+            ValueError: the log does not fit the run.
+        """
         self.strategy.observe(transitions)
         if log.behaviours is not None:
             self.strategy.observe_behaviours(log.behaviours)
         centre = self.strategy.mean
         self.strategy.tell(log.fitness, log.valid)
-        self.episode_cap, self.range_share, self.doublings = log.episode_cap, log.range_share, log.doublings
+        self.rules = self.rules.with_states(log.rules)
         self.statistics = log.statistics or self.statistics
-        if log.restart:
-            self._begin_again()
-        elif log.narrower:  # one that adapts sigma would need many generations to come so far down
-            self.narrowed = True
-            self._search_from(centre)
-        elif log.fails_early:
-            self.narrowed, self.failed_early, self.doublings = True, True, 0
-            self._search_from(self._first_mean())
+        if log.search_from is not None:
+            self.search += log.search_from == "initial"
+            generation = self.strategy.generation
+            mean = centre if log.search_from == "centre" else self._first_mean()
+            self.strategy = _strategy(self.rules.search_config, self.policy, mean)
+            self.strategy.generation = generation
         elif log.population_size is not None:
             self.strategy.population_size = log.population_size
 
-    def _begin_again(self) -> None:
-        """Replace the strategy by one that knows nothing of what was learnt but the statistics of observations.
-
-        It has twice the candidates (Auger and Hansen 2005, "A restart CMA evolution strategy with increasing population
-        size"): more of them see further, and are misled less by noise.
-        """
-        self.restarts, self.narrowed, self.failed_early, self.doublings = self.restarts + 1, False, False, 0
-        self._search_from(self._first_mean())
-
     def _first_mean(self) -> NDArray[np.float32]:
-        """The mean at which this search has begun, unless a policy from a file was given."""
-        seed = self.policy.config.seed
-        return self.policy.initial(derive(seed, Purpose.RESTART, self.restarts) if self.restarts else seed)
-
-    def _search_from(self, mean: NDArray[np.float32]) -> None:
-        generation = self.strategy.generation
-        self.strategy = _strategy(
-            _searched(self.policy.config, self.restarts, narrowed=self.narrowed), self.policy, mean
-        )
-        self.strategy.generation = generation
-
-
-def _searched(config: TrainConfig, restarts: int, *, narrowed: bool) -> TrainConfig:
-    """The decided config of a search; some strategies' rates follow from its sigma."""
-    return begun_again(replace(config, sigma=config.sigma / NARROWER) if narrowed else config, restarts)
+        """The mean at which this search begins, unless a policy from a file was given."""
+        seed, restarts = self.policy.config.seed, self.rules.states.get("plateau") or 0
+        return self.policy.initial(derive(seed, Purpose.RESTART, int(restarts)) if restarts else seed)
 
 
 def _latest(run: RunFolder, generation: int) -> Checkpoint:
@@ -380,23 +301,34 @@ def _require_consistent(strategy: Strategy, checkpoint: Checkpoint) -> None:
 
 
 def _progress(checkpoint: Checkpoint) -> dict[str, Any]:
-    """Entries of a checkpoint beside the strategy, as arguments of ``TrainingState``."""
-    # Older runs have no budget, curriculum, doublings, restarts and searches that begin again.
-    spent = checkpoint.progress.get("evaluation_steps", 0)
-    older = {"evaluation_steps": 0, "budgeted_steps": spent, "range_share": 1.0, "doublings": 0, "restarts": 0}
-    values = {**older, **dict.fromkeys(_FLAGS, False), **checkpoint.progress}
-    cap, best, totals = values["episode_cap"], values["best"], {name: values[name] for name in _COUNTS}
-    ranges = values["range_share"]
-    if any(whole(0)(total) for total in totals.values()) or maybe(whole(1))(cap) or number(0)(ranges) or ranges > 1:
+    """What a checkpoint has next to the strategy, as arguments of ``TrainingState``."""
+    values = dict(checkpoint.progress)
+    if "rules" not in values:
+        values = _progress_from_older(values)
+    totals, best = {name: values[name] for name in _COUNTS}, values["best"]
+    if any(whole(0)(total) for total in totals.values()) or not isinstance(values["rules"], dict):
         raise ValueError(f"its progress cannot be {shown(checkpoint.progress)}")
-    if totals["doublings"] and not may_double(checkpoint.config, totals["doublings"] - 1):
-        raise ValueError(f"its config does not allow {totals['doublings']} doublings of a generation's steps")
-    if totals["restarts"] > checkpoint.config.restarts:
-        raise ValueError(f"its config allows {checkpoint.config.restarts} restarts, it has {totals['restarts']}")
+    rules = Rules.load(checkpoint.config, values["rules"])
     if best is not None:
         solved, fitness, std, episodes = best if len(best) == 4 else (*best, 0.0, checkpoint.config.confirm_episodes)
         if whole(1)(episodes):
             raise ValueError(f"its progress cannot be {shown(checkpoint.progress)}")
         best = Standing(bool(solved), float(fitness), float(std), episodes)
-    flags = {name: bool(values[name]) for name in _FLAGS}
-    return {"episode_cap": cap, "range_share": ranges, **flags, "best": best, **totals}
+    return {"rules": rules, "best": best, **totals}
+
+
+def _progress_from_older(progress: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the progress of a checkpoint of an earlier version, in which each rule had entries of its own."""
+    spent = progress.get("evaluation_steps", 0)  # the oldest have no budget
+    older = {"evaluation_steps": 0, "budgeted_steps": spent, "range_share": 1.0, "doublings": 0, "restarts": 0}
+    values = {**older, "narrowed": False, "failed_early": False, **progress}
+    shrunk = 2 if values["failed_early"] else int(values["narrowed"])
+    values["search"] = 2 * values["restarts"] + values["failed_early"]
+    values["rules"] = {
+        "plateau": values["restarts"],
+        "sigma_shrinking": shrunk,
+        "generation_steps": values["doublings"],
+        "episode_cap": values["episode_cap"],
+        "curriculum": values["range_share"],
+    }
+    return values
