@@ -308,7 +308,7 @@ def _command(verb: str, run: "RunFolder") -> str:
 
 def _ending(run: "Run") -> str:
     """Return where the run stands, and why it ended there if it has."""
-    from es_core.runs.metrics import PLATEAU
+    from es_core.training.rules.plateau import PLATEAU
 
     last = run.history[-1].generation
     if run.end == "solved":

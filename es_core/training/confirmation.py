@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gymnasium
@@ -34,6 +34,64 @@ _BASELINE_EPISODES = 5
 NOTHING, _RANDOM = "doing nothing", "random actions"  # the baselines
 
 
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """Scores of a generation's centre, as fields of ``GenerationStats``, which describes them."""
+
+    evaluation: Evaluation | None
+    confirmation: Evaluation | None
+    solved: bool
+    final: Evaluation | None
+    final_fitness: list[float]
+    baselines: dict[str, Evaluation]
+    observation_spread: list[float] | None
+
+    @property
+    def steps(self) -> int:
+        """Environment steps of all these episodes."""
+        scores = (self.evaluation, self.confirmation, self.final, *self.baselines.values())
+        return sum(score.steps for score in scores if score is not None)
+
+
+def score_centre(
+    run: RunFolder,
+    state: TrainingState,
+    before: Checkpoint,
+    pool: RolloutPool,
+    results: Results | None,
+    evaluated: Sequence[Episode],
+    first: Mapping[str, Sequence[Episode]] | None,
+) -> Scores:
+    """Score a centre: confirm what looks best or solved, and at a run's end score the best of all.
+
+    Args:
+        run: the run.
+        state: its state before the generation.
+        before: the centre's checkpoint.
+        pool: where it is played.
+        results: the generation's, None if it is the last one.
+        evaluated: the centre's episodes in its evaluation; none if it was not evaluated.
+        first: the baselines' first episodes, in the run's first generation.
+    """
+    without_learning, spread = ({}, None) if first is None else score_baselines(run, state, pool, first)
+    confirmed, solved = confirm(run, state, before, pool, results, evaluated)
+    evaluation, confirmation = (_score(episodes) for episodes in (evaluated, confirmed))
+    finale = final_episodes(run, state, pool, evaluation) if results is None and not solved else []
+    return Scores(
+        evaluation=evaluation,
+        confirmation=confirmation,
+        solved=solved,
+        final=_score(finale),
+        final_fitness=[episode.fitness for episode in (confirmed if solved else finale)],
+        baselines=without_learning,
+        observation_spread=spread,
+    )
+
+
+def _score(episodes: Sequence[Episode]) -> Evaluation | None:
+    return Evaluation.from_episodes(episodes) if episodes else None
+
+
 def episodes_of_evaluation(run: RunFolder, state: TrainingState, *, last: bool) -> int:
     """Number of episodes in the evaluation of the next centre, 0 if it is not evaluated.
 
@@ -59,16 +117,14 @@ def episodes_of_evaluation(run: RunFolder, state: TrainingState, *, last: bool) 
     return min(wanted, max(-(-free // 2), fewest))
 
 
-def first_episodes(
-    run: RunFolder, state: TrainingState, pool: RolloutPool, *, wanted: bool
-) -> dict[str, list[Episode]]:
+def first_episodes(run: RunFolder, state: TrainingState, pool: RolloutPool) -> dict[str, list[Episode]]:
     """Play the first episode of each baseline before anything else, in two workers if there are as many.
 
-    Whether it is the same after many others, ``baselines`` finds out. These steps are counted nowhere, so that no
+    Whether it is the same after many others, ``score_baselines`` finds out. These steps are counted nowhere, so that no
     result depends on them.
     """
     played: dict[str, list[Episode]] = {}
-    if wanted and run.config.eval_every and pool.config.vector_starts in {None, EACH}:
+    if run.config.eval_every and pool.config.vector_starts in {None, EACH}:
         seeds = episode_seeds(run.config.seed, Purpose.BASELINE, 1) * min(pool.workers, 2)
         with _bearable():
             played[NOTHING] = pool.rollouts(np.zeros_like(state.strategy.mean), state.statistics, seeds)
@@ -77,8 +133,8 @@ def first_episodes(
     return played
 
 
-def baselines(
-    run: RunFolder, state: TrainingState, pool: RolloutPool, first: Mapping[str, Sequence[Episode]], *, wanted: bool
+def score_baselines(
+    run: RunFolder, state: TrainingState, pool: RolloutPool, first: Mapping[str, Sequence[Episode]]
 ) -> tuple[dict[str, Evaluation], list[float] | None]:
     """Score what no learning gives: doing nothing, where all outputs of the policy are 0, and random actions.
 
@@ -90,7 +146,7 @@ def baselines(
         deviation among their entries at the beginnings and ends of those episodes, except entries that never change.
     """
     played: dict[str, list[Episode]] = {}
-    if wanted and run.config.eval_every:
+    if run.config.eval_every:
         count = min(_BASELINE_EPISODES, run.config.eval_episodes)
         seeds = episode_seeds(run.config.seed, Purpose.BASELINE, count)
         with _bearable():

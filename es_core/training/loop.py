@@ -30,14 +30,7 @@ from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies.defaults import explained
 from es_core.strategies.population import Population
-from es_core.training.confirmation import (
-    NOTHING,
-    baselines,
-    confirm,
-    episodes_of_evaluation,
-    final_episodes,
-    first_episodes,
-)
+from es_core.training.confirmation import NOTHING, episodes_of_evaluation, first_episodes, score_centre
 from es_core.training.lifecycle import Lifecycle
 from es_core.training.progress import RunProgress, prepare_policy
 from es_core.training.rebuilding import restore_best
@@ -103,68 +96,52 @@ def _run_generations(
             started, replaced, retried = time.perf_counter(), pool.workers_replaced, pool.retried
             generation, ending = strategy.generation, state.ending(run)
             population = None if ending else state.population()
-            is_first = generation == 0 and population is not None
 
-            first = first_episodes(run, state, pool, wanted=is_first)
-            results, centre_results = _play(run, state, pool, population)
-            without_learning, spread = baselines(run, state, pool, first, wanted=is_first)
-            confirmed, solved = confirm(run, state, before, pool, results, centre_results)
-            evaluation, confirmation = (
-                Evaluation.from_episodes(episodes) if episodes else None for episodes in (centre_results, confirmed)
-            )
+            first = None if generation or ending else first_episodes(run, state, pool)
+            results, centre_episodes = _play(run, state, pool, population)
+            scores = score_centre(run, state, before, pool, results, centre_episodes, first)
             fitness = None if results is None else learning_fitness(config, results, stalled=rules.has_stalled)
-            scored = _population_stats(config, population, results, fitness if strategy.mirrored else None)
-            _warn_of_missing_fitness(run, generation, scored["fitnesses"])
+            played = _population_stats(config, population, results, fitness if strategy.mirrored else None)
+            _warn_of_missing_fitness(run, generation, played["fitnesses"])
 
             log, matches, reason = None, [], ""
-            if population is not None and results is not None and fitness is not None and not solved:
+            if population is not None and results is not None and fitness is not None and not scores.solved:
                 matches = choose_elite(config, state, pool, population, fitness)
-                changes = rules.change(_evidence(run, state, population, results, evaluation, scored, limit))
+                changes = rules.change(_evidence(run, state, population, results, scores.evaluation, played, limit))
                 log, reason = state.log(fitness, results, changes), changes.reason
                 state.learn(log, results.transitions)
-            diagnostics: dict[str, Any] = {
-                name: _finite(state.strategy.diagnostics.get(name)) if log else None for name in DIAGNOSTICS
-            }
+            measured = {} if log is None else strategy.diagnostics
+            diagnostics: dict[str, Any] = {name: _finite(measured.get(name)) for name in DIAGNOSTICS}
 
-            finale = final_episodes(run, state, pool, evaluation) if ending and not solved else []
             steps = sum(episode.length for episode in matches) + (results.steps if results is not None else 0)
-            evaluation_steps = _steps(evaluation, confirmation, *without_learning.values())
-            evaluation_steps += sum(episode.length for episode in finale)
+            episodes = len(matches) + (results.lengths[results.valid].size if results is not None else 0)
             stats = GenerationStats(
                 generation=generation,
                 search=search,
                 rules=dict(rules.states),
-                **scored,
+                **played,
                 **diagnostics,
+                **vars(scores),
                 steps=steps,
-                evaluation_steps=evaluation_steps,
-                total_steps=state.total_steps + steps + evaluation_steps,
-                total_episodes=state.total_episodes
-                + len(matches)
-                + (results.lengths[results.valid].size if results is not None else 0),
+                evaluation_steps=scores.steps,
+                total_steps=state.total_steps + steps + scores.steps,
+                total_episodes=state.total_episodes + episodes,
                 workers_replaced=pool.workers_replaced - replaced,
                 retried=pool.retried - retried,
                 failed_candidates=_failed(run, before, results),
-                evaluation=evaluation,
-                confirmation=confirmation,
-                final=Evaluation.from_episodes(finale) if finale else None,
-                final_fitness=[episode.fitness for episode in (confirmed if solved else finale)],
-                baselines=without_learning,
-                observation_spread=spread,
-                solved=solved,
-                end=None if solved else ending,
+                end=None if scores.solved else ending,
                 parameter_hash=before.parameter_hash,
                 next_hash=None if log is None else parameter_hash(state.strategy.mean),
                 seconds=time.perf_counter() - started,
             )
             state.count(stats)
-            finished = ending is not None or solved
+            finished = ending is not None or scores.solved
             if finished:  # before the line, which says that nothing is left to do
                 run.keep(before)
             run.append(stats, log if strategy.rebuildable else None)
             stopped = (on_generation is not None and _is_false(on_generation(stats))) or time.monotonic() >= deadline
-            played = results.fitness.copy() if results is not None and results.valid.any() else None
-            lifecycle.call("generation_finished", run=run, stats=stats, fitness=played)
+            raw_fitness = results.fitness.copy() if results is not None and results.valid.any() else None
+            lifecycle.call("generation_finished", run=run, stats=stats, fitness=raw_fitness)
             if progress is not None:
                 progress.show(stats, reason)
             if not finished and (stopped or strategy.generation % config.checkpoint_every == 0):
@@ -242,7 +219,7 @@ def _evidence(
     population: Population,
     results: Results,
     evaluation: Evaluation | None,
-    scored: Mapping[str, Any],
+    played: Mapping[str, Any],
     limit: int,
 ) -> Evidence:
     """What the rules read."""
@@ -251,7 +228,7 @@ def _evidence(
         config=state.rules.search_config,
         history=state.search_history(run),
         fitness=results.fitness[results.valid],
-        spread=scored["fitness_std"],
+        spread=played["fitness_std"],
         lengths=results.lengths[results.valid],
         centre=evaluation,
         nothing=first.baselines.get(NOTHING) if first is not None and first.generation == 0 else None,
@@ -264,10 +241,6 @@ def _evidence(
 def _is_false(answer: object) -> bool:
     """Tell whether it is False, or NumPy's, which a comparison of numbers may return."""
     return isinstance(answer, bool | np.bool_) and not answer
-
-
-def _steps(*scores: Evaluation | None) -> int:
-    return sum(score.steps for score in scores if score is not None)
 
 
 def _failed(run: RunFolder, before: Checkpoint, results: Results | None) -> list[dict[str, int | str | None]]:

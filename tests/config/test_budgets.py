@@ -162,20 +162,20 @@ def test_what_does_not_go_together_is_refused_and_leaves_nothing_behind(fields, 
 
 def test_a_cap_of_twice_the_mean_follows_the_lengths_of_the_last_episodes(wander, tmp_path):
     history = run_of(wander, tmp_path / "r", episode_cap="twice_mean", episode_cap_start=6).history
-    assert history[0].episode_cap == 6
+    assert history[0].rules["episode_cap"] == 6
     for last, stats in itertools.pairwise(history[:-1]):
         wanted = math.ceil(2 * last.episode_length)
-        assert stats.episode_cap == (wanted if wanted < 30 else None)
+        assert stats.rules["episode_cap"] == (wanted if wanted < 30 else None)
     for stats in history[:-1]:
-        assert stats.episode_length <= (stats.episode_cap or 30)
+        assert stats.episode_length <= (stats.rules["episode_cap"] or 30)
         assert stats.evaluation.length > stats.episode_length  # the centre's episodes are whole
-    assert len({stats.episode_cap for stats in history[:-1]}) > 1
+    assert len({stats.rules["episode_cap"] for stats in history[:-1]}) > 1
 
 
 def test_a_growing_cap_doubles_while_half_of_the_episodes_reach_it(endless, tmp_path):
     fields = {"episode_cap": "growing", "episode_cap_start": 7}
     history = run_of(endless, tmp_path / "r", **fields).history
-    assert [stats.episode_cap for stats in history] == [7, 14, 28, None, None]
+    assert [stats.rules["episode_cap"] for stats in history] == [7, 14, 28, None, None]
     assert [stats.episode_length for stats in history] == [7, 14, 28, 40, None]
     assert [stats.capped_episodes for stats in history] == [1, 1, 1, 1, None]
     assert {stats.evaluation.length for stats in history} == {40}
@@ -184,7 +184,7 @@ def test_a_growing_cap_doubles_while_half_of_the_episodes_reach_it(endless, tmp_
 def test_a_growing_cap_stays_where_fewer_episodes_reach_it(wander, tmp_path):
     history = run_of(wander, tmp_path / "r", episode_cap="growing", episode_cap_start=25, sigma=3.0).history
     assert all(stats.capped_episodes < 0.5 for stats in history[:-1])
-    assert {stats.episode_cap for stats in history[:-1]} == {25}
+    assert {stats.rules["episode_cap"] for stats in history[:-1]} == {25}
 
 
 def test_only_a_share_of_the_episodes_enters_the_statistics(endless, tmp_path):

@@ -388,7 +388,7 @@ def test_an_evaluation_is_repeated_once_and_then_ends_the_run(failing, undisturb
 def test_a_candidate_is_replayed_to_its_generations_step_limit(tmp_path):
     how = {"generations": 1, "population_size": 2, "episode_cap": "growing", "episode_cap_start": 5, "workers": 1}
     run = train("CartPole-v1", run_dir=tmp_path / "r", confirm_episodes=1, progress=False, **how)
-    assert run.history[0].episode_cap == 5
+    assert run.history[0].rules["episode_cap"] == 5
     assert replay(run, generation=0, candidate=1, seed=3).length == 5
     assert replay(run, generation=0, seed=3).length > 5
     with pytest.raises(ValueError, match="seed must be a whole number of at least 0, got -7"):

@@ -34,20 +34,19 @@ def run(tmp_path_factory):
 def test_the_ranges_grow_by_a_tenth_whenever_the_population_is_good_enough(run):
     share = 0.0
     for stats in run.history[:-1]:
-        assert stats.range_share == pytest.approx(share)
+        assert stats.rules["curriculum"] == pytest.approx(share)
         share += 0.1 * (stats.fitness_mean >= 12)
     assert 0 < share < 0.55
-    assert run.history[-1].range_share is None
 
 
 def test_without_success_nothing_varies_and_with_it_everything_does_in_the_end(run, tmp_path):
     never = trained(tmp_path / "never", curriculum=1000.0)
-    assert {stats.range_share for stats in never.history[:-1]} == {0.0}
+    assert {stats.rules["curriculum"] for stats in never.history[:-1]} == {0.0}
     plain = trained(tmp_path / "plain", randomize={})
     assert [stats.fitness_mean for stats in never.history] == [stats.fitness_mean for stats in plain.history]
     ranges = {**SETTINGS["randomize"], "latency": [1, 3]}  # at first too narrow for a whole number
     always = trained(tmp_path / "always", curriculum=0.0, generations=12, randomize=ranges)
-    assert [stats.range_share for stats in always.history[-3:]] == [1.0, 1.0, None]
+    assert [stats.rules["curriculum"] for stats in always.history[-3:]] == [1.0, 1.0, 1.0]
 
 
 def test_the_centre_is_always_evaluated_in_all_of_the_ranges(run):
@@ -86,7 +85,7 @@ def test_the_result_is_that_of_other_workers_of_a_resumed_run_and_of_the_log(run
     assert len(stopped.history) == 3
     resumed = Run.open(stopped.directory).resume(progress=False)
     assert resumed.checkpoint.parameter_hash == run.checkpoint.parameter_hash
-    assert [stats.range_share for stats in resumed.history] == [stats.range_share for stats in run.history]
+    assert [stats.rules["curriculum"] for stats in resumed.history] == [stats.rules["curriculum"] for stats in run.history]
     bare = shutil.copytree(run.directory, tmp_path / "bare", ignore=shutil.ignore_patterns("*.safetensors"))
     rebuilt = rebuild(bare, 5)
     rebuilt.save(tmp_path / "rebuilt.safetensors")
@@ -95,7 +94,7 @@ def test_the_result_is_that_of_other_workers_of_a_resumed_run_and_of_the_log(run
 
 def test_a_candidate_is_replayed_in_the_ranges_of_its_generation(run):
     seeds = episode_seeds(0, Purpose.TRAINING, 1, 5)
-    assert run.history[5].range_share > 0
+    assert run.history[5].rules["curriculum"] > 0
     lengths = [replay(run, generation=5, seed=seeds[0], candidate=candidate).length for candidate in range(8)]
     assert sum(lengths) / 8 == run.history[5].episode_length
 

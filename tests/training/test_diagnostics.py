@@ -8,7 +8,9 @@ import pytest
 from es_core import Run, train
 from es_core.cli import main
 from es_core.config.commands import train_command
-from es_core.runs.metrics import DIAGNOSTICS, PLATEAU, is_plateau
+from es_core.runs.metrics import DIAGNOSTICS
+from es_core.training.rules.plateau import PLATEAU, is_plateau
+from es_core.training.rules.rule import SearchHistory
 from es_core.training.advice import Adviser, advice
 
 SETTINGS = {
@@ -257,9 +259,9 @@ def test_nobody_is_advised_against_what_the_environment_recommends(register, tmp
 def test_where_no_episode_ends_within_a_generation_centres_alone_tell_a_plateau(run_of):
     run = run_of("Aim", fitness="small_envs:constant", generations=PLATEAU, eval_every=1, eval_budget=None)
     history = [replace(stats, fitness_mean=None) for stats in run.history[:-1]]
-    assert is_plateau(history)
+    assert is_plateau(SearchHistory.of(history))
     rising = [replace(each, evaluation=replace(each.evaluation, mean=float(k))) for k, each in enumerate(history)]
-    assert not is_plateau(rising)
+    assert not is_plateau(SearchHistory.of(rising))
     learner = [replace(stats, fitness_std=None, tied_pairs=None, sigma=None) for stats in history]
     assert "try another learning_rate (strategy_options), or evolution (strategy='auto')" in advice(learner)
     first = replace(learner[0], evaluation=replace(learner[0].evaluation, mean=0.0), baselines={})
@@ -280,8 +282,8 @@ def test_rare_failures_are_told_by_the_mean_beside_the_median(medians, said, run
 def test_scores_that_are_too_rare_leave_a_plateau_to_the_populations(run_of):
     run = run_of("Aim", fitness="small_envs:constant", generations=PLATEAU, eval_every=50)
     history = run.history[:-1]
-    assert is_plateau(history)
-    assert not is_plateau([replace(each, fitness_mean=float(k)) for k, each in enumerate(history)])
+    assert is_plateau(SearchHistory.of(history))
+    assert not is_plateau(SearchHistory.of([replace(each, fitness_mean=float(k)) for k, each in enumerate(history)]))
 
 
 @pytest.mark.parametrize(

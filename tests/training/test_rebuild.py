@@ -52,7 +52,7 @@ def run(tmp_path_factory):
         history = run.history
         assert history[0].failed_candidates
         assert len({stats.population_size for stats in history}) > 2
-        assert len({stats.episode_cap for stats in history}) > 2
+        assert len({stats.rules["episode_cap"] for stats in history}) > 2
         assert len({stats.parameter_hash for stats in history}) == 7
         yield run
 
@@ -203,14 +203,15 @@ DAMAGES = {
     "no log": (lambda line: {**line, "log": None}, "line 3 has no log: generation 3 cannot be rebuilt"),
     "an older line": (lambda line: {k: v for k, v in line.items() if k != "log"}, "line 3 has no log"),
     "another kind": (lambda line: {**line, "log": [1]}, "line 3 is damaged: its log cannot be read"),
-    "a changed number": (lambda line: {**line, "log": {**line["log"], "episode_cap": 4321}}, "its checksum does not m"),
+    "a changed number": (lambda line: {**line, "log": {**line["log"], "population_size": 4321}}, "its checksum does not m"),
     "too few": (log({"fitness": numbers(1, 2)}), r"line 3: the strategy cannot learn from it: .* \(\d+,\), got \(2,\)"),
     "half a number": (log({"fitness": "AAAA"}), "line 3 is damaged: its log cannot be read: buffer size"),
     "no base64": (log({"fitness": "?"}), "line 3 is damaged: its log cannot be read"),
     "none": (log({"fitness": None}), "line 3 is damaged: its log cannot be read"),
     "infinite": (log({"fitness": numbers(*[np.inf] * 12)}), "line 3: the strategy cannot learn from it"),
     "too many candidates": (log({"population_size": 10**12}), "line 3: no population of this run has 1000000000000"),
-    "a cap of none": (log({"episode_cap": 0}), "line 3 is damaged: its log cannot be read: its episode_cap must be"),
+    "a cap of none": (log({"rules": {"episode_cap": 0}}), "line 3: the strategy cannot learn from it: its episode_cap must"),
+    "words": (log({"rules": {"episode_cap": "a"}}), "line 3 is damaged: its log cannot be read: its rules must be num"),
     "no observations": (log({"observations": None}), "line 3: its observations are not those of this run"),
     "others": (log({"total": numbers(1)}), "line 3: its observations are not those of this run"),
     "not finite": (log({"total": numbers(1, np.nan)}), "line 3 is damaged: .* its observations are not finite"),

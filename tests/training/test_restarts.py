@@ -11,7 +11,8 @@ from es_core import Checkpoint, Run, TrainConfig, rebuild, train
 from es_core.cli import main
 from es_core.files import CheckpointError
 from es_core.runs.generation_log import GenerationLog
-from es_core.runs.metrics import since_restart
+from es_core.training.rules.rule import recent_generations
+from es_core.training.rules.sigma_shrinking import FAILING_EARLY
 from es_envs import hookimpl
 
 SETTINGS = {
@@ -45,9 +46,9 @@ def ledge(register):
 @pytest.mark.parametrize("strategy", RESTARTING)
 def test_a_stuck_search_begins_again_with_twice_the_candidates(strategy, aim, tmp_path, capsys):
     run = train(aim, run_dir=tmp_path / "run", strategy=strategy, **{**SETTINGS, **STUCK, "progress": True})
-    first = next(stats.generation for stats in run.history if stats.restarts == 1)
+    first = next(stats.generation for stats in run.history if stats.rules["plateau"] == 1)
     assert first == 101  # a plateau has 100 generations, and is seen after them
-    populations = [(stats.restarts, stats.population_size) for stats in run.history[:-1]]
+    populations = [(stats.rules["plateau"], stats.population_size) for stats in run.history[:-1]]
     assert populations == [(0, 8)] * first + [(1, 16)] * (130 - first)
     hint = "begun again with 16 candidates (restart 1 of 2); the best so far is kept"
     assert capsys.readouterr().err.count(hint) == 1
@@ -97,7 +98,7 @@ def test_generations_that_gain_nothing_have_twice_the_steps_up_to_a_limit(strate
     run = train(aim, run_dir=tmp_path / "run", **fields | {"generations": 70})
     sizes = [stats.population_size for stats in run.history[:-1]]
     assert sizes == [8] * 21 + [16] * 20 + [32] * 29  # after 20 generations, and one in which that is seen
-    assert {stats.restarts for stats in run.history} == {0}
+    assert {stats.rules["plateau"] for stats in run.history} == {0}
     shorter = train(aim, run_dir=tmp_path / "shorter", **fields | {"on_generation": stops_after(30), "generations": 70})
     require_equal(shorter.resume(workers=1, progress=False), run)
     assert rebuilt_from_nothing(run, tmp_path, 69).tobytes() == rebuild(run, 69).mean.tobytes()
@@ -113,7 +114,7 @@ def test_once_a_search_has_stalled_a_start_counts_by_what_is_at_stake_there(aim,
         groups = fitness.reshape(-1, 4)  # of candidates with the same starts
         above = groups - np.median(groups, axis=1, keepdims=True)
         within = np.argsort(np.argsort(groups))
-        learnt = GenerationLog.from_json(line["log"]).fitness
+        learnt = GenerationLog.from_json(line["log"], before={}).fitness
         expected = above if fitness.size > 8 else within
         assert np.array_equal(np.argsort(learnt, kind="stable"), np.argsort(expected.ravel(), kind="stable"))
         sizes.add(fitness.size)
@@ -129,7 +130,7 @@ def test_generations_that_gain_keep_their_steps(aim, tmp_path):
 def test_a_search_that_begins_again_has_twice_the_steps_of_a_generation_too(aim, tmp_path):
     fields = {**SETTINGS, **STUCK, "steps_per_generation": 24, "restarts": 1, "generations": 110}
     run = train(aim, run_dir=tmp_path / "run", strategy="cma_es", **fields)
-    sizes = [(stats.restarts, stats.population_size) for stats in run.history[:-1]]
+    sizes = [(stats.rules["plateau"], stats.population_size) for stats in run.history[:-1]]
     assert sizes == [(0, 8)] + [(0, 24)] * 100 + [(1, 16)] + [(1, 48)] * 8  # an episode has one step
     shorter = train(aim, run_dir=tmp_path / "shorter", strategy="cma_es", **fields, on_generation=stops_after(105))
     require_equal(shorter.resume(workers=1, progress=False), run)
@@ -146,18 +147,18 @@ def test_the_best_centre_of_all_searches_is_kept(aim, tmp_path):
     run = train(
         aim, run_dir=tmp_path / "run", strategy="openai_es", learning_rate=0.2, **SETTINGS | {"generations": 250}
     )
-    assert run.history[-1].restarts >= 1
+    assert run.history[-1].rules["plateau"] >= 1
     confirmed = [stats for stats in run.history if stats.confirmation is not None]
     best = max(confirmed, key=lambda stats: stats.confirmation.mean)
     assert run.best.generation == best.generation
-    assert best.restarts < run.history[-1].restarts or best.restarts == 0
+    assert best.rules["plateau"] < run.history[-1].rules["plateau"] or best.rules["plateau"] == 0
 
 
 def test_a_plateau_ends_a_run_after_its_last_restart(aim, tmp_path, capsys):
     fields = {**SETTINGS, **STUCK, "restarts": 1, "generations": 300, "stop_when": "plateau"}
     run = train(aim, run_dir=tmp_path / "run", strategy="openai_es", **fields)
     assert run.end == "plateau"
-    assert [stats.restarts for stats in run.history] == [0] * 101 + [1] * 101
+    assert [stats.rules["plateau"] for stats in run.history] == [0] * 101 + [1] * 101
     assert main(["report", str(run.directory), "--trust-names"]) == 0
     page = (run.directory / "report.html").read_text(encoding="utf-8")
     assert "8 to 16 candidates each; begun again 1 of 1 times, with twice as many" in page
@@ -166,7 +167,7 @@ def test_a_plateau_ends_a_run_after_its_last_restart(aim, tmp_path, capsys):
 def test_a_search_that_gains_does_not_begin_again(aim, tmp_path):
     fields = {**SETTINGS, "strategy": "openai_es", "learning_rate": 0.005, "generations": 120}
     fields |= {"observation_normalization": False, "action_squash": "clip"}
-    assert {stats.restarts for stats in train(aim, run_dir=tmp_path / "run", **fields).history} == {0}
+    assert {stats.rules["plateau"] for stats in train(aim, run_dir=tmp_path / "run", **fields).history} == {0}
 
 
 def test_a_radius_stays_as_it_is_though_all_candidates_fall(ledge, tmp_path, capsys):
@@ -214,7 +215,7 @@ def test_a_search_that_is_stuck_with_failing_early_begins_again_with_closer_cand
         shorter = train(fleeing, run_dir=tmp_path / str(bound), **{**fields, "on_generation": stops_after(bound)})
         require_equal(shorter.resume(workers=1, progress=False), run)
     assert rebuild(run, narrowed + 1).mean.tobytes() == rebuilt_from_nothing(run, tmp_path, narrowed + 1).tobytes()
-    ours = since_restart(run.history, (0, True))  # what came before says nothing about the new search
+    ours = recent_generations(run.history, 1)  # what came before says nothing about the new search
     assert [stats.generation for stats in ours] == [*range(narrowed, len(run.history) - 1)]
 
 
@@ -229,7 +230,7 @@ def test_sigma_stays_where_it_is_given_or_an_early_end_may_be_a_success(fields, 
     how = {"max_steps": 60_000, "workers": 1, "progress": False}
     run = train(fleeing, run_dir=tmp_path / "run", **{**how, **fields})
     assert run.history[-1].evaluation.length < 50
-    assert not any(stats.failed_early for stats in run.history)
+    assert not any(stats.rules.get("sigma_shrinking") == FAILING_EARLY for stats in run.history)
 
 
 @pytest.mark.parametrize("fields", [{"sigma": 0.1}, {"strategy": "openai_es"}, {"eval_every": 0}], ids=str)
@@ -298,10 +299,10 @@ def test_populations_that_cannot_be_are_refused_with_the_reason(fields, reason, 
 
 def test_a_checkpoint_with_more_restarts_than_its_run_allows_is_damaged(aim, tmp_path):
     run = train(aim, run_dir=tmp_path / "run", strategy="cma_es", **SETTINGS | {"generations": 2})
-    path = rewrite_checkpoint(run.checkpoint_path(2), lambda document, arrays: document["progress"].update(restarts=60))
+    path = rewrite_checkpoint(run.checkpoint_path(2), lambda document, arrays: document["progress"]["rules"].update(plateau=60))
     metrics = run.directory / "metrics.jsonl"
     metrics.write_bytes(b"".join(metrics.read_bytes().splitlines(keepends=True)[:2]))
-    with pytest.raises(CheckpointError, match="its config allows 2 restarts, it has 60"):
+    with pytest.raises(CheckpointError, match="its plateau must be a whole number of at least 0, at most 2, got 60"):
         Run.open(run.directory).resume(generations=3, workers=1, progress=False)
     assert Checkpoint.load(path).generation == 2  # its policy can be used all the same
 
@@ -323,7 +324,7 @@ def test_a_curriculum_that_grows_is_a_gain_though_fitness_is_not(widening, tmp_p
         widening, run_dir=tmp_path / "run", curriculum=-0.05, sigma=0.02, generations=60, seed=0, **steps, **WIDENING
     )
     *played, _ = run.history
-    growing = [stats for before, stats in pairwise(played) if stats.range_share > before.range_share]
+    growing = [stats for before, stats in pairwise(played) if stats.rules["curriculum"] > before.rules["curriculum"]]
     assert len(growing) > 2
     assert growing[-1].generation > 20  # in a second block, whose fitness is no higher than that of the first
     assert {stats.population_size for stats in played if stats.generation <= growing[-1].generation} == {16}
@@ -332,6 +333,6 @@ def test_a_curriculum_that_grows_is_a_gain_though_fitness_is_not(widening, tmp_p
 def test_a_search_that_begins_again_begins_with_the_easiest_worlds_too(widening, tmp_path):
     settings = {**WIDENING, "fitness": "small_envs:luck", "population_size": 4, "generations": 103, "restarts": 1}
     run = train(widening, run_dir=tmp_path / "run", curriculum=-100.0, seed=0, **settings)
-    shares = [stats.range_share for stats in run.history[:-1]]
+    shares = [stats.rules["curriculum"] for stats in run.history[:-1]]
     assert [shares[at] for at in (0, 1, 100, 101, 102)] == pytest.approx([0.0, 0.1, 1.0, 0.0, 0.1])
-    assert [run.history[at].restarts for at in (100, 101)] == [0, 1]
+    assert [run.history[at].rules["plateau"] for at in (100, 101)] == [0, 1]
