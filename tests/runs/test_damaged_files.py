@@ -410,7 +410,11 @@ def set_state(**values):
         ("ga", set_state(survivors=3), r"the state's survivors has shape \(\), expected"),
         ("openai_es", lambda document, arrays: document["progress"].pop("best"), "KeyError: 'best'"),
         ("openai_es", lambda document, arrays: document["progress"].update(total_steps="many"), "its progress cannot"),
-        ("openai_es", lambda document, arrays: document["progress"]["rules"].update(episode_cap=-3), "its episode_cap must be"),
+        (
+            "openai_es",
+            lambda document, arrays: document["progress"]["rules"].update(episode_cap=-3),
+            "its episode_cap must be",
+        ),
         ("openai_es", lambda document, arrays: document["progress"].update(best=[1]), "ValueError: not enough values"),
         (
             "openai_es",

@@ -85,7 +85,9 @@ def test_the_result_is_that_of_other_workers_of_a_resumed_run_and_of_the_log(run
     assert len(stopped.history) == 3
     resumed = Run.open(stopped.directory).resume(progress=False)
     assert resumed.checkpoint.parameter_hash == run.checkpoint.parameter_hash
-    assert [stats.rules["curriculum"] for stats in resumed.history] == [stats.rules["curriculum"] for stats in run.history]
+    assert [stats.rules["curriculum"] for stats in resumed.history] == [
+        stats.rules["curriculum"] for stats in run.history
+    ]
     bare = shutil.copytree(run.directory, tmp_path / "bare", ignore=shutil.ignore_patterns("*.safetensors"))
     rebuilt = rebuild(bare, 5)
     rebuilt.save(tmp_path / "rebuilt.safetensors")

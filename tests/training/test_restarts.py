@@ -92,7 +92,7 @@ def rebuilt_from_nothing(run, folder, generation):
     return rebuild(bare, generation, trust=True).mean
 
 
-@pytest.mark.parametrize("strategy", RESTARTING)
+@pytest.mark.parametrize("strategy", ["openai_es", "cma_es"])
 def test_generations_that_gain_nothing_have_twice_the_steps_up_to_a_limit(strategy, aim, tmp_path):
     fields = {**SETTINGS, **STUCK, "strategy": strategy, "steps_per_generation": 8, "steps_limit": 40}
     run = train(aim, run_dir=tmp_path / "run", **fields | {"generations": 70})
@@ -119,12 +119,6 @@ def test_once_a_search_has_stalled_a_start_counts_by_what_is_at_stake_there(aim,
         assert np.array_equal(np.argsort(learnt, kind="stable"), np.argsort(expected.ravel(), kind="stable"))
         sizes.add(fitness.size)
     assert {8, 16} <= sizes
-
-
-def test_generations_that_gain_keep_their_steps(aim, tmp_path):
-    fields = {**SETTINGS, "strategy": "openai_es", "learning_rate": 0.005, "generations": 120, "action_squash": "clip"}
-    fields |= {"observation_normalization": False, "steps_per_generation": 8, "steps_limit": 32}
-    assert train(aim, run_dir=tmp_path / "run", **fields).history[-2].population_size == 8
 
 
 def test_a_search_that_begins_again_has_twice_the_steps_of_a_generation_too(aim, tmp_path):
@@ -162,12 +156,6 @@ def test_a_plateau_ends_a_run_after_its_last_restart(aim, tmp_path, capsys):
     assert main(["report", str(run.directory), "--trust-names"]) == 0
     page = (run.directory / "report.html").read_text(encoding="utf-8")
     assert "8 to 16 candidates each; begun again 1 of 1 times, with twice as many" in page
-
-
-def test_a_search_that_gains_does_not_begin_again(aim, tmp_path):
-    fields = {**SETTINGS, "strategy": "openai_es", "learning_rate": 0.005, "generations": 120}
-    fields |= {"observation_normalization": False, "action_squash": "clip"}
-    assert {stats.rules["plateau"] for stats in train(aim, run_dir=tmp_path / "run", **fields).history} == {0}
 
 
 def test_a_radius_stays_as_it_is_though_all_candidates_fall(ledge, tmp_path, capsys):
@@ -219,46 +207,6 @@ def test_a_search_that_is_stuck_with_failing_early_begins_again_with_closer_cand
     assert [stats.generation for stats in ours] == [*range(narrowed, len(run.history) - 1)]
 
 
-@pytest.mark.parametrize(
-    ("fields", "kwargs"),
-    [({"sigma": 1.0}, {}), ({}, {"tells": False}), ({}, {"goal": True}), ({}, {"goal": True, "tells": False})],
-    ids=["sigma is given", "nobody tells success", "early ends are successes", "nobody tells that they are"],
-)
-def test_sigma_stays_where_it_is_given_or_an_early_end_may_be_a_success(fields, kwargs, register, tmp_path):
-    fleeing = register("Fleeing-v0", "small_envs:Fleeing", fitness="episode_return", max_episode_steps=100,
-                       kwargs=kwargs)  # fmt: skip
-    how = {"max_steps": 60_000, "workers": 1, "progress": False}
-    run = train(fleeing, run_dir=tmp_path / "run", **{**how, **fields})
-    assert run.history[-1].evaluation.length < 50
-    assert not any(stats.rules.get("sigma_shrinking") == FAILING_EARLY for stats in run.history)
-
-
-@pytest.mark.parametrize("fields", [{"sigma": 0.1}, {"strategy": "openai_es"}, {"eval_every": 0}], ids=str)
-def test_sigma_stays_where_it_is_given_or_not_adapted_or_no_centre_is_scored(fields, ledge, tmp_path):
-    run = train(ledge, run_dir=tmp_path / "run", **{**LEDGE, "strategy": "cma_es", **fields})
-    assert run.history[1].sigma == pytest.approx(run.history[0].sigma, rel=0.5)
-    assert run.history[1].fitness_max < 99
-
-
-def test_sigma_stays_where_the_centre_falls_itself(register, tmp_path):
-    longer = register("Ledge-v0", "small_envs:Ledge", fitness="episode_return", max_episode_steps=2)
-    run = train(longer, run_dir=tmp_path / "run", **{**LEDGE, "strategy": "cma_es"})
-    assert run.history[1].sigma == pytest.approx(run.history[0].sigma, rel=0.5)
-
-
-def test_sigma_stays_where_a_cap_alone_ends_candidates_sooner_than_their_centre(register, tmp_path):
-    endless = register("Endless-v0", "small_envs:Endless", fitness="small_envs:steps", max_episode_steps=20)
-    fields = {**LEDGE, "strategy": "cma_es", "episode_cap": "growing", "episode_cap_start": 5}
-    run = train(endless, run_dir=tmp_path / "run", **fields)
-    assert run.history[0].fitness_max < run.history[0].evaluation.mean
-    assert run.history[1].sigma == pytest.approx(run.history[0].sigma, rel=0.5)
-
-
-def test_sigma_stays_where_one_candidate_comes_near_the_centre(aim, tmp_path):
-    run = train(aim, run_dir=tmp_path / "run", **{**LEDGE, "strategy": "cma_es"})
-    assert run.history[1].sigma == pytest.approx(run.history[0].sigma, rel=0.5)
-
-
 def test_an_older_run_keeps_its_population(aim):
     new = {"restarts": 0, "steps_per_generation": None, "steps_limit": None}
     older = {name: value for name, value in TrainConfig.for_env(aim).to_json().items() if name not in new}
@@ -299,7 +247,9 @@ def test_populations_that_cannot_be_are_refused_with_the_reason(fields, reason, 
 
 def test_a_checkpoint_with_more_restarts_than_its_run_allows_is_damaged(aim, tmp_path):
     run = train(aim, run_dir=tmp_path / "run", strategy="cma_es", **SETTINGS | {"generations": 2})
-    path = rewrite_checkpoint(run.checkpoint_path(2), lambda document, arrays: document["progress"]["rules"].update(plateau=60))
+    path = rewrite_checkpoint(
+        run.checkpoint_path(2), lambda document, arrays: document["progress"]["rules"].update(plateau=60)
+    )
     metrics = run.directory / "metrics.jsonl"
     metrics.write_bytes(b"".join(metrics.read_bytes().splitlines(keepends=True)[:2]))
     with pytest.raises(CheckpointError, match="its plateau must be a whole number of at least 0, at most 2, got 60"):
