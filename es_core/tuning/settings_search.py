@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from es_core.config.checks import require_positive, require_seconds
 from es_core.config.commands import chosen_settings
-from es_core.formatting import figures, lists, percent, text_of
+from es_core.formatting import counted, figures, lists, percent, text_of
 from es_core.pools.by_name import require_pool
 from es_core.run import Run
 from es_core.seeding import Purpose, derive
@@ -141,8 +141,8 @@ def tune(
         try:
             while len(done) < trials and not _is_hopeless(done):
                 keep_best(folder, done)
-                if (reason := _reason_to_stop(plan, draws, deadline)) is not None:
-                    print_line(display.console, f"{reason} after {len(done)} of {trials} trials")
+                if (reason := _reason_to_stop(plan, draws, trials, deadline)) is not None:
+                    print_line(display.console, reason)
                     break
                 draw = _draw_settings(study, plan, draws)
                 settings = {name: lists(domain.setting(draw.params[name])) for name, domain in plan.domains.items()}
@@ -184,13 +184,13 @@ def _is_hopeless(trials: Sequence[Trial]) -> bool:
     return len(trials) >= _HOPELESS and all(trial.state == "failed" for trial in trials)
 
 
-def _reason_to_stop(plan: SearchPlan, draws: Sequence[Trial], deadline: float) -> str | None:
-    """Reason to stop before all trials are done, or None."""
+def _reason_to_stop(plan: SearchPlan, draws: Sequence[Trial], trials: int, deadline: float) -> str | None:
+    """Reason to stop before all trials are done, as a message; or None."""
+    done = len({trial.number for trial in draws})
     if time.monotonic() >= deadline:
-        return "time is up (the same command continues)"
-    distinct, combinations = len({trial.number for trial in draws}), plan.combinations
-    if distinct >= combinations or (math.isinf(combinations) and _repeats(draws) >= _EXHAUSTED):
-        return "no other settings are left: the search ends"
+        return f"time is up after {done} of {trials} trials: the same command continues"
+    if done >= plan.combinations or (math.isinf(plan.combinations) and _repeats(draws) >= _EXHAUSTED):
+        return f"no other settings are left: the search ends after {counted(done, 'trial')}"
     return None
 
 
