@@ -13,7 +13,7 @@ from es_core.cli.arguments import (
     add_pool,
     add_workers,
     config_fields,
-    searched,
+    parse_search,
 )
 from es_core.cli.output import print_json, print_table, put, say
 
@@ -90,7 +90,7 @@ def _bench(options: argparse.Namespace) -> None:
 
 def _searches(texts: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, values in map(searched, texts):
+    for name, values in map(parse_search, texts):
         if name in found:
             raise ValueError(f"--search {name} is given twice: one range, or one list of values, for each setting")
         found[name] = values
@@ -124,19 +124,19 @@ def _tune(options: argparse.Namespace) -> None:
     complete = [trial for trial in result.trials if trial.state == "complete"]
     best = sorted(complete, key=lambda trial: trial.value, reverse=True)[:_SHOWN_TRIALS]
     reached = [trial.fitness for trial in best]
-    told = any(trial.success_rate is not None for trial in best)  # by the environment
+    success = ["success"] if any(trial.success_rate is not None for trial in best) else []
     rows = [
         (
             str(trial.number + 1),
             f"{trial.solved} of {result.seeds}",
-            *(["-" if trial.success_rate is None else percent(trial.success_rate)] if told else []),
+            *(["-" if trial.success_rate is None else percent(trial.success_rate)] if success else []),
             figures(trial.fitness, (min(reached), max(reached))),
             figures(round(trial.steps)),
             *map(text_of, trial.settings.values()),
         )
         for trial in best
     ]
-    print_table([("trial", "solved", *(["success"] if told else []), "fitness", "steps", *result.best.settings), *rows])
+    print_table([("trial", "solved", *success, "fitness", "steps", *result.best.settings), *rows])
     put(f"\n{command}")
     states = [trial.state for trial in result.trials]
     say(f"{len(states)} trials: " + ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)))

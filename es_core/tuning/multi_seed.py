@@ -153,11 +153,6 @@ class _Planned:
     config: TrainConfig
     folder: Path
 
-    @property
-    def seed(self) -> int:
-        """Seed of the run."""
-        return self.config.seed
-
     def words(self, initial: str | os.PathLike[str] | None) -> list[str]:
         """The words behind ``es-envs`` of the command that begins it, or continues it.
 
@@ -224,12 +219,13 @@ def _play(runs: Sequence[tuple[_Planned, list[str]]], together: int, *, shown: b
                     display.update(bar, completed=sum(run.share_done() for run, _ in runs))
                 for future in ended:
                     (run, words), (code, errors) = futures[future], future.result()
+                    seed = run.config.seed
                     for line in errors.splitlines():
                         if line.startswith("warning:"):
-                            print_line(display.console, f"seed {run.seed}: {line}")
+                            print_line(display.console, f"seed {seed}: {line}")
                     if code:
-                        failures[run.seed] = f"{shell_line(['es-envs', *words])} ended with exit code {code}:\n{errors}"
-                    print_line(display.console, f"seed {run.seed}: {'failed' if code else run.outcome()}")
+                        failures[seed] = f"{shell_line(['es-envs', *words])} ended with exit code {code}:\n{errors}"
+                    print_line(display.console, f"seed {seed}: {'failed' if code else run.outcome()}")
         finally:
             executor.shutdown(wait=False, cancel_futures=True)
             for process in processes:

@@ -139,7 +139,7 @@ def tune(
             display.update(bar, completed=len(done) + share)
 
         try:
-            while len(done) < trials and not _is_hopeless(done):
+            while len(done) < trials:
                 keep_best(folder, done)
                 if (reason := _reason_to_stop(plan, draws, trials, deadline)) is not None:
                     print_line(display.console, reason)
@@ -161,8 +161,8 @@ def tune(
                 draws.append(trial)
                 if known is None:
                     done.append(trial)
-                    outcome = f"trial {len(done)}/{trials}: {_outcome(trial)}; {_listed(trial.settings)}"
-                    print_line(display.console, outcome)
+                    values = ", ".join(f"{name}={text_of(value)}" for name, value in settings.items())
+                    print_line(display.console, f"trial {len(done)}/{trials}: {_outcome(trial)}; {values}")
             keep_best(folder, done)
         except BaseException as error:
             # Instead of train's note: a run of a trial is not resumed, the trial is repeated as a whole.
@@ -180,15 +180,13 @@ def _cluster(pool: str, address: str | None, workers: int | None) -> AbstractCon
     return connection(address, cores=workers)
 
 
-def _is_hopeless(trials: Sequence[Trial]) -> bool:
-    return len(trials) >= _HOPELESS and all(trial.state == "failed" for trial in trials)
-
-
 def _reason_to_stop(plan: SearchPlan, draws: Sequence[Trial], trials: int, deadline: float) -> str | None:
     """Reason to stop before all trials are done, as a message; or None."""
     done = len({trial.number for trial in draws})
     if time.monotonic() >= deadline:
         return f"time is up after {done} of {trials} trials: the same command continues"
+    if done >= _HOPELESS and all(trial.state == "failed" for trial in draws):
+        return f"the search ends: none of the first {done} trials could be run"
     if done >= plan.combinations or (math.isinf(plan.combinations) and _repeats(draws) >= _EXHAUSTED):
         return f"no other settings are left: the search ends after {counted(done, 'trial')}"
     return None
@@ -235,10 +233,6 @@ def _outcome(trial: Trial) -> str:
     succeeded = "" if trial.success_rate is None else f", {percent(trial.success_rate)} successful"
     steps = figures(round(trial.steps))
     return f"fitness {figures(trial.fitness)}{succeeded}, {trial.solved} of {len(trial.runs)} solved, {steps} steps"
-
-
-def _listed(settings: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={text_of(value)}" for name, value in settings.items())
 
 
 def _require_optuna() -> None:
