@@ -386,7 +386,7 @@ def _word(text: str) -> Any:
     return _WORDS.get(text, text)
 
 
-def searched(text: str) -> tuple[str, Any]:
+def parse_search(text: str) -> tuple[str, Any]:
     """The setting that ``--search`` names, and its range as a tuple, or its values as a list."""
     from es_core.config.train_config import option_fields, unknown_field
 

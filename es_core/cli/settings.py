@@ -13,7 +13,7 @@ from es_core.cli.arguments import (
     add_pool,
     add_workers,
     config_fields,
-    searched,
+    parse_search,
 )
 from es_core.cli.output import print_json, print_table, put, say
 
@@ -26,11 +26,11 @@ def add(commands: Any) -> None:
         commands,
         "bench",
         _bench,
-        "measure how fast an environment steps and trains, and where the rest of the time goes",
+        "measure how fast an environment is trained with 1, 2, 4, ... workers, and what a step takes its time for",
     )
     add_env_id(sub)
     sub.add_argument("--seconds", type=float, default=10.0, metavar="S", help="total time (default: %(default)s)")
-    add_workers(sub)
+    sub.add_argument("--workers", type=int, metavar="N", help="most worker processes (default: the usable cores)")
     add_config_options(sub)
 
     sub = add_command(commands, "tune", _tune, "search for the best settings, or continue a search")
@@ -54,7 +54,7 @@ def add(commands: Any) -> None:
 
 def _bench(options: argparse.Namespace) -> None:
     from es_core.config.checks import require_seconds
-    from es_core.formatting import counted, figures, percent
+    from es_core.formatting import figures, percent
     from es_core.tuning.throughput import bench
 
     require_seconds("seconds", options.seconds)
@@ -68,42 +68,29 @@ def _bench(options: argparse.Namespace) -> None:
         **config_fields(options),
     )
     if options.json:
-        print_json({**asdict(result), "share": result.share})
+        print_json({**asdict(result), "workers": result.workers})
         return
-    total = result.workers * 1e6 / result.training
-    low, high = result.shares
-    parts = [(name, getattr(result, name)) for name in ("environment", "policy", "noise", "update", "waiting")]
-    together = sum(value for _, value in parts)  # not the same as the total: they are measured apart
-    print_table(
-        [
-            (
-                "bare environment",
-                f"{figures(round(result.bare))} steps/s",
-                f"{counted(result.workers, 'worker')} at once",
-            ),
-            (
-                "training",
-                f"{figures(round(result.training))} steps/s",
-                f"{percent(result.share)} of that ({percent(low)} to {percent(high)})",
-            ),
-            ("", "", ""),
-            ("a step takes a worker", f"{total:.2f} µs", "its parts, measured apart, as shares of their sum:"),
-            *((f"  {name}", f"{value:.2f} µs", percent(value / together)) for name, value in parts),
-        ]
-    )
+    rows = [
+        (str(workers), figures(round(speed)), f"{speed / result.speeds[1]:.1f}")
+        for workers, speed in result.speeds.items()
+    ]
+    print_table([("workers", "steps/s", "times one worker's"), *rows])
+    times = {"the environment": result.environment, "the policy": result.policy, "the rest": result.rest}
+    total = sum(times.values())
+    parts = ", ".join(f"{name} {value:.2f} µs ({percent(value / total)})" for name, value in times.items())
+    put(f"\nA step takes one worker {total:.2f} µs: {parts}.")
     if result.candidates < result.population_size or result.episode_cap is not None:
         cut = "" if result.episode_cap is None else f", and of their episodes the first {result.episode_cap} steps"
-        told = f"only {result.candidates} of {result.population_size} candidates{cut}"
-        say(f"There was time for {told}: waiting and update look larger than they are (--seconds gives more time).")
-    if result.not_forked is not None:
-        say(f"Workers were separate processes, not forked: {result.not_forked}.")
+        played = f"only {result.candidates} of {result.population_size} candidates{cut}"
+        say(f"There was time for {played}: the rest looks larger than it is (--seconds gives more time).")
     if result.advice:
         say(result.advice)
+    say(f"Recommended: --workers {result.workers}, the fewest that are nearly as fast as the fastest.")
 
 
 def _searches(texts: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for name, values in map(searched, texts):
+    for name, values in map(parse_search, texts):
         if name in found:
             raise ValueError(f"--search {name} is given twice: one range, or one list of values, for each setting")
         found[name] = values
@@ -137,19 +124,19 @@ def _tune(options: argparse.Namespace) -> None:
     complete = [trial for trial in result.trials if trial.state == "complete"]
     best = sorted(complete, key=lambda trial: trial.value, reverse=True)[:_SHOWN_TRIALS]
     reached = [trial.fitness for trial in best]
-    told = any(trial.success_rate is not None for trial in best)  # by the environment
+    success = ["success"] if any(trial.success_rate is not None for trial in best) else []
     rows = [
         (
             str(trial.number + 1),
             f"{trial.solved} of {result.seeds}",
-            *(["-" if trial.success_rate is None else percent(trial.success_rate)] if told else []),
+            *(["-" if trial.success_rate is None else percent(trial.success_rate)] if success else []),
             figures(trial.fitness, (min(reached), max(reached))),
             figures(round(trial.steps)),
             *map(text_of, trial.settings.values()),
         )
         for trial in best
     ]
-    print_table([("trial", "solved", *(["success"] if told else []), "fitness", "steps", *result.best.settings), *rows])
+    print_table([("trial", "solved", *success, "fitness", "steps", *result.best.settings), *rows])
     put(f"\n{command}")
     states = [trial.state for trial in result.trials]
     say(f"{len(states)} trials: " + ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states)))

@@ -5,14 +5,12 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from es_core.config.checks import require_seconds
 from es_core.config.commands import only_in_script
@@ -31,8 +29,7 @@ from es_core.training.progress import print_line, search_progress
 from es_envs import interruption
 from es_envs.episode import STEP_TIMEOUT
 
-_LOOK_EVERY = 0.2  # seconds
-_SHOW_EVERY = 10  # looks
+_LOOK_EVERY = 2.0  # seconds
 _SETTINGS = "settings.json"  # all runs', but for the seed
 _GRACE = 30.0  # seconds in which a run that is interrupted may write its checkpoint
 
@@ -156,11 +153,6 @@ class _Planned:
     config: TrainConfig
     folder: Path
 
-    @property
-    def seed(self) -> int:
-        """Seed of the run."""
-        return self.config.seed
-
     def words(self, initial: str | os.PathLike[str] | None) -> list[str]:
         """The words behind ``es-envs`` of the command that begins it, or continues it.
 
@@ -198,95 +190,50 @@ class _Planned:
         return f"{end} in generation {run.history[-1].generation}{score}" if run.history else end
 
 
-class _Process:
-    """A run while it is played, by a process of its own.
-
-    Args:
-        words: what follows ``es-envs``.
-    """
-
-    def __init__(self, words: Sequence[str]) -> None:
-        self._words = words
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115  (closed by `end`)
-        options: dict[str, Any] = {"process_group": 0}  # Ctrl-C is for this process, which then ends the runs in order
-        if sys.platform == "win32":
-            options = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
-        self._process = subprocess.Popen(  # noqa: S603  (our own command, by our own interpreter)
-            [sys.executable, "-m", "es_core", "--end-with-stdin", *words],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=self._said,
-            # It finds modules where this process does, and ends when this process closes its stdin, or is gone.
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            **options,
-        )
-
-    @property
-    def is_alive(self) -> bool:
-        return self._process.poll() is None
-
-    @property
-    def said(self) -> str:
-        """Text that it wrote to stderr."""
-        self._said.seek(0)
-        return self._said.read().decode(errors="replace").strip()
-
-    def failure(self) -> str:
-        """Say why the run has ended before its time; empty if it has not."""
-        if self._process.returncode == 0:
-            return ""
-        return f"{shell_line(['es-envs', *self._words])} ended with exit code {self._process.returncode}:\n{self.said}"
-
-    def interrupt(self) -> None:
-        """Let it write its checkpoint, and end."""
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-
-    def end(self) -> None:
-        """See to it that it has ended."""
-        try:
-            self.interrupt()
-            self._process.wait(timeout=_GRACE)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._said.close()
-
-
 def _play(runs: Sequence[tuple[_Planned, list[str]]], together: int, *, shown: bool) -> None:
-    """Play all runs, ``together`` of them at once.
+    """Play all runs by their commands, ``together`` of them at once; those that an exception interrupts end in order.
 
     Raises:
         RuntimeError: some have failed.
     """
-    waiting, failures = deque(runs), dict[int, str]()
-    with search_progress(shown=shown) as display, _processes() as processes:
-        bars = {run.seed: display.add_task(f"seed {run.seed}", total=1.0, start=False) for run, _ in runs}
-        for looks in count():
-            while waiting and len(processes) < together:
-                run, words = waiting.popleft()
-                processes[run.seed] = _Process(words)
-                display.start_task(bars[run.seed])
-            for run in [run for run, _ in runs if run.seed in processes]:
-                process = processes[run.seed]
-                if process.is_alive:
-                    if looks % _SHOW_EVERY == 0 and shown:
-                        display.update(bars[run.seed], completed=run.share_done())
-                    continue
-                del processes[run.seed]
-                failure = process.failure()
-                for line in process.said.splitlines():
-                    if line.startswith("warning:"):
-                        print_line(display.console, f"seed {run.seed}: {line}")
-                process.end()
-                if failure:
-                    failures[run.seed] = failure
-                display.update(bars[run.seed], completed=1.0)
-                print_line(display.console, f"seed {run.seed}: {'failed' if failure else run.outcome()}")
-            if not (processes or waiting):
-                break
-            time.sleep(_LOOK_EVERY)
-            interruption.check()
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def play(words: Sequence[str]) -> tuple[int, str]:
+        with tempfile.TemporaryFile() as errors:
+            process = _start(words, errors)
+            processes.append(process)
+            code = process.wait()
+            errors.seek(0)
+            return code, errors.read().decode(errors="replace").strip()
+
+    failures = dict[int, str]()
+    with search_progress(shown=shown) as display, ThreadPoolExecutor(together) as executor:
+        bar = display.add_task("runs", total=len(runs))
+        futures = {executor.submit(play, words): (run, words) for run, words in runs}
+        left = set(futures)
+        try:
+            while left:
+                ended, left = wait(left, timeout=_LOOK_EVERY, return_when=FIRST_COMPLETED)
+                interruption.check()
+                if shown:
+                    display.update(bar, completed=sum(run.share_done() for run, _ in runs))
+                for future in ended:
+                    (run, words), (code, errors) = futures[future], future.result()
+                    seed = run.config.seed
+                    for line in errors.splitlines():
+                        if line.startswith("warning:"):
+                            print_line(display.console, f"seed {seed}: {line}")
+                    if code:
+                        failures[seed] = f"{shell_line(['es-envs', *words])} ended with exit code {code}:\n{errors}"
+                    print_line(display.console, f"seed {seed}: {'failed' if code else run.outcome()}")
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
+            for process in processes:
+                if process.stdin is not None:
+                    process.stdin.close()  # at which it writes its checkpoint, and ends
+            wait([future for future in futures if not future.cancelled()], timeout=_GRACE)
+            for process in processes:
+                process.kill()
     if failures:
         seed, failure = next(iter(failures.items()))
         raise RuntimeError(
@@ -295,14 +242,17 @@ def _play(runs: Sequence[tuple[_Planned, list[str]]], together: int, *, shown: b
         )
 
 
-@contextmanager
-def _processes() -> Iterator[dict[int, _Process]]:
-    """Processes, by seed; those that are left are ended, in order."""
-    processes: dict[int, _Process] = {}
-    try:
-        yield processes
-    finally:
-        for process in processes.values():
-            process.interrupt()
-        for process in processes.values():
-            process.end()
+def _start(words: Sequence[str], errors: IO[bytes]) -> "subprocess.Popen[bytes]":
+    """Start ``es-envs`` with these words; it writes errors to this file, and ends when its stdin is closed."""
+    options: dict[str, Any] = {"process_group": 0}  # Ctrl-C is for this process, which then ends the runs in order
+    if sys.platform == "win32":
+        options = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
+    return subprocess.Popen(  # noqa: S603  (our own command, by our own interpreter)
+        [sys.executable, "-m", "es_core", "--end-with-stdin", *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+        # It finds modules where this process does.
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        **options,
+    )

@@ -16,7 +16,7 @@ from es_core.policies.defaults import Space
 from es_core.rollout.environment import prepare_env
 from es_core.strategies.by_name import require_strategy
 from es_core.strategies.defaults import settled
-from es_core.tuning.search_space import Choice, Range, domain, usual_search
+from es_core.tuning.search_space import Choice, Range, default_search, domain
 from es_envs.choice import ArgumentError
 from es_envs.closing import closing_env
 from es_envs.printable import file_name
@@ -49,7 +49,7 @@ class SearchPlan:
         base = settled(make_policy(base, *spaces))
         if base.eval_every == 0:
             raise ValueError("tune compares evaluations of the centre: eval_every must be at least 1, got 0")
-        wanted = search or usual_search(base, given)
+        wanted = search or default_search(base, given)
         for name in wanted:
             if name in given:
                 raise ValueError(f"{name} is both searched for and set, to {given[name]!r}: leave out one of the two")
@@ -75,8 +75,8 @@ class SearchPlan:
         return replace(settled(make_policy(config, *self.spaces)), decided=())
 
     @property
-    def asked(self) -> dict[str, Any]:
-        """Everything that identifies this search, as JSON."""
+    def identity(self) -> dict[str, Any]:
+        """Everything that distinguishes this search from others, as JSON."""
         settings = {f"setting {name}": value for name, value in self.base.to_json().items() if name != "env_id"}
         domains = {f"search {name}": lists(list(asdict(domain).values())) for name, domain in self.domains.items()}
         own = {"environment": self.env_id, "seeds": self.seeds, "pool": self.pool, "given": sorted(self.given)}
@@ -90,7 +90,7 @@ class SearchPlan:
     @property
     def name(self) -> str:
         """Name of the search's folder, unless the user gives one."""
-        digest = hashlib.sha256(json.dumps(self.asked, sort_keys=True).encode()).hexdigest()
+        digest = hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()
         return f"{file_name(self.env_id)}-{digest[:8]}"
 
     def fields(self, settings: Mapping[str, Any], seed: int) -> dict[str, Any]:
@@ -106,25 +106,6 @@ class SearchPlan:
             return chosen
         counts = {name: getattr(self.base, name) for name in ("generations", "eval_every")}
         return chosen | {name: max(1, round(count * ratio)) for name, count in counts.items() if count is not None}
-
-    def shortest(self, settings: Mapping[str, Any], made: TrainConfig) -> dict[str, Any]:
-        """The fewest fields that make the config that these searched settings ``made``.
-
-        Those are left out that have the same values anyway.
-        """
-        chosen = [*self.fields(settings, made.seed)]
-        if self.pool != "local":  # it measures what is fastest, and may choose differently another time
-            chosen += ["engine", "device"]
-        fields = {name: getattr(made, name) for name in chosen}
-        config = self.config(fields)
-        for name in chosen:
-            fewer = {kept: value for kept, value in fields.items() if kept != name}
-            try:
-                if self.config(fewer) == config:
-                    fields = fewer
-            except ValueError:  # the other fields need it
-                continue
-        return fields
 
 
 def _candidate_episodes(config: TrainConfig) -> int:

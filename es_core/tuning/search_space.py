@@ -12,7 +12,7 @@ from es_core.config.train_config import BOUNDS, TrainConfig, option_fields, unkn
 from es_core.formatting import text_of
 
 if TYPE_CHECKING:
-    import optuna
+    from optuna.distributions import BaseDistribution
 
 # Settings that must be equal in all trials: else one trial's score says nothing about another's.
 _EQUAL_FOR_ALL = frozenset({
@@ -22,13 +22,13 @@ _EQUAL_FOR_ALL = frozenset({
 
 # Default domains. The noise and the step decide whether anything is learnt at all; the numbers of candidates and
 # episodes in a generation decide how well it knows where to go, and how rarely it goes.
-_USUAL: Mapping[str, Any] = {
+_DEFAULTS: Mapping[str, Any] = {
     "sigma": (0.01, 0.5),
     "population_size": (16, 256),
     "episodes_per_candidate": [1, 2, 4],
     "observation_normalization": [False, True],
 }
-_USUAL_FOR: Mapping[str, Mapping[str, Any]] = {
+_DEFAULTS_FOR: Mapping[str, Mapping[str, Any]] = {
     "openai_es": {"learning_rate": (0.003, 0.3)},
     "nsra_es": {"learning_rate": (0.003, 0.3)},
     "ars": {"sigma": (0.003, 0.3), "learning_rate": (0.003, 0.3)},
@@ -44,69 +44,82 @@ _USUAL_FOR: Mapping[str, Mapping[str, Any]] = {
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from ``low`` to ``high``, both included: whole ones are multiples of ``step``."""
+    """Numbers from ``low`` to ``high``, both included: any, or whole multiples of ``unit``, which then is their unit.
+
+    Optuna draws whole numbers in that unit, since it has no steps on a logarithmic scale.
+    """
 
     low: float
     high: float
-    step: int | None  # None: any number
+    unit: int | None
 
     @property
     def size(self) -> float:
         """Number of values; infinite of numbers that are not whole."""
-        low, high = self._steps()
-        return math.inf if self.step is None else high - low + 1
+        return math.inf if self.unit is None else self.high - self.low + 1
 
-    def draw(self, trial: "optuna.Trial", name: str) -> float:
-        """Draw a value from Optuna."""
-        if self.step is not None:
-            low, high = self._steps()
-            return self.step * trial.suggest_int(_parameter(name, self.step), low, high, log=_is_wide(low, high))
-        value = trial.suggest_float(name, self.low, self.high, log=_is_wide(self.low, self.high))
-        return min(max(float(f"{value:.3g}"), self.low), self.high)  # three digits are easy to read and type
+    @property
+    def distribution(self) -> "BaseDistribution":
+        """Where Optuna draws from."""
+        from optuna.distributions import FloatDistribution, IntDistribution
 
-    def fixed(self, name: str, value: Any) -> dict[str, Any]:
-        """Parameters that make Optuna begin with ``value``, if that is in the range."""
-        if value is None or not self.low <= value <= self.high:
-            return {}
-        return {name: float(value)} if self.step is None else {_parameter(name, self.step): value // self.step}
+        kind = FloatDistribution if self.unit is None else IntDistribution
+        return kind(self.low, self.high, log=self.low > 0 and self.high >= 10 * self.low)  # type: ignore[arg-type]
 
-    def _steps(self) -> tuple[int, int]:
-        step = self.step or 1
-        return math.ceil(self.low / step), math.floor(self.high / step)
+    def setting(self, drawn: Any) -> float:
+        """The setting for a number that Optuna has drawn."""
+        if self.unit is not None:
+            return int(drawn) * self.unit
+        return min(max(float(f"{drawn:.3g}"), self.low), self.high)  # three digits are easy to read and type
+
+    def drawn(self, value: Any) -> float | None:
+        """What Optuna would draw for a setting; None if that is not in the range."""
+        number = value if value is None or self.unit is None else value // self.unit
+        return number if number is not None and self.low <= number <= self.high else None
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One of a few values; Optuna stores their text."""
+    """One of a few values; Optuna draws their text."""
 
     values: tuple[Any, ...]
 
     @property
     def size(self) -> float:
         """Number of values."""
-        return len({text_of(value) for value in self.values})
+        return len(self._texts)
 
-    def draw(self, trial: "optuna.Trial", name: str) -> Any:
-        """Draw a value from Optuna."""
-        texts = {text_of(value): value for value in self.values}
-        return texts[trial.suggest_categorical(name, list(texts))]
+    @property
+    def distribution(self) -> "BaseDistribution":
+        """Where Optuna draws from."""
+        from optuna.distributions import CategoricalDistribution
 
-    def fixed(self, name: str, value: Any) -> dict[str, Any]:
-        """Parameters that make Optuna begin with ``value``, if that is among them."""
-        return {name: text_of(value)} if value in self.values else {}
+        return CategoricalDistribution(list(self._texts))
+
+    def setting(self, drawn: str) -> Any:
+        """The setting for a text that Optuna has drawn."""
+        return self._texts[drawn]
+
+    def drawn(self, value: Any) -> str | None:
+        """What Optuna would draw for a setting; None if that is not among the values."""
+        return text_of(value) if value in self.values else None
+
+    @property
+    def _texts(self) -> dict[str, Any]:
+        return {text_of(value): value for value in self.values}
 
 
-def usual_search(base: TrainConfig, given: Mapping[str, Any]) -> dict[str, Any]:
+def default_search(base: TrainConfig, given: Mapping[str, Any]) -> dict[str, Any]:
     """Default domains for the strategy of ``base``, without those settings that are ``given``."""
-    usual = {**_USUAL, **_USUAL_FOR.get(base.strategy, {})}
+    search = {**_DEFAULTS, **_DEFAULTS_FOR.get(base.strategy, {})}
     if base.policy.startswith("cnn") or base.virtual_batch_normalization or base.strategy == "erl":
-        del usual["observation_normalization"]
+        del search["observation_normalization"]
     if base.steps_per_generation is not None:
-        del usual["population_size"]  # it follows from that
-    return {name: _with(values, getattr(base, name)) for name, values in usual.items() if name not in given}
+        del search["population_size"]  # it follows from that
+    return {name: _including(getattr(base, name), values) for name, values in search.items() if name not in given}
 
 
-def _with(values: Any, value: Any) -> Any:
+def _including(value: Any, values: Any) -> Any:
     """``values``, extended to ``value``: a search's result is compared with the settings before it."""
     if value is None:  # the strategy has a rule
         return values
@@ -143,16 +156,10 @@ def domain(base: TrainConfig, name: str, wanted: Any) -> Range | Choice:
         raise ValueError(f"a range is (low, high), two numbers, the lower one first; for {name} got {wanted!r}")
     for end in wanted:
         replace(base, **{name: end})
-    needs_pairs = name == "population_size" and base.population_size % 2 == 0  # as most strategies do
-    step = (2 if needs_pairs else 1) if kinds == {int} else None
-    if step == 2 and math.ceil(wanted[0] / 2) > wanted[1] // 2:
+    if kinds != {int}:
+        return Range(*wanted, unit=None)
+    unit = 2 if name == "population_size" and base.population_size % 2 == 0 else 1  # most strategies need pairs
+    low, high = math.ceil(wanted[0] / unit), math.floor(wanted[1] / unit)
+    if low > high:
         raise ValueError(f"{name} must be even, and there is no even number in {wanted!r}")
-    return Range(*wanted, step)
-
-
-def _parameter(name: str, step: int) -> str:
-    return name if step == 1 else f"{name} / {step}"
-
-
-def _is_wide(low: float, high: float) -> bool:
-    return low > 0 and high >= 10 * low
+    return Range(low, high, unit)

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from es_core.config.checks import require_positive, require_seconds
+from es_core.config.commands import chosen_settings
 from es_core.formatting import counted, figures, lists, percent, text_of
 from es_core.pools.by_name import require_pool
-from es_core.rollout.errors import RolloutError
 from es_core.run import Run
 from es_core.seeding import Purpose, derive
 from es_core.training.progress import print_line, search_progress
 from es_core.tuning.search_plan import SearchPlan
-from es_core.tuning.study import keep_best, opened, record, recorded
+from es_core.tuning.study import keep_best, open_study, read_trials, record_result
 from es_core.tuning.trial import Trial, best_of, value_of
 from es_core.tuning.trial_play import TrialPlay
 
@@ -124,40 +124,50 @@ def tune(
     plan = SearchPlan.make(env_id, config_fields, search, seeds, "local" if pool == "ray" else pool)
     folder = (Path("runs", "tune", plan.name) if directory is None else Path(directory)).resolve()
     with (
-        opened(folder, plan) as study,
+        open_study(folder, plan) as study,
         search_progress(shown=progress) as display,
         _cluster(pool, ray_address, workers),
     ):
-        drawn = recorded(study)
-        done = list({trial.number: trial for trial in drawn}.values())
-        keep_best(folder, done)
+        draws = read_trials(study)
+        done = list({trial.number: trial for trial in draws}.values())
         print_line(display.console, f"{env_id}: searching {', '.join(plan.domains)} in {folder}")
         if done:
             print_line(display.console, f"{len(done)} of {trials} trials are done")
+        bar = display.add_task("trials", total=trials, completed=len(done))
+
+        def show(share: float) -> None:
+            display.update(bar, completed=len(done) + share)
+
         try:
-            while len(done) < trials and time.monotonic() < deadline and not _hopeless(done):
-                if _is_exhausted(plan, drawn):
-                    told = counted(len(done), "trial")
-                    print_line(display.console, f"no other settings are left: the search ends after {told}")
-                    break
-                play = TrialPlay(plan, folder / "trials" / f"{len(done):04d}", workers, pool, deadline, display, trials)
-                trial = _next_trial(study, plan, drawn, play)
-                if trial is None:  # time is up
-                    keep_best(folder, done)
-                    break
-                drawn.append(trial)
-                if trial.number < len(done):  # its settings were drawn before
-                    continue
-                done.append(trial)
+            while len(done) < trials:
                 keep_best(folder, done)
-                outcome = f"trial {trial.number + 1}/{trials}: {_outcome(trial)}; {_listed(trial.settings)}"
-                print_line(display.console, outcome)
+                if (reason := _reason_to_stop(plan, draws, trials, deadline)) is not None:
+                    print_line(display.console, reason)
+                    break
+                draw = _draw_settings(study, plan, draws)
+                settings = {name: lists(domain.setting(draw.params[name])) for name, domain in plan.domains.items()}
+                known = next((trial for trial in draws if trial.settings == settings), None)
+                trial = known or TrialPlay(plan, draw, deadline, show).play(
+                    len(done),
+                    settings,
+                    folder / "trials" / f"{len(done):04d}",
+                    workers=workers,
+                    pool=pool,
+                    bears_failures=best_of(done) is not None,  # before, the settings are not the cause
+                )
+                if trial is None:  # time is up
+                    continue
+                record_result(study, draw, trial)
+                draws.append(trial)
+                if known is None:
+                    done.append(trial)
+                    values = ", ".join(f"{name}={text_of(value)}" for name, value in settings.items())
+                    print_line(display.console, f"trial {len(done)}/{trials}: {_outcome(trial)}; {values}")
+            keep_best(folder, done)
         except BaseException as error:
             # Instead of train's note: a run of a trial is not resumed, the trial is repeated as a whole.
             error.__notes__ = [f"Only trial {len(done) + 1} is lost: the same command continues the search."]
             raise
-        if len(done) < trials and time.monotonic() >= deadline:
-            print_line(display.console, f"time is up after {len(done)} of {trials} trials: the same command continues")
     return _result(folder, plan, done)
 
 
@@ -170,52 +180,36 @@ def _cluster(pool: str, address: str | None, workers: int | None) -> AbstractCon
     return connection(address, cores=workers)
 
 
-def _next_trial(study: "optuna.Study", plan: SearchPlan, drawn: Sequence[Trial], play: TrialPlay) -> Trial | None:
-    """Sample settings, play them unless they were drawn before, and record the result; None if time was up.
-
-    Raises:
-        RolloutError: an episode failed before any trial was complete: the settings are not the cause.
-    """
-    import optuna
-
-    # A new sampler for each draw, so that nothing about randomness has to be stored.
-    sampler = optuna.samplers.TPESampler if _repeats(drawn) < _STALE else optuna.samplers.RandomSampler
-    study.sampler = sampler(seed=derive(plan.base.seed, Purpose.TUNING, len(drawn)) % 2**32)
-    if not drawn and not study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.WAITING]):
-        begin = [domain.fixed(name, getattr(plan.base, name)) for name, domain in plan.domains.items()]
-        study.enqueue_trial({name: value for part in begin for name, value in part.items()})
-    asked = study.ask()
-    settings = {name: domain.draw(asked, name) for name, domain in plan.domains.items()}
-    known = next((trial for trial in drawn if trial.settings == lists(settings)), None)
-    if known is not None:
-        record(study, asked, known)
-        return known
-    state, reason = "complete", ""
-    try:
-        if not play(asked, settings):
-            return None
-        if play.pruned:
-            state, reason = "pruned", f"below the median after {percent(play.share)} of its runs"
-    except (ValueError, TypeError, RolloutError) as error:
-        if isinstance(error, RolloutError) and best_of(drawn) is None:
-            raise
-        state, reason = "failed", str(error) or repr(error)
-    number = len({trial.number for trial in drawn})
-    trial = Trial(number=number, state=state, settings=lists(settings), runs=tuple(play.runs), reason=reason)
-    record(study, asked, trial)
-    return trial
+def _reason_to_stop(plan: SearchPlan, draws: Sequence[Trial], trials: int, deadline: float) -> str | None:
+    """Reason to stop before all trials are done, as a message; or None."""
+    done = len({trial.number for trial in draws})
+    if time.monotonic() >= deadline:
+        return f"time is up after {done} of {trials} trials: the same command continues"
+    if done >= _HOPELESS and all(trial.state == "failed" for trial in draws):
+        return f"the search ends: none of the first {done} trials could be run"
+    if done >= plan.combinations or (math.isinf(plan.combinations) and _repeats(draws) >= _EXHAUSTED):
+        return f"no other settings are left: the search ends after {counted(done, 'trial')}"
+    return None
 
 
-def _repeats(drawn: Sequence[Trial]) -> int:
+def _repeats(draws: Sequence[Trial]) -> int:
     """Number of the last draws in a row whose settings were drawn before."""
-    numbers = [trial.number for trial in drawn]
+    numbers = [trial.number for trial in draws]
     return len(numbers) - 1 - numbers.index(max(numbers)) if numbers else 0
 
 
-def _is_exhausted(plan: SearchPlan, drawn: Sequence[Trial]) -> bool:
-    if math.isinf(plan.combinations):
-        return _repeats(drawn) >= _EXHAUSTED
-    return len({text_of(trial.settings) for trial in drawn}) >= plan.combinations
+def _draw_settings(study: "optuna.Study", plan: SearchPlan, draws: Sequence[Trial]) -> "optuna.Trial":
+    """Draw settings: at first those that ``train`` would use, then Optuna's."""
+    from optuna.samplers import RandomSampler, TPESampler
+    from optuna.trial import TrialState
+
+    # A new sampler for each draw, so that nothing about randomness has to be stored.
+    sampler = TPESampler if _repeats(draws) < _STALE else RandomSampler
+    study.sampler = sampler(seed=derive(plan.base.seed, Purpose.TUNING, len(draws)) % 2**32)
+    if not draws and not study.get_trials(deepcopy=False, states=[TrialState.WAITING]):
+        first = {name: domain.drawn(getattr(plan.base, name)) for name, domain in plan.domains.items()}
+        study.enqueue_trial({name: value for name, value in first.items() if value is not None})
+    return study.ask({name: domain.distribution for name, domain in plan.domains.items()})
 
 
 def _result(folder: Path, plan: SearchPlan, trials: Sequence[Trial]) -> Tuning:
@@ -229,12 +223,8 @@ def _result(folder: Path, plan: SearchPlan, trials: Sequence[Trial]) -> Tuning:
         raise RuntimeError("time was up before the first trial was complete: the same command repeats it")
     score = max(best.runs, key=lambda run: value_of([run]))
     run = Run.open(folder / "trials" / f"{best.number:04d}" / f"seed-{score.seed}", trust=True)
-    settings = plan.shortest(best.settings, run.config)
+    settings = chosen_settings(run.config)
     return Tuning(directory=folder, trials=tuple(trials), seeds=plan.seeds, best=best, run=run, settings=settings)
-
-
-def _hopeless(trials: Sequence[Trial]) -> bool:
-    return len(trials) >= _HOPELESS and all(trial.state == "failed" for trial in trials)
 
 
 def _outcome(trial: Trial) -> str:
@@ -243,10 +233,6 @@ def _outcome(trial: Trial) -> str:
     succeeded = "" if trial.success_rate is None else f", {percent(trial.success_rate)} successful"
     steps = figures(round(trial.steps))
     return f"fitness {figures(trial.fitness)}{succeeded}, {trial.solved} of {len(trial.runs)} solved, {steps} steps"
-
-
-def _listed(settings: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={text_of(value)}" for name, value in settings.items())
 
 
 def _require_optuna() -> None:

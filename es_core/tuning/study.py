@@ -1,14 +1,14 @@
 """The folder of a search for settings: Optuna's study of all trials, and the runs of the best one."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import TYPE_CHECKING
 
-from es_core.files import remove, require_plain
+from es_core.files import read_lines, remove, require_plain, write_whole
 from es_core.runs.locks import LockedError, hold
 from es_core.tuning.search_plan import SearchPlan
 from es_core.tuning.trial import Trial, best_of
@@ -20,20 +20,23 @@ _UNPRUNED = 3  # milestones at the start without pruning: evolution often begins
 
 
 @contextmanager
-def opened(folder: Path, plan: SearchPlan) -> Iterator["optuna.Study"]:
+def open_study(folder: Path, plan: SearchPlan) -> Iterator["optuna.Study"]:
     """Open the study in ``folder``, new or continued, and lock it.
 
     Raises:
         ValueError: the folder contains another search.
-        FileExistsError: the folder is not empty, but contains no search.
+        FileExistsError: the folder is not empty, but contains no search, or one of an earlier version.
         CheckpointError: a link leads out of the folder.
         RuntimeError: another process is searching there, or the file is damaged.
     """
     import optuna
-    from sqlalchemy import URL
-    from sqlalchemy.exc import SQLAlchemyError
 
-    file = folder / "study.db"
+    file = folder / "study.jsonl"
+    if (folder / "study.db").exists():
+        raise FileExistsError(
+            f"{folder} contains a search by es-envs 0.1 (study.db), which this version cannot continue: choose another "
+            "folder (--dir), or delete this one to begin the search anew"
+        )
     if folder.exists() and not (folder.is_dir() and (file.exists() or not any(folder.iterdir()))):
         raise FileExistsError(f"{folder} exists, but contains no search: choose another folder (--dir)")
     folder.mkdir(parents=True, exist_ok=True)
@@ -43,64 +46,70 @@ def opened(folder: Path, plan: SearchPlan) -> Iterator["optuna.Study"]:
     except LockedError as holder:
         raise RuntimeError(f"{holder} is searching in {folder}") from None
     verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    storage = None
     with lock:
         try:
-            # SQLite asks for locks of the system, and fails where there are none.
-            uri = {} if lock.is_of_system else {"nolock": "1", "uri": "true"}
-            database = f"file:{quote(str(file))}" if uri else str(file)
-            url = URL.create("sqlite", database=database, query=uri).render_as_string()
-            storage = optuna.storages.RDBStorage(url)
-            study = optuna.create_study(
-                storage=storage,
-                study_name="tune",
-                direction="maximize",
-                # A draw of settings that were played before has no milestones, and must not count among the five.
-                pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=_UNPRUNED, n_min_trials=5),
-                load_if_exists=True,
-            )
+            optuna.logging.set_verbosity(optuna.logging.WARNING)
+            study = _load_study(file)
             _require_same(folder, study, plan)
-            for trial in study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.RUNNING]):
-                end_trial(study, trial.number, _written(trial))  # it was interrupted
             yield study
-        except (SQLAlchemyError, optuna.exceptions.OptunaError) as error:
-            raise RuntimeError(f"{file} cannot be read or written: {error}") from error
         finally:
-            if storage is not None:
-                storage.remove_session()
-                storage.engine.dispose()
             optuna.logging.set_verbosity(verbosity)
 
 
-def recorded(study: "optuna.Study") -> list[Trial]:
+def _load_study(file: Path) -> "optuna.Study":
+    """Make the study, or read it and end the trials that were interrupted."""
+    import optuna
+    from optuna.storages.journal import JournalFileBackend, JournalStorage
+
+    lines = list(read_lines(file))
+    if len(lines) > 1 and not lines[-1].endswith(b"\n"):  # a full disk has cut it off, and Optuna would append to it
+        write_whole(file, b"".join(lines[:-1]))
+    try:
+        # The folder's lock keeps other processes out. Optuna's own would stay behind a process that is killed.
+        backend = JournalFileBackend(str(file), lock_obj=threading.Lock())  # type: ignore[arg-type]
+        study = optuna.create_study(
+            storage=JournalStorage(backend),
+            study_name="tune",
+            direction="maximize",
+            # A draw of settings that were played before has no milestones, and must not count among the five.
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=5, n_warmup_steps=_UNPRUNED, n_min_trials=5),
+            load_if_exists=True,
+        )
+        for trial in study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.RUNNING]):
+            _tell(study, trial.number, _result_of(trial))
+    except OSError:
+        raise
+    except Exception as error:  # Optuna replays the lines unchecked
+        raise RuntimeError(f"{file} cannot be read: {error!r}") from error
+    return study
+
+
+def read_trials(study: "optuna.Study") -> list[Trial]:
     """Trials that were played to their end, pruned or refused: one for each draw of settings, in their order.
 
     A draw of settings that were played before has the trial that played them.
     """
-    written = map(_written, study.get_trials(deepcopy=False))
-    return [trial for trial in written if trial is not None]
+    results = map(_result_of, study.get_trials(deepcopy=False))
+    return [trial for trial in results if trial is not None]
 
 
-def record(study: "optuna.Study", asked: "optuna.Trial", trial: Trial) -> None:
+def record_result(study: "optuna.Study", draw: "optuna.Trial", trial: Trial) -> None:
     """Record the result of a draw: of a new trial, or of the one that has played the same settings."""
-    asked.set_user_attr("trial", asdict(trial))
-    end_trial(study, asked.number, trial)
+    draw.set_user_attr("trial", asdict(trial))  # first: a finished trial takes nothing more
+    _tell(study, draw.number, trial)
 
 
-def _written(trial: "optuna.trial.FrozenTrial") -> Trial | None:
-    return Trial.from_json(trial.user_attrs["trial"]) if "trial" in trial.user_attrs else None
+def _result_of(draw: "optuna.trial.FrozenTrial") -> Trial | None:
+    return Trial.from_json(draw.user_attrs["trial"]) if "trial" in draw.user_attrs else None
 
 
-def end_trial(study: "optuna.Study", number: int, trial: Trial | None) -> None:
-    """End a trial of the study: with its recorded result, or as failed if it was interrupted before that."""
+def _tell(study: "optuna.Study", number: int, result: Trial | None) -> None:
+    """Tell Optuna the result of a draw: None if it was interrupted, which counts as little as a failed trial."""
     from optuna.trial import TrialState
 
-    states = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
-    if trial is None:
-        study.tell(number, state=TrialState.FAIL)
-    else:
-        study.tell(number, trial.value if trial.state == "complete" else None, state=states[trial.state])
+    states = {"complete": TrialState.COMPLETE, "pruned": TrialState.PRUNED}
+    state = TrialState.FAIL if result is None else states.get(result.state, TrialState.FAIL)
+    study.tell(number, result.value if result is not None and state == TrialState.COMPLETE else None, state=state)
 
 
 def keep_best(folder: Path, trials: Sequence[Trial]) -> None:
@@ -117,14 +126,12 @@ def keep_best(folder: Path, trials: Sequence[Trial]) -> None:
 
 
 def _require_same(folder: Path, study: "optuna.Study", plan: SearchPlan) -> None:
-    then, now = study.user_attrs.get("asked"), plan.asked
+    then, now = study.user_attrs.get("identity"), plan.identity
     if then is None:
-        study.set_user_attr("asked", now)
+        study.set_user_attr("identity", now)
     elif then != now:
-        names = [name for name in {**then, **now} if then.get(name) != now.get(name)]
-        changes = "; ".join(f"{name}: {_shown(then, name)} there, {_shown(now, name)} here" for name in names)
+        both = {name: [json.dumps(each.get(name)) for each in (then, now)] for name in {**then, **now}}
+        changes = "; ".join(
+            f"{name}: {there} there, {here} here" for name, (there, here) in both.items() if there != here
+        )
         raise ValueError(f"{folder} contains another search ({changes}): choose another folder (--dir)")
-
-
-def _shown(asked: Mapping[str, Any], name: str) -> str:
-    return json.dumps(asked[name]) if name in asked else "nothing"

@@ -3,19 +3,20 @@
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.progress import Progress
-
 from es_core.config.budgets import share_done
 from es_core.config.train_config import TrainConfig
+from es_core.formatting import percent
+from es_core.rollout.errors import RolloutError
 from es_core.run import train
 from es_core.runs.metrics import GenerationStats
 from es_core.runs.scores import Standing
 from es_core.tuning.search_plan import SearchPlan
-from es_core.tuning.trial import RunScore, value_of
+from es_core.tuning.trial import RunScore, Trial, value_of
 
 if TYPE_CHECKING:
     import optuna
@@ -23,80 +24,91 @@ if TYPE_CHECKING:
 _MILESTONES = 10  # of each run, at which it is compared with other trials at the same point
 
 
-@dataclass
 class TrialPlay:
-    """One trial in progress: its runs, one after the other, and its reports to Optuna."""
+    """One trial in progress.
 
-    plan: SearchPlan
-    folder: Path
-    workers: int | None
-    pool: str
-    deadline: float
-    display: Progress
-    trials: int
-    runs: list[RunScore] = field(default_factory=list)
-    share: float = 0.0
-    pruned: bool = False
+    Args:
+        plan: the search's.
+        draw: Optuna's trial, which gets the reports.
+        deadline: when time is up [s, of the monotonic clock].
+        show: called after each generation with the share of the trial that is done.
+    """
 
-    def __call__(self, trial: "optuna.Trial", settings: Mapping[str, Any]) -> bool:
-        """Play all runs, unless the trial is pruned; return True if there was time for that.
+    def __init__(self, plan: SearchPlan, draw: "optuna.Trial", deadline: float, show: Callable[[float], None]) -> None:
+        self._plan, self._draw, self._deadline, self._show = plan, draw, deadline, show
+        self._share, self._milestones, self._is_pruned = 0.0, 0, False
+        self._runs: list[RunScore] = []  # those that have ended
+        self._best: Standing | None = None  # of the present run's centres
+        self._score: RunScore  # of the present run
+
+    def play(
+        self,
+        number: int,
+        settings: Mapping[str, Any],
+        folder: Path,
+        *,
+        workers: int | None,
+        pool: str,
+        bears_failures: bool,
+    ) -> Trial | None:
+        """Play all runs, unless the trial is pruned or the settings are refused; None if time was up before that.
+
+        Args:
+            number: the trial's.
+            settings: those that are searched.
+            folder: of the trial.
+            workers: see ``train``.
+            pool: see ``train``.
+            bears_failures: an episode that fails makes the trial a failed one.
 
         Raises:
-            ValueError: the settings are refused.
-            RolloutError: an episode failed.
+            RolloutError: an episode failed, and ``bears_failures`` is False.
         """
-        task = self.display.add_task(f"trial {int(self.folder.name) + 1}/{self.trials}", total=1.0)
+        state, reason = "complete", ""
         try:
-            for seed in range(self.plan.base.seed, self.plan.base.seed + self.plan.seeds):
-                config = TrainConfig.for_env(self.plan.env_id, **self.plan.fields(settings, seed))
-                follow = _Follower(self, trial, config, lambda: self.display.update(task, completed=self.share))
+            for seed in range(self._plan.base.seed, self._plan.base.seed + self._plan.seeds):
+                config = TrainConfig.for_env(self._plan.env_id, **self._plan.fields(settings, seed))
+                self._best, self._score = None, RunScore(seed=seed, solved=False, fitness=-math.inf, steps=0)
                 run = train(
                     config,
-                    run_dir=self.folder / f"seed-{seed}",
-                    workers=self.workers,
-                    pool=self.pool,
+                    run_dir=folder / f"seed-{seed}",
+                    workers=workers,
+                    pool=pool,
                     progress=False,
-                    on_generation=follow,
+                    on_generation=partial(self._follow, config),
                 )
-                if self.pruned:
-                    return True
+                if self._is_pruned:
+                    state, reason = "pruned", f"below the median after {percent(self._share)} of its runs"
+                    break
                 if run.end is None:
-                    return False
-                self.runs.append(follow.score)
-        finally:
-            self.display.remove_task(task)
-        return True
+                    return None
+                self._runs.append(self._score)
+        except (ValueError, TypeError, RolloutError) as error:
+            if isinstance(error, RolloutError) and not bears_failures:
+                raise
+            state, reason = "failed", str(error) or repr(error)
+        return Trial(number=number, state=state, settings=settings, runs=tuple(self._runs), reason=reason)
 
-
-class _Follower:
-    """Follows a run from generation to generation, and stops it when the trial is pruned or time is up."""
-
-    def __init__(self, play: TrialPlay, trial: "optuna.Trial", config: TrainConfig, show: Callable[[], None]) -> None:
-        self._play, self._trial, self._config, self._show = play, trial, config, show
-        self._milestone = 0
-        self._best: Standing | None = None
-        self.score = RunScore(seed=config.seed, solved=False, fitness=-math.inf, steps=0)
-
-    def __call__(self, stats: GenerationStats) -> bool:
+    def _follow(self, config: TrainConfig, stats: GenerationStats) -> bool:
+        """Score the run so far; return False to stop it: the trial is pruned, or time is up."""
         score = stats.verdict
         if stats.standing is not None and stats.standing.beats(self._best):
             self._best, score = stats.standing, score or stats.confirmation
+        self._score = replace(self._score, steps=stats.search_steps)
         if score is not None:
-            self.score = replace(self.score, solved=stats.solved, fitness=score.mean, success_rate=score.success_rate)
-        self.score = replace(self.score, steps=stats.search_steps)
+            self._score = replace(self._score, solved=stats.solved, fitness=score.mean, success_rate=score.success_rate)
         share = share_done(
-            self._config, generations=stats.generation + 1, steps=stats.total_steps, episodes=stats.total_episodes
+            config, generations=stats.generation + 1, steps=stats.total_steps, episodes=stats.total_episodes
         )
-        play, seeds = self._play, self._play.plan.seeds
-        reached = _MILESTONES if stats.solved else int(share * _MILESTONES + 1e-9)
-        play.share = (len(play.runs) + (1.0 if stats.solved else share)) / seeds
-        self._show()
-        while self._milestone < reached:
-            self._milestone += 1
-            step = len(play.runs) * _MILESTONES + self._milestone
-            # Optuna compares the best that a trial has reported; the step makes that its latest.
-            self._trial.report(step + value_of([*play.runs, self.score]) / (seeds + 1), step)
-            if step < seeds * _MILESTONES and self._trial.should_prune():
-                play.pruned = True
+        runs = len(self._runs) + (share if stats.verdict is None else 1.0)
+        self._share = runs / self._plan.seeds
+        self._show(self._share)
+        while self._milestones < int(runs * _MILESTONES + 1e-9):
+            self._milestones += 1
+            # Optuna compares the best that a trial has reported; the number of the milestone makes that its latest.
+            value = value_of([*self._runs, self._score]) / (self._plan.seeds + 1)
+            self._draw.report(self._milestones + value, self._milestones)
+            if self._milestones < self._plan.seeds * _MILESTONES and self._draw.should_prune():
+                self._is_pruned = True
                 return False
-        return time.monotonic() < play.deadline
+        return time.monotonic() < self._deadline

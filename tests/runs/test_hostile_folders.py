@@ -242,12 +242,12 @@ def test_several_seeds_do_not_go_on_behind_a_link(name, finished, outside, tmp_p
     assert files(outside) == before
 
 
-@pytest.mark.parametrize("name", ["trials", "trials/0003", "trials/0003/seed-0", "study.db-journal"])
+@pytest.mark.parametrize("name", ["trials", "trials/0003", "trials/0003/seed-0", "study.jsonl.lock"])
 def test_a_search_does_not_clean_up_behind_a_link(name, outside, tmp_path):
     pytest.importorskip("optuna")
     link = tmp_path / "search" / name
     link.parent.mkdir(parents=True)
-    (tmp_path / "search" / "study.db").touch()
+    (tmp_path / "search" / "study.jsonl").touch()
     link.symlink_to(outside)
     with pytest.raises(CheckpointError, match=f"{link} is a link that leads out of"):
         tune("CartPole-v1", directory=tmp_path / "search", trials=1, progress=False)

@@ -173,7 +173,7 @@ def test_films_are_made_where_there_are_no_locks(without_locks, undisturbed, tmp
 
 
 @pytest.mark.skipif(sys.platform != "linux" or shutil.which("cc") is None, reason="needs LD_PRELOAD and a compiler")
-def test_a_search_works_where_there_are_no_locks_not_even_for_databases(tmp_path):
+def test_a_search_works_where_there_are_no_locks(tmp_path):
     pytest.importorskip("optuna")
     source, library = tmp_path / "no_locks.c", tmp_path / "no_locks.so"
     source.write_text(NO_LOCKS)

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 from conftest import registered, running
@@ -105,7 +105,7 @@ def test_only_the_runs_of_the_best_trial_are_kept(found):
     kept = list((found.directory / "trials").iterdir())
     assert [folder.name for folder in kept] == [f"{found.best.number:04d}"]
     assert {folder.name for folder in kept[0].iterdir()} == {"seed-6", "seed-7"}
-    assert {entry.name for entry in found.directory.iterdir()} <= {"study.db", "trials", ".lock"}
+    assert {entry.name for entry in found.directory.iterdir()} <= {"study.jsonl", "trials", ".lock"}
 
 
 def test_all_trials_play_about_as_many_episodes(aim, tmp_path):
@@ -336,13 +336,17 @@ def test_every_strategy_has_ranges_around_what_train_would_take(aim, tmp_path, s
     result = tune(aim, trials=1, directory=tmp_path, **given)
     usual = TrainConfig.for_env(aim, strategy=strategy)
     with closing(es_envs.make(aim)) as env:
-        base = settled(make_policy(usual, env.observation_space, env.action_space)).to_json()
+        spaces = env.observation_space, env.action_space
+    base = settled(make_policy(usual, *spaces)).to_json()
     settings = result.trials[0].settings
     assert {"sigma", "population_size"} <= set(settings)
     assert ("learning_rate" in settings) == (strategy in {"openai_es", "nsra_es", "ars", "pgpe", "snes"})
     drawn = {name for name in settings if base[name] is None}  # train derives these from others
     assert {**base, **settings} == {**base, **{name: settings[name] for name in drawn}}
-    assert set(result.settings) - drawn <= {"strategy", "generations", "eval_episodes", "confirm_episodes"}
+    assert {*result.settings} - {*settings} <= {"strategy", "generations", "eval_episodes", "confirm_episodes"}
+    again = settled(make_policy(TrainConfig.for_env(aim, **result.settings), *spaces))
+    chosen = {"engine": "auto", "device": "auto", "decided": ()}  # by the run
+    assert replace(again, **chosen) == replace(result.run.config, **chosen)
 
 
 @pytest.mark.parametrize(
@@ -439,8 +443,22 @@ def test_a_folder_with_something_else_in_it_is_refused(aim, tmp_path):
 
 
 def test_a_damaged_study_is_an_error_that_names_the_file(aim, tmp_path):
-    (tmp_path / "study.db").write_text("no database, " * 100)
-    with pytest.raises(RuntimeError, match=r"study\.db cannot be read"):
+    (tmp_path / "study.jsonl").write_text("no journal\n" * 100)
+    with pytest.raises(RuntimeError, match=r"study\.jsonl cannot be read"):
+        tune(aim, trials=1, directory=tmp_path, **TINY)
+
+
+def test_a_line_that_a_full_disk_has_cut_off_is_written_again(aim, tmp_path):
+    first = tune(aim, trials=1, directory=tmp_path, **TINY)
+    study = tmp_path / "study.jsonl"
+    study.write_bytes(study.read_bytes()[:-20])  # the result: the trial is repeated
+    for trials in (1, 2):
+        assert outcomes(tune(aim, trials=trials, directory=tmp_path, **TINY))[:1] == outcomes(first)
+
+
+def test_a_search_of_an_earlier_version_is_refused_with_a_way_out(aim, tmp_path):
+    (tmp_path / "study.db").touch()
+    with pytest.raises(FileExistsError, match=r"by es-envs 0\.1 .*choose another folder .* to begin the search anew"):
         tune(aim, trials=1, directory=tmp_path, **TINY)
 
 
