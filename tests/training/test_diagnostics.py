@@ -9,9 +9,9 @@ from es_core import Run, train
 from es_core.cli import main
 from es_core.config.commands import train_command
 from es_core.runs.metrics import DIAGNOSTICS
+from es_core.training.advice import Adviser, advice
 from es_core.training.rules.plateau import PLATEAU, is_plateau
 from es_core.training.rules.rule import SearchHistory
-from es_core.training.advice import Adviser, advice
 
 SETTINGS = {
     "generations": 10,

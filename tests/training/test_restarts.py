@@ -12,7 +12,6 @@ from es_core.cli import main
 from es_core.files import CheckpointError
 from es_core.runs.generation_log import GenerationLog
 from es_core.training.rules.rule import recent_generations
-from es_core.training.rules.sigma_shrinking import FAILING_EARLY
 from es_envs import hookimpl
 
 SETTINGS = {
