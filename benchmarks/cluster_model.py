@@ -33,6 +33,7 @@ from report import Report, Spread, options
 from es_core import train
 from es_core.formatting import percent
 from es_core.pools.by_name import make_pool
+from es_core.pools.options import PoolOptions
 from es_core.pools.scheduler import Scheduler
 from es_core.training.state import TrainingState
 from es_envs import definition
@@ -190,7 +191,7 @@ def recorded_lengths(*, quick: bool) -> NDArray[np.int64]:
         small: dict[str, Any] = {"generations": 1, "population_size": 4, "eval_every": 0}
         how = small if quick else {"generations": 12}
         run = train("RaceCar-v0", run_dir=f"{folder}/run", checkpoint_every=1, progress=False, **how)
-        with make_pool("local", definition("RaceCar-v0"), run.config, workers=None) as pool:
+        with make_pool(definition("RaceCar-v0"), run.config, PoolOptions()) as pool:
             for generation in run.checkpoint_generations()[:-1]:
                 search = TrainingState.at(run.checkpoint_at(generation), run.directory)
                 population = search.population()

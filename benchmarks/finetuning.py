@@ -21,6 +21,7 @@ from es_core import Checkpoint, Run, finetune, train
 from es_core.evaluation.scoring import find_policy
 from es_core.formatting import figures, percent
 from es_core.pools.local import LocalPool
+from es_core.pools.options import PoolOptions
 from es_core.seeding import Purpose, episode_seeds
 
 EPISODES = 2 if QUICK else 100
@@ -146,7 +147,7 @@ def _seconds(run: Run) -> float:
 def _scored(policy: Checkpoint, workers: int | None, env_kwargs: Mapping[str, Any]) -> dict[str, float | None]:
     """Mean fitness, share of success and mean lap time [s], on the same starts for all policies."""
     checkpoint, definition = find_policy(policy, generation=None, env_kwargs=env_kwargs, trust=True)
-    with LocalPool(definition, checkpoint.config, workers=workers, most=EPISODES) as pool:
+    with LocalPool(definition, checkpoint.config, PoolOptions(workers=workers), most=EPISODES) as pool:
         played = pool.rollouts(checkpoint.mean, checkpoint.statistics, episode_seeds(0, Purpose.TEST, EPISODES))
     done = [episode for episode in played if episode.is_success]
     laps = [float(episode.final_info["time"]) for episode in done if "time" in episode.final_info]

@@ -22,6 +22,7 @@ from es_core import Checkpoint, Run, train
 from es_core.evaluation.scoring import find_policy
 from es_core.formatting import figures, percent
 from es_core.pools.local import LocalPool
+from es_core.pools.options import PoolOptions
 from es_core.seeding import Purpose, episode_seeds
 from es_core.statistics import interquartile_mean, mean, share_interval
 
@@ -122,7 +123,7 @@ def _trained(name: str, seed: int, workers: int | None) -> Run:
 def _laps(policy: Checkpoint, episodes: int, workers: int | None, **env_kwargs: Any) -> tuple[list[float], int]:
     """Times of laps from unseen starts [s], the same for all policies; and the number of tracks that they are on."""
     checkpoint, definition = find_policy(policy, generation=None, env_kwargs=env_kwargs, trust=True)
-    with LocalPool(definition, checkpoint.config, workers=workers, most=episodes) as pool:
+    with LocalPool(definition, checkpoint.config, PoolOptions(workers=workers), most=episodes) as pool:
         seeds = episode_seeds(0, Purpose.TEST, episodes)
         played = pool.rollouts(checkpoint.mean, checkpoint.statistics, seeds)
     infos = [episode.final_info for episode in played]

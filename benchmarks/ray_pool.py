@@ -26,6 +26,7 @@ from es_core.pools.by_name import make_pool
 from es_core.pools.cluster import connection
 from es_core.pools.host import Host, Played
 from es_core.pools.messages import Reply, Scores, Work
+from es_core.pools.options import PoolOptions
 from es_core.pools.pool import RolloutPool
 from es_core.pools.scheduler import Scheduler
 from es_core.strategies.by_name import make_strategy
@@ -77,7 +78,7 @@ def main() -> None:
 def played(env_id: str, steps: int | None) -> dict[str, float]:
     """What the pool has measured after a few generations, and how many candidates it gives a call."""
     config = TrainConfig.for_env(env_id, hidden_sizes=HIDDEN, max_episode_steps=steps, eval_every=0, **PLAIN)
-    with make_pool("ray", es_envs.definition(env_id), config, workers=WORKERS) as pool:
+    with make_pool(es_envs.definition(env_id), config, PoolOptions(pool="ray", workers=WORKERS)) as pool:
         mean = make_policy(config, pool.observation_space, pool.action_space).initial(0)
         for _ in range(3):
             pool.evaluate(make_strategy(config, mean).ask(), np.array([0]))

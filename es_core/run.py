@@ -21,7 +21,7 @@ from es_core.learners.handing_over import handed_over
 from es_core.learners.stable_baselines3 import from_stable_baselines3
 from es_core.policies.defaults import following
 from es_core.policies.engines import require_device
-from es_core.pools.by_name import require_pool
+from es_core.pools.options import PoolOptions
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.locks import LockLostError
 from es_core.runs.metrics import GenerationStats
@@ -32,7 +32,6 @@ from es_core.training.lifecycle import Lifecycle
 from es_core.training.loop import evolve
 from es_core.training.rebuilding import find_best, restore, restore_best
 from es_envs import Episode
-from es_envs.episode import STEP_TIMEOUT
 
 
 class Run(RunFolder):
@@ -90,19 +89,16 @@ def train(
     env: str | TrainConfig | Callable[..., gymnasium.Env[Any, Any]],
     *,
     run_dir: str | os.PathLike[str] | None = None,
-    workers: int | None = None,
-    pool: str = "local",
-    ray_address: str | None = None,
     initial: Source | None = None,
     resume: bool | Literal["if begun"] = False,
     changed_code: bool = False,
     max_seconds: float | None = None,
-    step_timeout: float = STEP_TIMEOUT,
-    recycle_after: int | None = None,
     progress: bool = True,
     loggers: Iterable[object] = (),
     on_generation: Callable[[GenerationStats], bool | None] | None = None,
-    **config_fields: Any,
+    workers: int | None = None,
+    pool: str = "local",
+    **settings: Any,
 ) -> Run:
     """Evolve a policy.
 
@@ -118,11 +114,6 @@ def train(
         env: id of an environment, whose recommended settings then apply; or a complete TrainConfig; or a class or
             function that makes an environment.
         run_dir: folder of the run; None: runs/ID/DATE-TIME-sSEED.
-        workers: number of processes; None: the usable cores (a cluster's CPUs). The result does not depend on it.
-        pool: rollout pool, which steps environments and computes policies: "local" (worker processes, each with its own
-            candidates), "ray" (like local, on the nodes of a Ray cluster) or "vector" (one vector environment, with a
-            candidate in each of its ``vector_envs`` copies, and one forward pass in torch for all of them).
-        ray_address: the cluster's address, "auto" or "HOST:PORT"; None: RAY_ADDRESS, or this machine alone.
         initial: a Run or its folder (its best evaluated centre, or its latest checkpoint if none was evaluated), a
             checkpoint file, or a Checkpoint, whose parameters (and observation statistics) the run starts from; its
             policy, too, unless another is given. Or a .zip that Stable-Baselines3 has saved (see
@@ -132,13 +123,15 @@ def train(
             matters only at the beginning.
         changed_code: allow environment, fitness or policy, given as objects, to have other code than the run's.
         max_seconds: stop after the generation in which so much time has passed; ``resume`` continues.
-        step_timeout: seconds that a step or reset of the environment may take; a worker in which it takes longer is
-            ended and replaced.
-        recycle_after: episodes after which a worker is replaced, between two generations, for simulators that leak.
         progress: show a progress bar (plain lines if the output is not a terminal).
         loggers: also log the run to these implementations of the lifecycle hooks, or names of loggers.
         on_generation: called after each generation's metrics are written; returns False to stop the run.
-        **config_fields: fields of TrainConfig. ``fitness`` may also be a function or class, ``policy`` a class of
+        workers: number of processes; None: the usable cores (a cluster's CPUs). The result does not depend on it.
+        pool: rollout pool, which steps environments and computes policies: "local" (worker processes, each with its own
+            candidates), "ray" (like local, on the nodes of a Ray cluster) or "vector" (one vector environment, with a
+            candidate in each of its ``vector_envs`` copies, and one forward pass in torch for all of them).
+        **settings: fields of TrainConfig, and other fields of PoolOptions: ``ray_address``, ``step_timeout``,
+            ``recycle_after``. ``fitness`` may also be a function or class, ``policy`` a class of
             torch modules. An object that a script or notebook defines goes to local workers as a copy of its current
             state, and the config has its name and a hash of its code.
 
@@ -164,17 +157,13 @@ def train(
         >>> poles = train("CartPole-v1", strategy="cma_es", generations=2, run_dir="poles")
         >>> poles = poles.resume(generations=3)
     """
-    require_pool(pool, ray_address)
+    options, config_fields = PoolOptions.split({"workers": workers, "pool": pool, **settings})
     run_dir = Path(run_dir).absolute() if run_dir else None  # an environment may change the current folder
     _require_resumable(resume, run_dir, initial, changed_code=changed_code)
     if max_seconds is not None:
         require_seconds("max_seconds", max_seconds)
     how: dict[str, Any] = {
-        "pool": pool,
-        "workers": workers,
-        "ray_address": ray_address,
-        "step_timeout": step_timeout,
-        "recycle_after": recycle_after,
+        "options": options,
         "lifecycle": Lifecycle(loggers),
         "progress": progress,
         "on_generation": on_generation,
@@ -192,7 +181,7 @@ def train(
                 evolve(run, resume=True, **how)
         return run
     config = resolved(env, config_fields)
-    require_device(config, pool)
+    require_device(config, options.pool)
     source: Checkpoint | None = None
     if initial is not None:
         given = chosen_settings(config) if isinstance(env, TrainConfig) else config_fields

@@ -8,16 +8,13 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, Field
+from dataclasses import MISSING, Field, fields
 from typing import Any, NoReturn
 
 import es_envs
 from es_core.config.checks import AUTO
+from es_core.pools.options import PoolOptions
 
-_POOL_HELP = (
-    "how to play episodes: local worker processes (local, the default), a Ray cluster (ray), or one vector environment "
-    "with a candidate in each copy, on a GPU with --device cuda (vector)"
-)
 TRUST_HELP = "let the run's files name modules outside the installed plugins"
 
 
@@ -139,10 +136,9 @@ def config_fields(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def execution(options: argparse.Namespace) -> dict[str, Any]:
-    """Return how a run is executed and told of; how workers are watched, as far as it was given."""
-    names = ("workers", "pool", "ray_address", "max_seconds", "loggers")
-    watched = (name for name in ("step_timeout", "recycle_after") if hasattr(options, name))
-    return {**{name: getattr(options, name) for name in (*names, *watched)}, "progress": not options.quiet}
+    """Return how a run is executed and shown."""
+    how = {name: getattr(options, name) for name in ("max_seconds", "loggers")}
+    return {**how, **pool_options(options), "progress": not options.quiet}
 
 
 def chosen_episodes(options: argparse.Namespace) -> dict[str, Any]:
@@ -150,11 +146,6 @@ def chosen_episodes(options: argparse.Namespace) -> dict[str, Any]:
     names = ("episodes", "seed", "generation", "candidate", "env_kwargs")
     given = {name: getattr(options, name) for name in names}
     return {**given, "trust": options.trust_names}
-
-
-def add_workers(sub: argparse.ArgumentParser) -> None:
-    """Add the number of processes."""
-    sub.add_argument("--workers", type=int, metavar="N", help="worker processes (default: the usable cores)")
 
 
 def add_seed(sub: argparse.ArgumentParser) -> None:
@@ -169,16 +160,26 @@ def add_generation(sub: argparse.ArgumentParser) -> None:
     sub.add_argument("--generation", type=int, metavar="G", help="centre of this generation (default: the best)")
 
 
+def add_workers(sub: argparse.ArgumentParser) -> None:
+    """Add the number of processes."""
+    how = next(option.metadata for option in fields(PoolOptions) if option.name == "workers")
+    sub.add_argument("--workers", **how)
+
+
 def add_pool(sub: Parser) -> None:
-    """Add the choice of a pool, among the settings."""
+    """Add the options of a pool, all but the number of processes among the settings."""
+    add_workers(sub)
     group = sub.add_argument_group("rollout pool")
-    sub.add_setting(group, "--pool", choices=("local", "ray", "vector"), default="local", help_text=_POOL_HELP)
-    sub.add_setting(
-        group,
-        "--ray-address",
-        metavar="ADDRESS",
-        help_text="cluster of --pool ray: auto or HOST:PORT (default: what RAY_ADDRESS names, or this machine alone)",
-    )
+    for option in fields(PoolOptions):
+        if option.name != "workers":
+            how = {name: value for name, value in option.metadata.items() if name != "help"}
+            name, text = f"--{option.name.replace('_', '-')}", option.metadata["help"]
+            sub.add_setting(group, name, default=option.default, help_text=text, **how)
+
+
+def pool_options(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the options of a pool."""
+    return {option.name: getattr(options, option.name) for option in fields(PoolOptions)}
 
 
 def add_max_seconds(sub: argparse.ArgumentParser) -> None:
@@ -190,26 +191,9 @@ def add_max_seconds(sub: argparse.ArgumentParser) -> None:
 
 def add_training(sub: Parser) -> None:
     """Add what says how a run is carried out."""
-    add_workers(sub)
     add_max_seconds(sub)
     add_pool(sub)
-    group = sub.add_argument_group("workers and logs")
-    sub.add_setting(
-        group,
-        "--step-timeout",
-        type=float,
-        default=argparse.SUPPRESS,
-        metavar="S",
-        help_text="time limit of a step or reset in seconds; then the worker is replaced (default: 300)",
-    )
-    sub.add_setting(
-        group,
-        "--recycle-after",
-        type=int,
-        default=argparse.SUPPRESS,
-        metavar="N",
-        help_text="replace a worker after this many episodes, between generations (default: never)",
-    )
+    group = sub.add_argument_group("logs")
     sub.add_setting(
         group,
         "--logger",

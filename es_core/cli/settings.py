@@ -11,9 +11,9 @@ from es_core.cli.arguments import (
     add_env_id,
     add_max_seconds,
     add_pool,
-    add_workers,
     config_fields,
     parse_search,
+    pool_options,
 )
 from es_core.cli.output import print_json, print_table, put, say
 
@@ -46,7 +46,6 @@ def add(commands: Any) -> None:
     sub.add_argument("--trials", type=int, default=30, metavar="N", help="number of trials (default: %(default)s)")
     sub.add_argument("--seeds", type=int, default=2, metavar="N", help="runs per trial (default: %(default)s)")
     sub.add_argument("--dir", metavar="DIR", help="folder of the search (default: runs/tune/ID-HASH)")
-    add_workers(sub)
     add_pool(sub)
     add_max_seconds(sub)
     add_config_options(sub)
@@ -109,10 +108,8 @@ def _tune(options: argparse.Namespace) -> None:
         seeds=options.seeds,
         max_seconds=options.max_seconds,
         directory=options.dir,
-        workers=options.workers,
-        pool=options.pool,
-        ray_address=options.ray_address,
         progress=not options.quiet,
+        **pool_options(options),
         **config_fields(options),
     )
     command = train_command(result.run.config, result.run.directory, trusted=True)

@@ -11,6 +11,7 @@ from es_core.config.choices import LEARNER, SCRIPTED
 from es_core.config.train_config import TrainConfig
 from es_core.config.trust import require_trusted
 from es_core.pools.local import LocalPool
+from es_core.pools.options import PoolOptions
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation
@@ -79,7 +80,7 @@ def evaluate(
         checkpoint = replace(checkpoint, config=replace(checkpoint.config, fitness=named))
     prepare_policy(checkpoint.config, definition, shown=progress)
     with (
-        LocalPool(definition, checkpoint.config, workers=workers, most=episodes) as pool,
+        LocalPool(definition, checkpoint.config, PoolOptions(workers=workers), most=episodes) as pool,
         count_progress(shown=progress) as bar,
     ):
         require_same_spaces(checkpoint, pool)

@@ -29,7 +29,8 @@ from es_core.machine import usable_cores
 from es_core.pools.host import Host, Played
 from es_core.pools.local import LocalPool
 from es_core.pools.messages import WORKER_DIED, CannotStart, Failed, Ready, Reply, Start, Work
-from es_core.pools.pool import RolloutPool, require_pool_options
+from es_core.pools.options import PoolOptions
+from es_core.pools.pool import RolloutPool
 from es_core.pools.scheduler import Portion, Scheduler
 from es_core.runs.provenance import requirements, versions
 from es_envs import EnvDefinition, interruption
@@ -158,35 +159,21 @@ class RayPool(RolloutPool):
     Args:
         definition: the environment's definition.
         config: the run's config, resolved.
-        workers: maximum number of CPUs; None: all that the cluster has, at any time.
-        ray_address: see ``connection``.
-        step_timeout: see ``make_pool``; recycle_after, too.
+        options: of the pool; ``workers`` is the maximum number of CPUs, None: all that the cluster has, at any time.
 
     Attributes:
         scheduler: says which node gets what, and knows how long calls and tasks take.
 
     Raises:
-        ValueError: workers is not positive.
         ConnectionError: there is no cluster, it has fewer CPUs than ``workers``, or none of its nodes can take part;
             the message says why.
         PluginError, RolloutError: the environment cannot be made here.
     """
 
-    def __init__(
-        self,
-        definition: EnvDefinition,
-        config: TrainConfig,
-        *,
-        workers: int | None = None,
-        ray_address: str | None = None,
-        step_timeout: float,
-        recycle_after: int | None = None,
-    ) -> None:
-        require_pool_options(workers, step_timeout, recycle_after)
+    def __init__(self, definition: EnvDefinition, config: TrainConfig, options: PoolOptions) -> None:
         self.definition, self.config = definition, replace(config, device="cpu")
-        self._recycle_after = recycle_after
         self.scheduler = Scheduler[_Worker](call_seconds=0.0)
-        self._asked = workers
+        self._asked = options.workers
         self._workers: list[_Worker] = []
         self._joining: dict[Any, _Worker] = {}  # by the call that they must answer next
         self._barred: dict[str, str] = {}  # ids of nodes that get no work, and why
@@ -196,12 +183,13 @@ class RayPool(RolloutPool):
         self._has_lost = False  # True if an actor was lost in this generation
         self._distributions, self._same = requirements(definition)
         self._own_versions = versions(*self._distributions)
-        self._start = Start(definition, self.config, step_timeout, probe=True)
+        self._start = Start(definition, self.config, options, probe=True)
         self._open = ExitStack()
-        self._address = self._open.enter_context(connection(ray_address, cores=workers))
+        self._address = self._open.enter_context(connection(options.ray_address, cores=options.workers))
         try:
-            require_cpus(workers)
-            with LocalPool(definition, self.config, workers=1, most=1, step_timeout=step_timeout, probe=True) as here:
+            require_cpus(options.workers)
+            one = replace(options, pool="local", ray_address=None, workers=1)
+            with LocalPool(definition, self.config, one, most=1, probe=True) as here:
                 self._ready, self.config = here.greeting, here.config
             self.observation_space, self.action_space = here.observation_space, here.action_space
             candidates = largest_population(self.config)
@@ -309,7 +297,7 @@ class RayPool(RolloutPool):
             if unlike := self._unlike(answer["versions"]):
                 self._bar(worker, unlike)
             else:
-                self._joining[worker.actor.begin.remote(self._start, worker.cpus, self._recycle_after)] = worker
+                self._joining[worker.actor.begin.remote(self._start, worker.cpus)] = worker
         elif isinstance(answer, CannotStart) and answer.kind == WORKER_DIED:
             self._refuse(worker, answer.message)
         elif isinstance(answer, CannotStart):

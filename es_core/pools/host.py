@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,11 +43,11 @@ class Host:
         """Describe this process in plain types, which every version of this package can read."""
         return {**description(), "versions": versions(*distributions)}
 
-    def begin(self, start: Start, workers: int, recycle_after: int | None) -> Ready | CannotStart:
+    def begin(self, start: Start, workers: int) -> Ready | CannotStart:
         """Start the worker processes, and return their greeting."""
-        how: Any = {"step_timeout": start.step_timeout, "recycle_after": recycle_after, "probe": True}
+        options = replace(start.options, pool="local", ray_address=None, workers=workers)
         try:
-            self._pool = LocalPool(start.definition, start.config, workers=workers, most=workers, **how)
+            self._pool = LocalPool(start.definition, start.config, options, most=workers, probe=True)
         except RolloutError as error:
             return CannotStart(WORKER_DIED, str(error), "")
         except Exception as error:  # noqa: BLE001  (the driver names the node)

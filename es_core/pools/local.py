@@ -25,7 +25,8 @@ from es_core.pools.messages import (
     Task,
     Work,
 )
-from es_core.pools.pool import RolloutPool, require_pool_options, require_ready
+from es_core.pools.options import PoolOptions
+from es_core.pools.pool import RolloutPool, require_ready
 from es_core.pools.process import BEAT_EVERY, Child, ChildDiedError, Record, end, wait
 from es_core.pools.scheduler import Scheduler
 from es_core.pools.watchdog import patience
@@ -48,17 +49,15 @@ class LocalPool(RolloutPool):
     Args:
         definition: the environment's definition.
         config: the run's config, resolved.
-        workers: number of processes; None: the usable cores.
+        options: of the pool; workers are by default the usable cores.
         most: maximum number of workers that have work.
-        step_timeout: see ``make_pool``; recycle_after, too.
         probe: True if greetings must contain a probe.
 
     Attributes:
         greeting: its workers' greeting, the same for all.
 
     Raises:
-        ValueError: workers, step_timeout or recycle_after is not positive, the workers need more open files than this
-            process may have, or a space is not supported.
+        ValueError: the workers need more open files than this process may have, or a space is not supported.
         PluginError: the environment cannot be made.
         RolloutError: a worker could not start, or differs from the others in its spaces.
     """
@@ -69,19 +68,16 @@ class LocalPool(RolloutPool):
         self,
         definition: EnvDefinition,
         config: TrainConfig,
+        options: PoolOptions,
         *,
-        workers: int | None = None,
         most: int,
-        step_timeout: float = STEP_TIMEOUT,
-        recycle_after: int | None = None,
         probe: bool = False,
     ) -> None:
-        require_pool_options(workers, step_timeout, recycle_after)
         self.definition, self.config = definition, replace(config, device="cpu")
-        self.workers = _affordable(workers, min(usable_cores() if workers is None else workers, most))
-        self._step_timeout = step_timeout
-        self._start = Start(definition, self.config, step_timeout, probe, packed(definition, self.config))
-        self._scheduler = Scheduler[int](call_seconds=_CALL_SECONDS, recycle_after=recycle_after)
+        self.workers = _affordable(options.workers, min(options.workers or usable_cores(), most))
+        self._step_timeout = options.step_timeout
+        self._start = Start(definition, self.config, options, probe, packed(definition, self.config))
+        self._scheduler = Scheduler[int](call_seconds=_CALL_SECONDS, recycle_after=options.recycle_after)
         self._memory = MemoryWatch[int](definition.label)
         self._forker = forker.take()
         self._children: dict[int, Child] = {}
@@ -250,7 +246,7 @@ def require_environment(definition: EnvDefinition, config: TrainConfig) -> None:
     """
     child = Child("es_core.pools.worker:try_environment", patience=patience(STEP_TIMEOUT))
     try:
-        child.send(Start(definition, config, STEP_TIMEOUT, probe=False, objects=packed(definition, config)))
+        child.send(Start(definition, config, PoolOptions(), probe=False, objects=packed(definition, config)))
         refusal = child.receive()
     except ChildDiedError:  # a pool starts it again, and reports it
         refusal = None

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from es_core.config.train_config import TrainConfig
 from es_core.policies.normalization import ReferenceBatch
+from es_core.pools.options import PoolOptions
 from es_core.pools.probe import Probe
 from es_core.strategies.population import Population
 from es_core.strategies.transitions import Transitions
@@ -31,14 +32,14 @@ class Start:
     Attributes:
         definition: the environment's definition.
         config: the run's config, resolved.
-        step_timeout: seconds that a step or reset may take.
+        options: of the pool.
         probe: True if the greeting must contain a probe.
         objects: the ``packed`` objects that these name.
     """
 
     definition: EnvDefinition
     config: TrainConfig
-    step_timeout: float
+    options: PoolOptions
     probe: bool = False
     objects: bytes = b""
 

@@ -12,7 +12,6 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config import checks
 from es_core.config.train_config import TrainConfig
 from es_core.policies.normalization import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch, Statistics
 from es_core.pools.messages import (
@@ -324,41 +323,6 @@ def require_ready(label: str, greeting: Ready | CannotStart) -> Ready:
     if greeting.kind in FOR_PEOPLE:
         raise FOR_PEOPLE[greeting.kind](greeting.message)
     raise RolloutError(f"{label}: a worker could not start: {_cause(greeting)}")
-
-
-def require_pool_options(workers: int | None, step_timeout: float, recycle_after: int | None) -> None:
-    """Refuse options that no pool takes.
-
-    Raises:
-        ValueError: one of them is not positive.
-    """
-    require_workers(workers)
-    checks.require_seconds("step_timeout", step_timeout)
-    if recycle_after is not None:
-        checks.require_positive("recycle_after", recycle_after)
-
-
-def require_workers(workers: int | None) -> None:
-    """Refuse an impossible number of workers.
-
-    Raises:
-        ValueError: the number is not positive.
-    """
-    if workers is not None and (isinstance(workers, bool) or not isinstance(workers, int) or workers < 1):
-        raise ValueError(f"workers must be a whole number of at least 1, or None for all usable cores; got {workers!r}")
-
-
-def require_no_workers(workers: int | None) -> None:
-    """Refuse a number of workers for the vector pool.
-
-    Raises:
-        ValueError: there is one.
-    """
-    if workers is not None:
-        raise ValueError(
-            f"workers={workers!r} is for the pools 'local' and 'ray': set the vector pool's number of copies with "
-            "vector_envs (on the command line: --vector-envs), which changes the results of a run"
-        )
 
 
 def _centre_work(parameters: NDArray[Any], statistics: Statistics | None, others: tuple[Other, ...]) -> Work:

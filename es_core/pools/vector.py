@@ -23,7 +23,8 @@ from es_core.policies.torch_actor import TorchActors
 from es_core.pools.copies import UNCONTROLLED, Copies, has_native_form, on_host, row_of
 from es_core.pools.memory import MemoryWatch
 from es_core.pools.messages import CandidateTask, CentreTask, Failed, ReferenceTask, Reply, Work
-from es_core.pools.pool import RolloutPool, require_no_workers, require_pool_options
+from es_core.pools.options import PoolOptions
+from es_core.pools.pool import RolloutPool
 from es_core.pools.worker import (
     ATTEMPTS,
     Answer,
@@ -55,8 +56,7 @@ class VectorPool(RolloutPool):
     Args:
         definition: the environment's definition.
         config: the run's config, resolved.
-        workers: must be None: the number of copies is the setting ``vector_envs``.
-        step_timeout: see ``make_pool``; recycle_after, too.
+        options: of the pool; the number of copies is the setting ``vector_envs``.
 
     Attributes:
         config: the run's config with the number of copies, and the way in which their starts are seeded.
@@ -68,17 +68,7 @@ class VectorPool(RolloutPool):
 
     can_record = False
 
-    def __init__(
-        self,
-        definition: EnvDefinition,
-        config: TrainConfig,
-        *,
-        workers: int | None,
-        step_timeout: float,
-        recycle_after: int | None,
-    ) -> None:
-        require_pool_options(None, step_timeout, recycle_after)
-        require_no_workers(workers)
+    def __init__(self, definition: EnvDefinition, config: TrainConfig, options: PoolOptions) -> None:
         if config.engine == "compiled":
             raise ValueError(
                 "engine='compiled' computes one candidate, but the vector pool all of them at once: leave engine at "
@@ -102,15 +92,15 @@ class VectorPool(RolloutPool):
         together = min(most, _PARAMETERS // self.policy.size) if is_native else min(most, usable_cores())
         width = max(1, together) if config.vector_envs is None else config.vector_envs
         spaces = self.observation_space, self.action_space
-        self.copies = Copies(definition, config, width, spaces, step_timeout=step_timeout)
+        self.copies = Copies(definition, config, width, spaces, step_timeout=options.step_timeout)
         device = ("cuda" if has_cuda() else "cpu") if config.device == "auto" else config.device
         self.config = replace(
             config, engine="torch", device=device, vector_envs=width, vector_starts=self.copies.starts
         )
         self.workers = 1 if is_native else width
-        self._recycle_after, self._played = recycle_after, 0
+        self._recycle_after, self._played = options.recycle_after, 0
         self._memory = MemoryWatch[int](definition.label)
-        self._step_timeout, self._has_played = step_timeout, False
+        self._step_timeout, self._has_played = options.step_timeout, False
         self.actors = TorchActors(self.policy, width, device)
         if config.observation_normalization:
             self.actors.collect()

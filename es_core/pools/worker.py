@@ -130,7 +130,7 @@ class Worker:
         self._queue = deque[int]()
         self._answer_at = 0
         self._work: Work | None = None
-        self._watchdog = Watchdog(start.step_timeout, self._record)
+        self._watchdog = Watchdog(start.options.step_timeout, self._record)
 
     def greet(self, start: Start) -> None:
         """Send the greeting of this worker."""

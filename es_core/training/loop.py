@@ -19,6 +19,7 @@ from es_core.policies.by_name import make_policy
 from es_core.policies.defaults import advice_on_pictures
 from es_core.pools.by_name import make_pool
 from es_core.pools.forker import started_early
+from es_core.pools.options import PoolOptions
 from es_core.pools.pool import Results, RolloutPool
 from es_core.rollout.errors import RolloutError
 from es_core.runs.checkpoint import Checkpoint, parameter_hash
@@ -44,37 +45,35 @@ def evolve(
     run: RunFolder,
     *,
     resume: bool,
-    pool: str,
+    options: PoolOptions,
     lifecycle: Lifecycle,
     progress: bool,
     on_generation: Callable[[GenerationStats], bool | None] | None,
     deadline: float,
-    **pool_options: Any,
 ) -> None:
     """Run the generations of a run whose folder exists; for the arguments and errors see ``es_core.train``.
 
     Args:
         run: the run, new or to be resumed.
         resume: start at the run's latest checkpoint.
-        pool: name of the rollout pool.
+        options: of the rollout pool.
         lifecycle: hooks to call.
         progress: show the run's progress.
         on_generation: called with each generation's stats; returns False to stop the run.
         deadline: no generation begins after it [s, of the monotonic clock].
-        **pool_options: options of ``make_pool``.
     """
-    with started_early(wanted=pool == "local"):
-        prepare_policy(run.config, run.definition if pool != "vector" else None, shown=progress)
-        with make_pool(pool, run.definition, run.config, **pool_options) as rollout_pool:
-            notes = _write_choices(run, rollout_pool)
-            state = (TrainingState.resume if resume else TrainingState.begin)(run, rollout_pool)
+    with started_early(wanted=options.pool == "local"):
+        prepare_policy(run.config, run.definition if options.pool != "vector" else None, shown=progress)
+        with make_pool(run.definition, run.config, options) as pool:
+            notes = _write_choices(run, pool)
+            state = (TrainingState.resume if resume else TrainingState.begin)(run, pool)
             if resume:
                 restore_best(run)
             lifecycle.call("run_started", run=run, config=run.config)
             try:
-                display = RunProgress(run, rollout_pool.choice, *notes, pool=rollout_pool) if progress else None
+                display = RunProgress(run, pool.choice, *notes, pool=pool) if progress else None
                 with display or nullcontext() as shown:
-                    _run_generations(run, state, rollout_pool, lifecycle, shown, on_generation, deadline)
+                    _run_generations(run, state, pool, lifecycle, shown, on_generation, deadline)
             finally:
                 lifecycle.call("run_finished", run=run)
 

@@ -11,6 +11,7 @@ from es_core.config.trust import require_trusted
 from es_core.files import CheckpointError, explained
 from es_core.policies.normalization import ObservationStatistics
 from es_core.pools.local import LocalPool
+from es_core.pools.options import PoolOptions
 from es_core.runs.checkpoint import Checkpoint, parameter_hash
 from es_core.runs.generation_log import GenerationLog
 from es_core.runs.metrics import GenerationStats
@@ -54,7 +55,7 @@ def rebuild(run: RunFolder | str | os.PathLike[str], generation: int, *, trust: 
         state = TrainingState.at(checkpoint, run.checkpoint_path(start))
     else:
         definition = require_trusted(run.config, trust=run.trusted, where=run.directory / "config.json")
-        with LocalPool(definition, run.config, workers=1, most=1) as pool:
+        with LocalPool(definition, run.config, PoolOptions(workers=1), most=1) as pool:
             state = TrainingState.first(run, pool)
             checkpoint = state.checkpoint(run, pool)
     if not state.strategy.rebuildable:

@@ -21,13 +21,12 @@ from es_core.evaluation.scoring import find_checkpoint
 from es_core.files import CheckpointError, explained, require_plain, write_whole
 from es_core.formatting import shell_line
 from es_core.machine import usable_cores
-from es_core.pools.by_name import require_pool
+from es_core.pools.options import PoolOptions
 from es_core.reports.comparison import Comparison, compare
 from es_core.run import Run
 from es_core.runs.run_folder import new_directory
 from es_core.training.progress import print_line, search_progress
 from es_envs import interruption
-from es_envs.episode import STEP_TIMEOUT
 
 _LOOK_EVERY = 2.0  # seconds
 _SETTINGS = "settings.json"  # all runs', but for the seed
@@ -41,15 +40,12 @@ def train_seeds(
     run_dir: str | os.PathLike[str] | None = None,
     workers: int | None = None,
     pool: str = "local",
-    ray_address: str | None = None,
     initial: str | os.PathLike[str] | None = None,
     trust: bool = False,
     max_seconds: float | None = None,
-    step_timeout: float = STEP_TIMEOUT,
-    recycle_after: int | None = None,
     progress: bool = True,
     loggers: Iterable[str] = (),
-    **config_fields: Any,
+    **settings: Any,
 ) -> Comparison:
     """Evolve a policy with each of several seeds, as many at once as there are workers for; or continue that.
 
@@ -64,15 +60,12 @@ def train_seeds(
             runs/ID/DATE-TIME-seeds.
         workers: of all runs together; None: the usable cores, or the CPUs of the cluster.
         pool: as for ``train``.
-        ray_address: likewise.
         initial: a file or folder, as for ``train``; those that are continued have begun.
         trust: allow ``initial`` to name modules outside the installed plugins.
         max_seconds: that each run may take; the same call continues.
-        step_timeout: as for ``train``.
-        recycle_after: likewise.
         progress: show what goes on.
         loggers: names, as for ``train``.
-        **config_fields: fields of TrainConfig other than the seed.
+        **settings: as for ``train``, but for the seed.
 
     Returns:
         The runs as one group: their scores, mean and interquartile mean with 95 % intervals.
@@ -85,8 +78,7 @@ def train_seeds(
         CheckpointError: in ``run_dir`` is a damaged run, or a link that leads out of it.
         RuntimeError: a run has failed; the others are complete.
     """
-    require_pool(pool, ray_address, workers)
-    require_seconds("step_timeout", step_timeout)
+    options, config_fields = PoolOptions.split({"workers": workers, "pool": pool, **settings})
     if max_seconds is not None:
         require_seconds("max_seconds", max_seconds)
     loggers = list(loggers)
@@ -100,8 +92,7 @@ def train_seeds(
     require_plain(folder)
     if (folder / "config.json").exists():
         raise FileExistsError(f"{folder} is a run: choose another folder for these, or leave run_dir out")
-    how: list[object] = ["--pool", pool, "--step-timeout", step_timeout, "--quiet"]
-    how += [] if recycle_after is None else ["--recycle-after", recycle_after]
+    how: list[object] = ["--quiet"]
     how += [] if max_seconds is None else ["--max-seconds", max_seconds]
     how += [word for name in loggers for word in ("--logger", name)]
     with ExitStack() as stack:
@@ -109,12 +100,13 @@ def train_seeds(
         if pool == "ray":
             from es_core.pools.cluster import connection, require_cpus
 
-            how += ["--ray-address", stack.enter_context(connection(ray_address, cores=workers))]
+            options = replace(options, ray_address=stack.enter_context(connection(options.ray_address, cores=workers)))
             most = require_cpus(workers)
-        together = 1  # a vector environment, and the forward pass of its candidates, take all cores
+        together, each = 1, None  # a vector environment, and the forward pass of its candidates, take all cores
         if pool != "vector":
             together = min(len(configs), workers or most)
-            how += ["--workers", max(1, (workers or most) // together)]
+            each = max(1, (workers or most) // together)
+        how += replace(options, workers=each).words
         runs = [_Planned(config, folder / f"seed-{config.seed}") for config in configs]
         words = [run.words(initial) + [str(word) for word in how] for run in runs]
         with explained(folder):

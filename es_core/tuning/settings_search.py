@@ -5,14 +5,14 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from es_core.config.checks import require_positive, require_seconds
 from es_core.config.commands import chosen_settings
 from es_core.formatting import counted, figures, lists, percent, text_of
-from es_core.pools.by_name import require_pool
+from es_core.pools.options import PoolOptions
 from es_core.run import Run
 from es_core.seeding import Purpose, derive
 from es_core.training.progress import print_line, search_progress
@@ -60,9 +60,8 @@ def tune(
     directory: str | os.PathLike[str] | None = None,
     workers: int | None = None,
     pool: str = "local",
-    ray_address: str | None = None,
     progress: bool = True,
-    **config_fields: Any,
+    **settings: Any,
 ) -> Tuning:
     """Search for the settings with which evolution does best, or continue such a search.
 
@@ -97,9 +96,8 @@ def tune(
         directory: folder of the search; None: runs/tune/ID-…, one for each combination of the arguments that matter.
         workers: number of processes; None: the usable cores.
         pool: see ``train``.
-        ray_address: see ``train``.
         progress: show the search's progress.
-        **config_fields: fields of TrainConfig, the same in all trials.
+        **settings: see ``train``, the same in all trials.
 
     Raises:
         UnknownEnvError: no such environment is registered.
@@ -119,14 +117,14 @@ def tune(
         require_positive(name, value)
     if max_seconds is not None:
         require_seconds("max_seconds", max_seconds)
-    require_pool(pool, ray_address, workers)
+    options, config_fields = PoolOptions.split({"workers": workers, "pool": pool, **settings})
     deadline = math.inf if max_seconds is None else time.monotonic() + max_seconds
     plan = SearchPlan.make(env_id, config_fields, search, seeds, "local" if pool == "ray" else pool)
     folder = (Path("runs", "tune", plan.name) if directory is None else Path(directory)).resolve()
     with (
         open_study(folder, plan) as study,
         search_progress(shown=progress) as display,
-        _cluster(pool, ray_address, workers),
+        _cluster(options),
     ):
         draws = read_trials(study)
         done = list({trial.number: trial for trial in draws}.values())
@@ -151,8 +149,7 @@ def tune(
                     len(done),
                     settings,
                     folder / "trials" / f"{len(done):04d}",
-                    workers=workers,
-                    pool=pool,
+                    options=replace(options, ray_address=None),  # the connection is there
                     bears_failures=best_of(done) is not None,  # before, the settings are not the cause
                 )
                 if trial is None:  # time is up
@@ -171,13 +168,13 @@ def tune(
     return _result(folder, plan, done)
 
 
-def _cluster(pool: str, address: str | None, workers: int | None) -> AbstractContextManager[object]:
+def _cluster(options: PoolOptions) -> AbstractContextManager[object]:
     """One connection for all runs."""
-    if pool != "ray":
+    if options.pool != "ray":
         return nullcontext()
     from es_core.pools.cluster import connection
 
-    return connection(address, cores=workers)
+    return connection(options.ray_address, cores=options.workers)
 
 
 def _reason_to_stop(plan: SearchPlan, draws: Sequence[Trial], trials: int, deadline: float) -> str | None:

@@ -18,7 +18,8 @@ from es_core.config.objects import resolved
 from es_core.config.train_config import TrainConfig
 from es_core.machine import one_blas_thread, usable_cores
 from es_core.policies.by_name import make_policy
-from es_core.pools.by_name import make_pool, require_pool
+from es_core.pools.by_name import make_pool
+from es_core.pools.options import PoolOptions
 from es_core.pools.pool import Results, RolloutPool
 from es_core.pools.worker import action_noise_seed
 from es_core.rollout.rollout import Rollout
@@ -111,7 +112,7 @@ def bench(
         RolloutError: an episode failed.
     """
     require_seconds("seconds", seconds)
-    require_pool("local", workers=workers)
+    PoolOptions(workers=workers)  # refuses what cannot be
     config = resolved(env, config_fields)
     definition = es_envs.definition(config.env_id)
     prepare_policy(config, definition, shown=progress)
@@ -121,7 +122,7 @@ def bench(
     with search_progress(shown=progress) as display:
         task = display.add_task(config.env_id, total=len(numbers) + 1)
         for done, number in enumerate(numbers):
-            with make_pool("local", definition, config, workers=number) as pool:
+            with make_pool(definition, config, PoolOptions(workers=number)) as pool:
                 share = (ends - time.perf_counter()) / (len(numbers) + 1 - done)
                 generation = _Generation(pool)
                 if not speeds:

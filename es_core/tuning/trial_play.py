@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from es_core.config.budgets import share_done
 from es_core.config.train_config import TrainConfig
 from es_core.formatting import percent
+from es_core.pools.options import PoolOptions
 from es_core.rollout.errors import RolloutError
 from es_core.run import train
 from es_core.runs.metrics import GenerationStats
@@ -47,8 +48,7 @@ class TrialPlay:
         settings: Mapping[str, Any],
         folder: Path,
         *,
-        workers: int | None,
-        pool: str,
+        options: PoolOptions,
         bears_failures: bool,
     ) -> Trial | None:
         """Play all runs, unless the trial is pruned or the settings are refused; None if time was up before that.
@@ -57,8 +57,7 @@ class TrialPlay:
             number: the trial's.
             settings: those that are searched.
             folder: of the trial.
-            workers: see ``train``.
-            pool: see ``train``.
+            options: of the pool.
             bears_failures: an episode that fails makes the trial a failed one.
 
         Raises:
@@ -72,10 +71,9 @@ class TrialPlay:
                 run = train(
                     config,
                     run_dir=folder / f"seed-{seed}",
-                    workers=workers,
-                    pool=pool,
                     progress=False,
                     on_generation=partial(self._follow, config),
+                    **vars(options),
                 )
                 if self._is_pruned:
                     state, reason = "pruned", f"below the median after {percent(self._share)} of its runs"

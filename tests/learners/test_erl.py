@@ -8,6 +8,7 @@ import es_envs
 from es_core import CheckpointError, TrainConfig, rebuild, train
 from es_core.evaluation.scoring import find_policy
 from es_core.pools.local import LocalPool
+from es_core.pools.options import PoolOptions
 from es_core.strategies.erl import ERL
 from es_core.strategies.ga import GA
 from es_core.strategies.openai_es import OpenAIES
@@ -129,7 +130,7 @@ def test_candidates_are_drawn_from_a_kept_generation_and_not_from_the_best_polic
 def test_other_strategies_are_sent_no_transitions():
     config = TrainConfig.for_env("Pendulum-v1", policy="linear", max_episode_steps=5).resolved()
     strategy = GA(np.zeros(3, np.float32), population_size=4, sigma=0.1)
-    with LocalPool(es_envs.definition("Pendulum-v1"), config, workers=1, most=4) as pool:
+    with LocalPool(es_envs.definition("Pendulum-v1"), config, PoolOptions(workers=1), most=4) as pool:
         assert pool.evaluate(strategy.ask(), np.zeros((4, 1), np.int64)).transitions == []
 
 

@@ -15,6 +15,7 @@ from es_core.policies.by_name import make_policy
 from es_core.policies.engines import make_actor
 from es_core.policies.normalization import ReferenceBatch
 from es_core.pools.by_name import make_pool
+from es_core.pools.options import PoolOptions
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import definition
 
@@ -193,7 +194,7 @@ def test_a_checkpoint_acts_as_it_was_scored_without_the_environment(kind, regist
 def test_the_batch_is_what_random_actions_of_the_runs_seed_meet(wander):
     def batch(workers, **fields):
         config = TrainConfig.for_env(wander, **fields)
-        with make_pool("local", definition(wander), config, workers=workers) as rollout_pool:
+        with make_pool(definition(wander), config, PoolOptions(workers=workers)) as rollout_pool:
             return rollout_pool.reference_batch().observations
 
     first = batch(1)

@@ -166,6 +166,7 @@ def test_arrays_of_jax_stay_on_the_device(monkeypatch):
         pytest.skip("JAX sees no CUDA device")
     from es_core.policies import torch_actor
     from es_core.pools.by_name import make_pool
+    from es_core.pools.options import PoolOptions
     from es_core.strategies.population import Population
 
     seen = []
@@ -177,7 +178,7 @@ def test_arrays_of_jax_stay_on_the_device(monkeypatch):
 
     monkeypatch.setattr(torch_actor, "_tensor", watched)
     config = TrainConfig.for_env("phys2d/CartPole-v1", hidden_sizes=(8,), max_episode_steps=40, device="cuda")
-    with make_pool("vector", es_envs.definition("phys2d/CartPole-v1"), config, workers=None) as pool:
+    with make_pool(es_envs.definition("phys2d/CartPole-v1"), config, PoolOptions(pool="vector")) as pool:
         policy = make_policy(pool.config, pool.observation_space, pool.action_space)
         population = Population(
             generation=0,

@@ -21,6 +21,7 @@ from es_core.cli import main
 from es_core.policies.by_name import make_policy
 from es_core.policies.normalization import ObservationStatistics
 from es_core.pools.by_name import make_pool
+from es_core.pools.options import PoolOptions
 from es_core.runs.checkpoint import parameter_hash
 from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies.by_name import make_strategy
@@ -268,7 +269,7 @@ def test_faults_that_persist_cost_their_candidates_and_no_others(pool, fatal, fa
 @pytest.mark.parametrize("policy", ["drop", "worst"])
 def test_a_lost_candidate_counts_as_the_config_says(policy, failing, tmp_path):
     config = TrainConfig.for_env(failing, **PLAIN)
-    with make_pool("local", definition(failing), config, workers=1) as pool:
+    with make_pool(definition(failing), config, PoolOptions(workers=1)) as pool:
         strategy = make_strategy(config, make_policy(config, pool.observation_space, pool.action_space).initial(0))
         seeds = np.array(episode_seeds(0, Purpose.TRAINING, 10)).reshape(10, 1)
         population = replace(strategy.ask(), statistics=ObservationStatistics.empty(2))

@@ -12,6 +12,7 @@ from written import require_equal
 from es_core import RolloutError, TrainConfig, evaluate, train
 from es_core.pools import messages
 from es_core.pools.by_name import make_pool
+from es_core.pools.options import PoolOptions
 from es_core.rollout.rollout import Rollout
 from es_envs import definition
 
@@ -66,7 +67,7 @@ def test_an_episode_played_here_has_a_workers_bits_for_any_threads(threads, regi
         parameters = 3 * rollout.policy.initial(0)
         rollout.use(parameters, None)
         here = [rollout.episode(seed).total_reward for seed in range(3)]
-    with make_pool("local", definition(env_id), config, workers=1) as pool:
+    with make_pool(definition(env_id), config, PoolOptions(workers=1)) as pool:
         there = [episode.total_reward for episode in pool.rollouts(parameters, None, range(3))]
     assert here == there
 
@@ -101,7 +102,7 @@ def test_a_failing_episode_is_reported_with_who_played_it(fault, message, how, r
 @pytest.mark.parametrize("how", POOLS, ids=str)
 def test_the_pool_plays_the_same_episodes_of_one_policy(how, wander):
     config = TrainConfig(env_id=wander, fitness="episode_return", engine=how["engine"], policy="mlp", population_size=8)
-    with make_pool(how["pool"], definition(wander), config, workers=2) as pool:
+    with make_pool(definition(wander), config, PoolOptions(pool=how["pool"], workers=2)) as pool:
         policy_size = 2 * 32 + 32 + 32 * 32 + 32 + 32 + 1
         mean = np.random.default_rng(0).normal(size=policy_size).astype(np.float32)
         episodes = pool.rollouts(mean, None, range(40))

@@ -10,6 +10,7 @@ from written import lines
 import es_envs
 from es_core import RolloutError, Run, TrainConfig, evaluate, rebuild, replay, train
 from es_core.pools.by_name import make_pool
+from es_core.pools.options import PoolOptions
 from es_core.strategies.population import Population
 
 SETTINGS = {
@@ -57,7 +58,9 @@ def population(pool, count, **fields):
 def evaluated(env_id, pool, *, count=7, seeds=(3, 4), **fields):
     settings = {"hidden_sizes": (6,), "observation_normalization": True, "action_noise": 0.2, **fields}
     config = TrainConfig.for_env(env_id, **settings)
-    with make_pool(pool, es_envs.definition(env_id), config, workers=None if pool == "vector" else 1) as made:
+    with make_pool(
+        es_envs.definition(env_id), config, PoolOptions(pool=pool, workers=None if pool == "vector" else 1)
+    ) as made:
         results = made.evaluate(population(made, count), np.array(seeds), centre_seeds=[2**30, 2**30 + 1])
         return results, made.config
 
@@ -212,7 +215,7 @@ def test_an_episode_that_fails_is_repeated_once_in_a_fresh_environment(who, regi
         faults = {"faults": {"7": "raise in step"}, "once": once}
         env_id = register("Failing-v0", "small_envs:Failing", kwargs=faults, max_episode_steps=12)
         config = TrainConfig.for_env(env_id, hidden_sizes=(), vector_envs=2, observation_normalization=False)
-        return make_pool("vector", es_envs.definition(env_id), config, workers=None)
+        return make_pool(es_envs.definition(env_id), config, PoolOptions(pool="vector"))
 
     with made(str(tmp_path)) as pool:
         first, other = play(pool, 7), play(pool, 8)
@@ -361,7 +364,7 @@ def test_copies_of_which_a_process_dies_or_hangs_are_made_anew(fault, register, 
     env_id = register("Tilt-v0", "vector_envs:Doomed", kwargs={"fault": fault, "flag": str(flag)}, max_episode_steps=12)
     flag.touch()
     config = TrainConfig.for_env(env_id, hidden_sizes=(6,), vector_envs=2)
-    with make_pool("vector", es_envs.definition(env_id), config, workers=None, step_timeout=3) as made:
+    with make_pool(es_envs.definition(env_id), config, PoolOptions(pool="vector", step_timeout=3)) as made:
         results = made.evaluate(population(made, 4), np.array([3]))
         assert not flag.exists()
         assert (made.workers_replaced, results.valid.all()) == (1, True)

@@ -14,6 +14,7 @@ from small_envs import Pale, Reusing, Seen
 import es_envs
 from es_core import TrainConfig, train
 from es_core.pools.by_name import make_pool
+from es_core.pools.options import PoolOptions
 from es_core.rollout.environment import make_env, preprocessed
 from es_core.rollout.rollout import Rollout
 from es_core.seeding import Purpose, episode_seeds
@@ -295,7 +296,7 @@ def test_an_episode_does_not_depend_on_the_one_before(register):
         episodes = [rollout.episode(seed) for seed in (1, 2, 1)]
     np.testing.assert_array_equal(episodes[0].last_observation, episodes[2].last_observation)
     assert not np.array_equal(episodes[0].last_observation, episodes[1].last_observation)
-    with make_pool("local", definition(seen), config, workers=2) as pool:
+    with make_pool(definition(seen), config, PoolOptions(workers=2)) as pool:
         there = pool.rollouts(10 * rollout.policy.initial(0), None, [2, 1])
     np.testing.assert_array_equal(there[1].last_observation, episodes[0].last_observation)
 

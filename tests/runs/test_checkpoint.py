@@ -55,9 +55,10 @@ def test_an_actor_plays_the_episode_that_was_scored(run):
 
 def record_nothing(run):
     from es_core.pools.local import LocalPool
+    from es_core.pools.options import PoolOptions
     from es_core.seeding import Purpose, episode_seeds
 
-    with LocalPool(es_envs.definition("RaceCar-v0"), run.config, workers=1, most=1) as pool:
+    with LocalPool(es_envs.definition("RaceCar-v0"), run.config, PoolOptions(workers=1), most=1) as pool:
         checkpoint = run.checkpoint
         return pool.rollouts(checkpoint.mean, checkpoint.statistics, episode_seeds(0, Purpose.TEST, 1))
 

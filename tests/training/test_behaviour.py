@@ -10,6 +10,7 @@ from written import lines, require_equal
 import es_envs
 from es_core import RolloutError, TrainConfig, rebuild, train
 from es_core.pools.local import LocalPool
+from es_core.pools.options import PoolOptions
 from es_core.strategies.ga import GA
 from es_core.strategies.nsra_es import NSRAES
 from es_envs import Episode, PluginError
@@ -42,7 +43,7 @@ def test_behaviours_come_back_in_the_order_of_candidates(workers, register, tiny
     config = TrainConfig.for_env(env_id, policy="linear").resolved()
     population = NSRAES(np.linspace(-1, 1, 2, dtype=np.float32), population_size=8, sigma=0.5).ask()
     seeds = np.arange(16).reshape(8, 2)
-    with LocalPool(es_envs.definition(env_id), config, workers=workers, most=8) as pool:
+    with LocalPool(es_envs.definition(env_id), config, PoolOptions(workers=workers), most=8) as pool:
         behaviours = pool.evaluate(population, seeds).behaviours
         one = [
             [pool.rollouts(population.candidate(index), None, [seed])[0].last_observation for seed in own]
@@ -54,7 +55,7 @@ def test_behaviours_come_back_in_the_order_of_candidates(workers, register, tiny
 def test_a_strategy_that_does_not_ask_costs_no_behaviour(register, tiny, tmp_path):
     env_id = register(behaviour="no_such_module:behaviour")
     config = TrainConfig.for_env(env_id, policy="linear").resolved()
-    with LocalPool(es_envs.definition(env_id), config, workers=1, most=4) as pool:
+    with LocalPool(es_envs.definition(env_id), config, PoolOptions(workers=1), most=4) as pool:
         results = pool.evaluate(GA(np.zeros(2, np.float32), population_size=4, sigma=0.1).ask(), np.zeros((4, 1), int))
     assert results.behaviours is None
     run = train(env_id, run_dir=tmp_path / "run", **tiny)

@@ -13,6 +13,7 @@ import es_core
 import es_envs
 from es_core import STRATEGIES, Run, TrainConfig, rebuild, train
 from es_core.pools.local import LocalPool
+from es_core.pools.options import PoolOptions
 from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies.by_name import make_strategy
 from es_envs import hookimpl
@@ -140,7 +141,7 @@ def test_an_elite_is_chosen_by_additional_episodes_whoever_plays_them(walk, tiny
     assert [stats.steps for stats in whole.history] == [5 * (8 + 3 * 4)] * 3 + [0]
     assert whole.history[-1].total_episodes == 3 * (8 + 3 * 4)
     config, chosen = whole.config, []
-    with LocalPool(es_envs.definition(walk), config, workers=1, most=1) as pool:
+    with LocalPool(es_envs.definition(walk), config, PoolOptions(workers=1), most=1) as pool:
         for generation, told in enumerate(whole.logs(0, 3)):
             strategy = make_strategy(config, whole.checkpoint_at(generation).mean)
             strategy.load_state_dict(whole.checkpoint_at(generation).strategy)
