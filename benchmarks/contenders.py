@@ -100,7 +100,7 @@ def ours(task: str, seed: int, budget: Budget, **settings: Any) -> dict[str, Any
 def _advice(run: Run) -> dict[int, str]:
     """What the run's progress bar would have said, by generation."""
     adviser = Adviser(restarts=run.config.restarts)
-    said = {stats.generation: adviser.hear(run.history[: k + 1]) for k, stats in enumerate(run.history)}
+    said = {stats.generation: adviser.advise(run.history[: k + 1]) for k, stats in enumerate(run.history)}
     return {generation: sentence for generation, sentence in said.items() if sentence}
 
 

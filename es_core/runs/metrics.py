@@ -58,8 +58,6 @@ class GenerationStats:
         final: in the line that ends an unsolved run, the best centre's score on starts that no decision has seen.
         final_fitness: the fitness from each start of the ``verdict``, in the order of ``RunFolder.final_seeds``.
         baselines: in the first line, scores of doing nothing (all outputs are 0) and of random actions.
-        observation_spread: in the first line, if observations are not normalised, but might be, smallest and largest
-            standard deviation among their entries in the baselines' episodes, except entries that never change.
         solved: True if the confirmed centre reaches ``solved_at`` beyond chance.
         end: in the line that ends an unsolved run, the bound or the rule that has ended it.
         parameter_hash: hash of the centre.
@@ -99,7 +97,6 @@ class GenerationStats:
     final: Evaluation | None
     final_fitness: list[float]
     baselines: dict[str, Evaluation]
-    observation_spread: list[float] | None
     solved: bool
     end: str | None
     parameter_hash: str
@@ -174,8 +171,8 @@ class GenerationStats:
 
 def _from_older(values: dict[str, Any]) -> dict[str, Any]:
     """Return a line of metrics, of this version or an earlier one, as this version has it."""
-    missing: dict[str, Any] = {"final": None, "final_fitness": [], "baselines": {}, "observation_spread": None}
-    values = {**missing, "end": None, **values}
+    missing: dict[str, Any] = {"final": None, "final_fitness": [], "baselines": {}, "end": None}
+    values = {**missing, **{name: value for name, value in values.items() if name != "observation_spread"}}
     if "rules" not in values:  # each rule had a field of its own
         older = {"range_share": None, "restarts": 0, "failed_early": False, "episode_cap": None}
         share, restarts, failed_early, cap = (values.pop(name, default) for name, default in older.items())

@@ -8,7 +8,6 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from numpy.typing import NDArray
 
 from es_core.config.budgets import FEWEST_EPISODES, evaluation_episodes, final_score_episodes, fitting_episodes
 from es_core.config.train_config import TrainConfig
@@ -25,7 +24,6 @@ from es_core.training.rebuilding import find_best
 from es_core.training.state import TrainingState
 from es_envs import Episode
 from es_envs.registry import is_local
-from es_envs.spaces import encoder, input_size, is_image, leaves
 
 _ERROR = 0.05  # maximum probability of calling a run solved whose centre never reaches the goal, if scores are normal
 _MOST_LOOKS = 10
@@ -44,7 +42,6 @@ class Scores:
     final: Evaluation | None
     final_fitness: list[float]
     baselines: dict[str, Evaluation]
-    observation_spread: list[float] | None
 
     @property
     def steps(self) -> int:
@@ -73,7 +70,7 @@ def score_centre(
         evaluated: the centre's episodes in its evaluation; none if it was not evaluated.
         first: the baselines' first episodes, in the run's first generation.
     """
-    without_learning, spread = ({}, None) if first is None else score_baselines(run, state, pool, first)
+    without_learning = {} if first is None else score_baselines(run, state, pool, first)
     confirmed, solved = confirm(run, state, before, pool, results, evaluated)
     evaluation, confirmation = (_score(episodes) for episodes in (evaluated, confirmed))
     finale = final_episodes(run, state, pool, evaluation) if results is None and not solved else []
@@ -84,7 +81,6 @@ def score_centre(
         final=_score(finale),
         final_fitness=[episode.fitness for episode in (confirmed if solved else finale)],
         baselines=without_learning,
-        observation_spread=spread,
     )
 
 
@@ -135,15 +131,11 @@ def first_episodes(run: RunFolder, state: TrainingState, pool: RolloutPool) -> d
 
 def score_baselines(
     run: RunFolder, state: TrainingState, pool: RolloutPool, first: Mapping[str, Sequence[Episode]]
-) -> tuple[dict[str, Evaluation], list[float] | None]:
+) -> dict[str, Evaluation]:
     """Score what no learning gives: doing nothing, where all outputs of the policy are 0, and random actions.
 
     A baseline is left out if the environment does not bear it. A warning and the config say if an episode is not the
     same as it was when it was the ``first``.
-
-    Returns:
-        The scores; and, if observations are not normalised, but might be, the smallest and the largest standard
-        deviation among their entries at the beginnings and ends of those episodes, except entries that never change.
     """
     played: dict[str, list[Episode]] = {}
     if run.config.eval_every:
@@ -155,20 +147,9 @@ def score_baselines(
             played[_RANDOM] = pool.random_rollouts(seeds)
     scores = {name: Evaluation.from_episodes(episodes) for name, episodes in played.items()}
     _note_differences(run, first, played)
-    space = pool.observation_space
-    try:
-        ends = [_ends(space, episodes) for episodes in played.values()]
-    except (TypeError, ValueError):  # a last observation that no policy sees, such as None
-        return scores, None
-    _warn_of_a_stranger(run, space, [episode.first_observation for each in played.values() for episode in each])
-    is_decided = (  # by the run, by whoever wrote the environment, or by the policy from which the run starts
-        run.config.observation_normalization
-        or run.definition.recommended.get("observation_normalization") is False
-        or run.initial_path.exists()
-    )
-    if is_decided or not played or any(is_image(part) for _, _, part in leaves(space)):
-        return scores, None
-    return scores, _spread(np.concatenate(ends))
+    starts = [episode.first_observation for each in played.values() for episode in each]
+    _warn_of_a_stranger(run, pool.observation_space, starts)
+    return scores
 
 
 @contextmanager
@@ -179,16 +160,6 @@ def _bearable() -> Iterator[None]:
     except RolloutError as error:
         if error.failure is None:
             raise
-
-
-def _ends(space: gymnasium.Space[Any], episodes: Sequence[Episode]) -> NDArray[np.float32]:
-    """The first and the last observation of each episode, ``(n, 2, size)``."""
-    encode, size = encoder(space), input_size(space)
-    seen = np.empty((len(episodes), 2, size), np.float32)
-    for episode, (first, last) in zip(episodes, seen, strict=True):
-        encode(episode.first_observation, first)
-        encode(episode.last_observation, last)
-    return seen
 
 
 def _note_differences(
@@ -248,12 +219,6 @@ def _warn_of_a_stranger(run: RunFolder, space: gymnasium.Space[Any], starts: Seq
             RuntimeWarning,
             stacklevel=2,
         )
-
-
-def _spread(ends: NDArray[np.float32]) -> list[float] | None:
-    spread = ends.reshape(-1, ends.shape[-1]).std(0, dtype=np.float64)
-    spread = spread[spread > 0]
-    return [float(spread.min()), float(spread.max())] if spread.size else None
 
 
 def confirm(

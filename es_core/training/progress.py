@@ -159,7 +159,7 @@ class RunProgress:
             self._shown = time.monotonic()
             told = "; ".join(f"{name} {numbers}" for name, _, numbers in self._rows() if numbers)
             self._say(f"{self._counted()}: {told}; {self._left()}")
-        text = self._adviser.hear(self._run.history)
+        text = self._adviser.advise(self._run.history)
         self._reason = reason
         if text and not reason:
             self._console.print(Text(f"advice: {text}", "yellow"), soft_wrap=not self._is_live)

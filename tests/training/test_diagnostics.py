@@ -81,41 +81,9 @@ def test_ties_are_those_of_what_the_strategy_is_told(run_of):
         (
             "Walk",
             {"fitness": "small_envs:constant"},
-            "had the same fitness as others with their start, 3 on average: either it is the best possible one",
+            "had the same fitness as others with their start, 3 on average: it is the maximum, or",
         ),
         ("Walk", {"fitness": "small_envs:constant"}, "or sigma, 0.05, is too small to change them"),
-        (
-            "Walk",
-            {"fitness": "small_envs:coarse", "sigma": 0.02, "seed": 1},
-            "% of the pairs tie: sigma is too small or the epis",
-        ),
-        (
-            "Walk",
-            {"fitness": "small_envs:capped", "learning_rate": 1e-3},
-            "of the pairs tie: most candidates reach the same",
-        ),
-        ("Aim", {"learning_rate": 5.0}, "times as long as sigma: lower the learning rate or raise sigma"),
-        (
-            "Aim",
-            {
-                "optimizer": "sgd",
-                "optimizer_options": {"momentum": 0.0},
-                "learning_rate": 2.0,
-                "sigma": 0.5,
-                "generations": 20,
-            },
-            "each step turns back on the one before it (cosine -0.",
-        ),
-        (
-            "Walk",
-            {"fitness": "small_envs:depends_on_seed", "episode_seeds": "independent", "seed": 5, "generations": 100},
-            "it is mostly noise; use more candidates or more episodes_per_candidate",
-        ),
-        (
-            "Daring",
-            {"initialization": "zeros", "episode_seeds": "independent", "learning_rate": 0.02, "generations": 60},
-            "rare failures become more frequent or worse, which few episodes hardly tell; use more episodes_per_cand",
-        ),
         (
             "Valley",
             {"initialization": "zeros", "eval_every": 1, "generations": 16},
@@ -130,16 +98,6 @@ def test_ties_are_those_of_what_the_strategy_is_told(run_of):
             "Ledge",
             {"initialization": "zeros", "sigma": 0.5, "eval_every": 2, "generations": 16},
             "came near what its centre does (-0.",
-        ),
-        (
-            "Seconds",
-            {"eval_every": 1, "generations": 1},
-            "standard deviations reach from 0.22 to 3e+02: normalise them (observation_normalization=True)",
-        ),
-        (
-            "Aim",
-            {"learning_rate": 0.05, "sigma": 20.0, "eval_every": 1, "generations": 12, "eval_budget": None},
-            "no candidate reaches what its centre does",
         ),
         (
             "Aim",
@@ -173,11 +131,6 @@ def test_ties_are_those_of_what_the_strategy_is_told(run_of):
                 "limit": 100,
             },
             "if nothing is done: each step costs more, but there are fewer. If such an end is a failure, make it cost ",
-        ),
-        (
-            "Endless",
-            {"episode_cap": "growing", "episode_cap_start": 1, "generations": 4},
-            "nearly all episodes end at the training cap, now 8 steps: raise episode_cap_start",
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
@@ -217,12 +170,10 @@ def test_nothing_is_advised_where_all_is_well(name, fields, run_of):
 @pytest.mark.parametrize(
     ("name", "fields"),
     [
-        ("Aim", {"learning_rate": 0.05, "sigma": 20.0, "eval_every": 1, "generations": 12, "eval_budget": None}),
         ("Valley", {"initialization": "zeros", "eval_every": 1, "generations": 16}),
-        ("Seconds", {"eval_every": 1, "generations": 12, "learning_rate": 1e-9}),
         ("Valley", {"output_scale": 50.0, "eval_every": 1, "generations": 27, "learning_rate": 0.01}),
     ],
-    ids=["too-wide", "no-progress", "scales", "no-better-than-nothing"],
+    ids=["no-progress", "no-better-than-nothing"],
 )
 def test_nothing_of_that_is_wrong_while_populations_become_better(name, fields, run_of):
     run = run_of(name, **fields)
@@ -248,14 +199,6 @@ def test_a_run_that_is_solved_hears_only_whether_its_goal_asks_for_anything(run_
     assert advice(learnt.history) == ""
 
 
-def test_nobody_is_advised_against_what_the_environment_recommends(register, tmp_path):
-    fields = {"recommended": {"observation_normalization": False}, "max_episode_steps": 1000}
-    seconds = register("Seconds-v0", "small_envs:Seconds", fitness="episode_return", **fields)
-    run = train(seconds, run_dir=tmp_path / "run", **{**SETTINGS, "eval_every": 1, "generations": 1})
-    assert not run.config.observation_normalization
-    assert advice(run.history) == ""
-
-
 def test_where_no_episode_ends_within_a_generation_centres_alone_tell_a_plateau(run_of):
     run = run_of("Aim", fitness="small_envs:constant", generations=PLATEAU, eval_every=1, eval_budget=None)
     history = [replace(stats, fitness_mean=None) for stats in run.history[:-1]]
@@ -267,16 +210,6 @@ def test_where_no_episode_ends_within_a_generation_centres_alone_tell_a_plateau(
     first = replace(learner[0], evaluation=replace(learner[0].evaluation, mean=0.0), baselines={})
     said = "nothing was gained in 100 generations: if better is possible, start again with another seed, another learn"
     assert advice([first, *learner[1:], learner[-1]]).startswith(said)
-
-
-@pytest.mark.parametrize(("medians", "said"), [((500, 500), "stayed at 500"), ((490, 500), "rose from 490 to 500")])
-def test_rare_failures_are_told_by_the_mean_beside_the_median(medians, said, run_of):
-    stats = run_of("Aim", generations=1).history[0]
-    history = [
-        replace(stats, generation=k, fitness_mean=(480 if k < 20 else 440) + k % 3, fitness_median=medians[k >= 20])
-        for k in range(40)
-    ]
-    assert f"while their median {said}: rare failures become more frequent" in advice(history)
 
 
 def test_scores_that_are_too_rare_leave_a_plateau_to_the_populations(run_of):
@@ -294,7 +227,6 @@ def test_scores_that_are_too_rare_leave_a_plateau_to_the_populations(run_of):
             {"output_scale": 50.0, "eval_every": 1, "generations": 27, "learning_rate": 0.01},
             "no better than doin",
         ),
-        ("Seconds", {"eval_every": 1, "generations": 12, "learning_rate": 1e-9}, "normalise them"),
     ],
 )
 def test_advice_by_the_first_line_is_true_in_long_runs_too(name, fields, sentence, run_of):
@@ -306,7 +238,7 @@ def test_advice_is_given_once_while_it_stays_true(run_of, capfd):
     run = run_of("Walk", fitness="small_envs:constant", generations=25, progress=True)
     assert capfd.readouterr().err.count("advice: in the last 10 generations all candidates had the same") == 1
     adviser = Adviser()
-    said = [adviser.hear(run.history[:count]) for count in range(1, 26)]
+    said = [adviser.advise(run.history[:count]) for count in range(1, 26)]
     assert [bool(sentence) for sentence in said] == [count == 10 for count in range(1, 26)]
 
 
@@ -316,7 +248,7 @@ def test_advice_that_is_no_longer_true_can_be_given_anew(run_of):
     adviser, history, said = Adviser(), [], []
     for stats in [*wrong, *well, *wrong]:
         history.append(stats)
-        said.append(adviser.hear(history))
+        said.append(adviser.advise(history))
     assert [number for number, sentence in enumerate(said, start=1) if "had the same fitness" in sentence] == [10, 30]
 
 

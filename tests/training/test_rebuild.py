@@ -210,7 +210,7 @@ DAMAGES = {
     "none": (log({"fitness": None}), "line 3 is damaged: its log cannot be read"),
     "infinite": (log({"fitness": numbers(*[np.inf] * 12)}), "line 3: the strategy cannot learn from it"),
     "too many candidates": (log({"population_size": 10**12}), "line 3: no population of this run has 1000000000000"),
-    "a cap of none": (log({"rules": {"episode_cap": 0}}), "line 3: the strategy cannot learn from it: its episode_cap m"),
+    "a cap of none": (log({"rules": {"episode_cap": 0}}), "line 3: .*: its episode_cap must be a whole"),
     "words": (log({"rules": {"episode_cap": "a"}}), "line 3 is damaged: its log cannot be read: its rules must be num"),
     "no observations": (log({"observations": None}), "line 3: its observations are not those of this run"),
     "others": (log({"total": numbers(1)}), "line 3: its observations are not those of this run"),
