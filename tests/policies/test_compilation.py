@@ -17,8 +17,10 @@ from es_core.policies.compilation import cache_folder
 SENTENCE = "compiling the policy for this processor: once, it takes some seconds"
 PREPARE = """
 from es_core import TrainConfig
-from es_core.policies.compilation import compile_kernels
-compile_kernels(TrainConfig(env_id="CartPoleBullet-v0"{more}), print)
+from es_core.policies.compilation import compile_kernels, is_compiled
+config = TrainConfig(env_id="CartPoleBullet-v0"{more})
+if not is_compiled(config):
+    compile_kernels(config, print)
 """
 
 TRANSPOSE = """
