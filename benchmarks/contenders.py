@@ -23,7 +23,7 @@ from report import QUICK, arguments, commit
 
 import es_envs
 from es_core import Run, TrainConfig, evaluate, train
-from es_core.rollout.fitness import begun, judged, load_fitnesses, observers_of
+from es_core.rollout.fitness import fresh_fitnesses, judged, load_fitnesses, observers_of
 from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
 from es_core.training.advice import Adviser
@@ -199,7 +199,7 @@ def score(task: str, seed: int, begin: Callable[[], Callable[[Any], Any]]) -> di
     fitnesses, env = load_fitnesses(definition, TrainConfig.for_env(task)), es_envs.make(task).unwrapped
     episodes = []
     for start in episode_seeds(seed, Purpose.TEST, EPISODES):
-        measured = begun(fitnesses)
+        measured = fresh_fitnesses(fitnesses)
         played = play(env, begin(), int(start), definition.max_episode_steps or 0, observers_of(measured))
         try:
             next(played)

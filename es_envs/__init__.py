@@ -3,7 +3,7 @@
 from importlib.resources import files
 from pathlib import Path
 
-from es_envs.choice import ArgumentError
+from es_envs.arguments import ArgumentError
 from es_envs.definition import EnvDefinition, PluginError
 from es_envs.episode import Episode
 from es_envs.hookspecs import hookimpl

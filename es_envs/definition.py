@@ -13,7 +13,7 @@ import gymnasium
 import gymnasium.vector
 
 from es_envs import import_path
-from es_envs.choice import as_float
+from es_envs.arguments import as_float
 from es_envs.display import draw_unseen
 from es_envs.fitness import is_same_fitness, short_name
 from es_envs.old_gym import describe_way_out, is_old_gym

@@ -10,7 +10,7 @@ import gymnasium
 import numpy as np
 from envpool.registration import registry
 
-from es_envs.returned import info_of
+from es_envs.return_values import info_of
 
 
 def several(

@@ -9,7 +9,7 @@ import numpy as np
 
 from es_envs.error_text import message_of
 from es_envs.masks import KEY, require_choices
-from es_envs.returned import of_reset, of_step, reset
+from es_envs.return_values import of_reset, of_step, reset
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import NoReturn, TextIO
 
 from es_envs.interruption import SIGNALS
-from es_envs.printable import printable
+from es_envs.text import printable
 
 PATIENCE = 3.0
 """Seconds after which a message on stderr names a plugin that is still loading."""

@@ -12,7 +12,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from es_envs.returned import of_reset, of_step
+from es_envs.return_values import of_reset, of_step
 
 KEY = "action_mask"
 """The mask's key in an info. None, or an info without it, allows all."""

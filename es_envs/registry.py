@@ -32,7 +32,7 @@ from es_envs.definition import EnvDefinition, PluginError, called
 from es_envs.error_text import text_of
 from es_envs.old_gym import describe_way_out, has_port
 from es_envs.old_gym import registers as old_gym_registers
-from es_envs.printable import printable
+from es_envs.text import printable
 
 GROUP = "es_envs"
 

@@ -19,10 +19,10 @@ from typing import Any
 import es_envs
 from es_core.cli import doctor, environments, plugin, policies, reports, settings, training
 from es_core.cli.arguments import Parser
-from es_core.cli.output import bear_any_text, say, say_error, stdout_for_results
+from es_core.cli.output import say, say_error, stdout_for_results, tolerate_narrow_encodings
 from es_envs import interruption
-from es_envs.printable import warning_line
 from es_envs.streams import lasting_streams, open_closed_streams
+from es_envs.text import warning_line
 
 GROUPS = {
     "begin": ("demo", "new", "list"),
@@ -37,7 +37,7 @@ GROUPS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     open_closed_streams()
-    bear_any_text()
+    tolerate_narrow_encodings()
     with _signals_raised(), lasting_streams(), warnings.catch_warnings():
         warnings.showwarning = _show_warning
         return _exit_code(arguments)

@@ -20,8 +20,8 @@ from typing import Any, TextIO, cast
 
 from es_core.formatting import shell_line
 from es_envs.loading import stdout_kept
-from es_envs.printable import printable
 from es_envs.streams import LastingStream
+from es_envs.text import printable
 
 _BOLD = 1
 _COLOURS = {
@@ -90,7 +90,7 @@ def _as_json(value: Any) -> Any:
     return list(map(_as_json, value)) if isinstance(value, list | tuple) else value
 
 
-def bear_any_text() -> None:
+def tolerate_narrow_encodings() -> None:
     """Let stdout and stderr replace what their encoding lacks, such as the narrow space between thousands."""
     codecs.register_error("es_envs", _replaced)
     for stream in (sys.stdout, sys.stderr):

@@ -59,7 +59,7 @@ def evaluation_episodes(config: TrainConfig, candidates: int) -> int:
     return max(1, math.ceil(round(exact, 6)))  # 0.07 * 100 is a little more than 7
 
 
-def fitting_episodes(
+def affordable_episodes(
     config: TrainConfig, wanted: int, *, training_steps: float, evaluation_steps: float, length: float
 ) -> int:
     """Number of the centre's episodes, at most ``wanted``, that fit into ``eval_budget``; 0 if only a few would.

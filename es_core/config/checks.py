@@ -12,7 +12,7 @@ from typing import Any, get_args, get_origin
 import numpy as np
 
 from es_core.formatting import lists, shown
-from es_envs.choice import as_float
+from es_envs.arguments import as_float
 
 Check = Callable[[Any], str | None]
 

@@ -19,13 +19,13 @@ from es_core.policies.network import Policy
 from es_core.policies.normalization import Normalization, ObservationStatistics
 from es_core.rollout.environment import make_env
 from es_core.rollout.errors import RolloutError
-from es_core.rollout.fitness import begun, judged, load_fitnesses, observers_of
+from es_core.rollout.fitness import fresh_fitnesses, load_fitnesses, observers_of, with_fitness
 from es_core.rollout.transition_recorder import require_storable
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import EnvDefinition, Episode, interruption
 from es_envs.closing import close_env
 from es_envs.masks import KEY
-from es_envs.returned import Checked
+from es_envs.return_values import Checked
 
 _FAR = 1e6  # a bound that no raw output reaches: the algorithms want one
 
@@ -93,7 +93,7 @@ class LearnerEnv(gymnasium.Env[NDArray[np.float32], Any]):
                     "evolves, such as 'openai_es', or set action_masks=False to ignore it"
                 )
             self._first, self._start_info, self._total = deepcopy(observation), deepcopy(info), 0.0
-            self._measured = begun(self._fitnesses)
+            self._measured = fresh_fitnesses(self._fitnesses)
             self._observers = observers_of(self._measured)
             return self._encoded(observation), {}
 
@@ -119,7 +119,7 @@ class LearnerEnv(gymnasium.Env[NDArray[np.float32], Any]):
                     first_observation=self._first,
                     last_observation=deepcopy(observation),
                 )
-                self.episodes.append(judged(episode, self._measured))
+                self.episodes.append(with_fitness(episode, self._measured))
                 self._length = 0
             return self._encoded(observation), float(reward), bool(terminated), bool(truncated), {}
 

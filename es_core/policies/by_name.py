@@ -12,7 +12,7 @@ from es_core.policies.defaults import with_policy
 from es_core.policies.layered import convolutional, linear, mlp, recurrent
 from es_core.policies.network import Policy
 from es_core.policies.scripted import ScriptedPolicy
-from es_envs.choice import require_one_of
+from es_envs.arguments import require_one_of
 from es_envs.spaces import is_image, leaves, require_supported
 
 POLICIES: Mapping[str, Callable[..., Policy]] = {

@@ -31,7 +31,7 @@ _USUAL_BOUNDS = 0.25, 4.0  # of actions that outputs may be as they are
 Space = gymnasium.Space[Any]
 
 
-def open_settings(config: TrainConfig) -> tuple[str, ...]:
+def auto_settings(config: TrainConfig) -> tuple[str, ...]:
     """Names of the settings that are "auto", except engine and device, which say nothing about the search."""
     ours = (option.name for option in fields(config) if option.default == AUTO)
     return tuple(name for name in ours if name not in {"engine", "device"} and getattr(config, name) == AUTO)
@@ -39,7 +39,7 @@ def open_settings(config: TrainConfig) -> tuple[str, ...]:
 
 def decided(config: TrainConfig, **chosen: Any) -> TrainConfig:
     """Return the config with those of these values that it leaves open; its ``decided`` has their names, too."""
-    values = {name: chosen[name] for name in open_settings(config) if name in chosen}
+    values = {name: chosen[name] for name in auto_settings(config) if name in chosen}
     return replace(config, **values, decided=(*config.decided, *values)) if values else config
 
 

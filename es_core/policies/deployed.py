@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from es_core.config.train_config import TrainConfig
 from es_core.policies.actions import Actions, bins, group_columns, typed, value_table
-from es_core.policies.module_rows import State, parts_of
+from es_core.policies.batched_modules import State, parts_of
 from es_core.policies.network import Policy
 from es_envs.spaces import leaves
 

@@ -22,13 +22,13 @@ from es_core.policies.layers import (
 )
 from es_core.policies.network import Policy, Vector
 from es_core.policies.normalization import ReferenceBatch, Statistics
-from es_envs.choice import require_one_of
+from es_envs.arguments import require_one_of
 from es_envs.spaces import has_channels_first, image_size, input_size, is_image, leaves
 
 if TYPE_CHECKING:
     import torch
 
-    from es_core.policies.torch_rows import Rows
+    from es_core.policies.batched_layers import Rows
 
 
 class Layered(Policy):
@@ -68,11 +68,11 @@ class Layered(Policy):
         """The initial mean ``(d,)``, by the config's ``initialization`` and ``output_scale``."""
         return initialized(self.config.initialization, self.layers, seed, output_scale=self.config.output_scale)
 
-    def torch_rows(self, parameters: "torch.Tensor") -> "Rows":
+    def batched(self, parameters: "torch.Tensor") -> "Rows":
         """The layers of all rows in torch."""
-        from es_core.policies.torch_rows import LayeredRows
+        from es_core.policies.batched_layers import BatchedLayers
 
-        return LayeredRows(self.layers, parameters)
+        return BatchedLayers(self.layers, parameters)
 
     def effective_parameters(self, parameters: Vector, statistics: Statistics | None) -> Vector:
         """Parameters ``(d,)`` of the forward pass: a reference batch's normalisation, if any, is folded into them."""

@@ -15,7 +15,7 @@ from es_envs.spaces import encoder, input_size
 if TYPE_CHECKING:
     import torch
 
-    from es_core.policies.torch_rows import Rows
+    from es_core.policies.batched_layers import Rows
 
 Vector = NDArray[np.float32]
 
@@ -66,7 +66,7 @@ class Policy(ABC):
         """The initial mean ``(d,)``."""
 
     @abstractmethod
-    def torch_rows(self, parameters: "torch.Tensor") -> "Rows":
+    def batched(self, parameters: "torch.Tensor") -> "Rows":
         """Forward passes of many candidates, whose parameters ``(rows, d)`` are on a device."""
 
     @abstractmethod

@@ -13,7 +13,7 @@ from es_core.policies.normalization import ObservationStatistics, Statistics
 if TYPE_CHECKING:
     import torch
 
-    from es_core.policies.torch_rows import Rows
+    from es_core.policies.batched_layers import Rows
 
 
 class ScriptedPolicy(Policy):
@@ -31,7 +31,7 @@ class ScriptedPolicy(Policy):
         """No parameters."""
         return np.zeros(0, np.float32)
 
-    def torch_rows(self, parameters: "torch.Tensor") -> "Rows":  # noqa: ARG002
+    def batched(self, parameters: "torch.Tensor") -> "Rows":  # noqa: ARG002
         """Refused: there is no network."""
         self._refuse()
 

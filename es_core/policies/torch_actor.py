@@ -12,11 +12,11 @@ from torch.utils.dlpack import from_dlpack
 
 from es_core.policies import noise
 from es_core.policies.actor import Actor, NotFiniteError
+from es_core.policies.batched_layers import aligned
 from es_core.policies.deployed import action_of, observation_of
 from es_core.policies.network import Policy, Vector
 from es_core.policies.normalization import ObservationStatistics, Statistics
 from es_core.policies.torch_module import Normalized
-from es_core.policies.torch_rows import aligned
 from es_envs.masks import allowed
 from es_envs.spaces import leaves, nested, parts
 
@@ -49,7 +49,7 @@ class TorchActors:
         self._parameters = torch.zeros(rows, aligned(policy.size), device=device)[:, : policy.size]
         size = rows if device == "cuda" else _BLOCK
         self._blocks = [slice(start, min(start + size, rows)) for start in range(0, rows, size)]
-        self._rows = [policy.torch_rows(self._parameters[block]) for block in self._blocks]
+        self._rows = [policy.batched(self._parameters[block]) for block in self._blocks]
         self._raw = torch.zeros(rows, policy.outputs, device=device)
         self._leaves = [
             ((rows, *(space.shape or ())), observation_of(space).to(device))

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from es_core import seeding
 from es_core.config.train_config import TrainConfig
-from es_core.policies.module_rows import Flattened, ModuleRows, described, has_state, parts_of
+from es_core.policies.batched_layers import Rows
+from es_core.policies.batched_modules import BatchedModule, Flattened, described, has_state, parts_of
 from es_core.policies.network import Policy, Vector
 from es_core.policies.normalization import Statistics
-from es_core.policies.torch_rows import Rows
 from es_envs import import_path
 
 
@@ -82,9 +82,9 @@ class TorchPolicy(Policy):
         module = self.build(seeding.derive(seed, seeding.Purpose.INITIAL_MEAN))
         return np.concatenate([parameter.numpy().ravel() for parameter in module.parameters()])
 
-    def torch_rows(self, parameters: Tensor) -> Rows:
+    def batched(self, parameters: Tensor) -> Rows:
         """The modules of all rows."""
-        return ModuleRows(self.build(), self.observation_shape, parameters, together=parameters.is_cuda)
+        return BatchedModule(self.build(), self.observation_shape, parameters, together=parameters.is_cuda)
 
     def module(self, parameters: Vector, statistics: Statistics | None) -> nn.Module:
         """One candidate: the user's module, behind flattened observations."""

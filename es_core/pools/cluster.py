@@ -176,7 +176,7 @@ class RayPool(RolloutPool):
         self._asked = options.workers
         self._workers: list[_Worker] = []
         self._joining: dict[Any, _Worker] = {}  # by the call that they must answer next
-        self._barred: dict[str, str] = {}  # ids of nodes that get no work, and why
+        self._excluded: dict[str, str] = {}  # ids of nodes that get no work, and why
         self._failed = Counter[str]()  # actors that could not join, by node
         self._unmet = Counter[str]()  # actors that got no CPUs, by node
         self._number, self._looked = 0, -math.inf
@@ -207,15 +207,15 @@ class RayPool(RolloutPool):
         """
         deadline, came = time.monotonic() + _PATIENCE, time.monotonic()
         while True:
-            self._recruit(now=not self._joining)  # elsewhere, if an actor was refused
+            self._start_actors(now=not self._joining)  # elsewhere, if an actor was refused
             enough = not self._joining or time.monotonic() > came + _JOINED_WITHIN
-            hopeless = all(node["NodeID"] in self._barred for node in _nodes()) or time.monotonic() > deadline
+            hopeless = all(node["NodeID"] in self._excluded for node in _nodes()) or time.monotonic() > deadline
             if not self._is_making and (hopeless or (self._workers and enough)):
                 break
             if not self._joining:  # all CPUs are in use elsewhere
                 time.sleep(_LOOK_EVERY)
             for call in _answered(list(self._joining), _LOOK_EVERY):
-                self._welcome(call)
+                self._admit(call)
                 came = time.monotonic()
         self._require_workers()
         with suppress(RayError):  # it may have been lost a moment ago
@@ -236,13 +236,13 @@ class RayPool(RolloutPool):
     def _require_workers(self) -> None:
         if self._workers:
             return
-        reasons = list(dict.fromkeys(self._barred.values()))
+        reasons = list(dict.fromkeys(self._excluded.values()))
         raise ConnectionError(
             f"{self.definition.label}: no node of the Ray cluster at {self._address} plays: "
             + ("; ".join(reasons) or f"no CPU became free within {_PATIENCE:g} seconds; {_CLUSTER}")
         )
 
-    def _recruit(self, *, now: bool = False) -> None:
+    def _start_actors(self, *, now: bool = False) -> None:
         """Ask for CPUs of nodes if more are needed; at most once a second unless ``now``.
 
         No public interface says how many CPUs of a node are free, only how many of all nodes. So an actor asks for all
@@ -263,7 +263,7 @@ class RayPool(RolloutPool):
         places = [
             (place, random.random(), node["NodeID"])  # noqa: S311  (others may be looking, too)
             for node in _nodes()
-            if node["NodeID"] not in self._barred and node["NodeID"] not in asking
+            if node["NodeID"] not in self._excluded and node["NodeID"] not in asking
             for place in range(held[node["NodeID"]], _cpus(node))
         ]
         # One CPU of each node, then a second one of each, ...
@@ -282,7 +282,7 @@ class RayPool(RolloutPool):
                 _kill(worker)
                 self._unmet[worker.node] += 1  # or it only starts slowly
 
-    def _welcome(self, call: Any) -> None:
+    def _admit(self, call: Any) -> None:
         """Go on with an actor that has answered, until it is a worker, or refused."""
         worker = self._joining.pop(call)
         try:
@@ -290,20 +290,20 @@ class RayPool(RolloutPool):
         except RayError as error:
             self._refuse(worker, _cause(error))
             return
-        if worker.node in self._barred:
+        if worker.node in self._excluded:
             _kill(worker)
         elif not worker.facts:
             worker.facts = answer
-            if unlike := self._unlike(answer["versions"]):
-                self._bar(worker, unlike)
+            if unlike := self._version_mismatch(answer["versions"]):
+                self._exclude_node(worker, unlike)
             else:
                 self._joining[worker.actor.begin.remote(self._start, worker.cpus)] = worker
         elif isinstance(answer, CannotStart) and answer.kind == WORKER_DIED:
             self._refuse(worker, answer.message)
         elif isinstance(answer, CannotStart):
-            self._bar(worker, f"{answer.kind}: {answer.message}")
+            self._exclude_node(worker, f"{answer.kind}: {answer.message}")
         elif unlike := self._other_arithmetic(answer, worker.facts):
-            self._bar(worker, unlike)
+            self._exclude_node(worker, unlike)
         else:
             self._workers.append(worker)
             self.scheduler.join(worker, worker.cpus)
@@ -313,17 +313,17 @@ class RayPool(RolloutPool):
         _kill(worker)
         self._failed[worker.node] += 1
         if self._failed[worker.node] >= _UNLUCKY and _is_alive(worker.node):
-            self._bar(worker, why)
+            self._exclude_node(worker, why)
 
-    def _bar(self, worker: _Worker, why: str) -> None:
+    def _exclude_node(self, worker: _Worker, why: str) -> None:
         """Give a node no work, and warn of it."""
         _kill(worker)
-        if worker.node not in self._barred:
+        if worker.node not in self._excluded:
             name = _name(worker.node)
-            self._barred[worker.node] = f"node {name}: {why}"
+            self._excluded[worker.node] = f"node {name}: {why}"
             warnings.warn(f"{self.definition.label}: node {name} gets no work: {why}", RuntimeWarning, stacklevel=2)
 
-    def _unlike(self, found: Mapping[str, str]) -> str:
+    def _version_mismatch(self, found: Mapping[str, str]) -> str:
         """Describe a version on a node that differs from the one here but must not; empty if there is none."""
         for name in self._same:
             if name not in found:
@@ -352,7 +352,7 @@ class RayPool(RolloutPool):
         self._number += 1
         self._has_lost = False
         sent = ray.put(work)
-        self._recruit()
+        self._start_actors()
         self.scheduler.begin(range(len(work)))
         deadline = math.inf
         while not self.scheduler.done:
@@ -362,14 +362,14 @@ class RayPool(RolloutPool):
             calls = {worker.call: worker for worker in self._workers if worker.call is not None}
             for call in _answered([*calls, *self._joining], _LOOK_EVERY):
                 if call in self._joining:
-                    self._welcome(call)
+                    self._admit(call)
                 else:
                     yield self._take(work, calls[call])
             if self._workers or self._is_making:
                 deadline = math.inf
             if self._workers:
                 continue
-            self._recruit()
+            self._start_actors()
             deadline = min(deadline, time.monotonic() + _PATIENCE)
             if time.monotonic() > deadline:
                 self._require_workers()
@@ -408,7 +408,7 @@ class RayPool(RolloutPool):
         suspects = self.scheduler.held(worker) if self._has_lost and not is_nodes else []
         self._has_lost = self._has_lost or not is_nodes
         given_up = self.scheduler.die(worker, suspects)
-        self._recruit(now=True)
+        self._start_actors(now=True)
         failures = [Failed(number, work.task(number).seeds[0], WORKER_DIED, why, "") for number in given_up]
         return Reply(numbers=given_up, failures=failures)
 

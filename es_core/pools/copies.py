@@ -27,7 +27,7 @@ from es_core.rollout.environment import make_env
 from es_envs import EnvDefinition, import_path
 from es_envs.closing import close_env
 from es_envs.error_text import message_of
-from es_envs.returned import Checked
+from es_envs.return_values import Checked
 from es_envs.spaces import parts
 from es_envs.streams import LastingStream, open_closed_streams
 
@@ -121,7 +121,7 @@ class Copies:
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, Mapping[str, Any]]:
         """Step all copies with torch's actions ``(width, ...)``, which become arrays of the observations' library."""
-        given = as_given(actions, self._last, self._env.num_envs)
+        given = to_env_type(actions, self._last, self._env.num_envs)
         if not isinstance(self._env, AsyncVectorEnv):
             return self._rows(self._env.step(given))
         with _quiet():
@@ -143,7 +143,7 @@ class Copies:
             return {key: self._padded(value) for key, value in values.items()}
         if isinstance(values, tuple):
             return tuple(map(self._padded, values))
-        made = on_host(values)
+        made = to_numpy(values)
         return np.concatenate([made, np.zeros((missing, *made.shape[1:]), made.dtype)])
 
     @property
@@ -292,7 +292,7 @@ def _own_interrupts() -> Iterator[None]:
         raise RuntimeError(f"the environment raised KeyboardInterrupt: {message_of(error)}") from error
 
 
-class _Resting(gymnasium.Wrapper[Any, Any, Any, Any]):
+class _IdleWhenDone(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A copy that waits before and after its episode: what ``step`` returns until ``reset`` is meaningless."""
 
     def __init__(self, env: gymnasium.Env[Any, Any], limit: int, label: str) -> None:
@@ -327,15 +327,15 @@ def _resting(definition: EnvDefinition, config: TrainConfig, objects: bytes) -> 
         for name in {"SIGTERM", "SIGHUP"} & {*dir(signal)}:  # as Ctrl-C does, they end a copy, which closes
             signal.signal(getattr(signal, name), signal.default_int_handler)
     import_path.receive(objects)
-    return _Resting(Checked(make_env(definition, config)), step_limit(definition, config), definition.label)
+    return _IdleWhenDone(Checked(make_env(definition, config)), step_limit(definition, config), definition.label)
 
 
-def as_given(actions: Any, like: Any, count: int) -> Any:
+def to_env_type(actions: Any, like: Any, count: int) -> Any:
     """Convert the first ``count`` rows of torch's actions to arrays of the library of ``like``, on its device."""
     if isinstance(actions, Mapping):
-        return {key: as_given(part, like, count) for key, part in actions.items()}
+        return {key: to_env_type(part, like, count) for key, part in actions.items()}
     if isinstance(actions, tuple):
-        return tuple(as_given(part, like, count) for part in actions)
+        return tuple(to_env_type(part, like, count) for part in actions)
     actions = actions[:count]
     while isinstance(like, Mapping | tuple):
         like = next(iter(like.values() if isinstance(like, Mapping) else like))
@@ -348,12 +348,12 @@ def as_given(actions: Any, like: Any, count: int) -> Any:
     return actions.cpu().numpy()
 
 
-def on_host(observations: Any) -> Any:
+def to_numpy(observations: Any) -> Any:
     """Convert observations to NumPy arrays."""
     if isinstance(observations, Mapping):
-        return {key: on_host(value) for key, value in observations.items()}
+        return {key: to_numpy(value) for key, value in observations.items()}
     if isinstance(observations, tuple):
-        return tuple(map(on_host, observations))
+        return tuple(map(to_numpy, observations))
     if hasattr(observations, "cpu"):
         observations = observations.cpu()
     return np.asarray(observations)

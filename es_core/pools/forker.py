@@ -232,12 +232,12 @@ def _load(modules: Iterable[str], calls: Iterable[Sequence[Any]]) -> str | None:
     for name in modules:
         with suppress(Exception, SystemExit):  # a child that needs it imports it again, and reports the error
             import_module(name)
-        if (obstacle := _obstacle()) is not None:
+        if (obstacle := _why_not_forkable()) is not None:
             return f"importing {name} {obstacle}"
     for target, *arguments in calls:
         with suppress(Exception, SystemExit):  # likewise
             import_path.load(target)(*arguments)
-        if (obstacle := _obstacle()) is not None:
+        if (obstacle := _why_not_forkable()) is not None:
             return f"{target} {obstacle}"
     signal.alarm(0)
     gc.collect()
@@ -245,7 +245,7 @@ def _load(modules: Iterable[str], calls: Iterable[Sequence[Any]]) -> str | None:
     return None
 
 
-def _obstacle() -> str | None:
+def _why_not_forkable() -> str | None:
     """Return what this process has done that forbids forking it, or None."""
     if len(list(Path("/proc/self/task").iterdir())) > 1:
         return "starts a thread"

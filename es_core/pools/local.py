@@ -110,11 +110,11 @@ class LocalPool(RolloutPool):
         Raises:
             RolloutError: a worker cannot be replaced.
         """
-        worn = self._scheduler.worn()  # replaced now, while nobody plays
-        for worker in worn:
+        due_for_recycling = self._scheduler.due_for_recycling()  # replaced now, while nobody plays
+        for worker in due_for_recycling:
             self._scheduler.leave(worker)
-        self._end(worn)
-        for worker in worn:
+        self._end(due_for_recycling)
+        for worker in due_for_recycling:
             self._launch(worker)
         self._scheduler.begin(range(len(work)) if numbers is None else numbers)
         replies: list[Reply] = []

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from es_core.config.checks import require_positive, require_seconds
-from es_envs.choice import require_one_of
+from es_envs.arguments import require_one_of
 from es_envs.episode import STEP_TIMEOUT
 
 POOLS = ("local", "ray", "vector")

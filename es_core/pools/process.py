@@ -30,8 +30,8 @@ from typing import Any, NamedTuple, Protocol, cast
 from es_core.pools import printed
 from es_envs import interruption
 from es_envs.episode import EpisodeStopped
-from es_envs.printable import warning_line
 from es_envs.streams import open_closed_streams
+from es_envs.text import warning_line
 
 _BOOTSTRAP = (
     "import json, sys; from importlib import import_module; "
@@ -428,7 +428,7 @@ def serve(handle: int, report_handle: int, target: str) -> None:
     os.environ[_MARK] = mark(report)
     faulthandler.enable(report, all_threads=False)
     if sys.platform != "win32":
-        Thread(target=_live_with_main, args=(handle,), daemon=True).start()
+        Thread(target=_exit_with_parent, args=(handle,), daemon=True).start()
     module, _, function = target.partition(":")
     try:
         with _connection(handle) as connection:
@@ -453,7 +453,7 @@ def _write(place: int, number: int) -> None:
         os.pwrite(report, struct.pack("=q", number), 8 * place)
 
 
-def _live_with_main(handle: int) -> None:
+def _exit_with_parent(handle: int) -> None:
     """Give signs of life until the main process has closed its end or died; then end, even within an episode.
 
     The connection itself is read only between episodes, which may take hours. A sign of life is a new modification

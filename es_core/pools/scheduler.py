@@ -125,7 +125,7 @@ class Scheduler(Generic[W]):
             del self._due[worker]
         return due
 
-    def worn(self) -> list[W]:
+    def due_for_recycling(self) -> list[W]:
         """Workers without a task that have played so many episodes that they must be replaced."""
         most = math.inf if self._recycle_after is None else self._recycle_after
         return [worker for worker, state in self._workers.items() if state.episodes >= most and not state.held]

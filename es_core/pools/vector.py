@@ -20,7 +20,7 @@ from es_core.policies.by_name import make_policy
 from es_core.policies.engines import has_cuda
 from es_core.policies.normalization import ObservationStatistics
 from es_core.policies.torch_actor import TorchActors
-from es_core.pools.copies import UNCONTROLLED, Copies, has_native_form, on_host, row_of
+from es_core.pools.copies import UNCONTROLLED, Copies, has_native_form, row_of, to_numpy
 from es_core.pools.memory import MemoryWatch
 from es_core.pools.messages import CandidateTask, CentreTask, Failed, ReferenceTask, Reply, Work
 from es_core.pools.options import PoolOptions
@@ -37,7 +37,7 @@ from es_core.pools.worker import (
 from es_core.rollout.bounds import BoundsCounter
 from es_core.rollout.environment import prepare_env
 from es_core.rollout.errors import RolloutError, SpaceError
-from es_core.rollout.fitness import Fitnesses, begun, judged, load_fitnesses, observers_of
+from es_core.rollout.fitness import Fitnesses, fresh_fitnesses, load_fitnesses, observers_of, with_fitness
 from es_core.rollout.rollout import Rollout
 from es_core.strategies.defaults import settled
 from es_core.strategies.population import Drawn
@@ -45,7 +45,7 @@ from es_envs import EnvDefinition, Episode, interruption
 from es_envs.behaviour import BehaviourDescriber
 from es_envs.closing import close_env
 from es_envs.masks import KEY, allowed, require_choices
-from es_envs.returned import info_of
+from es_envs.return_values import info_of
 
 _PARAMETERS = 2**28  # of all candidates at once, if the number of copies is not set: 1 GB
 
@@ -270,7 +270,7 @@ class _Wave:
         self._live = np.zeros(width, np.bool_)  # True for copies whose episode has begun and not ended
         self._totals, self._lengths = np.zeros(width), np.zeros(width, np.int64)
         self._limits = np.zeros(width, np.int64)
-        self._observed = any(observers_of(begun(pool.fitnesses)))
+        self._observed = any(observers_of(fresh_fitnesses(pool.fitnesses)))
         self._allowed: NDArray[np.bool_] | None = None  # choices of each row, once there is a mask of actions
         self._counted = False  # True as soon as the centre plays
 
@@ -349,14 +349,14 @@ class _Wave:
 
     def _begin(self, rows: Sequence[int], observations: Any, infos: Mapping[str, Any]) -> None:
         population, pool = self._work.population, self._pool
-        observations = on_host(observations) if rows else None
+        observations = to_numpy(observations) if rows else None
         for row in rows:
             play = self.seats[row]
             if play is None:  # it failed before its first step
                 continue
             play.start_info = info_of(infos, row)
             play.first_observation = row_of(pool.observation_space, observations, row)
-            play.measured = begun(pool.fitnesses)
+            play.measured = fresh_fitnesses(pool.fitnesses)
             task = self._work.task(play.number)
             noise_seed = None
             if isinstance(task, CandidateTask):
@@ -370,7 +370,7 @@ class _Wave:
 
     def _observe(self, observations: Any, actions: Any, rewards: Any, infos: Mapping[str, Any], over: Any) -> None:
         """Pass the step to the fitnesses that see every step."""
-        actions = on_host(actions)
+        actions = to_numpy(actions)
         for row in np.flatnonzero(self._live).tolist():
             play = self.seats[row]
             for observe in observers_of(play.measured if play else ()):
@@ -379,7 +379,7 @@ class _Wave:
 
     def _count(self, actions: Any) -> None:
         """Count the centre's actions at bounds."""
-        actions = on_host(actions)
+        actions = to_numpy(actions)
         for row in np.flatnonzero(self._live).tolist():
             play = self.seats[row]
             if play and play.bounds and play.bounds.observers:
@@ -407,7 +407,7 @@ class _Wave:
             episode = play.bounds.noted(episode)
         is_candidate = play.number < len(self._work.seeds)
         try:
-            episode = judged(episode, play.measured)
+            episode = with_fitness(episode, play.measured)
             if is_candidate and self._work.population.describes:
                 episode = pool.behaviours.noted(episode)
         except ValueError as error:
@@ -424,7 +424,7 @@ class _Wave:
         """Last info and observation of the episode in ``row``, whose copy may have begun another one at once."""
         space = self._pool.observation_space
         if not (over and self._copies.mode == AutoresetMode.SAME_STEP):
-            return info_of(infos, row), row_of(space, on_host(observations), row)
+            return info_of(infos, row), row_of(space, to_numpy(observations), row)
         try:
             last, final_infos = infos["final_obs"], infos["final_info"]
         except KeyError as error:
@@ -435,7 +435,7 @@ class _Wave:
             ) from None
         if isinstance(last, np.ndarray) and last.dtype == object:
             return info_of(final_infos, row), last[row]
-        return info_of(final_infos, row), row_of(space, on_host(last), row)
+        return info_of(final_infos, row), row_of(space, to_numpy(last), row)
 
     def _lose(self, row: int, error: BaseException) -> None:
         play = self.seats[row]

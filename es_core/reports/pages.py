@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from es_core.files import require_folder
 from es_core.formatting import counted, figures
-from es_envs.printable import printable
+from es_envs.text import printable
 
 _FOLDER = Path(__file__).parent / "templates"
 

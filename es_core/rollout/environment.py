@@ -27,7 +27,7 @@ from es_envs import EnvDefinition
 from es_envs.closing import close_env
 from es_envs.definition import KeywordError, RenderError
 from es_envs.masks import KEY, has_choices, is_allowed, with_masks
-from es_envs.returned import Checked
+from es_envs.return_values import Checked
 from es_envs.spaces import is_image
 
 Env = gymnasium.Env[Any, Any]

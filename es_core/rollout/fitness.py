@@ -36,7 +36,7 @@ def load_fitnesses(definition: EnvDefinition, config: TrainConfig) -> Fitnesses:
     return [(name, load_fitness(target)) for name, target in fitnesses.items()]
 
 
-def begun(fitnesses: Fitnesses) -> Fitnesses:
+def fresh_fitnesses(fitnesses: Fitnesses) -> Fitnesses:
     """Fitnesses for a new episode: those that see every step are fresh objects."""
     return [(name, _PerStep(fitness) if inspect.isclass(fitness) else fitness) for name, fitness in fitnesses]
 
@@ -46,7 +46,7 @@ def observers_of(measured: Fitnesses) -> list[Observer]:
     return [fitness.on_step for _, fitness in measured if isinstance(fitness, _PerStep)]
 
 
-def judged(episode: Episode, measured: Fitnesses) -> Episode:
+def with_fitness(episode: Episode, measured: Fitnesses) -> Episode:
     """Return an episode with all fitness values; the first drives selection and must be a number, others may fail.
 
     Raises:

@@ -15,7 +15,7 @@ from es_core.policies.normalization import Statistics
 from es_core.policies.scripted import ScriptedActor, ScriptedPolicy
 from es_core.rollout.environment import make_env, prepare_env
 from es_core.rollout.errors import SpaceError
-from es_core.rollout.fitness import begun, judged, load_fitnesses, observers_of, so_far
+from es_core.rollout.fitness import fresh_fitnesses, load_fitnesses, observers_of, so_far, with_fitness
 from es_core.rollout.ranges import stretched
 from es_core.seeding import Purpose, derive
 from es_envs import EnvDefinition, Episode
@@ -162,7 +162,7 @@ class Rollout:
             self.reopen()
             if isinstance(act, ScriptedActor):
                 act.begin(self._script(self.env.unwrapped, derive(seed, Purpose.BASELINE)))
-            measured = begun(self._fitnesses)
+            measured = fresh_fitnesses(self._fitnesses)
         limit = self._step_limit if max_steps is None else min(max_steps, self._step_limit)
         observers = [*observers, *observers_of(measured)]
         options = None
@@ -172,4 +172,4 @@ class Rollout:
             self.env, act, seed, limit, observers, options=options, progress=self._progress, pauses=pauses
         )
         with NamedStop():
-            return judged(episode, measured)
+            return with_fitness(episode, measured)

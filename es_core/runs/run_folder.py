@@ -41,7 +41,7 @@ from es_core.runs.metrics import GenerationStats
 from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
 from es_envs import EnvDefinition
-from es_envs.printable import file_name
+from es_envs.text import file_name
 
 _OWN = ("config.json", "initial.safetensors", "best.safetensors", "metrics.jsonl", "sessions.jsonl", "failure.json",
         ".lock", "checkpoints", "videos", "tensorboard")  # fmt: skip
@@ -223,7 +223,7 @@ class RunFolder:
         return self.directory / "best.safetensors"
 
     @property
-    def former_best_path(self) -> Path:
+    def backup_best_path(self) -> Path:
         """Path of the best centre before the last one, if that is better, and the log leads to neither."""
         return self.directory / "best-before.safetensors"
 
@@ -252,9 +252,9 @@ class RunFolder:
         return self.best_score is None or self._holds_best(self.best_path)
 
     @property
-    def former_holds_best(self) -> bool:
+    def backup_is_best(self) -> bool:
         """True if the file that is kept from before the last centre is the log's best."""
-        return self._holds_best(self.former_best_path)
+        return self._holds_best(self.backup_best_path)
 
     def _holds_best(self, path: Path) -> bool:
         score = self.best_score
@@ -294,7 +294,7 @@ class RunFolder:
         return sorted(int(file.stem) for file in files if re.fullmatch(r"\d{6,}", file.stem))
 
     @property
-    def come_to(self) -> int:
+    def generation_reached(self) -> int:
         """The last generation that the log leads to."""
         return sum(stats.next_hash is not None for stats in self.history)
 
@@ -391,7 +391,7 @@ class RunFolder:
                 self._written = path.stat().st_size
         self.history.append(stats)
 
-    def cut_history(self, generation: int) -> None:
+    def truncate_history(self, generation: int) -> None:
         """Remove the lines from ``generation`` on; a resumed run writes them again."""
         del self.history[generation:]
         path = self.directory / "metrics.jsonl"

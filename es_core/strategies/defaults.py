@@ -10,7 +10,7 @@ from es_core.config.budgets import candidates_within, largest_population
 from es_core.config.checks import AUTO
 from es_core.config.train_config import STRATEGY_DEFAULTS, TrainConfig
 from es_core.formatting import figures
-from es_core.policies.defaults import FEW_HIDDEN, decided, open_settings
+from es_core.policies.defaults import FEW_HIDDEN, auto_settings, decided
 from es_core.policies.network import Policy
 
 _REASONS = {
@@ -66,7 +66,7 @@ def _sigma(config: TrainConfig, *, has_covariance: bool) -> float:
 
 
 def _strategy(config: TrainConfig, size: int) -> str:
-    is_tiny = "population_size" not in open_settings(config) and config.population_size < _FEWEST
+    is_tiny = "population_size" not in auto_settings(config) and config.population_size < _FEWEST
     if is_tiny or size > _DIAGONAL:
         return "openai_es"
     return "cma_es" if size <= _COVARIANCE else "sep_cma_es"
@@ -77,7 +77,7 @@ def _steps(config: TrainConfig, *, has_covariance: bool) -> dict[str, int | None
 
     Nor are there any if the run counts its episodes.
     """
-    left = {"population_size", "steps_per_generation"} <= set(open_settings(config))
+    left = {"population_size", "steps_per_generation"} <= set(auto_settings(config))
     if not (has_covariance and left) or config.max_episodes is not None:
         return {"steps_per_generation": None, "steps_limit": None}
     bound = config.max_steps or _FEWEST_GENERATIONS * _STEPS

@@ -14,7 +14,7 @@ from es_core.strategies.population import gradient
 from es_core.strategies.schedules import Schedule, as_schedule
 from es_core.strategies.shaping import find_shaping
 from es_core.strategies.strategy import Diagnostics
-from es_envs.choice import require_one_of
+from es_envs.arguments import require_one_of
 
 
 class OpenAIES(MirroredStrategy):

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 
 from es_core.config.choices import SCHEDULES
-from es_envs.choice import require_one_of
+from es_envs.arguments import require_one_of
 
 Schedule = Callable[[int], float]
 

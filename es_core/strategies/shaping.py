@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from es_envs.choice import require_one_of
+from es_envs.arguments import require_one_of
 
 Values = NDArray[np.float64]
 

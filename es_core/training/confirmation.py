@@ -9,7 +9,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from es_core.config.budgets import FEWEST_EPISODES, evaluation_episodes, final_score_episodes, fitting_episodes
+from es_core.config.budgets import FEWEST_EPISODES, affordable_episodes, evaluation_episodes, final_score_episodes
 from es_core.config.train_config import TrainConfig
 from es_core.files import CheckpointError
 from es_core.pools.copies import EACH
@@ -26,7 +26,7 @@ from es_envs import Episode
 from es_envs.registry import is_local
 
 _ERROR = 0.05  # maximum probability of calling a run solved whose centre never reaches the goal, if scores are normal
-_MOST_LOOKS = 10
+_MOST_TESTS = 10
 _FIRST_EPISODES = 10  # of a proof
 _BASELINE_EPISODES = 5
 NOTHING, _RANDOM = "doing nothing", "random actions"  # the baselines
@@ -106,7 +106,7 @@ def episodes_of_evaluation(run: RunFolder, state: TrainingState, *, last: bool) 
         training = state.training_steps + training * usual
         length = next((stats.evaluation.length for stats in trained if stats.evaluation is not None), usual)
     most, spent = 2 * max(wanted, config.confirm_episodes), state.budgeted_steps
-    free = fitting_episodes(config, most, training_steps=training, evaluation_steps=spent, length=length)
+    free = affordable_episodes(config, most, training_steps=training, evaluation_steps=spent, length=length)
     fewest = min(wanted, FEWEST_EPISODES)
     if run.history and not last and free < fewest + min(config.confirm_episodes, FEWEST_EPISODES):
         return 0
@@ -122,9 +122,9 @@ def first_episodes(run: RunFolder, state: TrainingState, pool: RolloutPool) -> d
     played: dict[str, list[Episode]] = {}
     if run.config.eval_every and pool.config.vector_starts in {None, EACH}:
         seeds = episode_seeds(run.config.seed, Purpose.BASELINE, 1) * min(pool.workers, 2)
-        with _bearable():
+        with _ignoring_failed_episodes():
             played[NOTHING] = pool.rollouts(np.zeros_like(state.strategy.mean), state.statistics, seeds)
-        with _bearable():
+        with _ignoring_failed_episodes():
             played[_RANDOM] = pool.random_rollouts(seeds)
     return played
 
@@ -141,19 +141,19 @@ def score_baselines(
     if run.config.eval_every:
         count = min(_BASELINE_EPISODES, run.config.eval_episodes)
         seeds = episode_seeds(run.config.seed, Purpose.BASELINE, count)
-        with _bearable():
+        with _ignoring_failed_episodes():
             played[NOTHING] = pool.rollouts(np.zeros_like(state.strategy.mean), state.statistics, seeds)
-        with _bearable():
+        with _ignoring_failed_episodes():
             played[_RANDOM] = pool.random_rollouts(seeds)
     scores = {name: Evaluation.from_episodes(episodes) for name, episodes in played.items()}
     _note_differences(run, first, played)
     starts = [episode.first_observation for each in played.values() for episode in each]
-    _warn_of_a_stranger(run, pool.observation_space, starts)
+    _warn_if_outside_space(run, pool.observation_space, starts)
     return scores
 
 
 @contextmanager
-def _bearable() -> Iterator[None]:
+def _ignoring_failed_episodes() -> Iterator[None]:
     """Go on after an episode that failed, but not after a worker that cannot be replaced."""
     try:
         yield
@@ -198,7 +198,7 @@ def _note_differences(
     run.write_config(replace(run.config, repeatable=False))
 
 
-def _warn_of_a_stranger(run: RunFolder, space: gymnasium.Space[Any], starts: Sequence[Any]) -> None:
+def _warn_if_outside_space(run: RunFolder, space: gymnasium.Space[Any], starts: Sequence[Any]) -> None:
     """Warn if an episode begins with an observation that is no member of its space."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Gymnasium says of a list only that it casts it
@@ -232,7 +232,7 @@ def confirm(
     """Score a centre that looks solved, or better than the best so far, on starts that nothing has seen.
 
     The first score selected it, so it is too good on average; the second is, too, as soon as it selects among several
-    (see ``_look_number``, ``final_episodes``). The first centre, and the first one that looks better, are confirmed at
+    (see ``_test_number``, ``final_episodes``). The first centre, and the first one that looks better, are confirmed at
     any price: else a run that is stopped early would leave the untrained policy as its best.
 
     Args:
@@ -251,7 +251,7 @@ def confirm(
     config, evaluation, last = run.config, Evaluation.from_episodes(evaluated), results is None
     steps = 0 if results is None else results.steps
     training_steps, all_steps = state.training_steps + steps, state.total_steps + steps + evaluation.steps
-    look = _look_number(run, before.generation, last=last) if evaluation.reaches(config.solved_at) else None
+    look = _test_number(run, before.generation, last=last) if evaluation.reaches(config.solved_at) else None
     if look is not None and (last or _is_affordable(config, all_steps, evaluation)):
         played, solved = _prove(config, before, pool, look)
     elif count := _episodes_of_confirmation(run, state, evaluation, training_steps, last=last):
@@ -266,7 +266,7 @@ def confirm(
         if not state.strategy.rebuildable:
             # Should the bounds grow, this line is lost, and the best centre is that one again.
             if last and run.best_path.exists():
-                run.best_path.replace(run.former_best_path)
+                run.best_path.replace(run.backup_best_path)
             before = replace(before, strategy={})  # its state may be large, and nobody goes on from here
         before.save(run.best_path)
     return played, solved
@@ -298,7 +298,7 @@ def _episodes_of_confirmation(
     promised = count if config.eval_budget is None else None
     if not Standing.of(evaluation, episodes=promised).beats(state.best):
         return 0
-    fitting = fitting_episodes(
+    fitting = affordable_episodes(
         config,
         count,
         training_steps=training_steps,
@@ -314,7 +314,7 @@ def _is_affordable(config: TrainConfig, steps: int, evaluation: Evaluation) -> b
     return config.max_steps is None or steps + config.confirm_episodes * evaluation.length <= config.max_steps
 
 
-def _look_number(run: RunFolder, generation: int, *, last: bool) -> int | None:
+def _test_number(run: RunFolder, generation: int, *, last: bool) -> int | None:
     """Number of this look at a centre that seems to solve the task, from 1; None: the next look is not due yet.
 
     Looks are at least 1, 2, 4, 8, ... generations apart, ten at most, and one more at the last centre: with enough
@@ -326,7 +326,7 @@ def _look_number(run: RunFolder, generation: int, *, last: bool) -> int | None:
         looked_solved = stats.evaluation is not None and stats.evaluation.reaches(run.config.solved_at)
         if looked_solved and stats.generation >= due:
             looks, due = looks + 1, stats.generation + 2**looks
-    return looks + 1 if last or (generation >= due and looks < _MOST_LOOKS) else None
+    return looks + 1 if last or (generation >= due and looks < _MOST_TESTS) else None
 
 
 def final_episodes(

@@ -35,8 +35,8 @@ from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation, Standing
 from es_core.training.advice import Adviser
 from es_envs import EnvDefinition
-from es_envs.printable import printable
 from es_envs.streams import LastingStream
+from es_envs.text import printable
 
 _LINE_EVERY = 2.0  # seconds between plain lines
 _LONG = 5.0  # seconds after which a generation is shown before it ends

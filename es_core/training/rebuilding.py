@@ -46,8 +46,10 @@ def rebuild(run: RunFolder | str | os.PathLike[str], generation: int, *, trust: 
     kept = run.checkpoint_generations()
     if generation in kept:
         return run.checkpoint_at(generation)
-    if not 0 <= generation <= run.come_to:
-        raise FileNotFoundError(f"{run.directory} has no generation {generation}: it reached generation {run.come_to}")
+    if not 0 <= generation <= run.generation_reached:
+        raise FileNotFoundError(
+            f"{run.directory} has no generation {generation}: it reached generation {run.generation_reached}"
+        )
     require_bits(run.config, run.directory)
     start = max((earlier for earlier in kept if earlier < generation), default=0)
     if start in kept:
@@ -103,7 +105,7 @@ def restore(run: RunFolder) -> None:
         with explained(run.directory / name):
             (run.directory / name).mkdir(exist_ok=True)
     if run.history and run.next_generation is None:
-        rebuild(run, run.come_to, trust=True).save(run.checkpoint_path(run.come_to))
+        rebuild(run, run.generation_reached, trust=True).save(run.checkpoint_path(run.generation_reached))
 
 
 def restore_best(run: RunFolder) -> None:
@@ -117,8 +119,8 @@ def restore_best(run: RunFolder) -> None:
     if run.best_score is not None and not run.holds_best:
         generation, _ = run.best_score
         try:
-            if run.former_holds_best:
-                run.former_best_path.replace(run.best_path)
+            if run.backup_is_best:
+                run.backup_best_path.replace(run.best_path)
             else:
                 rebuild(run, generation, trust=True).save(run.best_path)
         except CheckpointError as error:  # the run itself can go on

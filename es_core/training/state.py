@@ -115,7 +115,7 @@ class TrainingState:
         run.write_config(run.config)  # its bounds may have grown
         generation = run.next_generation
         if generation is None:  # killed before the first
-            run.cut_history(0)
+            run.truncate_history(0)
             return cls.begin(run, pool)
         checkpoint = _latest(run, generation)
         if not (is_same_space(checkpoint.observation_space, pool.observation_space)
@@ -124,7 +124,7 @@ class TrainingState:
         checkpoint.policy()  # raises if a user's module has changed
         state = cls.at(checkpoint, run.checkpoint_path(generation))
         _require_observable(state.strategy, pool)
-        run.cut_history(generation)
+        run.truncate_history(generation)
         return state
 
     @classmethod

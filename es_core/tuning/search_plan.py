@@ -17,9 +17,9 @@ from es_core.rollout.environment import prepare_env
 from es_core.strategies.by_name import require_strategy
 from es_core.strategies.defaults import settled
 from es_core.tuning.search_space import Choice, Range, default_search, domain
-from es_envs.choice import ArgumentError
+from es_envs.arguments import ArgumentError
 from es_envs.closing import closing_env
-from es_envs.printable import file_name
+from es_envs.text import file_name
 
 
 @dataclass(frozen=True)

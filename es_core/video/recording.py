@@ -34,7 +34,7 @@ from es_core.video.layout import ASPECTS, LAYOUTS, Arrangement, Frame, caption_h
 from es_core.video.parallel_rendering import DisagreementError, Measured, RenderingProcesses, difference
 from es_core.video.renderer import FilmOptions, Renderer
 from es_envs import Episode
-from es_envs.choice import require_one_of
+from es_envs.arguments import require_one_of
 from es_envs.display import BLANK, BlankFinder
 
 _MOST_FRAMES = {".mp4": 30.0, ".gif": 12.5}  # per second: enough for films; simulations run at 50 to 500

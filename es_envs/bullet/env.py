@@ -21,11 +21,11 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
+from es_envs.arguments import ArgumentError, require_number, require_one_of, require_whole
 from es_envs.bullet.camera import Camera, View, from_light
 from es_envs.bullet.client import disconnect, load_egl, pybullet, pybullet_data, redirected
 from es_envs.bullet.randomization import VARIATIONS, Randomization, Ranges, Variation, ranges
 from es_envs.bullet.scenery import Colour, Rectangle, Scenery, Silhouette, ghost_colours, laid_over, striped
-from es_envs.choice import ArgumentError, require_number, require_one_of, require_whole
 from es_envs.display import has_display
 
 __all__ = [

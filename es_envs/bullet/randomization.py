@@ -12,8 +12,8 @@ import gymnasium
 import numpy as np
 from gymnasium import spaces
 
+from es_envs.arguments import ArgumentError, as_float, require_one_of
 from es_envs.bullet.client import pybullet
-from es_envs.choice import ArgumentError, as_float, require_one_of
 
 PUSHES = 1.0  # pushes a second, on average
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from string import Template
 
 import es_envs
-from es_envs.choice import require_one_of
-from es_envs.printable import file_name
+from es_envs.arguments import require_one_of
+from es_envs.text import file_name
 
 # Where each template goes in the plugin's folder; a template may use the names of `_texts`.
 _SHARED = {

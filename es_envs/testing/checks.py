@@ -22,12 +22,12 @@ from es_envs.episode import STEP, play
 from es_envs.error_text import describe
 from es_envs.fitness import load_fitness
 from es_envs.masks import KEY, allowed, require_choices, with_masks
-from es_envs.printable import uncoloured
 from es_envs.spaces import require_portable, require_supported
 from es_envs.testing.episodes import Chosen, Trace, action_sources, bits, first_difference, look, playing, trace
 from es_envs.testing.faults import ConformanceError, Note, Skip
 from es_envs.testing.fresh_process import LEAK_RESETS, LEAK_STEPS
-from es_envs.testing.subject import Subject, elsewhere
+from es_envs.testing.subject import Subject, in_fresh_process
+from es_envs.text import uncoloured
 
 LEAK_BYTES = 1_000_000
 _ROUNDINGS = 8  # by so many an observation may be beyond a bound, which harms no policy
@@ -143,7 +143,7 @@ def resets_by_seed(subject: Subject) -> None:
                 )
 
 
-def begins_as_it_goes_on(subject: Subject) -> None:
+def first_episode_is_like_later_ones(subject: Subject) -> None:
     """The first episode that a process plays is the same, bit for bit, when it is played again."""
     life = subject.life
     step = first_difference(life.first, life.again)
@@ -207,7 +207,9 @@ def is_the_same_in_every_process(subject: Subject) -> None:
 
 def _depends_on_number(subject: Subject) -> bool:
     """Return True if an episode differs between two processes because their numbers do."""
-    one, same, other = (elsewhere(subject, "look", 5, subject.steps, worker=number).result for number in (1, 1, 2))
+    one, same, other = (
+        in_fresh_process(subject, "look", 5, subject.steps, worker=number).result for number in (1, 1, 2)
+    )
     return not first_difference(one, same) and bool(first_difference(one, other))
 
 
@@ -281,7 +283,7 @@ def describes_episodes(subject: Subject) -> None:
 def does_not_leak(subject: Subject) -> None:
     """Memory does not grow from reset to reset, nor from step to step."""
     # In a fresh process: memory that this one has freed would hide a leak.
-    growth = float(elsewhere(subject, "growth", 0, subject.steps, LEAK_BYTES).result)
+    growth = float(in_fresh_process(subject, "growth", 0, subject.steps, LEAK_BYTES).result)
     if math.isnan(growth):
         raise Skip("this system has no /proc to tell how much memory a process holds")
     if growth > LEAK_BYTES:
@@ -341,7 +343,7 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     stays_within_its_spaces,
     depends_on_actions,
     resets_by_seed,
-    begins_as_it_goes_on,
+    first_episode_is_like_later_ones,
     forgets_earlier_episodes,
     is_the_same_in_every_process,
     shares_nothing_between_instances,

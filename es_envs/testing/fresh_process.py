@@ -20,7 +20,7 @@ import gymnasium
 from es_envs.definition import EnvDefinition
 from es_envs.episode import play
 from es_envs.error_text import describe
-from es_envs.returned import Checked, ReturnError
+from es_envs.return_values import Checked, ReturnError
 from es_envs.scripts import RandomActions
 from es_envs.testing.episodes import Chosen, action_sources, look, trace
 from es_envs.testing.subject import (

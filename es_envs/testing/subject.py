@@ -95,14 +95,14 @@ class Subject:
     def rehearsal(self) -> Answer | ConformanceError:
         """Result of whole episodes in a fresh process, or what is wrong."""
         try:
-            return elsewhere(self, "rehearsal", 0, self.steps)
+            return in_fresh_process(self, "rehearsal", 0, self.steps)
         except ConformanceError as fault:
             return fault
 
     @functools.cached_property
     def _life(self) -> Life | ConformanceError:
         try:
-            return Life(**elsewhere(self, "life", 5, self.steps, LIFE_STEPS, LIFE_SECONDS).result)
+            return Life(**in_fresh_process(self, "life", 5, self.steps, LIFE_STEPS, LIFE_SECONDS).result)
         except ConformanceError as fault:
             return fault
 
@@ -136,7 +136,7 @@ class Subject:
 MARK = "\nthe answer of es_envs.testing: "
 
 
-def elsewhere(subject: Subject, task: str, *arguments: float, worker: int | None = None) -> Answer:
+def in_fresh_process(subject: Subject, task: str, *arguments: float, worker: int | None = None) -> Answer:
     """The answer of a fresh process that gets names and keyword arguments only, as training's workers do.
 
     Its number is ``worker``, or one that no other process has.

@@ -24,8 +24,8 @@ import es_envs
 from es_core import OpenAIES, train
 from es_core.training.progress import print_line
 from es_envs import EnvDefinition, PluginError, UnknownEnvError, hookimpl, registry
-from es_envs.printable import printable
 from es_envs.registry import Registry
+from es_envs.text import printable
 
 OWN_FORKERS = True
 

@@ -14,7 +14,7 @@ from gymnasium import spaces
 import es_core
 from es_core import Checkpoint, CheckpointError, Run, TrainConfig, train
 from es_core.cli import main
-from es_core.policies.module_rows import ModuleRows
+from es_core.policies.batched_modules import BatchedModule
 from es_core.policies.torch_policy import TorchPolicy
 
 BOX = spaces.Box(-1, 1, (4,), np.float32)
@@ -109,7 +109,7 @@ def test_rows_in_one_pass_compute_what_rows_one_after_the_other_do(name):
     policy = policy_of(name, space)
     parameters = torch.from_numpy(np.array([policy.initial(seed) for seed in range(5)]))
     together, apart = (
-        ModuleRows(policy.build(), policy.observation_shape, parameters, together=together)
+        BatchedModule(policy.build(), policy.observation_shape, parameters, together=together)
         for together in (True, False)
     )
     assert together.together
@@ -126,7 +126,7 @@ def test_rows_in_one_pass_compute_what_rows_one_after_the_other_do(name):
 def test_a_module_that_cannot_be_vectorised_is_computed_row_by_row():
     policy = policy_of("Remembering")
     parameters = torch.from_numpy(np.array([policy.initial(seed) for seed in range(2)]))
-    rows = ModuleRows(policy.build(), policy.observation_shape, parameters, together=True)
+    rows = BatchedModule(policy.build(), policy.observation_shape, parameters, together=True)
     assert not rows.together
     for buffer, first in zip(rows.memory[0], parameters[:, :8], strict=True):
         np.testing.assert_array_equal(buffer.flatten(), first)  # evolved, too

@@ -164,10 +164,10 @@ def test_workers_are_worn_after_so_many_episodes():
         made.order(worker)
     made.answer("a", [0, 1, 2], seconds=1.0, episodes=3)
     made.answer("b", [3], seconds=1.0, episodes=3)
-    assert made.worn() == ["a"]
+    assert made.due_for_recycling() == ["a"]
     made.leave("a")
     made.join("a")
-    assert made.worn() == []
+    assert made.due_for_recycling() == []
 
 
 def test_other_tasks_wait_for_those_that_are_not_done():

@@ -13,8 +13,8 @@ OLD = ROOT / "tests" / "written_by_9c9a60a" / "dense"
 
 # A room imports from lower ones only, and a file of a room from files of its own that do not import it.
 ROOMS = {
-    "es_envs": ["printable", "streams", "interruption", "error_text", "closing", "worker_number", "choice", "old_gym",
-                "spaces", "returned", "masks", "loading", "distributions", "wheels", "requirements", "display",
+    "es_envs": ["text", "streams", "interruption", "error_text", "closing", "worker_number", "arguments", "old_gym",
+                "spaces", "return_values", "masks", "loading", "distributions", "wheels", "requirements", "display",
                 "import_path", "code_hash", "scripts", "episode", "fitness", "definition", "behaviour", "hookspecs",
                 "registry", "gym", "envpools", "bullet", "testing", "scaffold", "__main__"],
     "es_core": ["seeding", "statistics", "machine", "formatting", "files", "config", "policies", "strategies",

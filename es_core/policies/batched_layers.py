@@ -47,7 +47,7 @@ class Rows(ABC):
             buffer[row] = 0
 
 
-class LayeredRows(Rows):
+class BatchedLayers(Rows):
     """The layers of all rows.
 
     Args:

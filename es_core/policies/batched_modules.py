@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from es_core.policies.batched_layers import Rows
 from es_core.policies.network import Vector
 from es_core.policies.normalization import Normalization
 from es_core.policies.torch_module import Normalized
-from es_core.policies.torch_rows import Rows
 
 State = Tensor | tuple[Tensor, ...]
 
 
-class ModuleRows(Rows):
+class BatchedModule(Rows):
     """A user's module that computes many candidates, each with its own parameters.
 
     Args:
