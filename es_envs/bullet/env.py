@@ -7,13 +7,11 @@ missing pybullet, and its banner, which every process would print, is suppressed
 import functools
 import math
 import os
-import tempfile
-import time
 import warnings
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,10 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_envs.arguments import ArgumentError, require_number, require_one_of, require_whole
-from es_envs.bullet.camera import Camera, View, from_light
-from es_envs.bullet.client import disconnect, load_egl, pybullet, pybullet_data, redirected
+from es_envs.bullet.camera import Camera
+from es_envs.bullet.client import disconnect, load_egl, pybullet, pybullet_data
+from es_envs.bullet.drawing import Drawing, quiet
 from es_envs.bullet.randomization import VARIATIONS, Randomization, Ranges, Variation, ranges
-from es_envs.bullet.scenery import Colour, Rectangle, Scenery, Silhouette, ghost_colours, laid_over, striped
+from es_envs.bullet.scenery import Colour, Rectangle, Scenery
 from es_envs.display import has_display
 
 __all__ = [
@@ -34,12 +33,6 @@ __all__ = [
 
 RENDER_MODES = ("rgb_array", "human")
 RENDERERS = ("tiny", "egl")
-_CAMERA_EVERY = 1 / 30  # seconds between two camera updates of a window
-_CATCH_UP = 0.25  # maximum delay of steps in a window that faster ones make up for [s]
-_PAINT = 0.001  # [m]: thickness of paint in a window
-_COARSE = 96  # pixels: height of the picture in which bodies are located
-_SMOOTHED = 0.5  # of a picture's pixels: bodies are drawn at twice the size if that is less
-_SILHOUETTE = (96, 96)  # pixels
 
 
 class BulletEnv(gymnasium.Env[Any, Any], ABC):
@@ -117,19 +110,15 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             "render_modes": [mode for mode in RENDER_MODES if mode != "human" or has_display(wayland=False)],
             "render_fps": 1 / (self.time_step * self.action_repeat),
         }
-        self._egl = renderer == "egl" and render_mode == "rgb_array"
-        self._opengl = self._egl or render_mode == "human"
-        self._step_due = self._camera_due = 0.0
-        self._camera: Camera | None = None
-        self._scenery = Scenery(self.sky, self.ground, self.ground_height, self.light)
-        self._background: tuple[Camera, int, NDArray[np.uint8]] | None = None  # of the last picture that was ``seen``
-        self._in_scenery: set[int] = set()  # bodies that the scenery draws
-        self._hidden: set[tuple[int, int]] = set()  # links
-        self._marks = 0
+        egl, has_window = renderer == "egl" and render_mode == "rgb_array", render_mode == "human"
         self.client = self._connect()
-        self._disconnect = weakref.finalize(self, disconnect, self.client, self._opengl, os.getpid())
+        self._disconnect = weakref.finalize(self, disconnect, self.client, egl or has_window, os.getpid())
+        scenery = Scenery(self.sky, self.ground, self.ground_height, self.light)
+        self._drawing = Drawing(self.client, scenery, ground_height=self.ground_height, has_window=has_window, egl=egl)
         try:
-            with self._quiet():
+            with quiet(opengl=egl or has_window):
+                if egl:
+                    load_egl(self.client)  # before the bodies, else every picture is blank
                 self._start_world()
         except BaseException:
             self.close()
@@ -141,17 +130,12 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
                 raise RuntimeError("render_mode 'human' needs a display, and DISPLAY is not set; use 'rgb_array'")
             sky = zip(("red", "green", "blue"), self.sky, strict=False)
             options = " ".join(f"--background_color_{name}={value}" for name, value in sky)
-            with self._quiet():
+            with quiet(opengl=True):
                 return int(pybullet.connect(pybullet.GUI, options=options))
         return int(pybullet.connect(pybullet.DIRECT))
 
-    def _quiet(self) -> AbstractContextManager[None]:
-        return redirected(1, 2) if self._opengl else nullcontext()
-
     def _start_world(self) -> None:
         client = self.client
-        if self._egl:
-            load_egl(client)  # before the bodies, else every picture is blank
         if self.render_mode == "human":
             pybullet.configureDebugVisualizer(pybullet.COV_ENABLE_GUI, 0, physicsClientId=client)
             # On the marks of `mark_ground` they are noise.
@@ -163,7 +147,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         pybullet.setPhysicsEngineParameter(deterministicOverlappingPairs=1, physicsClientId=client)
         self.build()
         if self.render_mode == "human":  # a window shows only bodies
-            self.visual_box((200.0, 200.0, 0.01), (0.0, 0.0, self.ground_height - 0.005), self.ground)
+            self._drawing.add_ground(self.ground)
         if self.render_mode is not None:
             self.decorate()
         if self.render_mode == "human":
@@ -176,7 +160,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
         )
         self._require_pushable(self._ranges)
         self._is_varied = False
-        self._shown = self._find_shown()
+        self._drawing.find_bodies(self._movable)
         self._apart = self._save_apart()
 
     @abstractmethod
@@ -249,14 +233,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             RuntimeError: the environment was made without a render_mode.
         """
         self._require_pictures()
-        eyes = self.eyes()
-        view = View.of(eyes, (size, size))
-        if self._background is None or self._background[:2] != (eyes, size):  # painting takes longer than all else
-            self._background = eyes, size, self._scenery.seen_by(view)
-        picture = self._background[2].copy()
-        drawn, owner = self._drawn(view)
-        laid_over(picture, drawn, np.isin(owner, list(self._shown)))
-        return picture
+        return self._drawing.see(self.eyes(), size)
 
     @property
     def varied(self) -> Mapping[str, float]:
@@ -429,82 +406,7 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             poses: poses to draw, all but the last as ghosts, from blue for the first to yellow. Afterwards the world is
                 in one of them, so that the next call must be ``reset``, or this one again.
         """
-        if poses:
-            self._assume(poses[-1])
-        view = View.of(camera, (self.width, self.height))
-        picture = self._scenery.seen_by(view, self._silhouette(camera)).copy()
-        if not poses:
-            self._lay(picture, view, self._shown)
-            return picture
-        self._lay(picture, view, self._shown - self._movable.keys())
-        for pose, colour in zip(poses, [*ghost_colours(len(poses) - 1), None], strict=True):
-            self._assume(pose)
-            self._lay(picture, view, self._shown & self._movable.keys(), ghost=colour)
-        return picture
-
-    def _find_shown(self) -> set[int]:
-        """Visible bodies, without scenery."""
-        client = self.client
-        count = pybullet.getNumBodies(physicsClientId=client)
-        bodies = {pybullet.getBodyUniqueId(index, physicsClientId=client) for index in range(count)}
-        shapes = {body: pybullet.getVisualShapeData(body, physicsClientId=client) for body in bodies - self._in_scenery}
-        return {body for body in shapes if any((body, shape[1]) not in self._hidden for shape in shapes[body])}
-
-    def _lay(
-        self, picture: NDArray[np.uint8], view: View, bodies: set[int], *, ghost: tuple[int, int, int] | None = None
-    ) -> None:
-        """Draw bodies in the current state over a picture, which is changed."""
-        if not bodies:
-            return
-        coarse = self._drawn(view.smaller(max(1.0, view.size[1] / _COARSE)))[1]
-        part = view.around(np.isin(coarse, list(bodies)), self._bounds(bodies))
-        if part is None:
-            return
-        near = view.part(part)
-        smooth = 4 * math.prod(near.size) < _SMOOTHED * math.prod(view.size)
-        drawn, owner = self._drawn(near.smaller(0.5) if smooth else near)
-        laid_over(picture[part], drawn, np.isin(owner, list(bodies)), ghost=ghost)
-
-    def _bounds(self, bodies: set[int]) -> list[NDArray[np.float64]]:
-        """Opposite corners ``(2, 3)`` of boxes around each link that can collide."""
-        client = self.client
-        return [
-            np.array(pybullet.getAABB(body, link, physicsClientId=client))
-            for body in bodies
-            for link in range(-1, pybullet.getNumJoints(body, physicsClientId=client))
-            if (body, link) not in self._hidden
-        ]
-
-    def _silhouette(self, camera: Camera) -> Silhouette | None:
-        """Silhouette of what moves, as the light sees it around the middle of a picture."""
-        bodies = self._shown & self._movable.keys()
-        if not bodies:
-            return None
-        view = View.of(from_light(camera, self.light), _SILHOUETTE)
-        return Silhouette(seen=np.isin(self._drawn(view)[1], list(bodies)), view=view)
-
-    def _drawn(self, view: View) -> tuple[NDArray[np.uint8], NDArray[np.int32]]:
-        """Draw the bodies in the current state: colours ``(height, width, 4)``, and the body of each pixel."""
-        width, height = view.size
-        with self._quiet():
-            drawn = pybullet.getCameraImage(
-                width,
-                height,
-                view.from_world.T.reshape(-1).tolist(),
-                view.projection.T.reshape(-1).tolist(),
-                lightDirection=self.light,
-                lightAmbientCoeff=0.65,
-                lightDiffuseCoeff=0.4,
-                lightSpecularCoeff=0.0,
-                shadow=0,
-                renderer=pybullet.ER_BULLET_HARDWARE_OPENGL if self._egl else pybullet.ER_TINY_RENDERER,
-                physicsClientId=self.client,
-            )
-        if pybullet.isNumpyEnabled():
-            return drawn[2], drawn[4]
-        # A flat tuple of numbers each: `np.asarray` would take eight times as long.
-        colours = np.frombuffer(bytes(drawn[2]), np.uint8).reshape(height, width, 4)
-        return colours, np.fromiter(drawn[4], np.int32, width * height).reshape(height, width)
+        return self._drawing.draw(camera, (self.width, self.height), poses, self._assume)
 
     def close(self) -> None:
         """Disconnect from the world. May be called again; garbage collection closes an environment, too."""
@@ -598,21 +500,11 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
 
     def paint(self, body: int, colour: Colour, link: int = -1) -> None:
         """Colour a link of a body (-1: the base), for use in ``decorate``. Opacity 0 hides it."""
-        if colour[3] == 0.0:
-            self._hidden.add((body, link))
-        pybullet.changeVisualShape(body, link, rgbaColor=colour, physicsClientId=self.client)
+        self._drawing.paint(body, colour, link)
 
     def paint_sectors(self, body: int, colours: Sequence[Colour], link: int = -1) -> None:
         """Colour a sphere in sectors, from pole to pole, so that it is seen to roll; for use in ``decorate``."""
-        from PIL import Image  # only drawing needs it
-
-        texture = np.repeat(np.round(255 * np.array(colours)[:, :3]).astype(np.uint8), 32, axis=0)
-        with tempfile.TemporaryDirectory() as folder:  # Bullet reads textures from files alone
-            path = str(Path(folder) / "sectors.png")
-            Image.fromarray(np.tile(texture, (32, 1, 1))).save(path)
-            number = pybullet.loadTexture(path, physicsClientId=self.client)
-        white = (1.0, 1.0, 1.0, 1.0)
-        pybullet.changeVisualShape(body, link, textureUniqueId=number, rgbaColor=white, physicsClientId=self.client)
+        self._drawing.paint_sectors(body, colours, link)
 
     def visual_box(
         self, size: Sequence[float], position: Sequence[float], colour: Colour, *, stripes: Sequence[Colour] = ()
@@ -625,55 +517,14 @@ class BulletEnv(gymnasium.Env[Any, Any], ABC):
             colour: red, green, blue, opacity, each from 0 to 1.
             stripes: alternating colours of its top; none: ``colour``.
         """
-        half = np.array(size) / 2
-        box = np.array([position - half, position + half])
-        self._add_visual(box, colour)
-        self._scenery.put(box, colour, stripes)
-        if self.render_mode == "human":  # a window shows only bodies
-            for part, stripe in striped(box, stripes):
-                part[:, 2] = box[1, 2] + (0.0, _PAINT)
-                self._add_visual(part, stripe)
-
-    def _add_visual(self, box: NDArray[np.float64], colour: Colour) -> None:
-        """Add a body between opposite corners ``(2, 3)`` that takes no part in the physics."""
-        low, high = box
-        shape = pybullet.createVisualShape(
-            pybullet.GEOM_BOX,
-            halfExtents=((high - low) / 2).tolist(),
-            rgbaColor=colour,
-            physicsClientId=self.client,
-        )
-        body = pybullet.createMultiBody(
-            baseMass=0.0,
-            baseVisualShapeIndex=shape,
-            basePosition=((low + high) / 2).tolist(),
-            physicsClientId=self.client,
-        )
-        self._in_scenery.add(body)
+        self._drawing.add_box(size, position, colour, stripes)
 
     def mark_ground(self, rectangles: Sequence[Rectangle], colour: Colour) -> None:
         """Paint rectangles onto the ground, over those of earlier calls, for use in ``decorate``."""
-        self._marks += 1
-        height = self.ground_height + _PAINT * self._marks  # in a window; at the same one they would flicker
-        for x0, y0, x1, y1 in rectangles:
-            self._scenery.mark((x0, y0, x1, y1), colour)
-            if self.render_mode == "human":
-                self.visual_box((x1 - x0, y1 - y0, _PAINT), ((x0 + x1) / 2, (y0 + y1) / 2, height), colour)
+        self._drawing.mark_ground(rectangles, colour)
 
     def _show(self) -> None:
-        """Point the window's camera and wait for the wall clock to reach the simulated time."""
-        now = time.monotonic()
-        if now >= self._camera_due:  # not at every step: turning the camera takes as long as drawing the window
-            self._camera_due = now + _CAMERA_EVERY
-            camera = self.camera()
-            if camera != self._camera:  # one that stands still may be turned by hand
-                self._camera = camera
-                pybullet.resetDebugVisualizerCamera(
-                    camera.distance, camera.yaw, camera.pitch, camera.target, physicsClientId=self.client
-                )
-        now = time.monotonic()
-        time.sleep(max(0.0, self._step_due - now))
-        self._step_due = max(self._step_due, now - _CATCH_UP) + 1 / self.metadata["render_fps"]
+        self._drawing.update_window(self.camera, 1 / self.metadata["render_fps"])
 
     def __getstate__(self) -> Any:
         raise TypeError(

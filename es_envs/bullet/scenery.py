@@ -53,6 +53,7 @@ class Scenery:
 
     def __init__(self, sky: Colour, ground: Colour, height: float, light: Sequence[float]) -> None:
         self._sky, self._ground, self._height = _rgb(sky), _rgb(ground), height
+        self.light = tuple(light)  # direction towards it
         self._light = np.array(light) / np.linalg.norm(light)
         self._marks: list[tuple[NDArray[np.float64], _Rgb]] = []
         self._shadows: list[NDArray[np.float64]] = []
