@@ -201,7 +201,7 @@ def _write_page(results: Sequence[dict[str, Any]]) -> None:
     commits = sorted({each["commit"] for each in results})
     page = f"""# Defaults
 
-What `train(ID)` reaches with nothing else said, in {SECONDS:g} seconds of processor time on one core, beside the
+What `train(ID)` reaches with default settings, in {SECONDS:g} seconds of processor time on one core, beside the
 defaults of other libraries in the same budget. A number is the mean over seeds (ours five, others three) of the final
 policy's score on 100 starts that no run has seen, with a 95 % interval over seeds. Each seed has starts of its own.
 "Reached": within 5 % of (best contender - random actions), or better, and solved where this is asked for. An empty

@@ -212,8 +212,8 @@ class TrainConfig:
     curriculum: float | None = _option(
         None,
         maybe(finite),
-        "mean fitness of a population at which the ranges of randomize grow by a tenth, from none; the centre is "
-        "always evaluated in all of them (default: training has all of them, too)",
+        "begin without randomisation; each time that the population's mean fitness reaches this, widen the ranges by a "
+        "tenth (default: full ranges)",
     )
     preprocessing: Mapping[str, Any] = _option(
         {},
@@ -273,8 +273,8 @@ class TrainConfig:
     steps_limit: int | None = _option(
         AUTO,
         maybe(auto(whole(1))),
-        "steps_per_generation up to which it doubles, each time that 20 generations have gained nothing; auto: 16 "
-        "times what the run chose itself (none: it stays)",
+        "double steps_per_generation after every 20 generations without gain, up to this many (auto: 16 times what the "
+        "run chose itself; none: no doubling)",
     )
     restarts: int = _option(
         0,
@@ -389,7 +389,7 @@ class TrainConfig:
         "reward per step that training subtracts, so that standing still does not pay (ARS: 1 or 5)",
     )
     max_episode_steps: int | None = _option(
-        None, maybe(whole(1)), "step limit below the environment's own (default of one that has none: 1000)"
+        None, maybe(whole(1)), "truncate episodes after N steps (default: the environment's limit, else 1000)"
     )
     episode_cap: str | None = _option(
         None,
@@ -407,15 +407,13 @@ class TrainConfig:
     eval_budget: float | None = _option(
         0.2,
         maybe(share),
-        "maximum share of the run's steps that go into evaluation and confirmation: what does not fit has fewer "
-        "episodes, or waits; what the first centre costs is not counted, nor is the proof that a centre has solved the "
-        "task (none: no maximum)",
+        "share of all steps that may go to evaluation (none: no maximum; see docs/how-it-works)",
     )
     confirm_episodes: int = _option(
         100,
         whole(1, MOST),
-        "episodes that a centre must pass to have solved the task; most episodes of a confirmation and of the final "
-        "score",
+        "episodes that a policy must pass to have solved the task, and at most so many of a confirmation and of the "
+        "final score",
     )
     solved_at: float | None = _option(
         None,

@@ -257,7 +257,7 @@ class RunProgress:
             )
         share = self._run.share_done
         if share == 1:
-            return "only the last scores are left"
+            return "finishing: final scores"
         if share <= self._share:
             return "starting"
         seconds = (time.monotonic() - self._started) / (share - self._share) * (1 - share)  # as fast as so far

@@ -130,7 +130,7 @@ def test_a_run_of_a_script_is_repeated_with_what_was_said_and_not_with_what_it_c
     assert not re.search("strategy|sigma", command), command
 
 
-def test_a_setting_that_replaces_a_runs_choice_is_none_of_its_choices(walk, tiny, tmp_path):
+def test_given_setting_is_not_listed_as_decided(walk, tiny, tmp_path):
     first = train(walk, run_dir=tmp_path / "first", **tiny)
     assert "sigma" in first.config.decided
     words = ["train", "--config", str(first.directory / "config.json"), "--sigma", "0.5", "--workers", "1", "--quiet"]

@@ -195,14 +195,14 @@ def test_a_resumed_run_may_be_given_what_was_left_to_it(wander, tmp_path):
         train(wander, resume=True, strategy="ga", **given)
 
 
-def test_a_run_that_starts_from_a_policy_has_that_policy(wander, tmp_path):
+def test_a_run_keeps_the_network_of_its_initial_policy(wander, tmp_path):
     first = train(wander, run_dir=tmp_path / "first", hidden_sizes=(3,), action_squash="tanh", **SHORT)
     second = train(wander, run_dir=tmp_path / "second", initial=first.checkpoint, **SHORT)
     assert (second.config.policy, second.config.hidden_sizes, second.config.action_squash) == ("mlp", (3,), "tanh")
     assert np.array_equal(Checkpoint.load(second.checkpoint_path(0)).mean, first.checkpoint.mean)
 
 
-def test_what_is_not_said_of_a_network_is_as_in_the_policy_that_a_run_starts_from(wander, tmp_path):
+def test_initial_policy_fills_unset_network_settings(wander, tmp_path):
     first = train(wander, run_dir=tmp_path / "first", hidden_sizes=(3,), activation="relu", **SHORT)
     second = train(wander, run_dir=tmp_path / "second", initial=first, hidden_sizes=(3,), **SHORT)
     assert second.config.activation == "relu"
@@ -218,7 +218,7 @@ def test_show_tells_what_a_run_would_choose(wander, capsys, monkeypatch):
     assert "at first, then as many as 16 000 steps allow, 16 to 64, sigma 1, step size at most 3" in said
 
 
-def test_nothing_is_told_where_all_is_said():
+def test_no_settings_are_listed_where_all_were_given():
     fields = {"policy": "linear", "strategy": "ars", "sigma": 0.1, "population_size": 4}
     fields |= {"observation_normalization": True, "action_squash": "clip"}
     assert explained(make_policy(TrainConfig(env_id="Walk-v0", **fields), VECTOR, UNIT)) == ""

@@ -62,7 +62,7 @@ def test_the_mean_itself_is_no_pair_that_ties(run_of):
     assert run_of("Aim", strategy="nsra_es", population_size=4, generations=1).history[0].tied_pairs == 0
 
 
-def test_only_pairs_can_tie(run_of):
+def test_strategies_without_mirrored_pairs_have_no_tied_pairs(run_of):
     fields = {"fitness": "small_envs:constant", "generations": 1}
     assert run_of("Walk", **fields).history[0].tied_pairs == 1
     assert run_of("Aim", generations=1).history[0].tied_pairs == 0

@@ -191,7 +191,7 @@ def test_a_search_that_is_stuck_with_failing_early_begins_again_with_closer_cand
         late.generation for early, late in pairwise(run.history) if late.sigma and late.sigma < early.sigma / 3
     )
     said = capsys.readouterr().err
-    assert said.count("an early end has paid: begun again with a tenth of sigma") == 1
+    assert said.count("ending early scored better than going on: begun again with a tenth of sigma") == 1
     assert "each step costs more" not in said  # the run knows what to do
     before = next(stats.evaluation for stats in run.history[narrowed - 1 :: -1] if stats.evaluation is not None)
     after = run.history[-1].final

@@ -45,7 +45,7 @@ class SigmaShrinking(Rule):
             reason = "no candidate comes near what its centre does: begun again with a tenth of sigma"
             return Change(state=OUT_OF_REACH, search_from="centre", reason=reason)
         if not evidence.from_policy and fails_early(evidence.history, evidence.nothing, surely=True):
-            reason = "an early end has paid: begun again with a tenth of sigma"
+            reason = "ending early scored better than going on: begun again with a tenth of sigma"
             return Change(state=FAILING_EARLY, search_from="initial", reason=reason)
         return Change(state=state)
 
