@@ -358,7 +358,7 @@ def test_a_name_behind_an_option_is_read_or_explained(capsys):
     except SystemExit as stop:
         code = stop.code
     assert code in {1, 2}
-    expected = r"unexpected argument: film.mp4 \(names come before options|there is no run folder or checkpoint no-such-run"
+    expected = r"unexpected argument: film.mp4 \(names come before|there is no run folder or checkpoint no-such-run"
     assert re.search(expected, capsys.readouterr().err)
 
 
