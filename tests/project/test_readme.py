@@ -1,10 +1,12 @@
 """What README and the pages in docs/ promise: their Python runs, their plugins work, their commands exist."""
 
+import builtins
 import dataclasses
 import doctest
 import importlib
 import inspect
 import json
+import pkgutil
 import re
 import tomllib
 
@@ -162,6 +164,28 @@ def test_every_public_name_is_in_the_reference(package):
     reference = TEXTS[ROOT / "docs" / "reference.md"]
     missing = [name for name in importlib.import_module(package).__all__ if f"{package}::{name}\n" not in reference]
     assert set(missing) <= {"STRATEGIES", "hookimpl"}
+
+
+def test_the_tree_of_errors_has_all_that_there_are_below_their_bases():
+    text = (ROOT / "docs" / "reference.md").read_text(encoding="utf-8")
+    tree = text[text.index("```text\nException") : text.index("```", text.index("```text\nException") + 3)]
+    shown: dict[str, list[str]] = {}
+    above: list[str] = []
+    for line in tree.splitlines()[1:]:
+        bars, name = re.match(r"([│ ├└─]*)(?:[a-z_.]+\.)?(\w+)", line).groups()
+        above = [*above[: len(bars) // 4], name]
+        shown[name] = above
+    found = {}
+    for package in (es_core, es_envs):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            if module.name.rpartition(".")[2] in {"__main__", "gym", "envpools"} or "bullet" in module.name:
+                continue
+            for kind in vars(importlib.import_module(module.name)).values():
+                is_ours = inspect.isclass(kind) and kind.__module__.startswith(("es_core", "es_envs"))
+                if is_ours and issubclass(kind, Exception) and kind.__name__.endswith("Error"):
+                    found[kind.__name__] = [base.__name__ for base in kind.__mro__[:-2]][::-1]
+    ours = {name: path for name, path in shown.items() if not hasattr(builtins, name)}
+    assert ours == found
 
 
 def test_every_field_of_a_definition_is_explained():
