@@ -53,9 +53,9 @@ def add(commands: Any) -> None:
     add_film(sub)
     add_workers(sub)
 
-    sub = add_command(commands, "export", _export, "write a policy as a file for other programs: ONNX or torch.export")
+    sub = add_command(commands, "export", _export, "write a policy as an ONNX file for other programs")
     add_source(sub)
-    sub.add_argument("path", metavar="POLICY.onnx", help="the file; a name ending in .pt2 is for torch.export")
+    sub.add_argument("path", metavar="POLICY.onnx", help="the file")
     add_generation(sub)
     sub.add_argument(
         "--seed",
