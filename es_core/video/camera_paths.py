@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from es_core.video.renderer import ScoredEpisode
 from es_envs.bullet.camera import Camera
 
-VIEWS = ("follow", "fixed", "orbit")
-
 _ORBIT = 55.0, 16.0  # degrees to either side, and seconds for the way there and back
 _FRAMED = 0.81, 0.75  # of the picture's width and height, in which a fixed camera keeps its targets
 _USUAL_SHAPE = 4 / 3  # of a picture, its width by its height, for which environments choose their cameras

@@ -124,34 +124,22 @@ def captioned(frame: Frame, caption: Caption, number: int) -> Frame:
     return written
 
 
-class Captioner:
-    """Writes captions and a progress bar on the frames of a film, one after the other.
+def draw_progress(frame: Frame, ends: Sequence[int], number: int) -> None:
+    """Draw a line along the lower edge of a film's frame, which is changed, with a section for each clip.
 
     Args:
-        lengths: lengths of the film's clips [frames].
+        frame: the frame.
+        ends: the number of the film's first frame, 0, and for each clip that of the frame behind its last one.
+        number: the frame's own.
     """
-
-    def __init__(self, lengths: Sequence[int]) -> None:
-        self._ends = np.cumsum([0, *lengths])
-        self._number = 0
-
-    def caption(self, frame: Frame, caption: Caption, number: int) -> Frame:
-        """Write a caption on the film's next frame, which has this ``number`` in its clip."""
-        written = captioned(frame, caption, number)
-        self._progress(written, self._number)
-        self._number += 1
-        return written
-
-    def _progress(self, frame: Frame, number: int) -> None:
-        """Draw a line along the lower edge, with a section for each clip."""
-        height, width = frame.shape[:2]
-        thickness, gap = max(2, height // 120), max(1, width // 320)
-        edges = np.round(self._ends / self._ends[-1] * width).astype(int)
-        now = round((number + 1) / self._ends[-1] * width)
-        for start, stop in pairwise(edges):
-            last = stop - gap if stop < width else width
-            frame[-thickness:, start:last] = frame[-thickness:, start:last] // 3 + 50
-            frame[-thickness:, start : min(last, now)] = _ACCENT
+    height, width = frame.shape[:2]
+    thickness, gap = max(2, height // 120), max(1, width // 320)
+    edges = np.round(np.array(ends) / ends[-1] * width).astype(int)
+    now = round((number + 1) / ends[-1] * width)
+    for start, stop in pairwise(edges):
+        last = stop - gap if stop < width else width
+        frame[-thickness:, start:last] = frame[-thickness:, start:last] // 3 + 50
+        frame[-thickness:, start : min(last, now)] = _ACCENT
 
 
 Layer = tuple[NDArray[np.uint16], NDArray[np.uint16]]
