@@ -80,15 +80,6 @@ def representative_generations(run: RunFolder, among: Iterable[int]) -> list[int
     return sorted({first, *passed, best} & set(range(first, best + 1)))
 
 
-def _evolution(run: RunFolder, find: Callable[..., Found]) -> list[Found]:
-    """The checkpoints of representative generations."""
-    chosen = representative_generations(run, range(max(1, len(run.history))))
-    with suppress(CheckpointError):  # of another kind of processor, say: the kept checkpoints can still be shown
-        return [find(run, generation=generation) for generation in chosen]
-    kept = representative_generations(run, run.checkpoint_generations())
-    return [find(run, generation=generation) for generation in kept]
-
-
 def filmed_policies(
     source: Source, options: FilmOptions
 ) -> tuple[list[tuple[FilmedPolicy, ...]], list[Checkpoint], EnvDefinition]:
@@ -104,23 +95,16 @@ def filmed_policies(
         CheckpointError: a checkpoint is damaged.
     """
     find: Callable[..., Found] = partial(find_policy, env_kwargs=options.env_kwargs, trust=options.trust)
-    number, candidate = options.candidates, options.candidate
     if options.others:
         return _of_several_sources(source, options, find)
     if options.generations is None:
-        is_of_population = number is not None or options.together is not None
-        if is_of_population and candidate is not None:
-            raise ValueError("a film shows a candidate or the population: choose one")
-        found = [find(source, generation=options.generation, candidate=candidate)]
+        found = [find(source, generation=options.generation, candidate=options.candidate)]
     else:
-        is_of_population = number is not None
-        if (options.generation, candidate) != (None, None):
-            raise ValueError("a film shows several generations, or one generation: choose")
         found = _of_generations(source, options, find)
-    if is_of_population:
-        groups = [_population(checkpoint, number) for checkpoint, _ in found]
+    if options.population is not None or (options.together and options.generations is None):
+        groups = [_population(checkpoint, options.candidates) for checkpoint, _ in found]
     else:
-        groups = [[policy_of(checkpoint, candidate) for checkpoint, _ in found]]
+        groups = [[policy_of(checkpoint, options.candidate) for checkpoint, _ in found]]
     checkpoint, definition = found[-1]
     if options.together is None:
         groups = [[policy] for group in groups for policy in group]
@@ -131,8 +115,6 @@ def _of_several_sources(
     source: Source, options: FilmOptions, find: Callable[..., Found]
 ) -> tuple[list[tuple[FilmedPolicy, ...]], list[Checkpoint], EnvDefinition]:
     """The one clip of a film with ``beside``."""
-    if options.generations is not None or options.population is not None:
-        raise ValueError("a film shows policies beside each other, or several of one run: choose")
     checkpoint, definition = find(source, generation=options.generation, candidate=options.candidate)
     checkpoints = [checkpoint, *(find(each, generation=None)[0] for each in options.others)]
     _require_one_world(checkpoints)
@@ -146,11 +128,13 @@ def _of_generations(source: Source, options: FilmOptions, find: Callable[..., Fo
     run = run_of(
         source, trust=options.trust, otherwise="generations can be chosen from a run, not from a single checkpoint"
     )
-    if isinstance(options.generations, str):
-        return _evolution(run, find)
-    if not options.generations:
-        raise ValueError("generations must name at least one generation")
-    return [find(run, generation=each) for each in options.generations]
+    if not isinstance(options.generations, str):
+        return [find(run, generation=each) for each in options.generations or ()]
+    chosen = representative_generations(run, range(max(1, len(run.history))))
+    with suppress(CheckpointError):  # of another kind of processor, say: the kept checkpoints can still be shown
+        return [find(run, generation=generation) for generation in chosen]
+    kept = representative_generations(run, run.checkpoint_generations())
+    return [find(run, generation=generation) for generation in kept]
 
 
 def _require_one_world(checkpoints: Sequence[Checkpoint]) -> None:

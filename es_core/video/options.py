@@ -89,6 +89,15 @@ class FilmOptions:
             if getattr(self, name) is not None:
                 require_number(name, getattr(self, name), least, 1000.0)
         frame_size(self.width, self.height, self.aspect)
+        one = "generation" if self.generation is not None else "candidate" if self.candidate is not None else None
+        if self.others and (self.generations is not None or self.population is not None):
+            raise ValueError("a film shows policies beside each other, or several of one run: choose")
+        if self.generations is not None and one:
+            raise ValueError(f"{one} and generations: a film shows one generation, or several: choose")
+        if self.generations is not None and not self.generations:
+            raise ValueError("generations must name at least one generation")
+        if self.candidate is not None and not self.others and (self.together or self.population):
+            raise ValueError("a film shows a candidate or the population: choose one")
 
     @property
     def others(self) -> Sequence[Source]:

@@ -438,7 +438,7 @@ def test_one_generation_and_several_are_refused_before_any_is_rebuilt(run, tmp_p
     for several in (["--generations", "0,2"], ["--evolution"], ["--every", "1"]):
         assert main([*words, *several]) == 2
         said = capsys.readouterr().err
-        assert said == f"error: --generation and {several[0]}: a film shows one generation, or several: choose\n"
+        assert said == "error: generation and generations: a film shows one generation, or several: choose\n"
 
 
 def test_a_legend_names_each_run_whose_ghosts_are_seen(run, tmp_path, captions):
