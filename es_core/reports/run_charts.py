@@ -30,14 +30,16 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
     ) -> Mark:
         """A number of each generation, and an interval around it, or that alone; no points if they show nothing."""
         values = value and [value(stats) for stats in history]
-        ends = interval and [interval(stats) or (None, None) for stats in history]
+        ends: list[tuple[float | None, float | None]] | None = None
+        if interval is not None:
+            ends = [interval(stats) or (None, None) for stats in history]
         return Mark(
             label=label,
             colour=colour,
             grid="run",
             values=values if values is None or is_shown(values) else [],
-            low=ends and [low for low, _ in ends],
-            high=ends and [high for _, high in ends],
+            low=[low for low, _ in ends] if ends else None,
+            high=[high for _, high in ends] if ends else None,
             dots=dots,
         )
 
