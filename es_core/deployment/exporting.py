@@ -4,7 +4,6 @@ The file includes normalisation, memory and the decoding of raw outputs to actio
 Before a file gets its name, its actions are compared with the policy's.
 """
 
-import copy
 import importlib.util
 import json
 import logging
@@ -21,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core.config.budgets import step_limit
+from es_core.deployment.recorded_episodes import recorded_episode
 from es_core.evaluation.scoring import Source, find_policy, require_same_spaces
 from es_core.files import require_folder, write_whole
-from es_core.rollout.errors import RolloutError
 from es_core.rollout.rollout import Rollout
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.run_folder import RunFolder
@@ -109,7 +108,8 @@ def export(
     from es_core.policies.deployed import Deployed
 
     try:
-        deployed = Deployed(checkpoint.policy(), checkpoint.module(), masked=_has_masks(episodes))
+        masked = any(mask is not None for episode in episodes for mask in episode.masks)
+        deployed = Deployed(checkpoint.policy(), checkpoint.module(), masked=masked)
         with _muffled():
             content, function = _to_onnx(deployed, _metadata(source, checkpoint, definition))
     except Exception as error:
@@ -159,38 +159,23 @@ class _Played:
 
 
 def _play(checkpoint: Checkpoint, definition: EnvDefinition, seeds: Sequence[int]) -> list[_Played]:
-    played = []
+    played, space, is_masked = [], checkpoint.action_space, checkpoint.config.action_masks
     with closing(Rollout(definition, checkpoint.config)) as rollout:
         require_same_spaces(checkpoint, rollout.env)
         rollout.use(checkpoint.mean, checkpoint.statistics)
         for seed in seeds:
-            steps: list[tuple[Any, Any, Any]] = []
-
-            def note(observation: Any, action: Any, _: Any, info: Any, steps: Any = steps) -> None:
-                mask = info.get(KEY) if checkpoint.config.action_masks else None
-                steps.append((*copy.deepcopy((observation, mask)), action))  # the environment may reuse its arrays
-
-            try:
-                episode = rollout.episode(seed, observers=[note], max_steps=_STEPS)
-            except Exception as error:
-                raise RolloutError(
-                    f"{definition.label}: the episode with seed {seed} failed: {type(error).__name__}: {error}"
-                ) from error
-            (seen, masks, actions), space = zip(*steps, strict=True), checkpoint.action_space
+            steps, episode = recorded_episode(rollout, seed, definition.label, max_steps=_STEPS)
+            seen, actions, _, masks = zip(*steps, strict=True)
             before = [episode.first_observation, *seen[:-1]]
-            mask = episode.start_info.get(KEY) if checkpoint.config.action_masks else None
+            given = [episode.start_info.get(KEY), *masks[:-1]]
             played.append(
                 _Played(
                     [parts(checkpoint.observation_space, each) for each in before],
                     [parts(space, each) for each in actions],
-                    [each if each is None else allowed(space, each) for each in (mask, *masks[:-1])],
+                    [allowed(space, each) if is_masked and each is not None else None for each in given],
                 )
             )
     return played
-
-
-def _has_masks(episodes: Sequence[_Played]) -> bool:
-    return any(mask is not None for episode in episodes for mask in episode.masks)
 
 
 def _compare(path: Path, deployed: "Deployed", function: Function, episodes: Sequence[_Played]) -> Exported:

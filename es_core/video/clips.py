@@ -133,7 +133,7 @@ def _caption(scored: Sequence[tuple[FilmedPolicy, ScoredEpisode]], scene: Scene,
         scores=_texts("best fitness ", _best(episodes), shown) if is_comparable else ("",),
         subject=subject,
         labels=tuple(labels),
-        legend=_legend(names, policies) if is_ghosts and episodes[0].poses is not None else None,
+        legend=_legend(names, policies) if is_ghosts and episodes[0].poses is not None else (),
     )
 
 
@@ -151,9 +151,9 @@ def _legend(names: Sequence[str], policies: Sequence[FilmedPolicy]) -> Legend:
     colours = ghost_colours(len(names) - 1)
     if policies[0].name is not None:
         rows = [((colour,), name) for colour, name in zip(colours, names, strict=False)]
-        return Legend(rows=(*rows, ((), f"{names[-1]}, in its own colours")))
+        return (*rows, ((), f"{names[-1]}, in its own colours"))
     ends = ("worst", "best") if policies[0].candidate is not None else (f"generation {names[0]}", names[-1])
-    return Legend(rows=((tuple(colours), " to ".join(ends)),))
+    return ((tuple(colours), " to ".join(ends)),)
 
 
 def decimals(values: Sequence[float | None]) -> int:

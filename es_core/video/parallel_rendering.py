@@ -3,6 +3,7 @@
 import itertools
 import traceback
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -118,23 +119,24 @@ class RenderingProcesses:
                 return
 
     def _send(self, k: int, message: object) -> None:
-        try:
+        with self._deaths_named():
             self._children[k].send(message)
-        except ChildDiedError as error:
-            raise self._death(error) from None
 
     def _receive(self, k: int) -> Any:
-        """Receive the next frame, or the episodes' numbers after a clip's last frame."""
-        try:
+        """Receive the next frame, or the episodes' summaries after a clip's last frame."""
+        with self._deaths_named():
             message = self._children[k].receive()
-        except ChildDiedError as error:
-            raise self._death(error) from None
         if isinstance(message, Exception):
             raise message
         return message
 
-    def _death(self, error: ChildDiedError) -> RolloutError:
-        return RolloutError(f"{self._label}: drawing frames failed: {error}")
+    @contextmanager
+    def _deaths_named(self) -> Iterator[None]:
+        """Name the environment if a process dies."""
+        try:
+            yield
+        except ChildDiedError as error:
+            raise RolloutError(f"{self._label}: drawing frames failed: {error}") from None
 
     def close(self) -> None:
         """End the processes. May be called twice."""
@@ -142,7 +144,7 @@ class RenderingProcesses:
 
 
 def draw(connection: Any) -> None:
-    """Run a process that draws: for each clip that it receives, send its frames, then its episodes' numbers."""
+    """Run a process that draws: for each clip that it receives, send its frames, then its episodes' summaries."""
     scene, objects, share = connection.recv()
     import_path.receive(objects)
     try:

@@ -18,7 +18,7 @@ import es_envs
 from es_core import Checkpoint, record, train
 from es_core.cli import main
 from es_core.seeding import Purpose, episode_seeds
-from es_core.video.captions import Caption, Inset, Label, Legend, captioned, draw_progress
+from es_core.video.captions import Caption, Inset, Label, captioned, draw_progress
 from es_core.video.layout import caption_height, frame_size, grid
 
 # imageio's reader leaves its pipes to the garbage collector; es_envs reads no films, only this test does.
@@ -140,7 +140,7 @@ def test_a_populations_title_counts_those_that_finish(tmp_path, captions):
     assert captions[0].titles[-1].endswith("of 6 finish")
     scored = [run.evaluate(generation=0, candidate=k, episodes=1, workers=1) for k in range(6)]
     assert finished == sum(score.success_rate for score in scored), "as many as evaluate finds"
-    [(colours, meaning)] = captions[0].legend.rows
+    [(colours, meaning)] = captions[0].legend
     assert (len(colours), meaning) == (5, "worst to best")
 
 
@@ -289,7 +289,7 @@ def test_what_a_caption_writes_stays_inside_and_apart(aspect):
         return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
 
     empty = drawn(bare)
-    legend = Legend(rows=((((90, 90, 250),), long), ((), long)))
+    legend = (((90, 90, 250),), long), ((), long)
     inset = Inset(picture=np.full((height // 4, width // 4, 3), 99, np.uint8), places=((5.0, 5.0),))
     label = Label(texts=(f"{long}:  12345.67",), is_good=True, corner=(100, 50), size=(80, 60))
     texts = [
@@ -313,7 +313,7 @@ def test_a_legends_words_stand_beside_their_colours():
     shades = [(90, 90, 250), (90, 250, 90)]
 
     def drawn(text):
-        legend = Legend(rows=tuple(((shade,), text) for shade in shades))
+        legend = tuple(((shade,), text) for shade in shades)
         picture = np.zeros((240, 320, 3), np.uint8)
         return captioned(picture, replace(empty, legend=legend), 0).astype(int)
 
@@ -444,7 +444,7 @@ def test_one_generation_and_several_are_refused_before_any_is_rebuilt(run, tmp_p
 def test_a_legend_names_each_run_whose_ghosts_are_seen(run, tmp_path, captions):
     beside = [shutil.copytree(run.directory, tmp_path / name) for name in ("second", "third")]
     record(run, tmp_path / "film.mp4", beside=beside, layout="ghosts", speed=9, **SMALL)
-    names = [name for _, name in captions[0].legend.rows]
+    names = [name for _, name in captions[0].legend]
     assert names == ["CartPoleBullet-v0", "second", "third, in its own colours"]
 
 
