@@ -20,7 +20,7 @@ from es_envs import EnvDefinition, Episode, interruption
 from es_envs.bullet.camera import Camera, FreeCameraEnv
 from es_envs.definition import KeywordError, PluginError
 
-_USUAL_RATE = 30.0  # steps per second of an environment that does not say
+_DEFAULT_RATE = 30.0  # steps per second of an environment that does not say
 
 
 class FrameError(ValueError):
@@ -104,7 +104,7 @@ class Renderer:
     def __init__(self, scene: Scene) -> None:
         self.scene = scene
         self._rollouts: dict[int, Rollout] = {}  # by source
-        rate = self.env.metadata.get("render_fps") or _USUAL_RATE
+        rate = self.env.metadata.get("render_fps") or _DEFAULT_RATE
         if not isinstance(rate, Real) or not 0 < float(rate) < math.inf:
             raise ValueError(f"{scene.definition.label}: metadata['render_fps'] must be a number above 0, got {rate!r}")
         steps_a_second = float(rate) * scene.speed / scene.configs[0].preprocessing.get("skip", 1)
@@ -140,10 +140,9 @@ class Renderer:
         if not {"width", "height"} & {*definition.kwargs, *config.env_kwargs}:
             with suppress(KeywordError, PluginError):
                 rollout = Rollout(definition, config, render_mode="rgb_array", width=width, height=height)
-        if rollout is not None and not _is_drawn_in_any_size(rollout.env):  # of another world, then: a grid's, say
-            rollout.close()
-            rollout = None
-        if rollout is None:  # its frames have a size of their own
+        if rollout is None or not _is_drawn_in_any_size(rollout.env):  # its frames have a size of their own
+            if rollout is not None:  # width and height are those of its world: a grid's, say
+                rollout.close()
             rollout = Rollout(definition, config, render_mode="rgb_array")
         modes = rollout.env.metadata.get("render_modes", [])
         if "rgb_array" not in modes:
@@ -217,8 +216,7 @@ class Renderer:
         if env is None:
             raise TypeError(f"{self.scene.definition.label} cannot be drawn from poses")
         env.reset(seed=clip.seed)
-        first, stride = share
-        for number in range(first, max(map(len, clip.poses)), stride):
+        for number in range(share[0], max(map(len, clip.poses)), share[1]):
             poses, cameras = ([at_frame(each, number) for each in column] for column in (clip.poses, clip.cameras))
             seen = [(camera, [pose]) for camera, pose in zip(cameras, poses, strict=True)]
             if arrangement.layout == "ghosts":
