@@ -1,4 +1,4 @@
-"""The options of ``record``: what a film shows, and how; its new name, and what is told of it."""
+"""The options of ``record``: what a film shows, and how; the name of a new film, and its scores."""
 
 import argparse
 import json
@@ -67,9 +67,9 @@ def film_options(options: argparse.Namespace) -> dict[str, Any]:
 
     if options.beside and options.beside[-1].endswith((".mp4", ".gif")):
         raise ValueError(f"--beside takes all names behind it: write the film's, {options.beside[-1]}, before it")
-    if options.every is not None:
-        options.generations = _every(options.source, options.every, trust=options.trust_names)
     given = {field.name: getattr(options, field.name) for field in fields(FilmOptions) if hasattr(options, field.name)}
+    if options.every is not None:
+        given["generations"] = _every(options.source, options.every, trust=options.trust_names)
     return {**given, "trust": options.trust_names, "progress": not options.quiet}
 
 
@@ -114,7 +114,7 @@ def _default_film(options: argparse.Namespace) -> Path:
 
 
 def _is_new(path: Path) -> bool:
-    """Tell whether no film has this name: neither an MP4 nor a GIF, nor one that is being written."""
+    """Return True if no film has this name: neither an MP4 nor a GIF, nor one that is being written."""
     from es_core.runs.unfinished import is_being_written
 
     taken = any(path.with_suffix(ending).exists() for ending in (".mp4", ".gif", ".png", ".json"))
@@ -122,7 +122,7 @@ def _is_new(path: Path) -> bool:
 
 
 def scores(path: str | Path, episodes: Sequence["Episode"]) -> str:
-    """Tell the fitness of each of a film's episodes: whose, if several policies play, and which, if they differ.
+    """Write out the fitness of each of a film's episodes: whose, if several policies play, and which, if they differ.
 
     Args:
         path: path of the film.
