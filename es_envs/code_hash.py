@@ -29,6 +29,7 @@ def code_hash(target: Any) -> str:
     It covers the source of the function, or of the class's methods; values of attributes, arguments' defaults, closure
     variables and globals that are used; and so on through the functions and classes of the script among them. Comments,
     line numbers and the file do not matter. Objects in modules enter only by name: a change of theirs goes unnoticed.
+    A file's source is read when it is first needed: a script that is edited while it runs may get another hash.
     Where no source is known (``python -c``, ``exec``), and of several lambdas on one line, it covers bytecode instead,
     which differs between versions of Python.
 
