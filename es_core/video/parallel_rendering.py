@@ -13,7 +13,7 @@ from es_core.pools.watchdog import patience
 from es_core.rollout.errors import RolloutError
 from es_core.video.clips import ScoredClip
 from es_core.video.layout import Arrangement, Frame
-from es_core.video.renderer import FrameError, Renderer, Scene
+from es_core.video.renderer import Clip, FrameError, Renderer, Scene, ScoredEpisode
 from es_envs import Episode, import_path
 from es_envs.episode import STEP_TIMEOUT
 
@@ -78,45 +78,46 @@ class RenderingProcesses:
             FrameError: a frame could not be drawn.
             RolloutError: an episode failed, or a process died.
         """
-        return self._frames_of_players(clip) if self._players else self._shared_frames(clip)
+        if not self._players:
+            return self._frames_of(range(len(self._children)), clip.clip, clip.scored, clip.frames)
+        alone = [replace(clip.clip, policies=(policy,)) for policy in clip.clip.policies]
+        streams = [self._frames_of([k], alone[k], [one]) for k, one in enumerate(clip.scored)]
+        return self._side_by_side([self._noting_disagreement(stream) for stream in streams], clip.frames)
 
-    def _shared_frames(self, clip: ScoredClip) -> Iterator[Frame]:
-        children = range(len(self._children))
+    def _frames_of(
+        self, children: Sequence[int], clip: Clip, scored: Sequence[ScoredEpisode], most: int | None = None
+    ) -> Iterator[Frame]:
+        """The frames that these processes draw in turn, until their episode has ended, or at most so many."""
         for k in children:
-            self._send(k, clip.clip)
-        for number in range(clip.frames):
-            message = self._receive(number % len(children))
-            if isinstance(message, list):  # not a frame: its episodes are shorter
-                self._compare(clip, message)
-                raise DisagreementError(difference(self._label, clip.scored[0].episode, None))
-            yield message
-        for k in children:
+            self._send(k, clip)
+        turns = itertools.cycle(children)
+        for k in itertools.islice(turns, most):
             message = self._receive(k)
-            self._compare(clip, message if isinstance(message, list) else [None])  # another frame: it is longer
+            if isinstance(message, list):
+                break
+            yield message
+        else:
+            message = self._receive(next(turns))
+        last = [message, *(self._receive(k) for k in itertools.islice(turns, len(children) - 1))]
+        for message in last:
+            # Another frame: the episode is longer than in the process before. What is drawn from poses is not played.
+            for one, played in zip(scored, message if isinstance(message, list) else [None], strict=False):
+                if found := difference(self._label, one.episode, played):
+                    raise DisagreementError(found)
 
-    def _compare(self, clip: ScoredClip, filmed: Sequence[str | None]) -> None:
-        for one, played in zip(clip.scored, filmed, strict=False):  # frames drawn from poses are not played again
-            found = difference(self._label, one.episode, played)
-            if found is not None:
-                raise DisagreementError(found)
+    def _noting_disagreement(self, frames: Iterator[Frame]) -> Iterator[Frame]:
+        try:
+            yield from frames
+        except DisagreementError as error:
+            self.disagreement = self.disagreement or str(error)
 
-    def _frames_of_players(self, clip: ScoredClip) -> Iterator[Frame]:
-        for k, policy in enumerate(clip.clip.policies):
-            self._send(k, replace(clip.clip, policies=(policy,)))
-        pictures: dict[int, Frame] = {}
-        playing = set(range(len(clip.scored)))
-        for number in itertools.count():
-            for k in sorted(playing):
-                message = self._receive(k)
-                if not isinstance(message, list):
-                    pictures[k] = message
-                    continue
-                playing.remove(k)  # its last picture stays
-                self.disagreement = self.disagreement or difference(self._label, clip.scored[k].episode, message[0])
-            if number < clip.frames:
-                yield self._arrangement.frame([picture for _, picture in sorted(pictures.items())])
-            elif not playing:
-                return
+    def _side_by_side(self, streams: Sequence[Iterator[Frame]], count: int) -> Iterator[Frame]:
+        """So many frames of all policies together, of which the last picture stays; the rest is not shown."""
+        pictures: list[Frame] = []
+        for number, new in enumerate(itertools.zip_longest(*streams)):
+            pictures = [old if each is None else each for each, old in itertools.zip_longest(new, pictures)]
+            if number < count:
+                yield self._arrangement.frame(pictures)
 
     def _send(self, k: int, message: object) -> None:
         with self._deaths_named():
