@@ -81,7 +81,7 @@ def _every(source: str, step: int, *, trust: bool) -> list[int]:
     return Run.open(source, trust=trust).checkpoint_generations()[::step]
 
 
-def filmed(
+def make_film(
     options: argparse.Namespace, make: Callable[[str | Path], list["Episode"]]
 ) -> tuple[str | Path, list["Episode"]]:
     """Make the film that the options name, or one with a new name; return its path and its episodes.

@@ -21,7 +21,7 @@ from es_core.cli.arguments import (
     add_workers,
     chosen_episodes,
 )
-from es_core.cli.films import add_film, film_options, filmed, scores
+from es_core.cli.films import add_film, film_options, make_film, scores
 from es_core.cli.output import print_json, print_table, put, say
 
 if TYPE_CHECKING:
@@ -213,7 +213,7 @@ def _collect(options: argparse.Namespace) -> None:
 def _record(options: argparse.Namespace) -> None:
     from es_core.video.recording import record
 
-    path, episodes = filmed(options, partial(record, _policy(options), **film_options(options)))
+    path, episodes = make_film(options, partial(record, _policy(options), **film_options(options)))
     if options.json:
         print_json({"path": str(path), "fitness": [episode.fitness for episode in episodes]})
     else:

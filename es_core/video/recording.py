@@ -106,7 +106,7 @@ def record(source: Source, path: str | os.PathLike[str], **options: Any) -> list
                 problem = str(error)  # one process films it again, so that the film is not a mixture
         if processes <= 1 or (problem is not None and not players):
             played: list[Episode] = []
-            picture = write(_drawn_here(renderer, clip, played) for clip in clips)
+            picture = write(_draw_here(renderer, clip, played) for clip in clips)
             differences = (
                 difference(definition.label, before, summary(after))
                 for before, after in zip(episodes, played, strict=False)
@@ -159,7 +159,7 @@ def _write_film(
     with film(path, folder, rate) as add, count_progress(shown=progress) as bar:
         task = bar.add_task("filming", total=ends[-1])
         for clip, start, length, frames in zip(clips, ends, lengths, footage, strict=False):
-            for number, frame in enumerate(_held(frames, length)):
+            for number, frame in enumerate(_hold_last(frames, length)):
                 finder.look(frame)
                 written = captioned(frame, clip.caption, number)
                 draw_progress(written, ends, start + number)
@@ -177,7 +177,7 @@ def _lengths(clips: Sequence[ScoredClip], rate: float) -> list[int]:
     return [clip.frames + round(_HOLD * rate) for clip in clips]
 
 
-def _held(frames: Iterable[Frame], length: int) -> Iterator[Frame]:
+def _hold_last(frames: Iterable[Frame], length: int) -> Iterator[Frame]:
     """``frames``, with the last one repeated up to ``length``."""
     for frame in frames:
         yield frame
@@ -185,7 +185,7 @@ def _held(frames: Iterable[Frame], length: int) -> Iterator[Frame]:
     yield from repeat(frame, length)
 
 
-def _drawn_here(renderer: Renderer, clip: ScoredClip, played: list[Episode]) -> Iterator[Frame]:
+def _draw_here(renderer: Renderer, clip: ScoredClip, played: list[Episode]) -> Iterator[Frame]:
     """Frames of a clip, drawn by this process; its episodes are added to ``played``."""
     played += yield from renderer.frames(clip.clip)
 
