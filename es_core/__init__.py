@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from es_core.tuning.multi_seed import train_seeds
     from es_core.tuning.settings_search import tune
     from es_core.tuning.throughput import Bench, bench
+    from es_core.video.options import FilmOptions
     from es_core.video.recording import record
     from es_core.video.watching import watch
 
@@ -58,6 +59,7 @@ _HOME = {
     "Evaluation": "runs.scores",
     "ExportError": "deployment.exporting",
     "Exported": "deployment.exporting",
+    "FilmOptions": "video.options",
     "GenerationStats": "runs.metrics",
     "OpenAIES": "strategies.openai_es",
     "Population": "strategies.population",
@@ -104,6 +106,7 @@ __all__ = [
     "Evaluation",
     "ExportError",
     "Exported",
+    "FilmOptions",
     "GenerationStats",
     "OpenAIES",
     "Population",

@@ -29,10 +29,8 @@ def several(
         max_episode_steps: steps after which EnvPool begins another episode; None: EnvPool's own limit.
         **options: more of EnvPool's options.
     """
-    if seed is not None:
-        options["seed"] = seed
-    if max_episode_steps is not None:
-        options["max_episode_steps"] = max_episode_steps
+    given = {"seed": seed, "max_episode_steps": max_episode_steps}
+    options |= {name: value for name, value in given.items() if value is not None}
     envs: gymnasium.vector.VectorEnv[Any, Any, Any] = envpool.make_gymnasium(task_id, num_envs=num_envs, **options)
     return envs
 

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 _ADVICE = "put it into a module of its own (a .py file beside your script) and import it from there"
-_LOCAL = re.compile(r"(?!final_info:)[^:#]+:[^:#]+#[0-9a-f]{8}")
+_LOCAL = re.compile(r"(?!final_info:)[^:#]+:[^:#]+#s?[0-9a-f]{8}")
 
 _objects: dict[str, Any] = {}  # by local name
 _packed: dict[tuple[str, ...], bytes] = {}  # pickles of several objects in one piece, by their local names

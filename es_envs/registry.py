@@ -55,7 +55,7 @@ SHIPPED = {
     "Walker2DBullet-v0": "es-locomotion",
 }
 
-LOCAL_ID = re.compile(r"local/([\w.]+)-[0-9a-f]{8}-v0", re.ASCII)
+LOCAL_ID = re.compile(r"local/([\w.]+)-s?[0-9a-f]{8}-v0", re.ASCII)
 """Pattern of ids of environments that were given to ``train`` as classes or functions."""
 
 _DISABLED = "named in ES_ENVS_DISABLE_PLUGINS"

@@ -1,9 +1,10 @@
-"""The options of ``record``: what a film shows, and how; its new name, and what is told of it."""
+"""The options of ``record``: what a film shows, and how; the name of a new film, and its scores."""
 
 import argparse
 import json
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import fields
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,11 @@ def add_film(sub: argparse.ArgumentParser) -> None:
     who.add_argument("--seeds", type=_numbers, metavar="S,S", help="seeds of the episodes, instead of unseen starts")
     chosen = who.add_mutually_exclusive_group()
     chosen.add_argument(
-        "--evolution", action="store_true", help="centres of a few generations that show the run's progress"
+        "--evolution",
+        dest="generations",
+        action="store_const",
+        const="auto",
+        help="centres of a few generations that show the run's progress",
     )
     chosen.add_argument("--generations", type=_numbers, metavar="G,G", help="centres of these generations")
     chosen.add_argument("--every", type=int, metavar="K", help="centres of every K-th generation with a checkpoint")
@@ -35,8 +40,11 @@ def add_film(sub: argparse.ArgumentParser) -> None:
     )
     how = sub.add_argument_group("layout and camera", "by default one after the other")
     together = how.add_mutually_exclusive_group()
-    together.add_argument("--grid", action="store_true", help="side by side: the generations, or 16 candidates")
-    together.add_argument("--ghosts", action="store_true", help="in one picture: the generations, or all candidates")
+    for name, help_text in {
+        "grid": "side by side: the generations, or 16 candidates",
+        "ghosts": "in one picture: the generations, or all candidates",
+    }.items():
+        together.add_argument(f"--{name}", dest="layout", action="store_const", const=name, help=help_text)
     how.add_argument(
         "--camera",
         choices=("follow", "fixed", "orbit"),
@@ -49,35 +57,20 @@ def add_film(sub: argparse.ArgumentParser) -> None:
     add_size(sub)
 
 
-def require_one_choice(options: argparse.Namespace) -> None:
-    """Refuse several generations together with one, before that one is looked for.
-
-    Raises:
-        ValueError: both are given.
-    """
-    several = {"--evolution": options.evolution, "--generations": options.generations, "--every": options.every}
-    for name, value in several.items():
-        if value and options.generation is not None:
-            raise ValueError(f"--generation and {name}: a film shows one generation, or several: choose")
-
-
-def chosen_film(options: argparse.Namespace) -> dict[str, Any]:
-    """Arguments of ``record`` for these options.
+def film_options(options: argparse.Namespace) -> dict[str, Any]:
+    """The fields of ``FilmOptions`` for these options.
 
     Raises:
         ValueError: ``--every`` is given for something without checkpoints.
     """
-    generations = "auto" if options.evolution else options.generations
+    from es_core.video.options import FilmOptions
+
     if options.beside and options.beside[-1].endswith((".mp4", ".gif")):
         raise ValueError(f"--beside takes all names behind it: write the film's, {options.beside[-1]}, before it")
+    given = {field.name: getattr(options, field.name) for field in fields(FilmOptions) if hasattr(options, field.name)}
     if options.every is not None:
-        generations = _every(options.source, options.every, trust=options.trust_names)
-    return {
-        **{name: getattr(options, name) for name in ("seeds", "population", "beside", "camera", "speed", "fps")},
-        **{name: getattr(options, name) for name in ("width", "height", "aspect", "workers")},
-        "generations": generations,
-        "layout": "grid" if options.grid else "ghosts" if options.ghosts else None,
-    }
+        given["generations"] = _every(options.source, options.every, trust=options.trust_names)
+    return {**given, "trust": options.trust_names, "progress": not options.quiet}
 
 
 def _every(source: str, step: int, *, trust: bool) -> list[int]:
@@ -88,7 +81,7 @@ def _every(source: str, step: int, *, trust: bool) -> list[int]:
     return Run.open(source, trust=trust).checkpoint_generations()[::step]
 
 
-def filmed(
+def make_film(
     options: argparse.Namespace, make: Callable[[str | Path], list["Episode"]]
 ) -> tuple[str | Path, list["Episode"]]:
     """Make the film that the options name, or one with a new name; return its path and its episodes.
@@ -121,7 +114,7 @@ def _default_film(options: argparse.Namespace) -> Path:
 
 
 def _is_new(path: Path) -> bool:
-    """Tell whether no film has this name: neither an MP4 nor a GIF, nor one that is being written."""
+    """Return True if no film has this name: neither an MP4 nor a GIF, nor one that is being written."""
     from es_core.runs.unfinished import is_being_written
 
     taken = any(path.with_suffix(ending).exists() for ending in (".mp4", ".gif", ".png", ".json"))
@@ -129,7 +122,7 @@ def _is_new(path: Path) -> bool:
 
 
 def scores(path: str | Path, episodes: Sequence["Episode"]) -> str:
-    """Tell the fitness of each of a film's episodes: whose, if several policies play, and which, if they differ.
+    """Write out the fitness of each of a film's episodes: whose, if several policies play, and which, if they differ.
 
     Args:
         path: path of the film.

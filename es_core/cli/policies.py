@@ -21,7 +21,7 @@ from es_core.cli.arguments import (
     add_workers,
     chosen_episodes,
 )
-from es_core.cli.films import add_film, chosen_film, filmed, require_one_choice, scores
+from es_core.cli.films import add_film, film_options, make_film, scores
 from es_core.cli.output import print_json, print_table, put, say
 
 if TYPE_CHECKING:
@@ -53,9 +53,9 @@ def add(commands: Any) -> None:
     add_film(sub)
     add_workers(sub)
 
-    sub = add_command(commands, "export", _export, "write a policy as a file for other programs: ONNX or torch.export")
+    sub = add_command(commands, "export", _export, "write a policy as an ONNX file for other programs")
     add_source(sub)
-    sub.add_argument("path", metavar="POLICY.onnx", help="the file; a name ending in .pt2 is for torch.export")
+    sub.add_argument("path", metavar="POLICY.onnx", help="the file")
     add_generation(sub)
     sub.add_argument(
         "--seed",
@@ -213,9 +213,7 @@ def _collect(options: argparse.Namespace) -> None:
 def _record(options: argparse.Namespace) -> None:
     from es_core.video.recording import record
 
-    require_one_choice(options)
-    how = {"progress": not options.quiet, **chosen_episodes(options), **chosen_film(options)}
-    path, episodes = filmed(options, partial(record, _policy(options), **how))
+    path, episodes = make_film(options, partial(record, _policy(options), **film_options(options)))
     if options.json:
         print_json({"path": str(path), "fitness": [episode.fitness for episode in episodes]})
     else:

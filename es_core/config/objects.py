@@ -9,7 +9,7 @@ from typing import Any
 import es_envs
 from es_core.config.train_config import BITS, TrainConfig
 from es_envs import EnvDefinition, import_path
-from es_envs.code_hash import code_hash, keep
+from es_envs.code_hash import code_hash, is_comparable, keep
 
 _FIELDS = {"env_id": "env", "fitness": "fitness", "policy": "policy"}
 """The fields of a config that may name an object, and the arguments that take it."""
@@ -56,7 +56,8 @@ def provide(
         env: the environment's class or factory, if the config names one.
         fitness: likewise.
         policy: likewise.
-        changed_code: allow objects with other code than the config's; a warning says so.
+        changed_code: allow objects with other code than the config's; a warning says so. Names that older versions of
+            es-envs gave do not tell whether the code is another: such objects are allowed with a warning, too.
 
     Raises:
         ValueError: the config names no such object, or one with other code, or it cannot be copied.
@@ -70,7 +71,12 @@ def provide(
             if not is_object(stored):
                 raise ValueError(f"{_FIELDS[field]}: the run has {field}={stored!r}, got {name!r}; leave it out")
             message = f"{_FIELDS[field]}: the run began with the code of {stored!r}, but {name!r} has other code"
-            if not changed_code:
+            if not is_comparable(stored) and _written(name) == _written(stored):
+                message = (
+                    f"{_FIELDS[field]}: an older version of es-envs named {stored!r}, in a way that does not tell "
+                    f"whether {name!r} has other code"
+                )
+            elif not changed_code:
                 raise ValueError(f"{message}; to use it nevertheless, pass changed_code=True")
             warnings.warn(f"{message}; it is used nevertheless", RuntimeWarning, stacklevel=4)
         if field == "env_id":

@@ -1,1 +1,1 @@
-"""Deployment of policies: ONNX and torch.export."""
+"""Deployment of policies: ONNX files, and datasets of their episodes."""

@@ -3,11 +3,12 @@
 import os
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from gymnasium.vector.utils import concatenate, create_empty_array
 
 from es_core.config.budgets import step_limit
 from es_core.config.checks import require_positive
+from es_core.deployment.recorded_episodes import Step, recorded_episode
 from es_core.evaluation.scoring import Source, find_policy, population_of, require_same_spaces
 from es_core.files import explained
-from es_core.rollout.errors import RolloutError
 from es_core.rollout.rollout import Rollout
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.unfinished import working_folder
@@ -48,20 +49,6 @@ class Collected:
     episodes: int
     steps: int
     mean_fitness: float
-
-
-@dataclass
-class _Steps:
-    """An observer that keeps what an episode's steps returned."""
-
-    observations: list[Any] = field(default_factory=list)
-    actions: list[Any] = field(default_factory=list)
-    rewards: list[float] = field(default_factory=list)
-
-    def __call__(self, observation: Any, action: Any, reward: float, _: Mapping[str, Any]) -> None:
-        self.observations.append(_copied(observation))
-        self.actions.append(_copied(action))
-        self.rewards.append(float(reward))
 
 
 def collect(
@@ -126,22 +113,19 @@ def collect(
     ):
         require_same_spaces(checkpoint, rollout.env)
         dataset: Any = None
-        buffers: list[Any] = []
         metadata: list[dict[str, Any]] = []
-        task = bar.add_task("episodes", total=len(candidates) * episodes)
-        for number, parameters in enumerate(candidates):
-            rollout.use(parameters, checkpoint.statistics)
-            for start in starts:
+        plays = list(product(range(len(candidates)), starts))
+        task = bar.add_task("episodes", total=len(plays))
+        for first in range(0, len(plays), _TOGETHER):
+            buffers = []
+            for number, start in plays[first : first + _TOGETHER]:
                 interruption.check()
-                observed, episode = _played(rollout, int(start), definition.label)
-                buffers.append(_buffer(minari, observed, episode, rollout.env))
+                rollout.use(candidates[number], checkpoint.statistics)
+                recorded, episode = recorded_episode(rollout, start, definition.label)
+                buffers.append(_buffer(minari, recorded, episode, rollout.env))
                 candidate = {"candidate": number} if population else {}
                 metadata.append({"fitness": episode.fitness, "generation": checkpoint.generation, **candidate})
                 bar.advance(task)
-                if len(buffers) == _TOGETHER:
-                    dataset = _written(minari, dataset, name, buffers, checkpoint, rollout.env)
-                    buffers = []
-        if buffers:
             dataset = _written(minari, dataset, name, buffers, checkpoint, rollout.env)
         dataset.storage.update_episode_metadata(metadata)
         steps = int(dataset.total_steps)
@@ -198,40 +182,22 @@ def _datasets_in(folder: Path) -> Iterator[None]:
             os.environ[name] = before
 
 
-def _played(rollout: Rollout, seed: int, label: str) -> tuple[_Steps, Episode]:
-    steps = _Steps()
-    try:
-        return steps, rollout.episode(seed, observers=[steps])
-    except Exception as error:
-        raise RolloutError(
-            f"{label}: the episode with seed {seed} failed at step {len(steps.rewards) + 1}: "
-            f"{type(error).__name__}: {error}"
-        ) from error
-
-
-def _buffer(minari: Any, steps: _Steps, episode: Episode, env: gymnasium.Env[Any, Any]) -> Any:
-    count = episode.length
-    last = np.arange(count) == count - 1
+def _buffer(minari: Any, steps: Sequence[Step], episode: Episode, env: gymnasium.Env[Any, Any]) -> Any:
+    observations, actions, rewards, _ = zip(*steps, strict=True)
+    last = np.arange(episode.length) == episode.length - 1
     return minari.data_collector.EpisodeBuffer(
         seed=episode.seed,
-        observations=_stacked(env.observation_space, [episode.first_observation, *steps.observations]),
-        actions=_stacked(env.action_space, steps.actions),
-        rewards=np.array(steps.rewards),
+        observations=_stacked(env.observation_space, [episode.first_observation, *observations]),
+        actions=_stacked(env.action_space, actions),
+        rewards=np.array(rewards),
         terminations=last & episode.terminated,
         truncations=last & episode.truncated,
     )
 
 
-def _stacked(space: gymnasium.Space[Any], items: list[Any]) -> Any:
+def _stacked(space: gymnasium.Space[Any], items: Sequence[Any]) -> Any:
     empty: Any = create_empty_array(space, len(items))
     return concatenate(space, items, empty)
-
-
-def _copied(value: Any) -> Any:
-    """A copy of an observation or action, since an environment may write into its own again."""
-    if isinstance(value, Mapping):
-        return {key: _copied(item) for key, item in value.items()}
-    return tuple(map(_copied, value)) if isinstance(value, tuple | list) else np.array(value)
 
 
 def _written(

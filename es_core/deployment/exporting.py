@@ -1,13 +1,10 @@
-"""Export: a policy as a file that runs where es-envs is not installed, and acts like the policy.
+"""Export: a policy as an ONNX file, which runs where es-envs is not installed, and acts like the policy.
 
-``.onnx`` is for ONNX runtimes, ``.pt2`` is a program of ``torch.export``. The file includes normalisation, memory and
-the decoding of raw outputs to actions, but not the preprocessing of images. Before a file gets its name, its actions
-are compared with the policy's.
+The file includes normalisation, memory and the decoding of raw outputs to actions, but not the preprocessing of images.
+Before a file gets its name, its actions are compared with the policy's.
 """
 
-import copy
 import importlib.util
-import io
 import json
 import logging
 import os
@@ -23,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core.config.budgets import step_limit
+from es_core.deployment.recorded_episodes import recorded_episode
 from es_core.evaluation.scoring import Source, find_policy, require_same_spaces
 from es_core.files import require_folder, write_whole
-from es_core.rollout.errors import RolloutError
 from es_core.rollout.rollout import Rollout
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.run_folder import RunFolder
@@ -40,9 +37,7 @@ if TYPE_CHECKING:
 Arrays = Sequence[NDArray[Any]]
 Function = Callable[[Arrays], Arrays]
 
-METADATA = "es_envs.json"
-"""Name of the extra file of ``torch.export.load`` that holds a .pt2 file's metadata."""
-
+_PACKAGES = ("torch", "onnxscript", "onnxruntime")  # that write ONNX files, and run them
 _EPISODES, _STEPS = 4, 200  # of the comparison, at most
 # Relative to the largest raw output, or to 1: rounding in float32 stays far below, a wrong layer does not.
 _TOLERANCE = 1e-4
@@ -77,7 +72,7 @@ def export(
     seed: int = 0,
     trust: bool = False,
 ) -> Exported:
-    """Write a policy as a file for other programs.
+    """Write a policy as an ONNX file for other programs.
 
     The file maps a batch of observations, as the environment returns them after the config's ``preprocessing``, to a
     batch of actions as the environment takes them; a recurrent policy's file maps observations and states (zero when an
@@ -85,28 +80,25 @@ def export(
 
     Args:
         source: see ``evaluate``.
-        path: path of the file, ending in .onnx or .pt2.
+        path: path of the file, ending in .onnx.
         generation: export a Run's centre of this generation instead of the best.
         seed: seed of the episodes in which file and policy are compared.
         trust: allow the source to name modules outside the installed plugins.
 
     Raises:
-        ValueError: the ending is unknown, or a name is not trusted.
+        ValueError: the path does not end in .onnx, or a name is not trusted.
         FileNotFoundError: there is no such run or checkpoint, or no such folder for the file.
-        ImportError: a package that writes or runs such files is missing.
+        ImportError: a package that writes or runs ONNX files is missing.
         ExportError: torch cannot export a user's module, or the file would act differently from the policy.
         RolloutError: an episode of the comparison failed.
         OSError: the file cannot be written.
     """
     path = Path(path)
-    if path.suffix not in FORMATS:
-        raise ValueError(f"the name of an exported policy must end in {' or '.join(FORMATS)}, got {path.name!r}")
-    packages, write = FORMATS[path.suffix]
-    for package in packages:
+    if path.suffix != ".onnx":
+        raise ValueError(f"the name of an exported policy must end in .onnx, got {path.name!r}")
+    for package in _PACKAGES:
         if importlib.util.find_spec(package) is None:
-            raise ImportError(
-                f"{path.suffix} files need {package}, which is not installed: pip install 'es-envs[export]'"
-            )
+            raise ImportError(f".onnx files need {package}, which is not installed: pip install 'es-envs[export]'")
     require_folder(path, "file")
     if isinstance(source, str | os.PathLike) and Path(source).is_dir():
         source = RunFolder.open(source, trust=trust)
@@ -116,9 +108,10 @@ def export(
     from es_core.policies.deployed import Deployed
 
     try:
-        deployed = Deployed(checkpoint.policy(), checkpoint.module(), masked=_has_masks(episodes))
+        masked = any(mask is not None for episode in episodes for mask in episode.masks)
+        deployed = Deployed(checkpoint.policy(), checkpoint.module(), masked=masked)
         with _muffled():
-            content, function = write(deployed, _metadata(source, checkpoint, definition))
+            content, function = _to_onnx(deployed, _metadata(source, checkpoint, definition))
     except Exception as error:
         policy = checkpoint.config.policy
         if ":" not in policy:
@@ -166,38 +159,23 @@ class _Played:
 
 
 def _play(checkpoint: Checkpoint, definition: EnvDefinition, seeds: Sequence[int]) -> list[_Played]:
-    played = []
+    played, space, is_masked = [], checkpoint.action_space, checkpoint.config.action_masks
     with closing(Rollout(definition, checkpoint.config)) as rollout:
         require_same_spaces(checkpoint, rollout.env)
         rollout.use(checkpoint.mean, checkpoint.statistics)
         for seed in seeds:
-            steps: list[tuple[Any, Any, Any]] = []
-
-            def note(observation: Any, action: Any, _: Any, info: Any, steps: Any = steps) -> None:
-                mask = info.get(KEY) if checkpoint.config.action_masks else None
-                steps.append((*copy.deepcopy((observation, mask)), action))  # the environment may reuse its arrays
-
-            try:
-                episode = rollout.episode(seed, observers=[note], max_steps=_STEPS)
-            except Exception as error:
-                raise RolloutError(
-                    f"{definition.label}: the episode with seed {seed} failed: {type(error).__name__}: {error}"
-                ) from error
-            (seen, masks, actions), space = zip(*steps, strict=True), checkpoint.action_space
+            steps, episode = recorded_episode(rollout, seed, definition.label, max_steps=_STEPS)
+            seen, actions, _, masks = zip(*steps, strict=True)
             before = [episode.first_observation, *seen[:-1]]
-            mask = episode.start_info.get(KEY) if checkpoint.config.action_masks else None
+            given = [episode.start_info.get(KEY), *masks[:-1]]
             played.append(
                 _Played(
                     [parts(checkpoint.observation_space, each) for each in before],
                     [parts(space, each) for each in actions],
-                    [each if each is None else allowed(space, each) for each in (mask, *masks[:-1])],
+                    [allowed(space, each) if is_masked and each is not None else None for each in given],
                 )
             )
     return played
-
-
-def _has_masks(episodes: Sequence[_Played]) -> bool:
-    return any(mask is not None for episode in episodes for mask in episode.masks)
 
 
 def _compare(path: Path, deployed: "Deployed", function: Function, episodes: Sequence[_Played]) -> Exported:
@@ -256,8 +234,9 @@ def _limits(deployed: "Deployed", values: Arrays, part: int) -> tuple[NDArray[An
     return _TOLERANCE * max(1.0, largest) * np.maximum(stretch.numpy(), 1), margin
 
 
-def _program(deployed: "Deployed") -> tuple[Any, Any]:
-    """The policy as a program of ``torch.export``, and the batch dimensions of its inputs."""
+def _to_onnx(deployed: "Deployed", metadata: Mapping[str, str]) -> tuple[bytes, Function]:
+    """The content of the policy's file, and the function that a runtime makes of it."""
+    import onnxruntime
     import torch
 
     batch = torch.export.Dim("batch")
@@ -266,28 +245,6 @@ def _program(deployed: "Deployed") -> tuple[Any, Any]:
     for graph in program.graph_module.modules():
         for node in graph.graph.nodes:
             node.meta.pop("stack_trace", None)  # it contains folders of this machine
-    return program, shapes
-
-
-def _to_pt2(deployed: "Deployed", metadata: Mapping[str, str]) -> tuple[bytes, Function]:
-    import torch
-
-    file = io.BytesIO()
-    torch.export.save(_program(deployed)[0], file, extra_files={METADATA: json.dumps(metadata)})
-    module = torch.export.load(io.BytesIO(file.getvalue())).module()
-
-    def function(values: Arrays) -> Arrays:
-        with torch.no_grad():
-            return [value.numpy() for value in module(*map(torch.from_numpy, values))]
-
-    return file.getvalue(), function
-
-
-def _to_onnx(deployed: "Deployed", metadata: Mapping[str, str]) -> tuple[bytes, Function]:
-    import onnxruntime
-    import torch
-
-    program, shapes = _program(deployed)
     made = torch.onnx.export(
         program,
         dynamo=True,
@@ -320,9 +277,3 @@ def _muffled() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(level)
-
-
-FORMATS: Mapping[str, tuple[Sequence[str], Callable[["Deployed", Mapping[str, str]], tuple[bytes, Function]]]] = {
-    ".onnx": (("torch", "onnxscript", "onnxruntime"), _to_onnx),
-    ".pt2": (("torch",), _to_pt2),
-}

@@ -1,6 +1,6 @@
 """The charts of a report: a run's curves, first those that tell how good it is, then its diagnostics."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -19,21 +19,31 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
         history: the generations to draw; the first one has the baselines.
     """
 
-    def of(value: Callable[[GenerationStats], float | None]) -> Column:
-        return [value(stats) for stats in history]
+    def curve(
+        label: str,
+        colour: str,
+        value: Callable[[GenerationStats], Any] | None,
+        interval: Callable[[GenerationStats], Any] | None = None,
+        *,
+        is_shown: Callable[[Column], bool] = lambda _: True,
+        dots: bool = False,
+    ) -> Mark:
+        """A number of each generation, and an interval around it, or that alone; no points if they show nothing."""
+        values = value and [value(stats) for stats in history]
+        ends: list[tuple[float | None, float | None]] | None = None
+        if interval is not None:
+            ends = [interval(stats) or (None, None) for stats in history]
+        return Mark(
+            label=label,
+            colour=colour,
+            grid="run",
+            values=values if values is None or is_shown(values) else [],
+            low=[low for low, _ in ends] if ends else None,
+            high=[high for _, high in ends] if ends else None,
+            dots=dots,
+        )
 
-    def of_centre(value: Callable[[Evaluation], float | None]) -> Column:
-        return of(lambda stats: None if stats.evaluation is None else value(stats.evaluation))
-
-    def curve(label: str, colour: str, values: Column, **more: Any) -> Mark:
-        return Mark(label=label, colour=colour, grid="run", values=values, **more)
-
-    def curves(columns: Mapping[str, Column]) -> tuple[Mark, ...]:
-        """Curves that are not always 0."""
-        colours = zip(columns.items(), ("population", "other", "centre"), strict=False)
-        return tuple(curve(label, colour, values) for (label, values), colour in colours if any(values))
-
-    def named(name: str) -> Chart:
+    def other_fitness(name: str) -> Chart:
         is_learnt_from = name == "sign_return" and config.shaping in SIGN_SHAPINGS
         use = "from which evolution learns, by its shaping" if is_learnt_from else "which evolution does not use"
         return Chart(
@@ -41,8 +51,8 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
             title=name,
             note=f"Another measure of the same episodes, {use}.",
             marks=(
-                curve("population, mean", "population", of(lambda stats: stats.fitnesses.get(name))),
-                curve("centre", "centre", of_centre(lambda score: score.fitnesses.get(name))),
+                curve("population, mean", "population", lambda stats: stats.fitnesses.get(name)),
+                curve("centre", "centre", _centre(lambda score: score.fitnesses.get(name))),
             ),
         )
 
@@ -53,16 +63,6 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
     )
     goal = () if config.solved_at is None else (Mark(label="solved at", colour="goal", rule=config.solved_at),)
     others = sorted({name for stats in history for name in stats.fitnesses} - {config.fitness})
-    sigma = of(lambda stats: stats.sigma)
-    shares = {
-        "tied pairs": of(lambda stats: stats.tied_pairs),
-        "episodes at the limit": of(lambda stats: stats.capped_episodes),
-    }
-    failures = {
-        "candidates that failed": of(lambda stats: len(stats.failed_candidates)),
-        "repeated": of(lambda stats: stats.retried),
-        "workers replaced": of(lambda stats: stats.workers_replaced),
-    }
     return [
         Chart(
             name="fitness",
@@ -71,28 +71,21 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
             "training never sees, with the 95 % interval of its mean. Dots: the centre on a second set of starts. "
             "Grey: what needs no learning.",
             marks=(
-                Mark(
-                    label="population, worst to best",
-                    colour="population",
-                    grid="run",
-                    low=of(lambda stats: stats.fitness_min),
-                    high=of(lambda stats: stats.fitness_max),
+                curve(
+                    "population, worst to best",
+                    "population",
+                    None,
+                    lambda stats: (stats.fitness_min, stats.fitness_max),
                 ),
-                curve("population, median", "other", of(lambda stats: stats.fitness_median)),
-                curve("population, mean", "population", of(lambda stats: stats.fitness_mean)),
+                curve("population, median", "other", lambda stats: stats.fitness_median),
+                curve("population, mean", "population", lambda stats: stats.fitness_mean),
                 *nothing,
                 *goal,
-                curve(
-                    "centre",
-                    "centre",
-                    of_centre(lambda score: score.mean),
-                    low=of_centre(lambda score: score.interval[0] if score.interval else None),
-                    high=of_centre(lambda score: score.interval[1] if score.interval else None),
-                ),
+                curve("centre", "centre", _centre(lambda score: score.mean), _centre(lambda score: score.interval)),
                 curve(
                     "centre, confirmed",
                     "centre",
-                    of(lambda stats: None if stats.confirmation is None else stats.confirmation.mean),
+                    lambda stats: None if stats.confirmation is None else stats.confirmation.mean,
                     dots=True,
                 ),
             ),
@@ -105,9 +98,8 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
                 curve(
                     "centre",
                     "centre",
-                    of_centre(lambda score: score.success_rate),
-                    low=of_centre(lambda score: score.success_interval[0] if score.success_interval else None),
-                    high=of_centre(lambda score: score.success_interval[1] if score.success_interval else None),
+                    _centre(lambda score: score.success_rate),
+                    _centre(lambda score: score.success_interval),
                 ),
             ),
             limits=(0, 1),
@@ -117,18 +109,18 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
             title="Episode length",
             note="Mean environment steps of an episode.",
             marks=(
-                curve("population", "population", of(lambda stats: stats.episode_length)),
-                curve("centre", "centre", of_centre(lambda score: score.length)),
-                curve("training cap", "other", of(lambda stats: stats.rules.get("episode_cap"))),
+                curve("population", "population", lambda stats: stats.episode_length),
+                curve("centre", "centre", _centre(lambda score: score.length)),
+                curve("training cap", "other", lambda stats: stats.rules.get("episode_cap")),
             ),
         ),
-        *map(named, others),
+        *map(other_fitness, others),
         Chart(
             name="curriculum",
             is_diagnostic=True,
             title="Curriculum",
             note="Share of the ranges of randomize in which the population played.",
-            marks=(curve("share of the ranges", "population", of(lambda stats: stats.rules.get("curriculum"))),),
+            marks=(curve("share of the ranges", "population", lambda stats: stats.rules.get("curriculum")),),
             limits=(0, 1),
         ),
         Chart(
@@ -138,7 +130,7 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
             note="Step of the centre, in units of the noise around it. The gradient is measured about one sigma "
             "around the centre: a longer step leaves that region.",
             marks=(
-                curve("step / sigma", "population", of(lambda stats: stats.step_to_sigma)),
+                curve("step / sigma", "population", lambda stats: stats.step_to_sigma),
                 Mark(label="as long as sigma", colour="goal", rule=1.0),
             ),
         ),
@@ -150,8 +142,8 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
             "hardly above 0 otherwise if there are far more parameters than candidates; and between a step and the one "
             "before it: below 0 the centre turns back.",
             marks=(
-                curve("two halves", "population", of(lambda stats: stats.half_agreement)),
-                curve("two steps", "other", of(lambda stats: stats.step_cosine)),
+                curve("two halves", "population", lambda stats: stats.half_agreement),
+                curve("two steps", "other", lambda stats: stats.step_cosine),
                 Mark(label="no agreement", colour="goal", rule=0.0),
             ),
             limits=(-1, 1),
@@ -161,7 +153,7 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
             is_diagnostic=True,
             title="Sigma",
             note="Standard deviation of the candidates' noise.",
-            marks=(curve("sigma", "population", sigma),) if len(set(sigma) - {None}) > 1 else (),
+            marks=(curve("sigma", "population", lambda stats: stats.sigma, is_shown=_varies),),
         ),
         Chart(
             name="ties",
@@ -169,7 +161,10 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
             title="Ties and caps",
             note="Share of mirrored pairs whose two candidates have equal fitness, which teach nothing; share of "
             "episodes that a step limit ended.",
-            marks=curves(shares),
+            marks=(
+                curve("tied pairs", "population", lambda stats: stats.tied_pairs, is_shown=any),
+                curve("episodes at the limit", "other", lambda stats: stats.capped_episodes, is_shown=any),
+            ),
             limits=(0, 1),
         ),
         Chart(
@@ -177,23 +172,36 @@ def run_charts(config: TrainConfig, history: Sequence[GenerationStats]) -> list[
             is_diagnostic=True,
             title="Length of the centre",
             note="Euclidean norm of the parameters.",
-            marks=(curve("norm", "population", of(lambda stats: stats.parameter_norm)),),
+            marks=(curve("norm", "population", lambda stats: stats.parameter_norm),),
         ),
         Chart(
             name="speed",
             is_diagnostic=True,
             title="Throughput",
             note="Environment steps per second, of all workers and all episodes together.",
-            marks=(curve("steps / s", "population", of(lambda stats: stats.steps_per_second)),),
+            marks=(curve("steps / s", "population", lambda stats: stats.steps_per_second),),
         ),
         Chart(
             name="failures",
             is_diagnostic=True,
             title="Failures",
             note="Candidates without a result, repeated episodes, and replaced worker processes.",
-            marks=curves(failures),
+            marks=(
+                curve("candidates that failed", "population", lambda stats: len(stats.failed_candidates), is_shown=any),
+                curve("repeated", "other", lambda stats: stats.retried, is_shown=any),
+                curve("workers replaced", "centre", lambda stats: stats.workers_replaced, is_shown=any),
+            ),
         ),
     ]
+
+
+def _centre(value: Callable[[Evaluation], Any]) -> Callable[[GenerationStats], Any]:
+    """Read a number of the centre's evaluation, or None where there was none."""
+    return lambda stats: None if stats.evaluation is None else value(stats.evaluation)
+
+
+def _varies(values: Column) -> bool:
+    return len({*values} - {None}) > 1
 
 
 def run_places(history: Sequence[GenerationStats], drawn: Sequence[GenerationStats]) -> dict[str, Column]:

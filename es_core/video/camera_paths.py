@@ -10,16 +10,14 @@ from numpy.typing import NDArray
 from es_core.video.renderer import ScoredEpisode
 from es_envs.bullet.camera import Camera
 
-VIEWS = ("follow", "fixed", "orbit")
-
 _ORBIT = 55.0, 16.0  # degrees to either side, and seconds for the way there and back
 _FRAMED = 0.81, 0.75  # of the picture's width and height, in which a fixed camera keeps its targets
-_USUAL_SHAPE = 4 / 3  # of a picture, its width by its height, for which environments choose their cameras
+_DEFAULT_SHAPE = 4 / 3  # of a picture, its width by its height, for which environments choose their cameras
 
 
 def is_narrow(size: tuple[int, int]) -> bool:
     """Tell whether a picture is too narrow for an environment's own camera, which would cut both sides."""
-    return size[0] < math.floor(_USUAL_SHAPE * size[1])
+    return size[0] < math.floor(_DEFAULT_SHAPE * size[1])
 
 
 def camera_path(
@@ -34,7 +32,7 @@ def camera_path(
         size: width and height of a picture.
         rate: frames per second.
     """
-    back = max(1.0, _USUAL_SHAPE * size[1] / size[0])
+    back = max(1.0, _DEFAULT_SHAPE * size[1] / size[0])
     paths = [tuple(replace(camera, distance=back * camera.distance) for camera in one.cameras) for one in scored]
     if view == "fixed":
         still = _still([camera for path in paths for camera in path], size[0] / size[1])
@@ -60,7 +58,7 @@ def camera_above(cameras: Sequence[Camera], size: tuple[int, int]) -> Camera | N
         return None
     is_along = (extent[0] >= extent[1]) == (aspect >= 1)
     own = replace(cameras[0], yaw=0.0 if is_along else 90.0, pitch=-89.0)
-    return _withdrawn(own, targets, aspect)
+    return _moved_back(own, targets, aspect)
 
 
 def _still(cameras: Sequence[Camera], aspect: float) -> Camera:
@@ -77,16 +75,16 @@ def _still(cameras: Sequence[Camera], aspect: float) -> Camera:
         return round(float(moved) / camera.distance, 6)
 
     turned = [replace(cameras[0], yaw=cameras[0].yaw + turn) for turn in sorted(range(-90, 91, 15), key=abs)]
-    return max((_withdrawn(camera, targets, aspect) for camera in turned), key=worth)
+    return max((_moved_back(camera, targets, aspect) for camera in turned), key=worth)
 
 
-def _withdrawn(own: Camera, targets: NDArray[np.float64], aspect: float) -> Camera:
+def _moved_back(own: Camera, targets: NDArray[np.float64], aspect: float) -> Camera:
     """Move the camera back until it sees all targets ``(n, 3)``."""
     middle = (targets.min(axis=0) + targets.max(axis=0)) / 2
     x, y, z = own.axes @ (targets - middle).T
     across, slope = (share * math.tan(math.radians(own.field_of_view) / 2) for share in _FRAMED)
     needed = np.maximum(np.abs(x) / (across * aspect), np.abs(y) / slope) - z
-    room = own.distance / 6 * max(1.0, _USUAL_SHAPE / aspect)  # bodies at a target have a size
+    room = own.distance / 6 * max(1.0, _DEFAULT_SHAPE / aspect)  # bodies at a target have a size
     distance = max(own.distance, float(needed.max()) + room)
     middle = middle - 0.12 * slope * distance * own.axes[1]  # the caption is below
     return replace(own, target=tuple(middle.tolist()), distance=distance)

@@ -45,15 +45,8 @@ class Label:
     size: tuple[int, int]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Legend:
-    """The meaning of the colours of ghosts.
-
-    Attributes:
-        rows: colours, and a name that stands beside them.
-    """
-
-    rows: tuple[tuple[tuple[Colour, ...], str], ...]
+Legend = tuple[tuple[tuple[Colour, ...], str], ...]
+"""The meaning of the colours of ghosts: rows of colours, and a name that stands beside them."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -78,7 +71,7 @@ class Caption:
         scores: text in large letters, on the right, at each frame.
         subject: text in small letters, above the title.
         labels: labels of the pictures of a grid.
-        legend: legend of ghosts, or None.
+        legend: legend of ghosts; empty: none.
         inset: a map, or None.
     """
 
@@ -86,7 +79,7 @@ class Caption:
     scores: tuple[str, ...]
     subject: str
     labels: tuple[Label, ...] = ()
-    legend: Legend | None = None
+    legend: Legend = ()
     inset: Inset | None = None
 
     @cached_property
@@ -103,55 +96,40 @@ def score_text(fitness: float | None, decimals: int, ending: str = "") -> str:
 
 def captioned(frame: Frame, caption: Caption, number: int) -> Frame:
     """Return a frame with a caption; it has this ``number`` in its clip."""
-    written = frame.copy()
+    written, size = frame.copy(), frame.shape[1::-1]
     for label in caption.labels:
-        if number + 1 >= len(label.texts):
-            (x, y), (width, height) = label.corner, label.size
+        (x, y), (width, height), is_over = label.corner, label.size, number + 1 >= len(label.texts)
+        if is_over:
             part = written[y : y + height, x : x + width]
             part[:] = part.astype(np.uint16) * _DIMMED >> 8
-    height, width = written.shape[:2]
+        strip = _label(label.size, letters(size), at_frame(label.texts, number), label.is_good if is_over else None)
+        _lay(written, strip, (x, y + height - strip[0].shape[0]))
     title, score = at_frame(caption.titles, number), at_frame(caption.scores, number)
-    strip = _main((width, height), title, score, caption.subject, *caption.longest)
-    _lay(written, strip, (0, height - strip[0].shape[0]))
-    for label in caption.labels:
-        mark = label.is_good if number + 1 >= len(label.texts) else None
-        strip = _label(label.size, letters((width, height)), at_frame(label.texts, number), mark)
-        _lay(written, strip, (label.corner[0], label.corner[1] + label.size[1] - strip[0].shape[0]))
-    if caption.legend is not None:
-        _lay(written, _legend(caption.legend, (width, height)), (0, 0))
+    strip = _main(size, title, score, caption.subject, *caption.longest)
+    _lay(written, strip, (0, size[1] - strip[0].shape[0]))
+    if caption.legend:
+        _lay(written, _legend(caption.legend, size), (0, 0))
     if caption.inset is not None:
         _draw_inset(written, caption.inset, number)
     return written
 
 
-class Captioner:
-    """Writes captions and a progress bar on the frames of a film, one after the other.
+def draw_progress(frame: Frame, ends: Sequence[int], number: int) -> None:
+    """Draw a line along the lower edge of a film's frame, which is changed, with a section for each clip.
 
     Args:
-        lengths: lengths of the film's clips [frames].
+        frame: the frame.
+        ends: the number of the film's first frame, 0, and for each clip that of the frame behind its last one.
+        number: the frame's own.
     """
-
-    def __init__(self, lengths: Sequence[int]) -> None:
-        self._ends = np.cumsum([0, *lengths])
-        self._number = 0
-
-    def caption(self, frame: Frame, caption: Caption, number: int) -> Frame:
-        """Write a caption on the film's next frame, which has this ``number`` in its clip."""
-        written = captioned(frame, caption, number)
-        self._progress(written, self._number)
-        self._number += 1
-        return written
-
-    def _progress(self, frame: Frame, number: int) -> None:
-        """Draw a line along the lower edge, with a section for each clip."""
-        height, width = frame.shape[:2]
-        thickness, gap = max(2, height // 120), max(1, width // 320)
-        edges = np.round(self._ends / self._ends[-1] * width).astype(int)
-        now = round((number + 1) / self._ends[-1] * width)
-        for start, stop in pairwise(edges):
-            last = stop - gap if stop < width else width
-            frame[-thickness:, start:last] = frame[-thickness:, start:last] // 3 + 50
-            frame[-thickness:, start : min(last, now)] = _ACCENT
+    height, width = frame.shape[:2]
+    thickness, gap = max(2, height // 120), max(1, width // 320)
+    edges = np.round(np.array(ends) / ends[-1] * width).astype(int)
+    now = round((number + 1) / ends[-1] * width)
+    for start, stop in pairwise(edges):
+        last = stop - gap if stop < width else width
+        frame[-thickness:, start:last] = frame[-thickness:, start:last] // 3 + 50
+        frame[-thickness:, start : min(last, now)] = _ACCENT
 
 
 Layer = tuple[NDArray[np.uint16], NDArray[np.uint16]]
@@ -195,15 +173,15 @@ def _label(size: tuple[int, int], most: int, text: str, mark: bool | None) -> La
 @lru_cache(maxsize=8)
 def _legend(legend: Legend, size: tuple[int, int]) -> Layer:
     """Rows of colours, and what they mean."""
-    high = max(_SMALLEST, min(max(9, letters(size) * 5 // 7), size[1] // (3 * len(legend.rows))))
-    margin, most = high * 2 // 3, max(len(colours) for colours, _ in legend.rows)
+    high = max(_SMALLEST, min(max(9, letters(size) * 5 // 7), size[1] // (3 * len(legend))))
+    margin, most = high * 2 // 3, max(len(colours) for colours, _ in legend)
     side = max(2, high * (8 if most > 1 else 2) // most)
     room = size[0] - 3 * margin - side * most
-    texts = [_fitting(text, text, high, room) for _, text in legend.rows]
+    texts = [_fitting(text, text, high, room) for _, text in legend]
     width = 3 * margin + side * most + max(font.getlength(text) for font, text in texts)
     plate = Image.new("RGBA", (round(width), margin + len(texts) * (margin + high)), (0, 0, 0, 130))
     pen = ImageDraw.Draw(plate)
-    for row, ((colours, _), (font, text)) in enumerate(zip(legend.rows, texts, strict=True)):
+    for row, ((colours, _), (font, text)) in enumerate(zip(legend, texts, strict=True)):
         top = margin + row * (margin + high)
         for k, colour in enumerate(colours):
             pen.rectangle((margin + k * side, top, margin + (k + 1) * side - 1, top + high), colour)

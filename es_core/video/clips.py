@@ -10,8 +10,8 @@ from PIL import Image
 from es_core.video.camera_paths import camera_above, camera_path, is_narrow
 from es_core.video.captions import Caption, Inset, Label, Legend, score_text
 from es_core.video.filmed_policies import FilmedPolicy
-from es_core.video.layout import Arrangement
-from es_core.video.renderer import Clip, FilmOptions, Renderer, ScoredEpisode
+from es_core.video.layout import at_frame
+from es_core.video.renderer import Clip, Renderer, Scene, ScoredEpisode
 from es_envs import Episode
 from es_envs.bullet.camera import Camera, View
 from es_envs.bullet.scenery import ghost_colours
@@ -26,22 +26,21 @@ class ScoredClip:
     Attributes:
         clip: the clip.
         scored: the episode of each of its policies.
-        frames: number of frames.
         caption: its caption.
     """
 
     clip: Clip
     scored: tuple[ScoredEpisode, ...]
-    frames: int
     caption: Caption
+
+    @property
+    def frames(self) -> int:
+        """Number of frames."""
+        return max(len(one.fitness) for one in self.scored)
 
 
 def score_clips(
-    renderer: Renderer,
-    groups: Sequence[tuple[FilmedPolicy, ...]],
-    seeds: Sequence[int],
-    options: FilmOptions,
-    view: str | None,
+    renderer: Renderer, groups: Sequence[tuple[FilmedPolicy, ...]], seeds: Sequence[int], view: str | None
 ) -> list[ScoredClip]:
     """Play all episodes of a film, without drawing them.
 
@@ -49,36 +48,32 @@ def score_clips(
         renderer: the renderer that plays them.
         groups: the policies of each clip; each plays every start.
         seeds: seeds of the starts.
-        options: the film's options.
-        view: one of ``VIEWS``; None: "fixed" for ghosts, "follow" otherwise.
+        view: see ``camera_path``; None: "fixed" for ghosts, "follow" otherwise.
 
     Raises:
         ValueError: the environment has its own camera.
         RolloutError: an episode failed.
     """
-    if view is not None and renderer.free_camera is None:
+    scene, is_free = renderer.scene, renderer.free_camera is not None
+    if view is not None and not is_free:
         raise ValueError(
-            f"{options.definition.label} has its own camera: camera={view!r} is for environments that can be drawn "
+            f"{scene.definition.label} has its own camera: camera={view!r} is for environments that can be drawn "
             "from anywhere, such as each es_envs.bullet.BulletEnv; leave it out"
         )
-    posed = len(groups[0]) > 1 and renderer.free_camera is not None
-    narrow = renderer.free_camera is not None and is_narrow(options.arrangement.picture)
-    noted = posed or narrow or view in ("fixed", "orbit")
-    mapped = renderer.free_camera is not None and view in (None, "follow") and len(groups[0]) == 1
+    posed = is_free and len(groups[0]) > 1
+    view = view or ("fixed" if scene.arrangement.layout == "ghosts" else "follow")
+    mapped = is_free and not posed and view == "follow"
     played = []
     for seed in seeds:
         for policies in groups:
-            scored = [
-                (policy, renderer.score(policy, seed, cameras=noted or mapped, poses=posed)) for policy in policies
-            ]
-            if options.arrangement.layout == "ghosts" and policies[0].candidate is not None:
+            scored = [(policy, renderer.score(policy, seed, poses=posed)) for policy in policies]
+            if scene.arrangement.layout == "ghosts" and policies[0].candidate is not None:
                 scored.sort(key=lambda each: each[1].episode.fitness)  # the best in front
             played.append((seed, scored))
     cameras: Iterator[tuple[Camera, ...]] = repeat(())
-    if noted:
-        view = view or ("fixed" if options.arrangement.layout == "ghosts" else "follow")
+    if posed or (is_free and (view != "follow" or is_narrow(scene.arrangement.picture))):
         everything = [one for _, scored in played for _, one in scored]
-        cameras = iter(camera_path(view, everything, options.arrangement.picture, renderer.rate))
+        cameras = iter(camera_path(view, everything, scene.arrangement.picture, renderer.rate))
     clips = []
     for number, (seed, scored) in enumerate(played):
         clip = Clip(
@@ -87,61 +82,58 @@ def score_clips(
             cameras=tuple(filter(None, (next(cameras) for _ in scored))),
             poses=tuple(one.poses for _, one in scored if one.poses is not None),
         )
-        caption = _caption(
-            scored, options, number // len(groups) if len(seeds) > 1 else None, has_colours=bool(clip.poses)
-        )
+        caption = _caption(scored, scene, number // len(groups) if len(seeds) > 1 else None)
         if mapped:
             everywhere = [camera for other, [(_, one)] in played if other == seed for camera in one.cameras]
             own = scored[0][1].cameras
-            caption = replace(caption, inset=inset(renderer, own, everywhere, seed, options.arrangement.size))
-        clips.append(
-            ScoredClip(
-                clip=clip,
-                scored=tuple(one for _, one in scored),
-                frames=max(len(one.fitness_so_far) for _, one in scored),
-                caption=caption,
-            )
-        )
+            caption = replace(caption, inset=inset(renderer, own, everywhere, seed, scene.arrangement.size))
+        clips.append(ScoredClip(clip=clip, scored=tuple(one for _, one in scored), caption=caption))
     return clips
 
 
-def _caption(
-    scored: Sequence[tuple[FilmedPolicy, ScoredEpisode]], options: FilmOptions, start: int | None, *, has_colours: bool
-) -> Caption:
-    policies, episodes = [policy for policy, _ in scored], [one.episode for _, one in scored]
+def _caption(scored: Sequence[tuple[FilmedPolicy, ScoredEpisode]], scene: Scene, start: int | None) -> Caption:
+    policies, episodes = [policy for policy, _ in scored], [one for _, one in scored]
     first, is_beside = policies[0], policies[0].name is not None
-    subject = "the same start" if is_beside else options.definition.id
+    subject = "the same start" if is_beside else scene.definition.id
     if start is not None:
         subject += f", start {start}"
-    if options.speed != 1:
-        subject += f", {options.speed:g}x speed"
-    shown = decimals([value for _, one in scored for value in (*one.fitness_so_far, one.episode.fitness)])
+    if scene.speed != 1:
+        subject += f", {scene.speed:g}x speed"
+    shown = decimals([value for one in episodes for value in one.fitness])
     if len(scored) == 1:
-        running = (score_text(value, shown) for value in scored[0][1].fitness_so_far[:-1])
-        last = score_text(episodes[0].fitness, shown, episodes[0].ending)
+        [one] = episodes
+        running = (score_text(value, shown) for value in one.fitness[:-1])
+        last = score_text(one.fitness[-1], shown, one.episode.ending)
         return Caption(titles=(first.title,), scores=(*running, last), subject=subject)
-    fitnesses = [next(iter(episode.fitnesses)) for episode in episodes]  # the names of those that drive selection
-    is_comparable = len(set(fitnesses)) == 1
-    counted = [
-        _counted(one, shown, "" if is_comparable else f"{fitness} ")
-        for (_, one), fitness in zip(scored, fitnesses, strict=True)
-    ]
+    selecting = [next(iter(one.episode.fitnesses)) for one in episodes]  # names of the fitnesses that drive selection
+    is_comparable = len(set(selecting)) == 1
     generations = [policy.generation for policy in policies]
     titles: tuple[str, ...]
     if is_beside:
-        titles, names = (options.definition.id,), [policy.title for policy in policies]
+        titles, names = (scene.definition.id,), [policy.title for policy in policies]
     elif first.candidate is None:
         titles, names = (f"generations {min(generations)} to {max(generations)}",), [f"{g}" for g in generations]
     else:
-        titles, names = _population_titles(generations[0], scored), [f"{policy.candidate}" for policy in policies]
-    goals = [options.configs[policy.source].solved_at for policy in policies]
-    marks = [_is_good(episode, goal) for episode, goal in zip(episodes, goals, strict=True)]
+        titles, names = _population_titles(generations[0], episodes), [f"{policy.candidate}" for policy in policies]
+    is_ghosts = scene.arrangement.layout == "ghosts"
+    corners = () if is_ghosts else scene.arrangement.corners
+    labels = [
+        Label(
+            texts=tuple(
+                f"{name}:  {text}" for text in _texts("" if is_comparable else f"{fitness} ", one.fitness, shown)
+            ),
+            is_good=_is_good(one.episode, scene.configs[policy.source].solved_at),
+            corner=corner,
+            size=scene.arrangement.picture,
+        )
+        for name, fitness, (policy, one), corner in zip(names, selecting, scored, corners, strict=False)
+    ]
     return Caption(
         titles=titles,
-        scores=_best_scores([one for _, one in scored], shown) if is_comparable else ("",),
+        scores=_texts("best fitness ", _best(episodes), shown) if is_comparable else ("",),
         subject=subject,
-        labels=_labels(names, counted, marks, options.arrangement),
-        legend=_legend(names, policies) if has_colours and options.arrangement.layout == "ghosts" else None,
+        labels=tuple(labels),
+        legend=_legend(names, policies) if is_ghosts and episodes[0].poses is not None else (),
     )
 
 
@@ -154,30 +146,14 @@ def _is_good(episode: Episode, goal: float | None) -> bool | None:
     return False if "ending" in episode.final_info else None  # only failures have names
 
 
-def _labels(
-    names: Sequence[str], counted: Sequence[tuple[str, ...]], marks: Sequence[bool | None], arrangement: Arrangement
-) -> tuple[Label, ...]:
-    if arrangement.layout != "grid":
-        return ()
-    return tuple(
-        Label(
-            texts=tuple(f"{name}:  {text}" for text in texts),
-            is_good=is_good,
-            corner=corner,
-            size=arrangement.picture,
-        )
-        for name, texts, is_good, corner in zip(names, counted, marks, arrangement.corners, strict=True)
-    )
-
-
 def _legend(names: Sequence[str], policies: Sequence[FilmedPolicy]) -> Legend:
     """Name each run, but of a run's generations or candidates only the first and the last one."""
     colours = ghost_colours(len(names) - 1)
     if policies[0].name is not None:
         rows = [((colour,), name) for colour, name in zip(colours, names, strict=False)]
-        return Legend(rows=(*rows, ((), f"{names[-1]}, in its own colours")))
+        return (*rows, ((), f"{names[-1]}, in its own colours"))
     ends = ("worst", "best") if policies[0].candidate is not None else (f"generation {names[0]}", names[-1])
-    return Legend(rows=((tuple(colours), " to ".join(ends)),))
+    return ((tuple(colours), " to ".join(ends)),)
 
 
 def decimals(values: Sequence[float | None]) -> int:
@@ -186,33 +162,26 @@ def decimals(values: Sequence[float | None]) -> int:
     return 0 if all(value == round(value) for value in known) else 2
 
 
-def _counted(one: ScoredEpisode, decimals: int, name: str) -> tuple[str, ...]:
-    """The fitness at each frame, as text behind its name; where it could not be told, it is empty until the end."""
-    values = (*one.fitness_so_far[:-1], one.episode.fitness)
+def _texts(name: str, values: Sequence[float | None], decimals: int) -> tuple[str, ...]:
+    """The fitness at each frame, as text behind its name; empty where nothing can tell it before the end."""
     return tuple("" if value is None else f"{name}{value:z.{decimals}f}" for value in values)
 
 
-def _population_titles(generation: int, scored: Sequence[tuple[FilmedPolicy, ScoredEpisode]]) -> tuple[str, ...]:
+def _population_titles(generation: int, scored: Sequence[ScoredEpisode]) -> tuple[str, ...]:
     """Title at each frame: how many have succeeded so far, where the environment says so."""
-    ends = [(len(one.fitness_so_far) - 1, one.episode.is_success) for _, one in scored]
-    if any(success is None for _, success in ends):
+    if any(one.episode.is_success is None for one in scored):
         return (f"generation {generation}, {len(scored)} candidates",)
-    frames = max(last for last, _ in ends) + 1
-    counts = [sum(bool(success) and last <= number for last, success in ends) for number in range(frames)]
+    finishes = [len(one.fitness) - 1 for one in scored if one.episode.is_success]
+    counts = (sum(last <= number for last in finishes) for number in range(max(len(one.fitness) for one in scored)))
     return tuple(f"generation {generation}: {count} of {len(scored)} finish" for count in counts)
 
 
-def _best_scores(scored: Sequence[ScoredEpisode], decimals: int) -> tuple[str, ...]:
-    """The best fitness at each frame; until the end, where it could not be told, nothing."""
-    texts = []
-    for number in range(max(len(one.fitness_so_far) for one in scored)):
-        values = [
-            one.fitness_so_far[number] if number + 1 < len(one.fitness_so_far) else one.episode.fitness
-            for one in scored
-        ]
-        known = [value for value in values if value is not None]
-        texts.append(f"best fitness {max(known):z.{decimals}f}" if len(known) == len(values) else "")
-    return tuple(texts)
+def _best(scored: Sequence[ScoredEpisode]) -> list[float | None]:
+    """The best fitness at each frame; None where one of them is not known."""
+    frames = range(max(len(one.fitness) for one in scored))
+    columns = [[at_frame(one.fitness, number) for one in scored] for number in frames]
+    known = [[value for value in column if value is not None] for column in columns]
+    return [max(values) if len(values) == len(scored) else None for values in known]
 
 
 def inset(

@@ -1,10 +1,10 @@
 """Policies on film: the policies that a film shows."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from es_core.files import CheckpointError
 from es_core.policies.normalization import Statistics
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.run_folder import RunFolder
+from es_core.video.options import FilmOptions
 from es_envs import EnvDefinition
 
 Found = tuple[Checkpoint, EnvDefinition]
@@ -79,81 +80,61 @@ def representative_generations(run: RunFolder, among: Iterable[int]) -> list[int
     return sorted({first, *passed, best} & set(range(first, best + 1)))
 
 
-def _evolution(run: RunFolder, find: Callable[..., Found]) -> list[Found]:
-    """The checkpoints of representative generations."""
-    try:
-        chosen = representative_generations(run, range(max(1, len(run.history))))
-        return [find(run, generation=generation) for generation in chosen]
-    except CheckpointError:  # of another kind of processor, say: the kept checkpoints can still be shown
-        chosen = representative_generations(run, run.checkpoint_generations())
-        return [find(run, generation=generation) for generation in chosen]
-
-
 def filmed_policies(
-    source: Source,
-    *,
-    generation: int | None,
-    candidate: int | None,
-    generations: Sequence[int] | str | None,
-    population: int | None,
-    beside: Sequence[Source],
-    together: bool,
-    env_kwargs: Mapping[str, Any] | None,
-    trust: bool,
+    source: Source, options: FilmOptions
 ) -> tuple[list[tuple[FilmedPolicy, ...]], list[Checkpoint], EnvDefinition]:
     """Find the policies of each clip of a film; a checkpoint of each source; and the definition of their environment.
 
     Args:
         source: see ``record``.
-        generation: see ``record``.
-        candidate: see ``record``.
-        generations: see ``record``.
-        population: see ``record``.
-        beside: see ``record``.
-        together: show all in one clip.
-        env_kwargs: see ``record``.
-        trust: see ``record``.
+        options: the film's options.
 
     Raises:
-        ValueError: arguments do not fit together, or a name is not trusted.
+        ValueError: options do not fit together, or a name is not trusted.
         FileNotFoundError: there is no such run, checkpoint or generation.
         CheckpointError: a checkpoint is damaged.
     """
-    find: Callable[..., Found] = partial(find_policy, env_kwargs=env_kwargs, trust=trust)
-    if beside:
-        if generations is not None or population is not None:
-            raise ValueError("a film shows policies beside each other, or several of one run: choose")
-        found = [find(source, generation=generation, candidate=candidate)]
-        found += [find(each, generation=None) for each in beside]
-        checkpoints = [checkpoint for checkpoint, _ in found]
-        _require_one_world(checkpoints)
-        policies = [policy_of(checkpoints[0], candidate), *map(policy_of, checkpoints[1:])]
-        named = enumerate(zip(policies, _names([source, *beside], policies), strict=True))
-        return [tuple(replace(each, source=k, name=name) for k, (each, name) in named)], checkpoints, found[0][1]
-    if generations is not None:
-        if generation is not None or candidate is not None:
-            raise ValueError("a film shows several generations, or one generation: choose")
-        run = source if isinstance(source, RunFolder) else _run_in(source, trust=trust)
-        if isinstance(generations, str):
-            found = _evolution(run, find)
-        else:
-            found = [find(run, generation=each) for each in generations]
-        if not found:
-            raise ValueError("generations must name at least one generation")
-        checkpoint, definition = found[-1]
-        if population is not None:
-            groups = [tuple(_population(each, population)) for each, _ in found]
-            if not together:
-                groups = [(each,) for group in groups for each in group]
-            return groups, [checkpoint], definition
-        policies = [policy_of(each) for each, _ in found]
+    find: Callable[..., Found] = partial(find_policy, env_kwargs=options.env_kwargs, trust=options.trust)
+    if options.others:
+        return _of_several_sources(source, options, find)
+    if options.generations is None:
+        found = [find(source, generation=options.generation, candidate=options.candidate)]
     else:
-        several = population is not None or together
-        if several and candidate is not None:
-            raise ValueError("a film shows a candidate or the population: choose one")
-        checkpoint, definition = find(source, generation=generation, candidate=candidate)
-        policies = _population(checkpoint, population) if several else [policy_of(checkpoint, candidate)]
-    return [tuple(policies)] if together else [(each,) for each in policies], [checkpoint], definition
+        found = _of_generations(source, options, find)
+    if options.population is not None or (options.together and options.generations is None):
+        groups = [_population(checkpoint, options.candidates) for checkpoint, _ in found]
+    else:
+        groups = [[policy_of(checkpoint, options.candidate) for checkpoint, _ in found]]
+    checkpoint, definition = found[-1]
+    if options.together is None:
+        groups = [[policy] for group in groups for policy in group]
+    return [tuple(group) for group in groups], [checkpoint], definition
+
+
+def _of_several_sources(
+    source: Source, options: FilmOptions, find: Callable[..., Found]
+) -> tuple[list[tuple[FilmedPolicy, ...]], list[Checkpoint], EnvDefinition]:
+    """The one clip of a film with ``beside``."""
+    checkpoint, definition = find(source, generation=options.generation, candidate=options.candidate)
+    checkpoints = [checkpoint, *(find(each, generation=None)[0] for each in options.others)]
+    _require_one_world(checkpoints)
+    policies = [policy_of(checkpoint, options.candidate), *map(policy_of, checkpoints[1:])]
+    named = enumerate(zip(policies, _names([source, *options.others], policies), strict=True))
+    return [tuple(replace(each, source=k, name=name) for k, (each, name) in named)], checkpoints, definition
+
+
+def _of_generations(source: Source, options: FilmOptions, find: Callable[..., Found]) -> list[Found]:
+    """The checkpoints of ``generations``."""
+    run = run_of(
+        source, trust=options.trust, otherwise="generations can be chosen from a run, not from a single checkpoint"
+    )
+    if not isinstance(options.generations, str):
+        return [find(run, generation=each) for each in options.generations or ()]
+    chosen = representative_generations(run, range(max(1, len(run.history))))
+    with suppress(CheckpointError):  # of another kind of processor, say: the kept checkpoints can still be shown
+        return [find(run, generation=generation) for generation in chosen]
+    kept = representative_generations(run, run.checkpoint_generations())
+    return [find(run, generation=generation) for generation in kept]
 
 
 def _require_one_world(checkpoints: Sequence[Checkpoint]) -> None:
@@ -192,10 +173,18 @@ def _names(sources: Sequence[Source], policies: Sequence[FilmedPolicy]) -> list[
     ]
 
 
-def _run_in(source: object, *, trust: bool) -> RunFolder:
-    if isinstance(source, Checkpoint) or not Path(str(source)).is_dir():
-        raise ValueError("generations can be chosen from a run, not from a single checkpoint")
-    return RunFolder.open(str(source), trust=trust)
+def run_of(source: Source, *, trust: bool, otherwise: str) -> RunFolder:
+    """The run that a source names.
+
+    Raises:
+        ValueError: it is a single checkpoint; the message is ``otherwise``.
+        FileNotFoundError: there is no such run.
+    """
+    if isinstance(source, RunFolder):
+        return source
+    if isinstance(source, Checkpoint) or Path(source).is_file():
+        raise ValueError(otherwise)
+    return RunFolder.open(source, trust=trust)
 
 
 def _population(checkpoint: Checkpoint, most: int | None) -> list[FilmedPolicy]:

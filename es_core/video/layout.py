@@ -11,11 +11,6 @@ from PIL import Image
 
 Frame = NDArray[np.uint8]
 
-LAYOUTS = ("grid", "ghosts")
-"""Names of the layouts."""
-ASPECTS = ("16:9", "4:3", "1:1", "9:16")
-"""Shapes of a frame, its width by its height, that have a name."""
-
 _GAP = 2  # pixels between the pictures of a grid
 _SHAPES = 1.0, 2.1  # of a picture in which one sees well: its width by its height
 _DIM = 0.55  # weight of a ghost

@@ -15,7 +15,7 @@ from es_core.runs.checkpoint import Checkpoint
 from es_core.video.captions import Caption, Inset, captioned, score_text
 from es_core.video.clips import decimals, inset
 from es_core.video.filmed_policies import FilmedPolicy
-from es_core.video.renderer import EpisodeInFilm, FilmOptions, Renderer
+from es_core.video.renderer import EpisodeInFilm, Renderer, Scene
 from es_core.video.window import Window, WindowClosedError
 from es_envs import EnvDefinition, Episode, PluginError, import_path
 from es_envs.bullet.camera import Camera
@@ -74,8 +74,7 @@ def _show(connection: Any, definition: EnvDefinition, checkpoint: Checkpoint, ob
     window.show(captioned(dark, Caption(titles=("loading ...",), scores=("",), subject=definition.id), 0))
     window.wait(0.0)
     import_path.receive(objects)
-    options = FilmOptions.alone(definition, checkpoint.config, size=_SIZE, fps=_RATE)
-    renderer = Renderer(options)
+    renderer = Renderer(Scene.alone(definition, checkpoint.config, size=_SIZE, fps=_RATE))
     with process.closing_at_the_end(renderer):
         require_same_spaces(checkpoint, renderer.env)
         player = _Player(window, renderer, definition.id, connection)

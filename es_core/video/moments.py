@@ -9,7 +9,7 @@ from PIL import Image
 from es_core.evaluation.scoring import Source, find_policy, require_same_spaces
 from es_core.video.filmed_policies import policy_of
 from es_core.video.layout import grid
-from es_core.video.renderer import Clip, FilmOptions, Renderer
+from es_core.video.renderer import Clip, Renderer, Scene
 from es_envs import Episode
 
 _MOMENTS = 4
@@ -33,12 +33,11 @@ def moments(source: Source, seeds: Sequence[int], *, trust: bool = False) -> Ite
     """
     checkpoint, definition = find_policy(source, generation=None, trust=trust)
     policy = policy_of(checkpoint)
-    options = FilmOptions.alone(definition, checkpoint.config, size=_SIZE, fps=_FPS)
-    with closing(Renderer(options)) as renderer:
-        require_same_spaces(checkpoint, renderer.rollout_of(policy).env)
+    with closing(Renderer(Scene.alone(definition, checkpoint.config, size=_SIZE, fps=_FPS))) as renderer:
+        require_same_spaces(checkpoint, renderer.env)
         for seed in seeds:
             scored = renderer.score(policy, seed)
-            last = len(scored.fitness_so_far) - 1
+            last = len(scored.fitness) - 1
             stride = max(1, last // (_MOMENTS - 1))
             frames = list(renderer.frames(Clip(policies=(policy,), seed=seed), (last % stride, stride)))
             height, width = frames[-1].shape[:2]

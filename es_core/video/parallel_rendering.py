@@ -3,16 +3,18 @@
 import itertools
 import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from es_core.config.objects import packed
 from es_core.pools.process import Child, ChildDiedError, closing_at_the_end, end
 from es_core.pools.watchdog import patience
 from es_core.rollout.errors import RolloutError
+from es_core.video.clips import ScoredClip
 from es_core.video.layout import Arrangement, Frame
-from es_core.video.renderer import Clip, FilmOptions, FrameError, Renderer, ScoredEpisode
-from es_envs import EnvDefinition, Episode, import_path
+from es_core.video.renderer import Clip, FrameError, Renderer, Scene, ScoredEpisode
+from es_envs import Episode, import_path
 from es_envs.episode import STEP_TIMEOUT
 
 
@@ -20,32 +22,20 @@ class DisagreementError(RuntimeError):
     """The episode that was played for a film is not the one that was scored."""
 
 
-@dataclass(frozen=True)
-class Measured:
-    """Numbers that distinguish episodes; the total reward is text, in which NaN equals NaN."""
-
-    fitnesses: dict[str, float | None]
-    fitness: float
-    length: int
-    total_reward: str
-
-    @classmethod
-    def of(cls, episode: Episode) -> "Measured":
-        """Return the numbers of ``episode``."""
-        return cls(dict(episode.fitnesses), episode.fitness, episode.length, repr(episode.total_reward))
-
-    def __str__(self) -> str:
-        return f"fitness {self.fitness} in {self.length} steps"
+def summary(episode: Episode) -> str:
+    """Return what distinguishes episodes, as text, in which NaN equals NaN."""
+    fitnesses = ", ".join(f"{name} {value}" for name, value in episode.fitnesses.items())
+    return f"fitness {episode.fitness} in {episode.length} steps (return {episode.total_reward!r}, {fitnesses})"
 
 
-def difference(definition: EnvDefinition, scored: Episode, filmed: Measured | None) -> str | None:
-    """Message if the filmed episode (None: another number of frames) differs from the scored one, or None."""
-    then = Measured.of(scored)
+def difference(label: str, scored: Episode, filmed: str | None) -> str | None:
+    """Message if the ``summary`` of the filmed episode (None: another length) is not the scored one's, or None."""
+    then = summary(scored)
     if filmed == then:
         return None
     return (
-        f"{definition.label} is not deterministic: the episode with seed {scored.seed} had {then} when it was scored "
-        f"and {filmed or 'another length'} when it was filmed"
+        f"{label} is not deterministic: the episode with seed {scored.seed} had {then} when it was scored and "
+        f"{filmed or 'another length'} when it was filmed"
     )
 
 
@@ -56,7 +46,7 @@ class RenderingProcesses:
     two environments in one process may disturb each other: by Bullet's default client, say, or a module's variables.
 
     Args:
-        options: the film's options.
+        scene: the film's scene.
         number: number of processes.
         players: True if each plays one of a clip's policies.
 
@@ -64,94 +54,90 @@ class RenderingProcesses:
         disagreement: message if a policy that had a process played another episode than the scored one, or None.
     """
 
-    def __init__(self, options: FilmOptions, number: int, *, players: bool = False) -> None:
-        self._definition, self._arrangement, self._players = options.definition, options.arrangement, players
+    def __init__(self, scene: Scene, number: int, *, players: bool = False) -> None:
+        self._label, self._arrangement, self._players = scene.definition.label, scene.arrangement, players
         self._children: list[Child] = []
         self.disagreement: str | None = None
         if players:
-            alone = Arrangement(layout="alone", size=options.arrangement.picture, picture=options.arrangement.picture,
-                                fits=False)  # fmt: skip
-            options = replace(options, arrangement=alone)
+            size = scene.arrangement.picture
+            scene = replace(scene, arrangement=Arrangement(layout="alone", size=size, picture=size, fits=False))
         try:
-            objects = packed(options.definition, *options.configs)
+            objects = packed(scene.definition, *scene.configs)
             for k in range(number):
                 self._children.append(Child(f"{__name__}:draw", patience=patience(STEP_TIMEOUT)))
-                self._send(k, (options, objects, (0, 1) if players else (k, number)))
+                self._send(k, (scene, objects, (0, 1) if players else (k, number)))
         except BaseException:
             self.close()
             raise
 
-    def frames(self, clip: Clip, scored: Sequence[ScoredEpisode], count: int) -> Iterator[Frame]:
+    def frames(self, clip: ScoredClip) -> Iterator[Frame]:
         """Frames of a clip, in order.
-
-        Args:
-            clip: the clip.
-            scored: its policies' episodes, as they were scored.
-            count: number of frames.
 
         Raises:
             DisagreementError: a process that draws a share of the frames played another episode than the scored one.
             FrameError: a frame could not be drawn.
             RolloutError: an episode failed, or a process died.
         """
-        if self._players:
-            yield from self._frames_of_players(clip, scored, count)
-            return
-        for k in range(len(self._children)):
+        if not self._players:
+            return self._frames_of(range(len(self._children)), clip.clip, clip.scored, clip.frames)
+        alone = [replace(clip.clip, policies=(policy,)) for policy in clip.clip.policies]
+        streams = [self._frames_of([k], alone[k], [one]) for k, one in enumerate(clip.scored)]
+        return self._side_by_side([self._noting_disagreement(stream) for stream in streams], clip.frames)
+
+    def _frames_of(
+        self, children: Sequence[int], clip: Clip, scored: Sequence[ScoredEpisode], most: int | None = None
+    ) -> Iterator[Frame]:
+        """The frames that these processes draw in turn, until their episode has ended, or at most so many."""
+        for k in children:
             self._send(k, clip)
-        for number in range(count):
-            message = self._receive(number % len(self._children))
-            if isinstance(message, list):  # not a frame: its episodes are shorter
-                self._compare(scored, message)
-                raise DisagreementError(difference(self._definition, scored[0].episode, None))
-            yield message
-        for k in range(len(self._children)):
+        turns = itertools.cycle(children)
+        for k in itertools.islice(turns, most):
             message = self._receive(k)
-            self._compare(scored, message if isinstance(message, list) else [None] * len(scored))
+            if isinstance(message, list):
+                break
+            yield message
+        else:
+            message = self._receive(next(turns))
+        last = [message, *(self._receive(k) for k in itertools.islice(turns, len(children) - 1))]
+        for message in last:
+            # Another frame: the episode is longer than in the process before. What is drawn from poses is not played.
+            for one, played in zip(scored, message if isinstance(message, list) else [None], strict=False):
+                if found := difference(self._label, one.episode, played):
+                    raise DisagreementError(found)
 
-    def _frames_of_players(self, clip: Clip, scored: Sequence[ScoredEpisode], count: int) -> Iterator[Frame]:
-        for k, policy in enumerate(clip.policies):
-            self._send(k, replace(clip, policies=(policy,)))
-        pictures: dict[int, Frame] = {}
-        playing = set(range(len(clip.policies)))
-        for number in itertools.count():
-            for k in sorted(playing):
-                message = self._receive(k)
-                if not isinstance(message, list):
-                    pictures[k] = message
-                    continue
-                playing.remove(k)  # its last picture stays
-                said = difference(self._definition, scored[k].episode, message[0])
-                self.disagreement = self.disagreement or said
+    def _noting_disagreement(self, frames: Iterator[Frame]) -> Iterator[Frame]:
+        try:
+            yield from frames
+        except DisagreementError as error:
+            self.disagreement = self.disagreement or str(error)
+
+    def _side_by_side(self, streams: Sequence[Iterator[Frame]], count: int) -> Iterator[Frame]:
+        """So many frames of all policies together, of which the last picture stays; the rest is not shown."""
+        pictures: list[Frame] = []
+        for number, new in enumerate(itertools.zip_longest(*streams)):
+            pictures = [old if each is None else each for each, old in itertools.zip_longest(new, pictures)]
             if number < count:
-                yield self._arrangement.frame([picture for _, picture in sorted(pictures.items())])
-            elif not playing:
-                return
-
-    def _compare(self, scored: Sequence[ScoredEpisode], filmed: Sequence[Measured | None]) -> None:
-        for one, measured in zip(scored, filmed, strict=False):  # frames drawn from poses are not played again
-            found = difference(self._definition, one.episode, measured)
-            if found is not None:
-                raise DisagreementError(found)
+                yield self._arrangement.frame(pictures)
 
     def _send(self, k: int, message: object) -> None:
-        try:
+        with self._deaths_named():
             self._children[k].send(message)
-        except ChildDiedError as error:
-            raise self._death(error) from None
 
     def _receive(self, k: int) -> Any:
-        """Receive the next frame, or the episodes' numbers after a clip's last frame."""
-        try:
+        """Receive the next frame, or the episodes' summaries after a clip's last frame."""
+        with self._deaths_named():
             message = self._children[k].receive()
-        except ChildDiedError as error:
-            raise self._death(error) from None
         if isinstance(message, Exception):
             raise message
         return message
 
-    def _death(self, error: ChildDiedError) -> RolloutError:
-        return RolloutError(f"{self._definition.label}: drawing frames failed: {error}")
+    @contextmanager
+    def _deaths_named(self) -> Iterator[None]:
+        """Name the environment if a process dies."""
+        try:
+            yield
+        except ChildDiedError as error:
+            raise RolloutError(f"{self._label}: drawing frames failed: {error}") from None
 
     def close(self) -> None:
         """End the processes. May be called twice."""
@@ -159,15 +145,14 @@ class RenderingProcesses:
 
 
 def draw(connection: Any) -> None:
-    """Run a process that draws: for each clip that it receives, send its frames, then its episodes' numbers."""
-    options, objects, share = connection.recv()
-    label = options.definition.label
+    """Run a process that draws: for each clip that it receives, send its frames, then its episodes' summaries."""
+    scene, objects, share = connection.recv()
     import_path.receive(objects)
     try:
-        renderer = Renderer(options)
+        renderer = Renderer(scene)
     except (Exception, SystemExit) as error:  # noqa: BLE001  (the main process raises it)
-        failed = RolloutError(f"{label}: a process that draws frames could not start: {type(error).__name__}: {error}")
-        connection.send(_with_traceback(failed))
+        problem = f"a process that draws frames could not start: {type(error).__name__}: {error}"
+        connection.send(_with_traceback(RolloutError(f"{scene.definition.label}: {problem}")))
         return
     with closing_at_the_end(renderer):
         try:
@@ -177,7 +162,7 @@ def draw(connection: Any) -> None:
                     try:
                         connection.send(next(frames))
                     except StopIteration as stop:
-                        connection.send([Measured.of(episode) for episode in stop.value])
+                        connection.send([summary(episode) for episode in stop.value])
                         break
         except (FrameError, RolloutError) as error:
             connection.send(_with_traceback(error))

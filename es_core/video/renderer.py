@@ -19,9 +19,8 @@ from es_core.video.layout import Arrangement, Frame, at_frame, even
 from es_envs import EnvDefinition, Episode, interruption
 from es_envs.bullet.camera import Camera, FreeCameraEnv
 from es_envs.definition import KeywordError, PluginError
-from es_envs.episode import Steps
 
-_USUAL_RATE = 30.0  # steps per second of an environment that does not say
+_DEFAULT_RATE = 30.0  # steps per second of an environment that does not say
 
 
 class FrameError(ValueError):
@@ -34,13 +33,13 @@ class ScoredEpisode:
 
     Attributes:
         episode: the episode.
-        fitness_so_far: the fitness at each frame, None where it could not be told.
+        fitness: the fitness so far at each frame, None where nothing can tell it; at the last one, the episode's.
         cameras: the environment's own camera at each frame; empty if it cannot be moved.
         poses: poses at each frame ``(frames, p)``, if requested.
     """
 
     episode: Episode
-    fitness_so_far: tuple[float | None, ...]
+    fitness: tuple[float | None, ...]
     cameras: tuple[Camera, ...] = ()
     poses: NDArray[np.float64] | None = None
 
@@ -63,8 +62,8 @@ class Clip:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FilmOptions:
-    """Options of a whole film.
+class Scene:
+    """The environment of a whole film, and how its pictures are taken.
 
     Attributes:
         definition: the environment's definition.
@@ -82,7 +81,7 @@ class FilmOptions:
 
     @classmethod
     def alone(cls, definition: EnvDefinition, config: TrainConfig, *, size: tuple[int, int], fps: float) -> Self:
-        """Options for pictures of one policy, in real time; their ``size`` is width and height [pixels]."""
+        """The scene of one policy, in real time; its ``size`` is width and height of the pictures [pixels]."""
         arrangement = Arrangement(layout="alone", size=size, picture=size, fits=False)
         return cls(definition=definition, configs=(config,), arrangement=arrangement, speed=1.0, fps=fps)
 
@@ -91,9 +90,10 @@ class Renderer:
     """Environments that draw, one for each source of policies.
 
     Args:
-        options: the film's options.
+        scene: the film's scene.
 
     Attributes:
+        scene: the same.
         rate: frames per second.
         every: steps from frame to frame; the last step of an episode has a frame, too.
 
@@ -101,36 +101,31 @@ class Renderer:
         ValueError: the environment cannot draw frames.
     """
 
-    def __init__(self, options: FilmOptions) -> None:
-        self._options = options
+    def __init__(self, scene: Scene) -> None:
+        self.scene = scene
         self._rollouts: dict[int, Rollout] = {}  # by source
-        rate = self.env.metadata.get("render_fps") or _USUAL_RATE
+        rate = self.env.metadata.get("render_fps") or _DEFAULT_RATE
         if not isinstance(rate, Real) or not 0 < float(rate) < math.inf:
-            raise ValueError(
-                f"{options.definition.label}: metadata['render_fps'] must be a number above 0, got {rate!r}"
-            )
-        steps_a_second = float(rate) * options.speed / options.configs[0].preprocessing.get("skip", 1)
-        self.every = max(1, math.ceil(steps_a_second / options.fps - 1e-9))
+            raise ValueError(f"{scene.definition.label}: metadata['render_fps'] must be a number above 0, got {rate!r}")
+        steps_a_second = float(rate) * scene.speed / scene.configs[0].preprocessing.get("skip", 1)
+        self.every = max(1, math.ceil(steps_a_second / scene.fps - 1e-9))
         self.rate = steps_a_second / self.every
-
-    def rollout_of(self, policy: FilmedPolicy) -> Rollout:
-        """The environment of a policy's source, in which the policy can play."""
-        return self._rollout(policy.source)
 
     @property
     def env(self) -> gymnasium.Env[Any, Any]:
-        """The first environment."""
-        return self._rollout(0).env
+        """The first source's environment."""
+        return self.rollout().env
 
     @property
     def free_camera(self) -> FreeCameraEnv | None:
         """The environment, if its pictures can be taken from anywhere."""
-        return _free(self._rollout(0))
+        return _free(self.rollout())
 
-    def _rollout(self, source: int) -> Rollout:
+    def rollout(self, source: int = 0) -> Rollout:
+        """The environment in which the policies of a source play."""
         if source not in self._rollouts:
             self._close_others(source)
-            self._rollouts[source] = self._make_rollout(self._options.configs[source])
+            self._rollouts[source] = self._make_rollout(self.scene.configs[source])
         return self._rollouts[source]
 
     def _close_others(self, source: int) -> None:
@@ -140,15 +135,14 @@ class Renderer:
                 rollout.close()
 
     def _make_rollout(self, config: TrainConfig) -> Rollout:
-        definition, (width, height) = self._options.definition, self._options.arrangement.picture
+        definition, (width, height) = self.scene.definition, self.scene.arrangement.picture
         rollout: Rollout | None = None
         if not {"width", "height"} & {*definition.kwargs, *config.env_kwargs}:
             with suppress(KeywordError, PluginError):
                 rollout = Rollout(definition, config, render_mode="rgb_array", width=width, height=height)
-        if rollout is not None and not _is_drawn_in_any_size(rollout.env):  # of another world, then: a grid's, say
-            rollout.close()
-            rollout = None
-        if rollout is None:  # its frames have a size of their own
+        if rollout is None or not _is_drawn_in_any_size(rollout.env):  # its frames have a size of their own
+            if rollout is not None:  # width and height are those of its world: a grid's, say
+                rollout.close()
             rollout = Rollout(definition, config, render_mode="rgb_array")
         modes = rollout.env.metadata.get("render_modes", [])
         if "rgb_array" not in modes:
@@ -156,39 +150,37 @@ class Renderer:
             raise ValueError(f"{definition.label} cannot be filmed: 'rgb_array' is not among its render modes {modes}")
         return rollout
 
-    def score(self, policy: FilmedPolicy, seed: int, *, cameras: bool = False, poses: bool = False) -> ScoredEpisode:
+    def score(self, policy: FilmedPolicy, seed: int, *, poses: bool = False) -> ScoredEpisode:
         """Play an episode without drawing it.
 
         Args:
             policy: the policy.
             seed: the episode's seed.
-            cameras: record the cameras of a ``FreeCameraEnv``.
             poses: record the poses of a ``FreeCameraEnv``.
 
         Raises:
             RolloutError: the episode failed.
         """
-        counted: list[float | None] = []
-        stood: list[Camera] = []
-        moved: list[NDArray[np.float64]] = []
-        env, in_film = _free(self.rollout_of(policy)), self.play(policy, seed)
+        so_far: list[float | None] = []
+        cameras: list[Camera] = []
+        posed: list[NDArray[np.float64]] = []
+        env, in_film = _free(self.rollout(policy.source)), self.play(policy, seed)
         while in_film.advance(self.every):
-            counted.append(in_film.fitness)
-            if env is not None and cameras:
-                stood.append(env.camera())
-            if env is not None and poses:
-                moved.append(env.pose())
+            so_far.append(in_film.fitness)
+            if env is not None:
+                cameras.append(env.camera())
+                posed += [env.pose()] if poses else []
         return ScoredEpisode(
             episode=in_film.episode,
-            fitness_so_far=tuple(counted),
-            cameras=tuple(stood),
-            poses=np.array(moved) if moved else None,
+            fitness=(*so_far[:-1], in_film.episode.fitness),
+            cameras=tuple(cameras),
+            poses=np.array(posed) if posed else None,
         )
 
     def play(self, policy: FilmedPolicy, seed: int) -> "EpisodeInFilm":
         """Begin an episode of a policy, which goes on when it is advanced."""
         self._close_others(policy.source)
-        return EpisodeInFilm(self.rollout_of(policy), policy, seed, self._options)
+        return EpisodeInFilm(self.rollout(policy.source), policy, seed, self.scene.definition.label)
 
     def frames(self, clip: Clip, share: tuple[int, int] = (0, 1)) -> Generator[Frame, None, list[Episode]]:
         """Yield the frames of a clip, in order; return the episode, unless the frames are drawn from poses.
@@ -204,19 +196,15 @@ class Renderer:
         if clip.poses:
             yield from self._drawn_from_poses(clip, share)
             return []
-        return (yield from self._played(clip, share))
-
-    def _played(self, clip: Clip, share: tuple[int, int]) -> Generator[Frame, None, list[Episode]]:
-        (policy,) = clip.policies
-        in_film = self.play(policy, clip.seed)
-        number, (first, stride), shape = 0, share, None
+        (policy,), (first, stride) = clip.policies, share
+        in_film, number, shape = self.play(policy, clip.seed), 0, None
         while in_film.advance(self.every):
             if number % stride == first:
                 camera = at_frame(clip.cameras[0], number) if clip.cameras else None
-                frame = self._options.arrangement.frame([in_film.frame(camera)])
+                frame = self.scene.arrangement.frame([in_film.frame(camera)])
                 if shape is not None and frame.shape != shape:
-                    where = f"{self._options.definition.label}, episode seed {clip.seed}, frame {number}"
                     sizes = " to ".join(f"{width}x{height}" for height, width, _ in (shape, frame.shape))
+                    where = self._where(clip, number)
                     raise FrameError(f"{where}: the pictures of render() have changed their size, from {sizes}")
                 shape = frame.shape
                 yield frame
@@ -224,23 +212,24 @@ class Renderer:
         return [in_film.episode]
 
     def _drawn_from_poses(self, clip: Clip, share: tuple[int, int]) -> Iterator[Frame]:
-        env, arrangement = self.free_camera, self._options.arrangement
+        env, arrangement = self.free_camera, self.scene.arrangement
         if env is None:
-            raise TypeError(f"{self._options.definition.label} cannot be drawn from poses")
+            raise TypeError(f"{self.scene.definition.label} cannot be drawn from poses")
         env.reset(seed=clip.seed)
-        first, stride = share
-        for number in range(first, max(map(len, clip.poses)), stride):
-            poses = [at_frame(of_policy, number) for of_policy in clip.poses]
-            cameras = [at_frame(of_policy, number) for of_policy in clip.cameras]
-            seen = [(cameras[-1], poses)]
-            if arrangement.layout != "ghosts":
-                seen = [(camera, [pose]) for camera, pose in zip(cameras, poses, strict=True)]
+        for number in range(share[0], max(map(len, clip.poses)), share[1]):
+            poses, cameras = ([at_frame(each, number) for each in column] for column in (clip.poses, clip.cameras))
+            seen = [(camera, [pose]) for camera, pose in zip(cameras, poses, strict=True)]
+            if arrangement.layout == "ghosts":
+                seen = [(cameras[-1], poses)]
             try:
                 frames = [even(env.picture(*each)) for each in seen]
             except Exception as error:
-                where = f"{self._options.definition.label}, episode seed {clip.seed}, frame {number}"
+                where = self._where(clip, number)
                 raise FrameError(f"{where}: picture() failed: {type(error).__name__}: {error}") from error
             yield arrangement.frame(frames)
+
+    def _where(self, clip: Clip, number: int) -> str:
+        return f"{self.scene.definition.label}, episode seed {clip.seed}, frame {number}"
 
     def close(self) -> None:
         """Close the environments."""
@@ -248,19 +237,22 @@ class Renderer:
             rollout.close()
 
 
-@dataclass
 class EpisodeInFilm:
-    """One policy's episode, played a few steps at a time."""
+    """One policy's episode, played a few steps at a time.
 
-    rollout: Rollout
-    policy: FilmedPolicy
-    seed: int
-    options: FilmOptions
-    steps: int = 0
-    _played: Steps | None = None
-    _so_far: Callable[[], Episode] | None = None
-    _episode: Episode | None = None
-    _drawn: tuple[int, Camera | None, Frame] | None = None
+    Args:
+        rollout: the environment in which it plays.
+        policy: the policy.
+        seed: the episode's seed.
+        label: the environment's name, for messages.
+    """
+
+    def __init__(self, rollout: Rollout, policy: FilmedPolicy, seed: int, label: str) -> None:
+        rollout.use(policy.parameters, policy.statistics)
+        self._rollout, self._steps, self._number = rollout, rollout.steps(seed), 0
+        self._label, self._seed = label, seed
+        self._so_far: Callable[[], Episode] | None = None
+        self._episode: Episode | None = None
 
     @property
     def episode(self) -> Episode:
@@ -275,37 +267,32 @@ class EpisodeInFilm:
 
     @property
     def fitness(self) -> float | None:
-        """The fitness so far; None if it cannot be told before the end."""
+        """The fitness so far; None if nothing can tell it before the end."""
         if self._episode is not None:
             return self._episode.fitness
-        return None if self._so_far is None else self.rollout.fitness_so_far(self._so_far())
+        return None if self._so_far is None else self._rollout.fitness_so_far(self._so_far())
 
     def advance(self, steps: int) -> bool:
         """Play so many steps, up to the episode's end; return True if there were any."""
         interruption.check()
-        label, before = self.options.definition.label, self.steps
-        if self._played is None:
-            self.rollout.use(self.policy.parameters, self.policy.statistics)
-            self._played = self.rollout.steps(self.seed)
+        before = self._number
         try:
-            while self._episode is None and self.steps < before + steps:
-                self._so_far = next(self._played)
-                self.steps += 1
+            while self._episode is None and self._number < before + steps:
+                self._so_far = next(self._steps)
+                self._number += 1
         except StopIteration as stop:
             self._episode = stop.value
         except Exception as error:
             raise RolloutError(
-                f"{label}: the episode with seed {self.seed} failed at step {self.steps}: "
+                f"{self._label}: the episode with seed {self._seed} failed at step {self._number}: "
                 f"{type(error).__name__}: {error}"
             ) from error
-        return self.steps > before
+        return self._number > before
 
     def frame(self, camera: Camera | None) -> Frame:
         """Draw the current state, which is the last one if the episode has ended."""
-        if self._drawn is not None and self._drawn[:2] == (self.steps, camera):
-            return self._drawn[2]
-        env = self.rollout.env
-        where = f"{self.options.definition.label}, episode seed {self.seed}, step {self.steps}"
+        env = self._rollout.env
+        where = f"{self._label}, episode seed {self._seed}, step {self._number}"
         try:
             picture = env.render() if camera is None else env.unwrapped.picture(camera)  # type: ignore[attr-defined]
         except Exception as error:
@@ -315,8 +302,7 @@ class EpisodeInFilm:
             raise FrameError(
                 f"{where}: render() must return uint8 pixels (height, width, 3), got {frame.dtype} {frame.shape}"
             )
-        self._drawn = self.steps, camera, even(frame)
-        return self._drawn[2]
+        return even(frame)
 
 
 def _is_drawn_in_any_size(env: gymnasium.Env[Any, Any]) -> bool:

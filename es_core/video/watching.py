@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from itertools import count, repeat
-from pathlib import Path
 from typing import Any
 
 from es_core.config.checks import require_positive
@@ -20,7 +19,7 @@ from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.run_folder import RunFolder
 from es_core.seeding import Purpose, episode_seeds
 from es_core.training.progress import Stderr, prepare_policy, print_line
-from es_core.video.filmed_policies import policy_of
+from es_core.video.filmed_policies import policy_of, run_of
 from es_core.video.live import FILM, Start
 from es_envs import EnvDefinition, Episode
 from es_envs.display import has_display
@@ -71,7 +70,10 @@ def watch(
         require_positive("episodes", episodes)
     if live and (generation, candidate) != (None, None):
         raise ValueError("live shows the best policy of a run so far: leave generation and candidate out")
-    run = _run_in(source, trust=trust) if live else None
+    run = None
+    if live:
+        why = "a run gets better policies, a single checkpoint does not: leave live out"
+        run = run_of(source, trust=trust, otherwise=why)
     if run is not None and has_display():
         source = _first(run, say) or run
     checkpoint, definition = find_policy(
@@ -101,14 +103,6 @@ def watch(
             if on_episode is not None:
                 on_episode(episode, checkpoint.generation)
     return watched
-
-
-def _run_in(source: Source, *, trust: bool) -> RunFolder:
-    if isinstance(source, RunFolder):
-        return source
-    if isinstance(source, Checkpoint) or Path(source).is_file():
-        raise ValueError("a run gets better policies, a single checkpoint does not: leave live out")
-    return RunFolder.open(source, trust=trust)
 
 
 def _first(run: RunFolder, say: Callable[[str], None]) -> Checkpoint | None:

@@ -12,7 +12,7 @@ from conftest import TINY
 import es_envs
 from es_core import Run, TrainConfig, bench, compare, evaluate, record, replay, report, train, train_seeds
 from es_core.cli import main
-from es_envs import UnknownEnvError, import_path, registry
+from es_envs import UnknownEnvError, code_hash, import_path, registry
 
 SOURCE = """
     import gymnasium
@@ -248,6 +248,19 @@ def test_other_code_is_used_at_a_resume_if_that_is_said(run):
     assert resumed.config.fitness == run.config.fitness
     assert len(resumed.history) == 3
     assert resumed.history[1].evaluation.mean == pytest.approx(run.history[1].evaluation.mean + 1, abs=0.5)
+
+
+def test_a_run_of_an_older_version_goes_on_although_its_hashes_are_of_bytecode(session, walk, tiny, monkeypatch):
+    with monkeypatch.context() as older:
+        older.setattr(code_hash, "_VERSION", "")  # hexadecimal digits alone
+        run = train(walk, fitness=HERE["closeness"], **tiny)
+    session()
+    again = defined()
+    with pytest.warns(RuntimeWarning, match=r"fitness: an older version .* does not tell whether .* other code; it is"):
+        there = Run.open(run.directory, fitness=again["closeness"])
+    assert there.evaluate(episodes=2, workers=1) == run.evaluate(episodes=2, workers=1)
+    with pytest.raises(ValueError, match=r"the run began with .*closeness#\w+', but '__main__:unmoved#s\w+' has"):
+        Run.open(run.directory, fitness=again["unmoved"])
 
 
 def test_commands_say_what_to_do_with_a_run_whose_code_no_file_holds(run, capsys):

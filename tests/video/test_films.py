@@ -18,7 +18,7 @@ import es_envs
 from es_core import Checkpoint, record, train
 from es_core.cli import main
 from es_core.seeding import Purpose, episode_seeds
-from es_core.video.captions import Caption, Captioner, Inset, Label, Legend
+from es_core.video.captions import Caption, Inset, Label, captioned, draw_progress
 from es_core.video.layout import caption_height, frame_size, grid
 
 # imageio's reader leaves its pipes to the garbage collector; es_envs reads no films, only this test does.
@@ -49,13 +49,13 @@ def run(runs):
 @pytest.fixture
 def captions(monkeypatch):
     """The captions of the films that a test makes, one for each frame."""
-    written, caption = [], Captioner.caption
+    written = []
 
-    def note(self, frame, what, number):
-        written.append(what)
-        return caption(self, frame, what, number)
+    def note(frame, caption, number):
+        written.append(caption)
+        return captioned(frame, caption, number)
 
-    monkeypatch.setattr(Captioner, "caption", note)
+    monkeypatch.setattr("es_core.video.recording.captioned", note)
     return written
 
 
@@ -140,7 +140,7 @@ def test_a_populations_title_counts_those_that_finish(tmp_path, captions):
     assert captions[0].titles[-1].endswith("of 6 finish")
     scored = [run.evaluate(generation=0, candidate=k, episodes=1, workers=1) for k in range(6)]
     assert finished == sum(score.success_rate for score in scored), "as many as evaluate finds"
-    [(colours, meaning)] = captions[0].legend.rows
+    [(colours, meaning)] = captions[0].legend
     assert (len(colours), meaning) == (5, "worst to best")
 
 
@@ -280,14 +280,16 @@ def test_what_a_caption_writes_stays_inside_and_apart(aspect):
     bare = Caption(titles=("", title, title), scores=("", "", score), subject="")
 
     def drawn(caption, number=0):
-        return Captioner([1]).caption(np.zeros((height, width, 3), np.uint8), caption, number)[:-3].astype(int)
+        frame = captioned(np.zeros((height, width, 3), np.uint8), caption, number)
+        draw_progress(frame, [0, 1], 0)
+        return frame[:-3].astype(int)
 
     def box(one, other):
         rows, columns = np.nonzero(np.abs(one - other).max(axis=2) > 20)
         return columns.min(), rows.min(), columns.max() + 1, rows.max() + 1
 
     empty = drawn(bare)
-    legend = Legend(rows=((((90, 90, 250),), long), ((), long)))
+    legend = (((90, 90, 250),), long), ((), long)
     inset = Inset(picture=np.full((height // 4, width // 4, 3), 99, np.uint8), places=((5.0, 5.0),))
     label = Label(texts=(f"{long}:  12345.67",), is_good=True, corner=(100, 50), size=(80, 60))
     texts = [
@@ -311,9 +313,9 @@ def test_a_legends_words_stand_beside_their_colours():
     shades = [(90, 90, 250), (90, 250, 90)]
 
     def drawn(text):
-        legend = Legend(rows=tuple(((shade,), text) for shade in shades))
+        legend = tuple(((shade,), text) for shade in shades)
         picture = np.zeros((240, 320, 3), np.uint8)
-        return Captioner([1]).caption(picture, replace(empty, legend=legend), 0).astype(int)
+        return captioned(picture, replace(empty, legend=legend), 0).astype(int)
 
     colours = drawn("")
     words = np.abs(drawn("HHHH") - colours).max(axis=2) > 100
@@ -328,7 +330,7 @@ def test_a_legends_words_stand_beside_their_colours():
 def test_letters_that_no_font_has_become_others_and_never_a_box():
     def drawn(text):
         caption = Caption(titles=(text,), scores=("",), subject="")
-        return Captioner([1]).caption(np.zeros((240, 320, 3), np.uint8), caption, 0).tobytes()
+        return captioned(np.zeros((240, 320, 3), np.uint8), caption, 0).tobytes()
 
     letters = "üéñß×µ–Ωя?"  # noqa: RUF001
     assert len({drawn(letter) for letter in letters}) == len(letters)
@@ -436,13 +438,13 @@ def test_one_generation_and_several_are_refused_before_any_is_rebuilt(run, tmp_p
     for several in (["--generations", "0,2"], ["--evolution"], ["--every", "1"]):
         assert main([*words, *several]) == 2
         said = capsys.readouterr().err
-        assert said == f"error: --generation and {several[0]}: a film shows one generation, or several: choose\n"
+        assert said == "error: generation and generations: a film shows one generation, or several: choose\n"
 
 
 def test_a_legend_names_each_run_whose_ghosts_are_seen(run, tmp_path, captions):
     beside = [shutil.copytree(run.directory, tmp_path / name) for name in ("second", "third")]
     record(run, tmp_path / "film.mp4", beside=beside, layout="ghosts", speed=9, **SMALL)
-    names = [name for _, name in captions[0].legend.rows]
+    names = [name for _, name in captions[0].legend]
     assert names == ["CartPoleBullet-v0", "second", "third, in its own colours"]
 
 
@@ -590,10 +592,10 @@ def test_chosen_seeds_are_those_of_the_episodes(run, tmp_path):
     [
         ({"layout": "heap"}, "layout must be one of grid, ghosts, got 'heap'"),
         ({"camera": "drone"}, "camera must be one of follow, fixed, orbit, got 'drone'"),
-        ({"speed": 0}, "speed must be a number from 0.01 to 1000, got 0"),
-        ({"speed": 1e-9}, "speed must be a number from 0.01 to 1000, got 1e-09"),
-        ({"speed": float("nan")}, "speed must be a number from 0.01 to 1000, got nan"),
-        ({"fps": 1e-3}, "fps must be a number from 0.1 to 1000, got 0.001"),
+        ({"speed": 0}, "speed must be from 0.01 to 1000, got 0"),
+        ({"speed": 1e-9}, "speed must be from 0.01 to 1000, got 1e-09"),
+        ({"speed": float("nan")}, "speed must be from 0.01 to 1000, got nan"),
+        ({"fps": 1e-3}, "fps must be from 0.1 to 1000, got 0.001"),
         ({"population": 0}, "population must be a whole number"),
         ({"seeds": []}, "seeds must be one or more whole numbers"),
         ({"seeds": [3, -1]}, r"seeds must be one or more whole numbers of at least 0, got \[3, -1\]"),

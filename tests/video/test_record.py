@@ -362,7 +362,7 @@ def test_a_film_that_fails_leaves_the_old_one_and_no_half_one(runs, tmp_path, mo
 @pytest.mark.parametrize("workers", [1, 2])
 def test_recording_takes_little_memory(workers, runs, tmp_path, monkeypatch):
     """Neither this process with its encoder, nor any process that draws."""
-    process, sizes, captioned = psutil.Process(), [], RECORD.Captioner.caption
+    process, sizes, captioned = psutil.Process(), [], RECORD.captioned
 
     def measure(*values):
         by_kind = {"here": process.memory_info().rss - before, "drawing": 0.0}
@@ -376,7 +376,7 @@ def test_recording_takes_little_memory(workers, runs, tmp_path, monkeypatch):
         sizes.append(by_kind)
         return captioned(*values)
 
-    monkeypatch.setattr(RECORD.Captioner, "caption", measure)
+    monkeypatch.setattr(RECORD, "captioned", measure)
     before = process.memory_info().rss
     record(runs["BalancingPlate-v0"], tmp_path / "film.mp4", episodes=3, workers=workers)
     assert len(sizes) > 40
