@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 from pathlib import Path
@@ -160,10 +161,13 @@ def test_the_page_says_what_to_do_now(run, page, tmp_path):
     assert more in Page(report(folder)).text
     metrics = folder / "metrics.jsonl"
     first, *others = metrics.read_text().splitlines(keepends=True)
-    metrics.write_text("".join([first.replace('_spread": null', '_spread": [0.1, 9.0]'), *others]))
-    change = "normalise them (observation_normalization=True). To begin again, with that changed: copy es-envs train"
-    command = f"{change} --config {folder / 'config.json'} --observation-normalization "
-    assert command in Page(report(folder)).text
+    stuck = [json.loads(first), *(json.loads(others[1]) for _ in range(30)), json.loads(others[-1])]
+    stuck[0]["baselines"]["doing nothing"]["mean"] = 1e6
+    lines = ({**line, "generation": k, "tied_pairs": 0.0} for k, line in enumerate(stuck))
+    metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    text = Page(report(folder)).text
+    assert "no better than doing nothing, 1e+06" in text
+    assert re.search(rf"To begin again, with that changed: copy es-envs train --config {folder}\S+ --sigma ", text)
     metrics.write_text("".join([first, *others[:2]]))
     assert f"To go on: copy es-envs resume {folder} " in Page(report(folder)).text
     with lock(folder):
