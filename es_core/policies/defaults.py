@@ -79,9 +79,8 @@ def with_policy(config: TrainConfig, observation_space: Space, action_space: Spa
     hidden: tuple[int, ...] = _USUAL_HIDDEN
     if config.policy == AUTO and not images:
         hidden = FEW_HIDDEN if input_size(observation_space) <= _FEW_INPUTS else ()
-    has_learner = config.strategy == "erl" and isinstance(action_space, spaces.Box) and action_space.is_bounded()
     answers_itself = ":" in config.policy  # a user's module knows which actions there are
-    stretches = config.action_bins is None and not answers_itself and (has_learner or not _are_usual(action_space))
+    stretches = config.action_bins is None and not answers_itself and not _are_usual(action_space)
     return decided(
         config,
         policy=_convolutional(images) if images else "mlp",

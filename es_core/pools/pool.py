@@ -43,6 +43,7 @@ class Results:
     """Results of a generation, in candidate order whichever worker measured them.
 
     Attributes:
+        population: the population that was played.
         valid: ``(N,)``, False where an episode of the candidate failed again when repeated.
         fitness: ``(N,)`` float64, aggregated over each candidate's episodes; NaN where not valid.
         fitnesses: every named fitness, ``(N, k)`` float64; NaN where a secondary one failed, or not valid.
@@ -56,6 +57,7 @@ class Results:
         failures: failures of the candidates that are not valid, in their order.
     """
 
+    population: Population
     valid: NDArray[np.bool_]
     fitness: NDArray[np.float64]
     fitnesses: dict[str, NDArray[np.float64]]
@@ -198,6 +200,7 @@ class RolloutPool(ABC):
         fitness = np.full(count, math.nan)
         fitness[valid] = aggregated(values[valid, :, 0].copy(), self.config.fitness_aggregation)
         return Results(
+            population=population,
             valid=valid,
             fitness=fitness,
             fitnesses={name: values[:, :, place].copy() for place, name in enumerate(names)},

@@ -10,13 +10,13 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from conftest import first_fast
+from es_stable_baselines3.algorithms import ALGORITHMS, require_learner
+from es_stable_baselines3.environment import LearnerEnv
+from es_stable_baselines3.models import Model
 
 import es_envs
 from es_core import CheckpointError, Run, TrainConfig, evaluate, finetune, rebuild, train, tune
 from es_core.cli import main
-from es_core.learners.algorithms import ALGORITHMS, require_learner
-from es_core.learners.environment import LearnerEnv
-from es_core.learners.models import Model
 from es_core.policies.by_name import make_policy
 from es_core.training.state import TrainingState
 

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
+from es_stable_baselines3.erl import ERL
 from written import require_equal
 
 import es_envs
 from es_core import CheckpointError, TrainConfig, rebuild, train
 from es_core.evaluation.scoring import find_policy
 from es_core.pools.local import LocalPool
-from es_core.strategies.erl import ERL
 from es_core.strategies.ga import GA
 from es_core.strategies.openai_es import OpenAIES
 from es_envs import hookimpl
