@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from es_core.evaluation.replaying import replay
     from es_core.evaluation.scoring import evaluate
     from es_core.files import CheckpointError
+    from es_core.pools.pool import Results
     from es_core.reports.comparison import Comparison, compare
     from es_core.reports.robustness_page import Robustness, robustness
     from es_core.reports.run_report import report
@@ -60,6 +61,7 @@ _HOME = {
     "OpenAIES": "strategies.openai_es",
     "Population": "strategies.population",
     "RandomSearch": "strategies.random_search",
+    "Results": "pools.pool",
     "Robustness": "reports.robustness_page",
     "RolloutError": "rollout.errors",
     "Run": "run",
@@ -106,6 +108,7 @@ __all__ = [
     "OpenAIES",
     "Population",
     "RandomSearch",
+    "Results",
     "Robustness",
     "RolloutError",
     "Run",

@@ -6,6 +6,7 @@ The setting ``strategy`` names a strategy of ours, or a strategy or trainer of a
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from es_core.config.checks import AUTO
 from es_envs import PluginError, import_path, registry
 
 STRATEGY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
@@ -40,7 +41,7 @@ def plugin_class(name: str) -> Any:
     Raises:
         PluginError: it cannot be imported.
     """
-    if name in STRATEGY_DEFAULTS:
+    if name in {AUTO, *STRATEGY_DEFAULTS}:
         return None
     target = {**registry.strategies(), **registry.trainers()}.get(name)
     if target is None:
@@ -53,7 +54,7 @@ def plugin_class(name: str) -> Any:
 
 def is_trainer(name: str) -> bool:
     """Return True if a plugin registers a trainer of this name, which trains without a strategy."""
-    return name not in STRATEGY_DEFAULTS and name in registry.trainers()
+    return name not in {AUTO, *STRATEGY_DEFAULTS} and name in registry.trainers()
 
 
 def defaults_of(name: str) -> Mapping[str, Any]:

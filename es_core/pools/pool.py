@@ -67,7 +67,44 @@ class Results:
     transitions: list[Transitions] = field(default_factory=list)
     behaviours: NDArray[np.float64] | None = None
     centre: list[Episode]
-    failures: list[Failure]
+    failures: list[Failure] = field(default_factory=list)
+
+    @classmethod
+    def from_episodes(
+        cls,
+        generation: int,
+        mean: NDArray[np.float32],
+        episodes: Sequence[Episode | int],
+        centre: list[Episode],
+        statistics: list[ObservationStatistics] | None = None,
+    ) -> Self:
+        """Results of a trainer without candidates: its training episodes are in their place.
+
+        Args:
+            generation: the generation.
+            mean: its centre ``(d,)``.
+            episodes: the training episodes; as a number, the steps of one that was cut off, which is not valid.
+            centre: the centre's episodes.
+            statistics: statistics of the observations in training; None if they are not collected.
+        """
+        whole = [episode if isinstance(episode, Episode) else None for episode in episodes]
+        names = next((list(episode.fitnesses) for episode in whole if episode is not None), [])
+
+        def column(name: str) -> NDArray[np.float64]:
+            values = [None if episode is None else episode.fitnesses[name] for episode in whole]
+            return np.array([[math.nan if value is None else value] for value in values])
+
+        fitnesses = {name: column(name) for name in names}
+        return cls(
+            population=Population.explicit(generation, mean, np.empty((0, mean.size))),
+            valid=np.array([episode is not None for episode in whole], bool),
+            fitness=fitnesses[names[0]][:, 0] if names else np.full(len(whole), math.nan),
+            fitnesses=fitnesses,
+            lengths=np.array([[each.length if isinstance(each, Episode) else each] for each in episodes], np.int64),
+            capped=np.array([[episode is not None and episode.truncated] for episode in whole], bool),
+            statistics=statistics,
+            centre=centre,
+        )
 
     @property
     def steps(self) -> int:

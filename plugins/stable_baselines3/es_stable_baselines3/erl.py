@@ -69,7 +69,6 @@ class ERL(GA):
         "activation": "relu",
         "output_scale": 1.0,
         "observation_normalization": False,
-        "action_squash": "tanh",
         "action_noise": 0.1,
     }
     resizable = False

@@ -18,10 +18,8 @@ from torch import nn
 import es_envs
 from es_core.config.train_config import TrainConfig
 from es_core.policies.network import Policy, Vector
-from es_core.policies.normalization import Statistics
-from es_core.pools.pool import Results
+from es_core.policies.normalization import ObservationStatistics, Statistics
 from es_core.seeding import Purpose, derive
-from es_core.strategies.population import Population
 from es_envs import Episode
 from es_stable_baselines3 import actors
 from es_stable_baselines3.algorithms import OWN_OPTIONS, Algorithm
@@ -117,29 +115,15 @@ class Model:
         """
         load_state(self._sb3, state)
 
-    def results(self, population: Population, centre: list[Episode]) -> Results:
-        """The block's episodes as results, though the population has no candidates; those cut off are not valid."""
-        noted = [episode for env in self._envs for episode in env.episodes]
-        whole = [isinstance(episode, Episode) for episode in noted]
-        names = next((list(episode.fitnesses) for episode in noted if isinstance(episode, Episode)), [])
+    @property
+    def episodes(self) -> list[Episode | int]:
+        """The block's episodes; as a number, the steps of one that its end has cut off."""
+        return [episode for env in self._envs for episode in env.episodes]
 
-        def column(name: str) -> NDArray[np.float64]:
-            values = [episode.fitnesses[name] if isinstance(episode, Episode) else None for episode in noted]
-            return np.array([[np.nan if value is None else value] for value in values])
-
-        fitnesses = {name: column(name) for name in names}
-        return Results(
-            population=population,
-            valid=np.array(whole, bool),
-            fitness=fitnesses[names[0]][:, 0] if names else np.full(len(noted), np.nan),
-            fitnesses=fitnesses,
-            lengths=np.array([[each.length if isinstance(each, Episode) else each] for each in noted], np.int64),
-            capped=np.array([[isinstance(each, Episode) and each.truncated] for each in noted], bool),
-            # The normalisation of a policy that was handed over is a part of it.
-            statistics=[] if self._handed_over else [env.seen for env in self._envs],
-            centre=centre,
-            failures=[],
-        )
+    @property
+    def statistics(self) -> list[ObservationStatistics]:
+        """Statistics of the block's observations, unless its normalisation is a part of a policy handed over."""
+        return [] if self._handed_over else [env.seen for env in self._envs]
 
     def _made(self) -> Any:
         config, policy, algorithm = self._config, self._policy, self._algorithm

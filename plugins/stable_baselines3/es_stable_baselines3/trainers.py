@@ -6,16 +6,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from es_core import Trainer
+from es_core import Results, Trainer
 from es_core.config.checks import alike
 from es_core.config.train_config import TrainConfig
 from es_core.policies.network import Policy, Vector
 from es_core.policies.normalization import Statistics
-from es_core.pools.pool import Results, RolloutPool
+from es_core.pools.pool import RolloutPool
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.generation_log import GenerationLog
 from es_core.strategies.optimizers import cosine, norm
-from es_core.strategies.population import Population
 from es_core.strategies.transitions import Transitions
 from es_core.training.rules.rules import Rules
 from es_stable_baselines3.algorithms import ALGORITHMS, Algorithm, require_algorithm
@@ -108,7 +107,7 @@ class GradientTrainer(Trainer):
                 f"strategy {self._config.strategy!r} has diverged in generation {self.generation}: its actor is not "
                 "finite. Start again with a smaller learning_rate (strategy_options)"
             )
-        return model.results(Population.explicit(self.generation, self.mean, np.empty((0, self.mean.size))), centre)
+        return Results.from_episodes(self.generation, self.mean, model.episodes, centre, model.statistics)
 
     def learn(
         self,

@@ -2,6 +2,9 @@
 
 import numpy as np
 import pytest
+
+pytest.importorskip("es_stable_baselines3")
+
 from es_stable_baselines3.erl import ERL
 from written import require_equal
 

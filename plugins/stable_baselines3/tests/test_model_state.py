@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("stable_baselines3")
+pytest.importorskip("es_stable_baselines3")
 
 from es_stable_baselines3.model_state import load_state, state_of
 from stable_baselines3 import DQN, PPO, SAC
