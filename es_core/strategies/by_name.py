@@ -169,8 +169,9 @@ def find_strategy(name: str) -> type[Strategy]:
 
 def _suggestion(name: str) -> str:
     choices = [*STRATEGIES, *registry.strategies(), *registry.trainers()]
-    close = difflib.get_close_matches(name.lower(), choices, n=1)
+    ends = {choice.rpartition(":")[2]: choice for choice in reversed(choices)}  # who writes "ppo" means "sb3:ppo"
+    close = difflib.get_close_matches(name.rpartition(":")[2].lower(), ends, n=1)
     if close:
-        return f"did you mean {close[0]!r}?"
+        return f"did you mean {ends[close[0]]!r}?"
     more = "" if "erl" in choices else f"; erl and sb3:ppo, sb3:sac, ... need {STABLE_BASELINES3}"
     return f"there are {', '.join(choices)}{more}"

@@ -23,7 +23,7 @@ class Climber(Trainer):
         self.generation, self.population_size, self.diagnostics = 0, config.population_size, {}
         self.seed = config.seed
         self.mean = policy.initial(config.seed) if mean is None else mean
-        self.score = -np.inf
+        self.score = -1e9
 
     @classmethod
     def require_fit(cls, config, *, from_policy):
