@@ -97,9 +97,7 @@ def test_what_is_no_trainer_and_no_strategy_is_told_apart(walk):
         find_strategy("climb:up")
     with pytest.raises(ValueError, match="strategy 'climb:up' has no population: tune searches"):
         tune(walk, strategy="climb:up", trials=1)
-    with pytest.raises(
-        PluginError, match=r"trainer 'climb:not' \(builtins:int\) must be a subclass of"
-    ):
+    with pytest.raises(PluginError, match=r"trainer 'climb:not' \(builtins:int\) must be a subclass of"):
         find_trainer("climb:not")
     with pytest.raises(PluginError, match=r"'climb:gone' \(no_such_module:Climber\) cannot be imported"):
         TrainConfig.for_env(walk, strategy="climb:gone")
@@ -111,7 +109,5 @@ def test_what_is_no_trainer_and_no_strategy_is_told_apart(walk):
 def test_a_name_that_the_plugin_for_gradients_would_bring_is_told_where_to_get_it(name, walk, monkeypatch):
     monkeypatch.setattr(registry, "strategies", dict)
     monkeypatch.setattr(registry, "trainers", dict)
-    with pytest.raises(
-        ValueError, match=rf"'{name}': there are openai_es, .*es-stable-baselines3: pip"
-    ):
+    with pytest.raises(ValueError, match=rf"'{name}': there are openai_es, .*es-stable-baselines3: pip"):
         train(walk, **{**SETTINGS, "strategy": name})
