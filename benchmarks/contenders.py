@@ -23,7 +23,7 @@ from report import QUICK, arguments, commit
 
 import es_envs
 from es_core import Run, TrainConfig, evaluate, train
-from es_core.rollout.fitness import fresh_fitnesses, judged, load_fitnesses, observers_of
+from es_core.rollout.fitness import fresh_fitnesses, load_fitnesses, observers_of, with_fitness
 from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
 from es_core.training.advice import Adviser
@@ -204,7 +204,7 @@ def score(task: str, seed: int, begin: Callable[[], Callable[[Any], Any]]) -> di
         try:
             next(played)
         except StopIteration as end:
-            episodes.append(judged(end.value, measured))
+            episodes.append(with_fitness(end.value, measured))
     return Evaluation.from_episodes(episodes).to_json()
 
 

@@ -13,9 +13,10 @@ from PIL import Image
 
 import es_envs
 from es_core.cli import make_parser
-from es_core.config.train_config import STRATEGY_DEFAULTS, option_fields
+from es_core.config.strategy_defaults import STRATEGY_DEFAULTS, defaults_of
+from es_core.config.train_config import option_fields
 from es_core.reports.data_sheet import data_sheet, space_text
-from es_envs import EnvDefinition
+from es_envs import EnvDefinition, registry
 
 ENVIRONMENTS = """# Environments
 
@@ -92,7 +93,9 @@ def settings() -> str:
         default = {} if field.default is MISSING else field.default
         lines.append(f"`{field.name}` = `{default!r}`\n: {field.metadata['help']}\n")
     lines.append("## Strategies' own defaults\n")
-    for strategy, values in STRATEGY_DEFAULTS.items():
+    for strategy in (*STRATEGY_DEFAULTS, *registry.strategies(), *registry.trainers()):
+        if not (values := defaults_of(strategy)):
+            continue
         lines.append(f"`{strategy}`\n: {', '.join(f'`{name}` = `{value!r}`' for name, value in values.items())}\n")
     return "\n".join(lines)
 

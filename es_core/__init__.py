@@ -11,20 +11,19 @@ if TYPE_CHECKING:
     from es_core.evaluation.replaying import replay
     from es_core.evaluation.scoring import evaluate
     from es_core.files import CheckpointError
-    from es_core.learners.stable_baselines3 import from_stable_baselines3
+    from es_core.pools.pool import Results
     from es_core.reports.comparison import Comparison, compare
     from es_core.reports.robustness_page import Robustness, robustness
     from es_core.reports.run_report import report
     from es_core.rollout.environment import preprocessed
     from es_core.rollout.errors import RolloutError
-    from es_core.run import Run, finetune, train
+    from es_core.run import Run, finetune, from_stable_baselines3, train
     from es_core.runs.checkpoint import Checkpoint
     from es_core.runs.metrics import GenerationStats
     from es_core.runs.scores import Evaluation
     from es_core.strategies.ars import ARS
     from es_core.strategies.by_name import STRATEGIES
     from es_core.strategies.cma_es import CMAES
-    from es_core.strategies.erl import ERL
     from es_core.strategies.ga import GA
     from es_core.strategies.nsra_es import NSRAES
     from es_core.strategies.openai_es import OpenAIES
@@ -35,6 +34,7 @@ if TYPE_CHECKING:
     from es_core.strategies.snes import SNES
     from es_core.strategies.strategy import Strategy
     from es_core.training.rebuilding import rebuild
+    from es_core.training.trainer import Trainer
     from es_core.tuning.multi_seed import train_seeds
     from es_core.tuning.settings_search import tune
     from es_core.tuning.throughput import Bench, bench
@@ -45,7 +45,6 @@ if TYPE_CHECKING:
 _HOME = {
     "ARS": "strategies.ars",
     "CMAES": "strategies.cma_es",
-    "ERL": "strategies.erl",
     "GA": "strategies.ga",
     "NSRAES": "strategies.nsra_es",
     "PGPE": "strategies.pgpe",
@@ -64,19 +63,21 @@ _HOME = {
     "OpenAIES": "strategies.openai_es",
     "Population": "strategies.population",
     "RandomSearch": "strategies.random_search",
+    "Results": "pools.pool",
     "Robustness": "reports.robustness_page",
     "RolloutError": "rollout.errors",
     "Run": "run",
     "SepCMAES": "strategies.sep_cma_es",
     "Strategy": "strategies.strategy",
     "TrainConfig": "config.train_config",
+    "Trainer": "training.trainer",
     "bench": "tuning.throughput",
     "collect": "deployment.collecting",
     "compare": "reports.comparison",
     "evaluate": "evaluation.scoring",
     "export": "deployment.exporting",
     "finetune": "run",
-    "from_stable_baselines3": "learners.stable_baselines3",
+    "from_stable_baselines3": "run",
     "preprocessed": "rollout.environment",
     "rebuild": "training.rebuilding",
     "record": "video.recording",
@@ -92,7 +93,6 @@ _HOME = {
 __all__ = [
     "ARS",
     "CMAES",
-    "ERL",
     "GA",
     "NSRAES",
     "PGPE",
@@ -111,12 +111,14 @@ __all__ = [
     "OpenAIES",
     "Population",
     "RandomSearch",
+    "Results",
     "Robustness",
     "RolloutError",
     "Run",
     "SepCMAES",
     "Strategy",
     "TrainConfig",
+    "Trainer",
     "bench",
     "collect",
     "compare",

@@ -10,15 +10,12 @@ from typing import Any, Literal
 import gymnasium
 
 from es_core.config.checks import require_positive, require_seconds
-from es_core.config.choices import LEARNER
 from es_core.config.commands import chosen_settings
 from es_core.config.objects import resolved
+from es_core.config.strategy_defaults import STABLE_BASELINES3
 from es_core.config.train_config import OBJECTS, TrainConfig, require_bits
 from es_core.config.trust import require_trusted, require_trusted_policy
 from es_core.evaluation.scoring import Source, find_checkpoint, find_policy
-from es_core.learners.algorithms import require_learner
-from es_core.learners.handing_over import handed_over
-from es_core.learners.stable_baselines3 import from_stable_baselines3
 from es_core.policies.defaults import following
 from es_core.policies.engines import require_device
 from es_core.pools.options import PoolOptions
@@ -27,11 +24,11 @@ from es_core.runs.locks import LockLostError
 from es_core.runs.metrics import GenerationStats
 from es_core.runs.run_folder import RunFolder, is_begun, lock
 from es_core.runs.scores import Evaluation
-from es_core.strategies.by_name import require_strategy
+from es_core.training.by_name import find_trainer
 from es_core.training.lifecycle import Lifecycle
 from es_core.training.loop import evolve
 from es_core.training.rebuilding import find_best, restore, restore_best
-from es_envs import Episode
+from es_envs import Episode, import_path, registry
 
 
 class Run(RunFolder):
@@ -186,10 +183,7 @@ def train(
     if initial is not None:
         given = chosen_settings(config) if isinstance(env, TrainConfig) else config_fields
         config, source = _beginning_with(initial, config, given)
-    if config.strategy.startswith(LEARNER):
-        require_learner(config, takes_over=source is not None)
-    else:
-        require_strategy(config)
+    find_trainer(config.strategy).require_fit(config, from_policy=source is not None)
     run = Run.create(run_dir, config, source)
     held = run.held = lock(run.directory)  # not to be discarded where another process was a moment faster
     try:
@@ -227,7 +221,8 @@ def finetune(
     Args:
         source: a Run or its folder (its best evaluated centre, or its latest checkpoint if none was evaluated), a
             checkpoint file, or a Checkpoint.
-        algorithm: an algorithm of Stable-Baselines3 that fits the actions, such as "ppo", "sac", "td3" or "dqn".
+        algorithm: a trainer that a plugin registers, or the end of its name: "ppo" is "sb3:ppo", an algorithm of
+            Stable-Baselines3; so are "sac", "td3" and "dqn". It must fit the actions.
         steps: environment steps after which the run ends, those of its scores included.
         trust: allow the source to name modules outside the installed plugins.
         **options: options of ``train``: ``run_dir``, ``max_seconds``, ..., and fields of TrainConfig. The task, the
@@ -244,12 +239,34 @@ def finetune(
     checkpoint, _ = find_policy(source, generation=None, trust=trust)
     taken = checkpoint.config.to_json()
     settings = {"solved_at": None, **{name: taken[name] for name in _TASK}}
-    name = algorithm.removeprefix(LEARNER)
+    name = next((name for name in registry.trainers() if algorithm in {name, name.rpartition(":")[2]}), algorithm)
     return train(
         checkpoint.config.env_id,
         initial=checkpoint,
-        **{**settings, "strategy": LEARNER + name, "max_steps": steps, **options},
+        **{**settings, "strategy": name, "max_steps": steps, **options},
     )
+
+
+def from_stable_baselines3(path: str | os.PathLike[str], env_id: str, **options: Any) -> Checkpoint:
+    """Return the policy of a model that Stable-Baselines3 has saved, as a checkpoint.
+
+    You can score it, film it, export it, and let evolution start from it: ``train(env_id, initial=checkpoint)``.
+
+    Args:
+        path: the model's .zip.
+        env_id: id of the environment that it was trained in.
+        **options: those of ``es_stable_baselines3.from_stable_baselines3``, which reads it.
+
+    Raises:
+        ImportError: that plugin is not installed.
+        Exception: see that function.
+    """
+    try:
+        read = import_path.load("es_stable_baselines3.saved_models:from_stable_baselines3")
+    except ModuleNotFoundError as error:
+        raise ImportError(f"to read {path} needs {STABLE_BASELINES3} ({error})") from error
+    checkpoint: Checkpoint = read(path, env_id, **options)
+    return checkpoint
 
 
 def _require_resumable(resume: object, run_dir: Path | None, initial: object, *, changed_code: bool) -> None:
@@ -271,8 +288,7 @@ def _beginning_with(initial: Source, config: TrainConfig, given: Collection[str]
         source = from_stable_baselines3(initial, config.env_id, **settings)
     else:
         source = find_checkpoint(initial)
-    if config.strategy.startswith(LEARNER):
-        source = handed_over(source)
+    source = find_trainer(config.strategy).convert_initial(source)
     ours, config = config, following(config, source.config, given=given)
     if not source.trusted and (ours.policy, ours.policy_options) != (config.policy, config.policy_options):
         require_trusted_policy(config, where=source.where)

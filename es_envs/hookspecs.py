@@ -1,4 +1,4 @@
-"""The hooks by which a plugin registers environments and strategies.
+"""The hooks by which a plugin registers environments, strategies and trainers.
 
 A plugin is a module (or object) named by an entry point in the group ``es_envs``; mark its functions with
 ``es_envs.hookimpl``. A hook may take fewer arguments than its specification. A plugin may also implement the lifecycle
@@ -23,6 +23,11 @@ def register_envs() -> Sequence[EnvDefinition]:  # type: ignore[empty-body]
 @hookspec
 def register_strategies() -> Mapping[str, str]:  # type: ignore[empty-body]
     """Return strategies by name, each as ``module:Class``. Called when a name that is not built in is looked up."""
+
+
+@hookspec
+def register_trainers() -> Mapping[str, str]:  # type: ignore[empty-body]
+    """Return trainers by name, each as ``module:Class``. The setting ``strategy`` names them; called as above."""
 
 
 LIFECYCLE: Mapping[str, Sequence[str]] = {

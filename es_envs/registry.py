@@ -215,9 +215,20 @@ class Registry:
         Raises:
             PluginError: a plugin's ``register_strategies`` raises, or does not return a mapping of strings.
         """
+        return self._classes("register_strategies", "strategy")
+
+    def trainers(self) -> dict[str, str]:
+        """Trainers that plugins register, as ``module:Class`` by name.
+
+        Raises:
+            PluginError: a plugin's ``register_trainers`` raises, or does not return a mapping of strings.
+        """
+        return self._classes("register_trainers", "trainer")
+
+    def _classes(self, hook: str, kind: str) -> dict[str, str]:
         found: dict[str, str] = {}
         origins: dict[str, str] = {}
-        for implementation in self._discover().hook.register_strategies.get_hookimpls():
+        for implementation in getattr(self._discover().hook, hook).get_hookimpls():
             plugin = implementation.plugin_name
             try:
                 table: Any = implementation.function()
@@ -225,10 +236,10 @@ class Registry:
                     if not (isinstance(name, str) and isinstance(target, str) and ":" in target):
                         raise TypeError(f"expected strings name: 'module:Class', got {name!r}: {target!r}")
                     if name in found:
-                        raise ValueError(f"strategy {name!r} is already registered by plugin {origins[name]!r}")
+                        raise ValueError(f"{kind} {name!r} is already registered by plugin {origins[name]!r}")
                     found[name], origins[name] = target, plugin
             except Exception as error:
-                raise PluginError(f"plugin {plugin!r}: register_strategies failed: {_one_line(error)}") from error
+                raise PluginError(f"plugin {plugin!r}: {hook} failed: {_one_line(error)}") from error
         return found
 
     def _discover(self) -> pluggy.PluginManager:
@@ -606,4 +617,5 @@ plugins = _registry.plugins
 distribution_of = _registry.distribution_of
 active_plugins = _registry.active_plugins
 strategies = _registry.strategies
+trainers = _registry.trainers
 clashes = _registry.clashes

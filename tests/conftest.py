@@ -18,6 +18,8 @@ import pytest
 import es_envs
 from es_core.pools.forker import Forker
 from es_core.seeding import Purpose, episode_seeds
+from es_core.strategies import by_name
+from es_core.strategies.by_name import find_strategy
 from es_envs import EnvDefinition, registry
 
 TESTS = Path(__file__).parent
@@ -88,7 +90,7 @@ LACKING = {
         "pybullet": r"needs Bullet|No module named 'pybullet|(Bullet|SwingUp|Pole|Plate|Eight|Maze|Car|Track)-v0",
         "torch": r"No module named 'torch'|es-envs\[torch\]",
         "cv2": r"No module named 'cv2'|es-envs\[image\]",
-        "stable_baselines3": r"es-envs\[rl\]",
+        "es_stable_baselines3": r"es-envs\[rl\]",
         "optuna": r"No module named 'optuna'|es-envs\[tune\]",
         "onnxscript": r"es-envs\[export\]",
         "onnxruntime": "No module named 'onnxruntime'",
@@ -112,6 +114,9 @@ def pytest_runtest_makereport(item, call):
                 break
     return report
 
+
+STRATEGIES = {name: find_strategy(name) for name in (*by_name.STRATEGIES, *registry.strategies())}
+"""The strategies of ours, and those of the plugins that are installed."""
 
 # One of each plugin first: tests that take long for each environment leave all others to the long round.
 _FIRST = ("CartPoleBullet-v0", "HopperBullet-v0", "RaceTrack-v0", "BalancingPlate-v0")

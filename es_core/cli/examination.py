@@ -278,7 +278,7 @@ def _faults(definition: EnvDefinition) -> Iterator[str]:
     for strategy in {usual: None, **definition.recommended_for}:
         try:
             config = TrainConfig.unresolved(definition.id, definition, strategy=strategy)
-            if strategy in {AUTO, *STRATEGIES} or strategy not in registry.strategies():
+            if strategy in {AUTO, *STRATEGIES} or strategy not in {**registry.strategies(), **registry.trainers()}:
                 require_strategy(config)
         except (ValueError, TypeError, es_envs.PluginError) as error:
             yield str(error)

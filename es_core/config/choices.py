@@ -7,5 +7,3 @@ SCRIPTED = "scripted:"
 """Begins the name of a policy that is a script of the environment's definition."""
 
 SCHEDULES = ("linear", "cosine", "exponential")
-LEARNER = "sb3:"
-"""Prefix of the strategies that are algorithms of Stable-Baselines3: gradients instead of a population."""

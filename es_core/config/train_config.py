@@ -27,7 +27,8 @@ from es_core.config.checks import (
     whole,
     wrappers,
 )
-from es_core.config.choices import LEARNER, SCHEDULES, SCRIPTED, SIGN_SHAPINGS
+from es_core.config.choices import SCHEDULES, SCRIPTED, SIGN_SHAPINGS
+from es_core.config.strategy_defaults import defaults_of, unused_by
 from es_core.files import MOST_CONFIG, CheckpointError, parse_json, read_whole
 from es_core.formatting import lists, shell_line, shown
 from es_envs import EnvDefinition
@@ -106,67 +107,6 @@ _BEFORE: Mapping[str, Any] = {
 # Fields that may be given as objects; the config has their names.
 OBJECTS = ("fitness", "policy")
 
-# Values from a strategy's paper that differ from the fields' defaults; an environment's recommendations override them.
-STRATEGY_DEFAULTS: Mapping[str, Mapping[str, Any]] = {
-    "ars": {
-        "sigma": 0.03,
-        "learning_rate": 0.02,
-        "policy": "linear",
-        "initialization": "zeros",
-        "observation_normalization": True,
-        "observation_clip": None,
-        "observation_std_floor": 1e-6,
-    },
-    # Where a strategy adapts sigma, the rule chooses the first one.
-    "pgpe": {"learning_rate": None, "optimizer": "clipup"},
-    "snes": {"learning_rate": 1.0, "shaping": "nes"},
-    "cma_es": {},
-    "sep_cma_es": {},
-    "random_search": {"sigma": 0.5},
-    "erl": {
-        "sigma": 0.1,
-        "population_size": 11,
-        "policy": "mlp",
-        "hidden_sizes": (64, 64),
-        "activation": "relu",
-        "output_scale": 1.0,
-        "observation_normalization": False,
-        "action_noise": 0.1,
-    },
-    **{
-        f"{LEARNER}{name}": {
-            "steps_per_generation": 4096,
-            "steps_limit": None,
-            "population_size": 2,  # there is no population
-            "restarts": 0,
-            "sigma": 1.0,
-            "policy": "mlp",
-            "initialization": "fan_in",
-            "output_scale": 0.01,
-            "observation_normalization": False,
-            "statistics_fraction": 1.0,
-            "virtual_batch_normalization": False,
-            "sample_actions": False,
-            "action_noise": 0.0,
-            "episodes_per_candidate": 1,
-            "on_candidate_error": "raise",
-            "episode_seeds": "common",
-            "survival_bonus": 0.0,
-            "episode_cap": None,
-            "curriculum": None,
-            **values,
-        }
-        for names, values in (
-            (("ppo", "a2c", "trpo"), {"hidden_sizes": (64, 64), "activation": "tanh", "action_squash": "clip"}),
-            (
-                ("sac", "td3", "ddpg", "tqc", "crossq"),
-                {"hidden_sizes": (256, 256), "activation": "relu", "action_squash": "tanh", "action_bins": None},
-            ),
-            (("dqn", "qrdqn"), {"hidden_sizes": (64, 64), "activation": "relu", "action_squash": "clip"}),
-        )
-        for name in names
-    },
-}
 # Settings that say which strategy or policy is meant, if none is named.
 _IMPLIED: Mapping[str, tuple[str, frozenset[str]]] = {
     "strategy": (
@@ -496,7 +436,7 @@ class TrainConfig:
 
     @classmethod
     def unresolved(cls, env_id: str, definition: EnvDefinition, **overrides: Any) -> Self:
-        """The config of ``for_env`` before it is ``resolved``: nothing that it names has been imported."""
+        """The config of ``for_env`` before it is ``resolved``: a plugin's strategy is imported, but nothing else."""
         known = _settings(cls)
         for name in overrides:
             if name not in known:
@@ -511,8 +451,8 @@ class TrainConfig:
         for strategy, recommended in {usual: {}, **definition.recommended_for}.items():
             cls._require_valid(definition, {**values, **definition.recommended, **recommended}, strategy)
         strategy = overrides.get("strategy", implied("strategy", overrides) if usual == AUTO else usual)
-        of_strategy = STRATEGY_DEFAULTS.get(strategy, {})
-        others = set() if strategy == usual else {"strategy", *_SEARCH_FIELDS, *of_strategy}
+        of_strategy = defaults_of(strategy)
+        others = set() if strategy == usual else {"strategy", *_SEARCH_FIELDS, *of_strategy, *unused_by(strategy)}
         values |= of_strategy
         values |= {name: value for name, value in definition.recommended.items() if name not in others}
         values |= definition.recommended_for.get(strategy, {})
@@ -548,7 +488,7 @@ class TrainConfig:
 
         Raises:
             ValueError: the fitness cannot be imported, a survival bonus, a curriculum or a schedule does not fit,
-                or the policy is scripted.
+                the strategy does not use a setting, or the policy is scripted.
         """
         definition = definition or es_envs.definition(self.env_id)
         if self.policy.startswith(SCRIPTED):
@@ -598,9 +538,14 @@ class TrainConfig:
         )
 
     def _require_useful(self) -> None:
-        """Refuse a setting that changes nothing without another; learners refuse theirs by other rules."""
-        if self.strategy.startswith(LEARNER):
-            return
+        """Refuse a setting that changes nothing, with this strategy or without another setting."""
+        usual = type(self)(env_id=self.env_id, **defaults_of(self.strategy))
+        for name in sorted(unused_by(self.strategy)):
+            if getattr(self, name) != getattr(usual, name):
+                raise ValueError(
+                    f"strategy {self.strategy!r} does not use {name}={getattr(self, name)!r}: leave it out. "
+                    'Hyperparameters of its own are strategy_options, such as {"learning_rate": 0.001}'
+                )
         for name, others in _ONLY_WITH.items():
             if getattr(self, name) != getattr(type(self), name) and not any(getattr(self, other) for other in others):
                 raise ValueError(

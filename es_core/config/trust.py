@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import es_envs
-from es_core.config.train_config import OBJECTS, STRATEGY_DEFAULTS, TrainConfig
+from es_core.config.train_config import OBJECTS, TrainConfig
 from es_envs import EnvDefinition, import_path
 from es_envs.distributions import distributions_of
 from es_envs.fitness import FITNESSES
@@ -44,11 +44,9 @@ def require_trusted(config: TrainConfig, *, trust: bool, where: object, vouched:
     names = definition.fitness_names()
     known = {*names, *names.values(), *FITNESSES}
     # All of them: an environment may import what an argument names, as Gymnasium's make does.
-    accepted = {"env_id", *vouched}
+    accepted = {"env_id", "strategy", *vouched}  # a strategy is looked up among those of ours and of plugins
     if fitness in known or fitness.startswith("final_info:"):
         accepted.add("fitness")
-    if config.strategy in STRATEGY_DEFAULTS:  # one of ours, though it may have a colon
-        accepted.add("strategy")
     if not trust:
         _require_of_plugins(config, [field.name for field in fields(config) if field.name not in accepted], where)
     return definition

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from es_core.config.checks import require_positive, whole
-from es_core.config.choices import LEARNER, SCRIPTED
+from es_core.config.choices import SCRIPTED
+from es_core.config.strategy_defaults import is_trainer
 from es_core.config.train_config import TrainConfig
 from es_core.config.trust import require_trusted
 from es_core.pools.local import LocalPool
@@ -157,8 +158,8 @@ def population_of(checkpoint: Checkpoint) -> Population:
         CheckpointError: the state of its strategy does not fit the config.
     """
     strategy = checkpoint.config.strategy
-    if strategy.startswith(LEARNER):
-        raise ValueError(f"{checkpoint.where}: strategy {strategy!r} learns by gradients, and has no candidates")
+    if is_trainer(strategy):
+        raise ValueError(f"{checkpoint.where}: strategy {strategy!r} has no population, and so no candidates")
     if checkpoint.config.policy.startswith(SCRIPTED):
         raise ValueError(f"{checkpoint.where}: a scripted policy has no candidates")
     if not checkpoint.strategy:

@@ -79,8 +79,9 @@ def with_policy(config: TrainConfig, observation_space: Space, action_space: Spa
     hidden: tuple[int, ...] = _USUAL_HIDDEN
     if config.policy == AUTO and not images:
         hidden = FEW_HIDDEN if input_size(observation_space) <= _FEW_INPUTS else ()
-    has_learner = config.strategy == "erl" and isinstance(action_space, spaces.Box) and action_space.is_bounded()
     answers_itself = ":" in config.policy  # a user's module knows which actions there are
+    # By its name, since workers decide this, too, and a node of a cluster need not have the strategy's plugin.
+    has_learner = config.strategy == "erl" and isinstance(action_space, spaces.Box) and action_space.is_bounded()
     stretches = config.action_bins is None and not answers_itself and (has_learner or not _are_usual(action_space))
     return decided(
         config,

@@ -42,6 +42,7 @@ class Results:
     """Results of a generation, in candidate order whichever worker measured them.
 
     Attributes:
+        population: the population that was played.
         valid: ``(N,)``, False where an episode of the candidate failed again when repeated.
         fitness: ``(N,)`` float64, aggregated over each candidate's episodes; NaN where not valid.
         fitnesses: every named fitness, ``(N, k)`` float64; NaN where a secondary one failed, or not valid.
@@ -55,6 +56,7 @@ class Results:
         failures: failures of the candidates that are not valid, in their order.
     """
 
+    population: Population
     valid: NDArray[np.bool_]
     fitness: NDArray[np.float64]
     fitnesses: dict[str, NDArray[np.float64]]
@@ -64,7 +66,44 @@ class Results:
     transitions: list[Transitions] = field(default_factory=list)
     behaviours: NDArray[np.float64] | None = None
     centre: list[Episode]
-    failures: list[Failure]
+    failures: list[Failure] = field(default_factory=list)
+
+    @classmethod
+    def from_episodes(
+        cls,
+        generation: int,
+        mean: NDArray[np.float32],
+        episodes: Sequence[Episode | int],
+        centre: list[Episode],
+        statistics: list[ObservationStatistics] | None = None,
+    ) -> Self:
+        """Results of a trainer without candidates: its training episodes are in their place.
+
+        Args:
+            generation: the generation.
+            mean: its centre ``(d,)``.
+            episodes: the training episodes; as a number, the steps of one that was cut off, which is not valid.
+            centre: the centre's episodes.
+            statistics: statistics of the observations in training; None if they are not collected.
+        """
+        whole = [episode if isinstance(episode, Episode) else None for episode in episodes]
+        names = next((list(episode.fitnesses) for episode in whole if episode is not None), [])
+
+        def column(name: str) -> NDArray[np.float64]:
+            values = [None if episode is None else episode.fitnesses[name] for episode in whole]
+            return np.array([[math.nan if value is None else value] for value in values])
+
+        fitnesses = {name: column(name) for name in names}
+        return cls(
+            population=Population.explicit(generation, mean, np.empty((0, mean.size))),
+            valid=np.array([episode is not None for episode in whole], bool),
+            fitness=fitnesses[names[0]][:, 0] if names else np.full(len(whole), math.nan),
+            fitnesses=fitnesses,
+            lengths=np.array([[each.length if isinstance(each, Episode) else each] for each in episodes], np.int64),
+            capped=np.array([[episode is not None and episode.truncated] for episode in whole], bool),
+            statistics=statistics,
+            centre=centre,
+        )
 
     @property
     def steps(self) -> int:
@@ -197,6 +236,7 @@ class RolloutPool(ABC):
         fitness = np.full(count, math.nan)
         fitness[valid] = aggregated(values[valid, :, 0].copy(), self.config.fitness_aggregation)
         return Results(
+            population=population,
             valid=valid,
             fitness=fitness,
             fitnesses={name: values[:, :, place].copy() for place, name in enumerate(names)},

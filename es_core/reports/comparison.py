@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config.train_config import STRATEGY_DEFAULTS, TrainConfig
+from es_core.config.strategy_defaults import defaults_of
+from es_core.config.train_config import TrainConfig
 from es_core.files import write_whole
 from es_core.formatting import text_of
 from es_core.reports.pages import Chart, Mark, render, require_page
@@ -200,7 +201,7 @@ def _names(settings: Mapping[str, Sequence[str]], configs: Sequence[TrainConfig]
 
 def _chosen(config: TrainConfig) -> set[str]:
     """Settings that the run itself has not decided, and that differ from the defaults, its strategy's own included."""
-    usual = TrainConfig(env_id=config.env_id, **STRATEGY_DEFAULTS.get(config.strategy, {})).to_json()
+    usual = TrainConfig(env_id=config.env_id, **defaults_of(config.strategy)).to_json()
     return {name for name, value in config.to_json().items() if name not in config.decided and value != usual[name]}
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import es_envs
-from es_core.config.choices import LEARNER
 from es_core.config.commands import changed_settings, run_command, train_command, usual_settings
+from es_core.config.strategy_defaults import is_trainer
 from es_core.config.train_config import BITS, TrainConfig, option_fields
 from es_core.config.trust import require_trusted
 from es_core.files import CheckpointError, parse_json, read_whole, write_whole
@@ -177,7 +177,7 @@ def _costs(run: RunFolder) -> Iterator[dict[str, str]]:
         done = "" if run.finished else f"{percent(run.share_done)} of the run; "
         sizes = [stats.population_size or 0 for stats in populations] or [run.config.population_size]
         each = f"{' to '.join(map(str, sorted({min(sizes), max(sizes)})))} candidates each"
-        if run.config.strategy.startswith(LEARNER):
+        if is_trainer(run.config.strategy):
             each = f"{run.config.steps_per_generation} steps or more each"
         if restarts := last.rules.get("plateau"):
             each += f"; begun again {restarts:.0f} of {run.config.restarts} times, with twice as many"

@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core.config.budgets import largest_population
-from es_core.config.choices import LEARNER, SIGN_SHAPINGS
+from es_core.config.choices import SIGN_SHAPINGS
+from es_core.config.strategy_defaults import STABLE_BASELINES3, is_trainer, plugin_class
 from es_core.config.train_config import MOST, TrainConfig
 from es_core.policies.network import Policy
 from es_core.strategies.ars import ARS
 from es_core.strategies.cma_es import CMAES
 from es_core.strategies.defaults import with_strategy
-from es_core.strategies.erl import ERL
 from es_core.strategies.ga import GA
 from es_core.strategies.nsra_es import NSRAES
 from es_core.strategies.openai_es import OpenAIES
@@ -26,7 +26,7 @@ from es_core.strategies.schedules import schedule
 from es_core.strategies.sep_cma_es import SepCMAES
 from es_core.strategies.snes import SNES
 from es_core.strategies.strategy import Strategy
-from es_envs import PluginError, import_path, registry
+from es_envs import PluginError, registry
 
 STRATEGIES: Mapping[str, type[Strategy]] = {
     "openai_es": OpenAIES,
@@ -37,7 +37,6 @@ STRATEGIES: Mapping[str, type[Strategy]] = {
     "sep_cma_es": SepCMAES,
     "ga": GA,
     "random_search": RandomSearch,
-    "erl": ERL,
     "nsra_es": NSRAES,
 }
 
@@ -158,21 +157,21 @@ def find_strategy(name: str) -> type[Strategy]:
     """
     if name in STRATEGIES:
         return STRATEGIES[name]
-    if name.startswith(LEARNER):
-        raise ValueError(
-            f"strategy {name!r} learns by gradients, and has no population: it is for `es-envs train` and finetune"
-        )
-    registered = registry.strategies()
-    if name not in registered:
-        choices = [*STRATEGIES, *registered]
-        close = difflib.get_close_matches(name, choices, n=1)
-        hint = f": did you mean {close[0]!r}?" if close else f": there are {', '.join(choices)}"
-        raise ValueError(f"no strategy is called {name!r}{hint}")
-    target = registered[name]
-    try:
-        strategy = import_path.load(target)
-    except (ImportError, ValueError) as error:
-        raise PluginError(f"strategy {name!r} ({target}) cannot be imported: {error}") from error
+    if is_trainer(name):
+        raise ValueError(f"strategy {name!r} has no population: it is for `es-envs train` and finetune")
+    strategy = plugin_class(name)
+    if strategy is None:
+        raise ValueError(f"no strategy is called {name!r}: {_suggestion(name)}")
     if not (isinstance(strategy, type) and issubclass(strategy, Strategy)):
-        raise PluginError(f"strategy {name!r} ({target}) must be a subclass of es_core.Strategy")
+        raise PluginError(f"strategy {name!r} ({registry.strategies()[name]}) must be a subclass of es_core.Strategy")
     return strategy
+
+
+def _suggestion(name: str) -> str:
+    choices = [*STRATEGIES, *registry.strategies(), *registry.trainers()]
+    ends = {choice.rpartition(":")[2]: choice for choice in reversed(choices)}  # who writes "ppo" means "sb3:ppo"
+    close = difflib.get_close_matches(name.rpartition(":")[2].lower(), ends, n=1)
+    if close:
+        return f"did you mean {ends[close[0]]!r}?"
+    more = "" if "erl" in choices else f"; erl and sb3:ppo, sb3:sac, ... need {STABLE_BASELINES3}"
+    return f"there are {', '.join(choices)}{more}"

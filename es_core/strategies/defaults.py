@@ -8,7 +8,8 @@ from dataclasses import replace
 
 from es_core.config.budgets import candidates_within, largest_population
 from es_core.config.checks import AUTO
-from es_core.config.train_config import STRATEGY_DEFAULTS, TrainConfig
+from es_core.config.strategy_defaults import defaults_of
+from es_core.config.train_config import TrainConfig
 from es_core.formatting import figures
 from es_core.policies.defaults import FEW_HIDDEN, auto_settings, decided
 from es_core.policies.network import Policy
@@ -61,8 +62,7 @@ def _sigma(config: TrainConfig, *, has_covariance: bool) -> float:
     """
     if has_covariance and "hidden_sizes" in config.decided and config.hidden_sizes == FEW_HIDDEN:
         return _SIGMA_OF_FEW
-    others = STRATEGY_DEFAULTS.get(config.strategy, {})
-    return _FIRST_SIGMA.get(config.strategy) or float(others.get("sigma", _SIGMA))
+    return _FIRST_SIGMA.get(config.strategy) or float(defaults_of(config.strategy).get("sigma", _SIGMA))
 
 
 def _strategy(config: TrainConfig, size: int) -> str:

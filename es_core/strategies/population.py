@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,6 +50,21 @@ class Population:
     def __post_init__(self) -> None:
         if not isinstance(self.scale, np.ndarray):
             object.__setattr__(self, "scale", float(self.scale))
+
+    @classmethod
+    def explicit(
+        cls, generation: int, centre: NDArray[np.float32], candidates: NDArray[np.floating[Any]]
+    ) -> "Population":
+        """The population of given candidates ``(N, d)``, which may be none."""
+        count = len(candidates)
+        return cls(
+            generation=generation,
+            base=np.concatenate([centre[np.newaxis], candidates.astype(np.float32)]),
+            parent=np.arange(1, count + 1),
+            scale=0.0,
+            noise_seed=np.zeros(count, np.int64),
+            sign=np.zeros(count, np.int8),
+        )
 
     def __len__(self) -> int:
         return len(self.parent)

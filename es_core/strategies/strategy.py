@@ -44,6 +44,8 @@ class Strategy(ABC):
         ValueError: a setting is out of range.
     """
 
+    defaults: ClassVar[Mapping[str, Any]] = {}
+    """Settings of a plugin's strategy that differ from the fields' defaults."""
     mirrored: ClassVar[bool] = False
     """True if candidates 2k and 2k + 1 are mean +- the same noise, and lose their fitness together."""
     resizable: ClassVar[bool] = True
@@ -244,15 +246,7 @@ class Strategy(ABC):
 
     def explicit(self, candidates: NDArray[np.floating[Any]]) -> Population:
         """A population of given vectors ``(N, d)``, for ``draw`` to return."""
-        count = len(candidates)
-        return Population(
-            generation=self.generation,
-            base=np.concatenate([self.mean[np.newaxis], candidates.astype(np.float32)]),
-            parent=np.arange(1, count + 1),
-            scale=0.0,
-            noise_seed=np.zeros(count, np.int64),
-            sign=np.zeros(count, np.int8),
-        )
+        return Population.explicit(self.generation, self.mean, candidates)
 
     def noise_seeds(self, count: int) -> list[int]:
         """Seeds of this generation's noise."""

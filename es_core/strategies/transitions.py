@@ -1,8 +1,6 @@
-"""Transitions: the steps of an episode as arrays, and who learns from them beside a population."""
+"""Transitions: the steps of an episode as arrays, for a strategy that learns from more than fitness."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,25 +25,3 @@ class Transitions:
 
     def __len__(self) -> int:
         return len(self.rewards)
-
-
-class TransitionLearner(Protocol):
-    """A learner of an actor from transitions, such as those of ``learners/off_policy.py``."""
-
-    @property
-    def actor(self) -> NDArray[np.float32]:
-        """Parameters ``(d,)`` of its actor."""
-
-    def __len__(self) -> int: ...
-
-    def add(self, episodes: Sequence[Transitions]) -> None:
-        """Remember these, in this order."""
-
-    def learn(self, steps: int, seed: int) -> None:
-        """Take gradient steps."""
-
-    def state_dict(self) -> dict[str, Any]:
-        """Copies of arrays and numbers, from which ``load_state_dict`` continues."""
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue from ``state_dict``."""

@@ -94,11 +94,11 @@ def episodes_of_evaluation(run: RunFolder, state: TrainingState, *, last: bool) 
     An evaluation takes at most half of what is free in ``eval_budget``, and waits until the other half is enough for a
     confirmation. The first and the last centre are scored at any price, since either may be the best.
     """
-    config, strategy = run.config, state.strategy
-    if config.eval_every == 0 or not (last or strategy.generation % config.eval_every == 0):
+    config, trainer = run.config, state.trainer
+    if config.eval_every == 0 or not (last or trainer.generation % config.eval_every == 0):
         return 0
-    wanted = evaluation_episodes(config, strategy.population_size)
-    training, length = float(strategy.population_size * config.episodes_per_candidate), 1.0
+    wanted = evaluation_episodes(config, trainer.population_size)
+    training, length = float(trainer.population_size * config.episodes_per_candidate), 1.0
     if run.history:  # else nothing is known of episodes' lengths yet: the centre's are as long as the candidates'
         # The first centre says little about later ones: it may fall at once.
         trained = (stats for stats in reversed(run.history) if stats.generation > 0)
@@ -123,7 +123,7 @@ def first_episodes(run: RunFolder, state: TrainingState, pool: RolloutPool) -> d
     if run.config.eval_every and pool.config.vector_starts in {None, EACH}:
         seeds = episode_seeds(run.config.seed, Purpose.BASELINE, 1) * min(pool.workers, 2)
         with _ignoring_failed_episodes():
-            played[NOTHING] = pool.rollouts(np.zeros_like(state.strategy.mean), state.statistics, seeds)
+            played[NOTHING] = pool.rollouts(np.zeros_like(state.trainer.mean), state.statistics, seeds)
         with _ignoring_failed_episodes():
             played[_RANDOM] = pool.random_rollouts(seeds)
     return played
@@ -142,7 +142,7 @@ def score_baselines(
         count = min(_BASELINE_EPISODES, run.config.eval_episodes)
         seeds = episode_seeds(run.config.seed, Purpose.BASELINE, count)
         with _ignoring_failed_episodes():
-            played[NOTHING] = pool.rollouts(np.zeros_like(state.strategy.mean), state.statistics, seeds)
+            played[NOTHING] = pool.rollouts(np.zeros_like(state.trainer.mean), state.statistics, seeds)
         with _ignoring_failed_episodes():
             played[_RANDOM] = pool.random_rollouts(seeds)
     scores = {name: Evaluation.from_episodes(episodes) for name, episodes in played.items()}
@@ -263,7 +263,7 @@ def confirm(
     if standing.beats(state.best):
         state.best = standing
         run.require_held()
-        if not state.strategy.rebuildable:
+        if not state.trainer.rebuildable:
             # Should the bounds grow, this line is lost, and the best centre is that one again.
             if last and run.best_path.exists():
                 run.best_path.replace(run.backup_best_path)

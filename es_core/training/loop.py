@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from es_core.config.budgets import step_limit
 from es_core.config.commands import run_command
 from es_core.config.train_config import TrainConfig
-from es_core.learners.learner import Learner
 from es_core.policies.by_name import make_policy
 from es_core.policies.defaults import advice_on_pictures
 from es_core.pools.by_name import make_pool
@@ -36,7 +35,8 @@ from es_core.training.lifecycle import Lifecycle
 from es_core.training.progress import RunProgress, prepare_policy
 from es_core.training.rebuilding import restore_best
 from es_core.training.rules.rule import Evidence
-from es_core.training.selection import choose_elite, compared, learning_fitness, training_seeds
+from es_core.training.rules.rules import Changes
+from es_core.training.selection import compared, learning_fitness
 from es_core.training.state import TrainingState
 from es_envs import Episode, interruption
 
@@ -91,25 +91,26 @@ def _run_generations(
     config, limit = run.config, step_limit(pool.definition, run.config)
     with _keeping_checkpoint(run, state, pool) as begin:
         while True:
-            before, strategy, search, rules = begin(), state.strategy, state.search, state.rules
+            before, trainer, search, rules = begin(), state.trainer, state.search, state.rules
             started, replaced, retried = time.perf_counter(), pool.workers_replaced, pool.retried
-            generation, ending = strategy.generation, state.ending(run)
-            population = None if ending else state.population()
+            generation, ending = trainer.generation, state.ending(run)
 
             first = None if generation or ending else first_episodes(run, state, pool)
-            results, centre_episodes = _play(run, state, pool, population)
+            results, centre_episodes = _play(run, state, pool, last=ending is not None)
             scores = score_centre(run, state, before, pool, results, centre_episodes, first)
             fitness = None if results is None else learning_fitness(config, results, stalled=rules.has_stalled)
-            played = _population_stats(config, population, results, fitness if strategy.mirrored else None)
+            played = _population_stats(config, results, fitness)
             _warn_of_missing_fitness(run, generation, played["fitnesses"])
 
             log, matches, reason = None, [], ""
-            if population is not None and results is not None and fitness is not None and not scores.solved:
-                matches = choose_elite(config, state, pool, population, fitness)
-                changes = rules.change(_evidence(run, state, population, results, scores.evaluation, played, limit))
+            if results is not None and fitness is not None and not scores.solved:
+                matches = trainer.choose_elite(results.population, fitness, pool)
+                evidence = _evidence(run, state, results, scores.evaluation, played, limit)
+                # A trainer's generation may be over before an episode is.
+                changes = rules.change(evidence) if results.valid.any() else Changes(rules=rules.states)
                 log, reason = state.log(fitness, results, changes), changes.reason
                 state.learn(log, results.transitions)
-            measured = {} if log is None else strategy.diagnostics
+            measured = {} if log is None else trainer.diagnostics
             diagnostics: dict[str, Any] = {name: _finite(measured.get(name)) for name in DIAGNOSTICS}
 
             steps = sum(episode.length for episode in matches) + (results.steps if results is not None else 0)
@@ -130,20 +131,20 @@ def _run_generations(
                 failed_candidates=_failed(run, before, results),
                 end=None if scores.solved else ending,
                 parameter_hash=before.parameter_hash,
-                next_hash=None if log is None else parameter_hash(state.strategy.mean),
+                next_hash=None if log is None else parameter_hash(trainer.mean),
                 seconds=time.perf_counter() - started,
             )
             state.count(stats)
             finished = ending is not None or scores.solved
             if finished:  # before the line, which says that nothing is left to do
                 run.keep(before)
-            run.append(stats, log if strategy.rebuildable else None)
+            run.append(stats, log if trainer.rebuildable else None)
             stopped = (on_generation is not None and _is_false(on_generation(stats))) or time.monotonic() >= deadline
             raw_fitness = results.fitness.copy() if results is not None and results.valid.any() else None
             lifecycle.call("generation_finished", run=run, stats=stats, fitness=raw_fitness)
             if progress is not None:
                 progress.show(stats, reason)
-            if not finished and (stopped or strategy.generation % config.checkpoint_every == 0):
+            if not finished and (stopped or trainer.generation % config.checkpoint_every == 0):
                 run.keep(state.checkpoint(run, pool))
             if finished or stopped:
                 return
@@ -171,7 +172,7 @@ def _keeping_checkpoint(run: RunFolder, state: TrainingState, pool: RolloutPool)
         raise
     except BaseException as error:
         interruption.settle()
-        if before.generation < len(run.history) == state.strategy.generation:  # between two generations
+        if before.generation < len(run.history) == state.trainer.generation:  # between two generations
             begin()
         with suppress(OSError, LockLostError):  # the disk itself is in trouble: an older one has to do
             run.keep(before)
@@ -195,27 +196,20 @@ def _keeping_checkpoint(run: RunFolder, state: TrainingState, pool: RolloutPool)
 
 
 def _play(
-    run: RunFolder, state: TrainingState, pool: RolloutPool, population: Population | None
+    run: RunFolder, state: TrainingState, pool: RolloutPool, *, last: bool
 ) -> tuple[Results | None, Sequence[Episode]]:
-    """Play a generation: the episodes from which the strategy learns, if there is a population, and the centre's."""
-    config, strategy = run.config, state.strategy
-    count = episodes_of_evaluation(run, state, last=population is None)
-    centre_seeds = episode_seeds(config.seed, Purpose.EVALUATION, count, strategy.generation)
-    if population is None:
-        return None, pool.rollouts(strategy.mean, state.statistics, centre_seeds)
-    if isinstance(strategy, Learner):  # it steps the environment itself
-        centre = pool.rollouts(strategy.mean, state.statistics, centre_seeds)
-        results = strategy.practise(population.statistics, centre)
-    else:
-        seeds = training_seeds(config, len(population), population.generation)
-        results = pool.evaluate(population, seeds, centre_seeds=centre_seeds)
+    """Play a generation: the episodes from which the trainer learns, unless it is the last one, and the centre's."""
+    trainer, count = state.trainer, episodes_of_evaluation(run, state, last=last)
+    centre_seeds = episode_seeds(run.config.seed, Purpose.EVALUATION, count, trainer.generation)
+    if last:
+        return None, pool.rollouts(trainer.mean, state.statistics, centre_seeds)
+    results = trainer.play(pool, state.rules, state.statistics, centre_seeds)
     return results, results.centre
 
 
 def _evidence(
     run: RunFolder,
     state: TrainingState,
-    population: Population,
     results: Results,
     evaluation: Evaluation | None,
     played: Mapping[str, Any],
@@ -232,7 +226,7 @@ def _evidence(
         centre=evaluation,
         nothing=first.baselines.get(NOTHING) if first is not None and first.generation == 0 else None,
         step_limit=limit,
-        population=population,
+        population=results.population,
         from_policy=run.initial_path.exists(),
     )
 
@@ -263,10 +257,10 @@ def _failed(run: RunFolder, before: Checkpoint, results: Results | None) -> list
 
 
 def _population_stats(
-    config: TrainConfig, population: Population | None, results: Results | None, paired: NDArray[np.float64] | None
+    config: TrainConfig, results: Results | None, learnt: NDArray[np.float64] | None
 ) -> dict[str, Any]:
-    """Fitness and lengths of a population, for the metrics; ``paired``: fitness ``(N,)`` of mirrored candidates."""
-    if population is None or results is None or not results.valid.any():
+    """Fitness and lengths of a population, for the metrics; ``learnt``: the fitness ``(N,)`` to learn from."""
+    if results is None or learnt is None or not results.valid.any():
         spread = tuple(f"fitness_{name}" for name in ("mean", "median", "max", "min", "std"))
         unknown = dict.fromkeys((*spread, "episode_length", "tied_pairs", "capped_episodes"))
         return {**unknown, "population_size": None if results is None else len(results.valid), "fitnesses": {}}
@@ -280,11 +274,11 @@ def _population_stats(
         "fitness_median": float(np.median(fitness)),
         "fitness_max": float(fitness.max()),
         "fitness_min": float(fitness.min()),
-        "fitness_std": math.sqrt(squares / fitness.size) if fitness.size > 1 else None,  # a learner may have one
+        "fitness_std": math.sqrt(squares / fitness.size) if fitness.size > 1 else None,  # a trainer may have one
         "fitnesses": {name: None if math.isnan(value) else value for name, value in named.items()},
         "population_size": len(valid),
         "episode_length": float(results.lengths[valid].mean()),
-        "tied_pairs": None if paired is None else _tied(paired[population.sign != 0]),  # without the mean itself
+        "tied_pairs": _tied(results.population, learnt),
         "capped_episodes": float(results.capped[valid].mean()),
     }
 
@@ -301,10 +295,14 @@ def _warn_of_missing_fitness(run: RunFolder, generation: int, fitnesses: Mapping
             )
 
 
-def _tied(fitness: NDArray[np.float64]) -> float:
-    """Share of pairs whose two candidates have equal fitness."""
-    plus, minus = fitness[0::2], fitness[1::2]
-    return float(np.mean((plus == minus)[~np.isnan(plus + minus)]))
+def _tied(population: Population, fitness: NDArray[np.float64]) -> float | None:
+    """Share of mirrored pairs whose two candidates have equal fitness; None if candidates are no such pairs."""
+    noisy = np.flatnonzero(population.sign)  # not the mean itself
+    plus, minus = noisy[0::2], noisy[1::2]
+    if len(noisy) == 0 or len(noisy) % 2 or (population.sign[plus] == population.sign[minus]).any():
+        return None
+    is_tied = fitness[plus] == fitness[minus]
+    return float(np.mean(is_tied[~np.isnan(fitness[plus] + fitness[minus])]))
 
 
 def _finite(value: float | None) -> float | None:

@@ -60,7 +60,7 @@ def rebuild(run: RunFolder | str | os.PathLike[str], generation: int, *, trust: 
         with LocalPool(definition, run.config, PoolOptions(workers=1), most=1) as pool:
             state = TrainingState.first(run, pool)
             checkpoint = state.checkpoint(run, pool)
-    if not state.strategy.rebuildable:
+    if not state.trainer.rebuildable:
         raise CheckpointError(
             f"{run.directory} has no checkpoint of generation {generation}, and what {run.config.strategy} learns from "
             f"is in no log; there are checkpoints of generations {', '.join(map(str, kept)) or '(none)'}"
@@ -141,7 +141,6 @@ def _replay(run: RunFolder, state: TrainingState, stats: GenerationStats, log: G
         raise CheckpointError(f"{where}: its observations are not those of this run")
     if (log.population_size or 0) > largest_population(run.config):
         raise CheckpointError(f"{where}: no population of this run has {log.population_size} candidates")
-    state.strategy.ask()
     try:
         state.learn(log)
     except (ValueError, ArithmeticError) as error:
@@ -152,7 +151,7 @@ def _replay(run: RunFolder, state: TrainingState, stats: GenerationStats, log: G
 
 
 def _require_hash(run: RunFolder, state: TrainingState, generation: int, expected: str | None) -> None:
-    found = parameter_hash(state.strategy.mean)
+    found = parameter_hash(state.trainer.mean)
     if found != expected:
         raise CheckpointError(
             f"{run.directory}: the log does not reproduce the run: before generation {generation} the centre has hash "

@@ -13,7 +13,7 @@ from es_core.rollout.fitness import aggregated
 from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies.population import Population
 from es_core.strategies.shaping import centered_ranks
-from es_core.training.state import TrainingState
+from es_core.strategies.strategy import Strategy
 from es_envs import Episode
 
 _GROUPS = 4  # of candidates with the same starts, where there are enough candidates
@@ -88,13 +88,13 @@ def learning_fitness(config: TrainConfig, results: Results, *, stalled: bool) ->
 
 
 def choose_elite(
-    config: TrainConfig, state: TrainingState, pool: RolloutPool, population: Population, fitness: NDArray[np.float64]
+    config: TrainConfig, strategy: Strategy, pool: RolloutPool, population: Population, fitness: NDArray[np.float64]
 ) -> list[Episode]:
     """Choose the best of a strategy's contenders by additional episodes, and return these.
 
     Such et al. 2017, algorithm 1. The winner's ``fitness`` is raised just above all others', in the log, too.
     """
-    contenders, episodes = state.strategy.contenders(fitness), state.strategy.elite_episodes
+    contenders, episodes = strategy.contenders(fitness), strategy.elite_episodes
     if not contenders:
         return []
     seeds = episode_seeds(config.seed, Purpose.ELITE, episodes, population.generation)
@@ -102,7 +102,7 @@ def choose_elite(
     for index in contenders:
         try:
             who = f"candidate {index}, which may become the elite,"
-            matches[index] = pool.rollouts(population.candidate(index), state.statistics, seeds, who=who)
+            matches[index] = pool.rollouts(population.candidate(index), population.statistics, seeds, who=who)
         except RolloutError as error:
             if error.failure is not None:
                 error.failure = replace(error.failure, candidate=index)

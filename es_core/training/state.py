@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import astuple, dataclass, replace
+from dataclasses import astuple, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -10,12 +10,9 @@ from numpy.typing import NDArray
 
 from es_core.config.budgets import largest_population, reached, step_limit
 from es_core.config.checks import whole
-from es_core.config.choices import LEARNER
 from es_core.config.train_config import TrainConfig, require_bits
 from es_core.files import CheckpointError
 from es_core.formatting import shown
-from es_core.learners.learner import Learner
-from es_core.learners.off_policy import OffPolicyLearner
 from es_core.policies.by_name import make_policy
 from es_core.policies.network import Policy
 from es_core.policies.normalization import ObservationStatistics, Statistics
@@ -25,14 +22,13 @@ from es_core.runs.generation_log import GenerationLog
 from es_core.runs.metrics import GenerationStats
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Standing
-from es_core.seeding import Purpose, derive
-from es_core.strategies.by_name import make_strategy
-from es_core.strategies.erl import ERL
 from es_core.strategies.population import Population
-from es_core.strategies.strategy import Strategy
 from es_core.strategies.transitions import Transitions
+from es_core.training.by_name import find_trainer
+from es_core.training.evolution import Evolution
 from es_core.training.rules.rule import SearchHistory, recent_generations
 from es_core.training.rules.rules import Changes, Rules
+from es_core.training.trainer import Trainer
 from es_envs.spaces import input_size, is_same_space
 
 # Of a checkpoint's progress.
@@ -44,7 +40,7 @@ class TrainingState:
     """The state of a run between two generations.
 
     Attributes:
-        strategy: the strategy, with the mean and the number of the generation.
+        trainer: the trainer, with the mean and the number of the generation.
         policy: what its parameters mean.
         statistics: statistics that normalise the next generation's observations or hidden layers, or None.
         rules: the rules that change the search between generations, with their states.
@@ -56,7 +52,7 @@ class TrainingState:
         best: standing of the best centre so far; None if none was confirmed.
     """
 
-    strategy: Strategy
+    trainer: Trainer
     policy: Policy
     statistics: Statistics | None
     rules: Rules
@@ -99,9 +95,9 @@ class TrainingState:
             given = source.mean
             if statistics is not None and type(source.statistics) is type(statistics):
                 statistics = source.statistics
-        strategy = _strategy(config, policy, given)
-        _require_observable(strategy, pool)
-        return cls(strategy, policy, statistics, Rules.begin(config, step_limit(pool.definition, config)))
+        trainer = find_trainer(config.strategy)(config, policy, given)
+        trainer.require_pool(pool)
+        return cls(trainer, policy, statistics, Rules.begin(config, step_limit(pool.definition, config)))
 
     @classmethod
     def resume(cls, run: RunFolder, pool: RolloutPool) -> Self:
@@ -123,7 +119,7 @@ class TrainingState:
             raise ValueError(f"{run.config.env_id} has other spaces now than when the run in {run.directory} was made")
         checkpoint.policy()  # raises if a user's module has changed
         state = cls.at(checkpoint, run.checkpoint_path(generation))
-        _require_observable(state.strategy, pool)
+        state.trainer.require_pool(pool)
         run.truncate_history(generation)
         return state
 
@@ -141,23 +137,30 @@ class TrainingState:
         require_bits(checkpoint.config, where)
         try:
             policy, progress = checkpoint.policy(), _progress(checkpoint)
-            strategy = _strategy(progress["rules"].search_config, policy, checkpoint.mean)
-            strategy.load_state_dict(checkpoint.strategy)
-            _require_consistent(strategy, checkpoint)
+            config = progress["rules"].search_config
+            trainer = find_trainer(config.strategy)(config, policy, checkpoint.mean)
+            trainer.load_state_dict(checkpoint.strategy)
+            _require_consistent(trainer, checkpoint)
         except (LookupError, ValueError, TypeError, ArithmeticError) as error:
             raise CheckpointError(f"{where}: its state does not fit: {type(error).__name__}: {error}") from error
-        return cls(strategy, policy, checkpoint.statistics, **progress)
+        return cls(trainer, policy, checkpoint.statistics, **progress)
 
     def population(self) -> Population:
-        """Population of the next generation, with its statistics and step limit."""
-        return replace(self.rules.limit_population(self.strategy.ask()), statistics=self.statistics)
+        """Population of the next generation, with its statistics and limits.
+
+        Raises:
+            ValueError: the run's trainer has none.
+        """
+        if not isinstance(self.trainer, Evolution):
+            raise ValueError(f"strategy {self.policy.config.strategy!r} has no population")
+        return self.trainer.population(self.rules, self.statistics)
 
     def checkpoint(self, run: RunFolder, spaces: RolloutPool | Checkpoint) -> Checkpoint:
         """Checkpoint before the next generation; ``spaces`` has the environment's spaces."""
-        state = self.strategy.state_dict()
+        state = self.trainer.state_dict()
         return Checkpoint(
             config=run.config,
-            generation=self.strategy.generation,
+            generation=self.trainer.generation,
             mean=state["mean"],
             strategy=state,
             statistics=self.statistics,
@@ -172,7 +175,7 @@ class TrainingState:
 
     def ending(self, run: RunFolder) -> str | None:
         """The bound, or the rule, that ends the run here: there is no further generation; None if it goes on."""
-        done = self.strategy.generation
+        done = self.trainer.generation
         bound = reached(run.config, generations=done, steps=self.total_steps, episodes=self.total_episodes)
         return bound or self.rules.ending(self.search_history(run))
 
@@ -215,26 +218,10 @@ class TrainingState:
         Raises:
             ValueError: the log does not fit the run.
         """
-        self.strategy.observe(transitions)
-        if log.behaviours is not None:
-            self.strategy.observe_behaviours(log.behaviours)
-        centre = self.strategy.mean
-        self.strategy.tell(log.fitness, log.valid)
         self.rules = self.rules.with_states(log.rules)
+        self.trainer.learn(log, self.rules, transitions)
         self.statistics = log.statistics or self.statistics
-        if log.search_from is not None:
-            self.search += log.search_from == "initial"
-            generation = self.strategy.generation
-            mean = centre if log.search_from == "centre" else self._first_mean()
-            self.strategy = _strategy(self.rules.search_config, self.policy, mean)
-            self.strategy.generation = generation
-        elif log.population_size is not None:
-            self.strategy.population_size = log.population_size
-
-    def _first_mean(self) -> NDArray[np.float32]:
-        """The mean at which this search begins, unless a policy from a file was given."""
-        seed, restarts = self.policy.config.seed, self.rules.states.get("plateau") or 0
-        return self.policy.initial(derive(seed, Purpose.RESTART, int(restarts)) if restarts else seed)
+        self.search += log.search_from == "initial"
 
 
 def _latest(run: RunFolder, generation: int) -> Checkpoint:
@@ -253,24 +240,6 @@ def _latest(run: RunFolder, generation: int) -> Checkpoint:
         raise
 
 
-def _strategy(config: TrainConfig, policy: Policy, mean: NDArray[np.float32] | None) -> Strategy:
-    """The strategy that a config names, starting at ``mean``, or where it or the policy starts by itself."""
-    if config.strategy.startswith(LEARNER):
-        return Learner(config, policy, mean)
-    strategy = make_strategy(config, policy.initial(config.seed) if mean is None else mean, policy)
-    if isinstance(strategy, ERL):
-        learner = OffPolicyLearner(
-            policy, strategy.mean, algorithm=strategy.algorithm, options=strategy.learner_options, seed=config.seed
-        )
-        if strategy.learning_starts > learner.capacity:
-            raise ValueError(
-                f"learning_starts={strategy.learning_starts}: the learner keeps its last {learner.capacity} steps, and "
-                "would never start: raise buffer_size (in learner_options), or lower it"
-            )
-        strategy.learner = learner
-    return strategy
-
-
 def first_statistics(config: TrainConfig, policy: Policy, pool: RolloutPool) -> Statistics | None:
     """Statistics that normalise observations or hidden layers in generation 0."""
     if config.observation_normalization:
@@ -278,23 +247,12 @@ def first_statistics(config: TrainConfig, policy: Policy, pool: RolloutPool) -> 
     return pool.reference_batch() if config.virtual_batch_normalization else None
 
 
-def _require_observable(strategy: Strategy, pool: RolloutPool) -> None:
-    population = strategy.ask()
-    if population.describes:
-        pool.definition.load_behaviour()  # an error before the first generation
-    if population.records and not pool.can_record:
-        raise ValueError(
-            f"strategy {pool.config.strategy!r} learns from every step of its episodes, and this pool returns none: "
-            "use pool='local' (on the command line: --pool local)"
-        )
-
-
-def _require_consistent(strategy: Strategy, checkpoint: Checkpoint) -> None:
-    if strategy.generation != checkpoint.generation:
-        raise ValueError(f"the strategy is in generation {strategy.generation}, the file in {checkpoint.generation}")
-    if not np.array_equal(strategy.mean, checkpoint.mean):
+def _require_consistent(trainer: Trainer, checkpoint: Checkpoint) -> None:
+    if trainer.generation != checkpoint.generation:
+        raise ValueError(f"the strategy is in generation {trainer.generation}, the file in {checkpoint.generation}")
+    if not np.array_equal(trainer.mean, checkpoint.mean):
         raise ValueError("the strategy's mean is not the file's")
-    config, size, most = checkpoint.config, strategy.population_size, largest_population(checkpoint.config)
+    config, size, most = checkpoint.config, trainer.population_size, largest_population(checkpoint.config)
     least = config.population_size if config.steps_per_generation is None else 2
     if not least <= size <= most:
         raise ValueError(f"the strategy has {size} candidates, its config allows {least} to {most}")

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 import es_envs
-from es_core.config.choices import LEARNER
+from es_core.config.strategy_defaults import is_trainer
 from es_core.config.train_config import TrainConfig
 from es_core.formatting import lists
 from es_core.policies.by_name import make_policy
@@ -40,8 +40,8 @@ class SearchPlan:
     ) -> Self:
         """Make the plan of a search; for the arguments and errors see ``es_core.tune``."""
         base = TrainConfig.for_env(env_id, **given)
-        if base.strategy.startswith(LEARNER):
-            raise ValueError(f"strategy {base.strategy!r} learns by gradients: tune searches for settings of evolution")
+        if is_trainer(base.strategy):
+            raise ValueError(f"strategy {base.strategy!r} has no population: tune searches for settings of evolution")
         definition = es_envs.definition(env_id)
         env, base = prepare_env(definition, base)
         with closing_env(env, definition.label):

@@ -5,11 +5,11 @@ import itertools
 import shutil
 
 import pytest
+from conftest import STRATEGIES
 from written import lines, require_equal
 
 from es_core import rebuild, train
 from es_core.runs.checkpoint import parameter_hash
-from es_core.strategies.by_name import STRATEGIES
 
 SETTINGS = {
     "generations": 3,

@@ -149,6 +149,21 @@ assert run.history[-2].step_norm > 0
     run_python(script, tmp_path)
 
 
+def test_the_trainer_in_the_documents_trains_and_goes_on_with_an_evolved_policy(tmp_path):
+    (tmp_path / "es_climber.py").write_text(block("trainer: es_climber.py"), encoding="utf-8")
+    install(tmp_path, "es-climber", {"climber": "es_climber"})
+    script = """
+import sys; sys.path.insert(0, ".")
+import es_core
+how = {"generations": 6, "progress": False, "confirm_episodes": 5, "eval_episodes": 5}
+run = es_core.train("CartPole-v1", strategy="climber", run_dir="run", **how)
+assert run.history[-1].parameter_hash != run.history[0].parameter_hash
+tuned = es_core.finetune(run, algorithm="climber", steps=10_000, run_dir="tuned", **how)
+assert (tuned.checkpoint_at(0).mean == run.best.mean).all()
+"""
+    run_python(script, tmp_path)
+
+
 @pytest.mark.parametrize("table", ["STRATEGIES", "SHAPINGS", "OPTIMIZERS", "POLICIES"])
 def test_the_documents_name_all_that_there_is_to_choose(table):
     document = (ROOT / "docs" / "algorithms.md").read_text(encoding="utf-8")

@@ -7,16 +7,17 @@ from inspect import signature
 
 import numpy as np
 import pytest
-from conftest import first_fast
+from conftest import STRATEGIES, first_fast
 
 import es_envs
 from es_core.config.choices import SCHEDULES, SIGN_SHAPINGS
-from es_core.config.train_config import STRATEGY_DEFAULTS, TrainConfig
+from es_core.config.strategy_defaults import STRATEGY_DEFAULTS, defaults_of
+from es_core.config.train_config import TrainConfig
 from es_core.policies.by_name import make_policy
 from es_core.policies.noise import noise
 from es_core.seeding import Purpose, derive, episode_seeds
-from es_core.strategies import sep_cma_es
-from es_core.strategies.by_name import STRATEGIES, make_strategy
+from es_core.strategies import by_name, sep_cma_es
+from es_core.strategies.by_name import make_strategy
 from es_core.strategies.optimizers import OPTIMIZERS
 from es_core.strategies.pgpe import PGPE
 from es_core.strategies.population import noise_moments
@@ -701,11 +702,16 @@ def strategy_of(config, size=20):
     return make_strategy(config, np.zeros(size, np.float32))
 
 
+def test_every_strategy_of_ours_has_an_entry_for_its_defaults():
+    """Such a name is never looked up among those of plugins."""
+    assert {*STRATEGY_DEFAULTS} == {*by_name.STRATEGIES}
+
+
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_a_strategys_name_alone_makes_it_with_its_papers_settings(name):
     config = config_for(name)
     assert type(strategy_of(config)) is STRATEGIES[name]
-    for field, value in STRATEGY_DEFAULTS.get(name, {}).items():
+    for field, value in defaults_of(name).items():
         if field not in es_envs.definition("CartPoleBullet-v0").recommended_for.get(name, {}):
             assert getattr(config, field) == value, field
 

@@ -2,9 +2,9 @@ import json
 import re
 
 import pytest
-from conftest import ENV_IDS, first_fast
+from conftest import ENV_IDS, STRATEGIES, first_fast
 
-from es_core import STRATEGIES, Bench, bench
+from es_core import Bench, bench
 from es_core.cli import main
 
 QUICK = {"workers": 2, "seconds": 0.01, "population_size": 4, "max_episode_steps": 20}

@@ -9,11 +9,11 @@ from contextlib import closing
 from dataclasses import asdict, replace
 
 import pytest
-from conftest import registered, running
+from conftest import STRATEGIES, registered, running
 from small_envs import Aim
 
 import es_envs
-from es_core import STRATEGIES, RolloutError, Run, TrainConfig, tune
+from es_core import RolloutError, Run, TrainConfig, tune
 from es_core.cli import main
 from es_core.policies.by_name import make_policy
 from es_core.runs.locks import hold

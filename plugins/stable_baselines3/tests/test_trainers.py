@@ -1,4 +1,4 @@
-"""Algorithms of Stable-Baselines3 as strategies, from their own start or an evolved policy's, with the real library."""
+"""Algorithms of Stable-Baselines3 as trainers, from their own start or an evolved policy's, with the real library."""
 
 from contextlib import closing
 from dataclasses import replace
@@ -8,15 +8,17 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("es_stable_baselines3")
 
 from conftest import first_fast
+from es_stable_baselines3.algorithms import ALGORITHMS
+from es_stable_baselines3.environment import LearnerEnv
+from es_stable_baselines3.models import Model
+from es_stable_baselines3.trainers import PPO
 
 import es_envs
 from es_core import CheckpointError, Run, TrainConfig, evaluate, finetune, rebuild, train, tune
 from es_core.cli import main
-from es_core.learners.algorithms import ALGORITHMS, require_learner
-from es_core.learners.environment import LearnerEnv
-from es_core.learners.models import Model
 from es_core.policies.by_name import make_policy
 from es_core.training.state import TrainingState
 
@@ -74,6 +76,12 @@ def test_a_single_episode_is_not_said_to_be_like_others(tmp_path):
     assert (first.population_size, first.fitness_std) == (1, None)
 
 
+def test_blocks_in_which_no_episode_ends_are_learnt_from(tmp_path):
+    run = learn(tmp_path / "run", "sac", max_episode_steps=100)
+    assert [line.fitness_mean for line in run.history] == [None, None, None]
+    assert len({line.parameter_hash for line in run.history}) == 3
+
+
 @pytest.mark.parametrize("name", first_fast(sorted(ALGORITHMS, key="qrdqn ppo td3 sac".find, reverse=True), 4))
 def test_an_algorithm_leaves_a_run_like_evolutions(name, tmp_path):
     run = learn(tmp_path / "run", name, generations=1)
@@ -82,9 +90,9 @@ def test_an_algorithm_leaves_a_run_like_evolutions(name, tmp_path):
     assert first.parameter_hash != last.parameter_hash
     assert last.total_steps == first.steps + first.evaluation_steps + last.evaluation_steps
     assert Run.open(tmp_path / "run").evaluate(episodes=2) == evaluate(run, episodes=2)
-    with pytest.raises(ValueError, match=f"strategy 'sb3:{name}' learns by gradients, and has no candidates"):
+    with pytest.raises(ValueError, match=f"strategy 'sb3:{name}' has no population, and so no candidates"):
         evaluate(run, candidate=0)
-    assert_acts_like(TrainingState.at(run.checkpoint, "the checkpoint").strategy._model, run.checkpoint)
+    assert_acts_like(TrainingState.at(run.checkpoint, "the checkpoint").trainer._model, run.checkpoint)
 
 
 def assert_acts_like(model, checkpoint):
@@ -175,7 +183,7 @@ def test_returns_of_several_steps_end_where_a_block_cuts_an_episode(tmp_path):
     config = TrainConfig.for_env("Pendulum-v1", strategy="sb3:sac", generations=2, **settings)
     with closing(es_envs.make("Pendulum-v1")) as env:
         policy = make_policy(config, env.observation_space, env.action_space)
-    model = Model(config, policy, handed_over=False)
+    model = Model(config, policy, ALGORITHMS["sac"], handed_over=False)
     with model.block(0, None):
         model.learn()
     buffer = model._sb3.replay_buffer
@@ -200,6 +208,7 @@ def test_what_an_algorithm_cannot_learn_is_refused_with_the_reason(strategy, tmp
         ("episodes_per_candidate", 4),
         ("on_candidate_error", "worst"),
         ("episode_seeds", "independent"),
+        ("schedule", "cosine"),
     ],
 )
 def test_a_setting_of_evolution_alone_is_refused_by_name(setting, value, tmp_path):
@@ -208,8 +217,8 @@ def test_a_setting_of_evolution_alone_is_refused_by_name(setting, value, tmp_pat
 
 
 def test_what_an_environment_recommends_for_evolution_is_left_out(register):
-    env = register("Walk-v0", recommended={"episodes_per_candidate": 4, "output_scale": 1.0})
-    require_learner(TrainConfig.for_env(env, strategy="sb3:ppo"), takes_over=False)
+    env = register("Walk-v0", recommended={"episodes_per_candidate": 4, "output_scale": 1.0, "episode_cap_start": 9})
+    PPO.require_fit(TrainConfig.for_env(env, strategy="sb3:ppo"), from_policy=False)
 
 
 def test_a_policy_that_cannot_be_handed_over_is_refused_with_the_reason(evolved, tmp_path):
@@ -218,11 +227,13 @@ def test_a_policy_that_cannot_be_handed_over_is_refused_with_the_reason(evolved,
         finetune(lstm, algorithm="ppo", steps=100, run_dir=tmp_path / "run")
     with pytest.raises(ValueError, match="'sb3:trpo' cannot start from a policy; these can: a2c"):
         finetune(evolved("CartPole-v1"), algorithm="trpo", steps=100, run_dir=tmp_path / "run")
-    with pytest.raises(ValueError, match="learns by gradients: tune searches for settings of evolution"):
+    with pytest.raises(ValueError, match="has no population: tune searches for settings of evolution"):
         tune("CartPole-v1", strategy="sb3:ppo", trials=1)
     (tmp_path / "model.zip").write_bytes(b"PK")
     with pytest.raises(CheckpointError, match="cannot be read as a checkpoint"):
         finetune(tmp_path / "model.zip", algorithm="ppo", steps=100)
+    with pytest.raises(ValueError, match="no strategy is called 'ppoo': did you mean 'sb3:ppo'"):
+        finetune(evolved("CartPole-v1"), algorithm="ppoo", steps=100, run_dir=tmp_path / "run")
 
 
 def test_the_command_goes_on_by_gradients_and_compares_them_with_evolution(evolved, tmp_path, capsys):

@@ -1,18 +1,18 @@
-"""Hand-over: an evolved policy as one that gradients can go on with, the same function of observations."""
+"""Transfer: an evolved policy as one that gradients can go on with, the same function of observations."""
 
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 
-from es_core.learners.algorithms import dense_layers_of
 from es_core.policies.by_name import make_policy
 from es_core.policies.layers import matrices
 from es_core.policies.normalization import ReferenceBatch
 from es_core.runs.checkpoint import Checkpoint
+from es_stable_baselines3.algorithms import dense_layers_of
 
 
-def handed_over(checkpoint: Checkpoint) -> Checkpoint:
+def transferred(checkpoint: Checkpoint) -> Checkpoint:
     """Return the checkpoint's policy as a perceptron with biases that acts the same.
 
     A linear policy without bias gets one of zero. The normalisation by a reference batch is folded into the weights.

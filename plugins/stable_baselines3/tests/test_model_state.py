@@ -4,11 +4,10 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch")
-pytest.importorskip("stable_baselines3")
+pytest.importorskip("es_stable_baselines3")
 
+from es_stable_baselines3.model_state import load_state, state_of
 from stable_baselines3 import DQN, PPO, SAC
-
-from es_core.learners.model_state import load_state, state_of
 
 MODELS = {
     "PPO": lambda seed: PPO("MlpPolicy", "Pendulum-v1", n_steps=64, seed=seed, device="cpu"),

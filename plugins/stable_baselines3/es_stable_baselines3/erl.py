@@ -4,7 +4,7 @@ Learning", arXiv 1805.07917, algorithms 1 to 3).
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ from es_core.strategies.ga import GA
 from es_core.strategies.population import Population
 from es_core.strategies.schedules import Schedule
 from es_core.strategies.strategy import Diagnostics
-from es_core.strategies.transitions import TransitionLearner, Transitions
+from es_core.strategies.transitions import Transitions
+from es_stable_baselines3.off_policy import OffPolicyLearner
 
 _TOURNAMENT = 3  # actors in a tournament
 _MUTATED = 0.1  # largest share of a matrix's weights that a mutation changes
@@ -42,7 +43,7 @@ class ERL(GA):
         population_size: candidates in a generation, the learner's actor included (paper: 11).
         sigma: relative strength of a mutation, or a function of the generation (paper: 0.1).
         seed: root seed.
-        policy: the run's policy; None: all parameters are weights of one unit.
+        policy: the run's policy; None: all parameters are weights of one unit, and there is no learner.
         elites: number of actors that go on unchanged (paper: a tenth of them, or more); None: a tenth.
         mutation: probability with which an actor mutates that is no elite (paper: 0.9).
         inject_every: generations between two injections of the learner's actor (paper: 10, or 1).
@@ -56,9 +57,20 @@ class ERL(GA):
         learner: learns from the transitions; None: this is evolution alone, and the last candidate the first actor.
 
     Raises:
-        ValueError: a number is out of range.
+        ValueError: a number is out of range, or policy, actions or an option do not fit the learner.
+        ImportError: Stable-Baselines3 is not installed.
     """
 
+    defaults: ClassVar[Mapping[str, Any]] = {
+        "sigma": 0.1,
+        "population_size": 11,
+        "policy": "mlp",
+        "hidden_sizes": (64, 64),
+        "activation": "relu",
+        "output_scale": 1.0,
+        "observation_normalization": False,
+        "action_noise": 0.1,
+    }
     resizable = False
     rebuildable = False
     state = ("survivors", "lent")
@@ -97,8 +109,15 @@ class ERL(GA):
         self.gradient_steps, self.learning_starts = gradient_steps, learning_starts
         if not isinstance(learner_options, Mapping | None):
             raise ValueError(f"learner_options must be a dict of its algorithm's arguments, got {learner_options!r}")
-        self.algorithm, self.learner_options = algorithm, learner_options or {}
-        self.learner: TransitionLearner | None = None
+        self.learner: OffPolicyLearner | None = None
+        if policy is not None:
+            options = learner_options or {}
+            self.learner = OffPolicyLearner(policy, self.mean, algorithm=algorithm, options=options, seed=seed)
+            if learning_starts > self.learner.capacity:
+                raise ValueError(
+                    f"learning_starts={learning_starts}: the learner keeps its last {self.learner.capacity} steps, and "
+                    "would never start: raise buffer_size (in learner_options), or lower it"
+                )
         self._episodes: Sequence[Transitions] | None = None
         self._layers = policy.layers if isinstance(policy, Layered) else None
         self.lent = self.mean.copy()  # the learner's actor
@@ -138,7 +157,7 @@ class ERL(GA):
                 self.survivors[-1] = self.lent
         return None
 
-    def _train(self, learner: TransitionLearner) -> None:
+    def _train(self, learner: OffPolicyLearner) -> None:
         if self._episodes is None:
             raise ValueError("the learner has no transitions of this generation: call observe() before tell()")
         episodes, self._episodes = self._episodes, None

@@ -13,6 +13,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 stable_baselines3 = pytest.importorskip("stable_baselines3")
+pytest.importorskip("es_stable_baselines3")
 
 from conftest import TINY, first_fast
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize

@@ -17,15 +17,14 @@ from torch import nn
 
 import es_envs
 from es_core.config.train_config import TrainConfig
-from es_core.learners import actors
-from es_core.learners.algorithms import OWN_OPTIONS, algorithm_of
-from es_core.learners.environment import LearnerEnv
-from es_core.learners.model_state import load_state, state_of
 from es_core.policies.network import Policy, Vector
-from es_core.policies.normalization import Statistics
-from es_core.pools.pool import Results
+from es_core.policies.normalization import ObservationStatistics, Statistics
 from es_core.seeding import Purpose, derive
 from es_envs import Episode
+from es_stable_baselines3 import actors
+from es_stable_baselines3.algorithms import OWN_OPTIONS, Algorithm
+from es_stable_baselines3.environment import LearnerEnv
+from es_stable_baselines3.model_state import load_state, state_of
 
 _LOOKED_AT = 500  # observations by which the outputs of a policy that is handed over are scaled to logits
 _UNKNOWN = 1_000_000  # steps of a run that only episodes bound, for a learner that plans with them
@@ -38,12 +37,13 @@ class Model:
     Args:
         config: the run's config.
         policy: the run's policy.
+        algorithm: the algorithm.
         handed_over: True if it takes over a policy, and leaves that as it is while its critic learns.
     """
 
-    def __init__(self, config: TrainConfig, policy: Policy, *, handed_over: bool) -> None:
+    def __init__(self, config: TrainConfig, policy: Policy, algorithm: Algorithm, *, handed_over: bool) -> None:
         self._config, self._policy, self._handed_over = config, policy, handed_over
-        self._algorithm = algorithm_of(config)
+        self._algorithm = algorithm
         self._options = {**OWN_OPTIONS, **config.strategy_options}
         definition, count = es_envs.definition(config.env_id), self._options["n_envs"]
         self._envs = [
@@ -115,28 +115,15 @@ class Model:
         """
         load_state(self._sb3, state)
 
-    def results(self, centre: list[Episode]) -> Results:
-        """The block's episodes as results of candidates; those that its end cut off are not valid."""
-        noted = [episode for env in self._envs for episode in env.episodes]
-        whole = [isinstance(episode, Episode) for episode in noted]
-        names = next((list(episode.fitnesses) for episode in noted if isinstance(episode, Episode)), [])
+    @property
+    def episodes(self) -> list[Episode | int]:
+        """The block's episodes; as a number, the steps of one that its end has cut off."""
+        return [episode for env in self._envs for episode in env.episodes]
 
-        def column(name: str) -> NDArray[np.float64]:
-            values = [episode.fitnesses[name] if isinstance(episode, Episode) else None for episode in noted]
-            return np.array([[np.nan if value is None else value] for value in values])
-
-        fitnesses = {name: column(name) for name in names}
-        return Results(
-            valid=np.array(whole, bool),
-            fitness=fitnesses[names[0]][:, 0] if names else np.full(len(noted), np.nan),
-            fitnesses=fitnesses,
-            lengths=np.array([[each.length if isinstance(each, Episode) else each] for each in noted], np.int64),
-            capped=np.array([[isinstance(each, Episode) and each.truncated] for each in noted], bool),
-            # The normalisation of a policy that was handed over is a part of it.
-            statistics=[] if self._handed_over else [env.seen for env in self._envs],
-            centre=centre,
-            failures=[],
-        )
+    @property
+    def statistics(self) -> list[ObservationStatistics]:
+        """Statistics of the block's observations, unless its normalisation is a part of a policy handed over."""
+        return [] if self._handed_over else [env.seen for env in self._envs]
 
     def _made(self) -> Any:
         config, policy, algorithm = self._config, self._policy, self._algorithm

@@ -12,8 +12,7 @@ from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 import es_envs
 from es_core.config.checks import json_object, number, whole
-from es_core.config.choices import LEARNER
-from es_core.config.train_config import STRATEGY_DEFAULTS, TrainConfig
+from es_core.config.train_config import TrainConfig
 from es_core.policies.by_name import make_policy
 from es_core.policies.layered import Layered
 from es_core.policies.layers import Dense
@@ -26,13 +25,6 @@ OWN_OPTIONS: Mapping[str, Any] = {"n_envs": 1, "warmup_steps": 8192, "exploratio
 over, steps for which it stays as it is while the critic learns, and the standard deviation with which it explores (of
 half the distance between the bounds, or in front of a tanh)."""
 
-# Settings of evolution alone.
-_UNUSED = (
-    "population_size", "steps_limit", "restarts", "sigma", "sigma_final", "learning_rate", "learning_rate_final",
-    "optimizer", "optimizer_options", "weight_decay", "shaping", "top_directions", "sample_actions", "action_noise",
-    "survival_bonus", "curriculum", "episode_cap", "virtual_batch_normalization", "initialization", "output_scale",
-    "statistics_fraction", "episodes_per_candidate", "on_candidate_error", "episode_seeds",
-)  # fmt: skip
 _RESERVED = frozenset({
     "policy", "env", "seed", "verbose", "tensorboard_log", "stats_window_size", "monitor_wrapper",
     "optimize_memory_usage", "replay_buffer_class", "replay_buffer_kwargs", "rollout_buffer_class",
@@ -101,54 +93,27 @@ ALGORITHMS: Mapping[str, Algorithm] = {
     "tqc": Algorithm("sb3_contrib:TQC", "bounded", {"qf": _WIDE}, {}, _SMALL_ENTROPY),
     "trpo": Algorithm("sb3_contrib:TRPO", "sampled", {"vf": _SMALL}, {}, None),
 }
-_NOT_HERE = {
-    "ars": "it is evolution: use the strategy 'ars'",
-    "maskableppo": "its masks of actions would be unknown to the policy that it leaves behind: use 'sb3:ppo'",
-    "recurrentppo": "it remembers, and its network is none of the policies here: use 'sb3:ppo' with preprocessing "
-    '{"stack": 4}, or evolve a policy "lstm"',
-}
 
 
-def algorithm_of(config: TrainConfig) -> Algorithm:
-    """The algorithm that a config's strategy names, as in "sb3:ppo".
-
-    Raises:
-        ValueError: there is none of this name.
-    """
-    name = config.strategy.removeprefix(LEARNER)
-    if name in ALGORITHMS:
-        return ALGORITHMS[name]
-    if reason := _NOT_HERE.get(name.lower().replace("_", "")):
-        raise ValueError(f"strategy {config.strategy!r} cannot be used: {reason}")
-    close = difflib.get_close_matches(name.lower(), ALGORITHMS, n=1)
-    hint = f"did you mean {LEARNER + close[0]!r}?" if close else f"there are {', '.join(ALGORITHMS)}"
-    raise ValueError(f"no algorithm of Stable-Baselines3 is called {name!r}: {hint}")
-
-
-def require_learner(config: TrainConfig, *, takes_over: bool) -> None:
-    """Refuse, before anything starts, a strategy of Stable-Baselines3 that does not fit.
+def require_algorithm(config: TrainConfig, algorithm: Algorithm, *, from_policy: bool) -> None:
+    """Refuse, before anything starts, an algorithm that does not fit.
 
     Args:
         config: the run's config.
-        takes_over: True if the run starts from a policy.
+        algorithm: the algorithm that its strategy names.
+        from_policy: True if the run starts from a policy.
 
     Raises:
-        ValueError: the algorithm does not fit the actions or the policy, or a setting is refused; it says why.
+        ValueError: the algorithm does not fit the actions or the policy, or an option is refused; it says why.
         ImportError: its package is not installed.
     """
-    algorithm, name = algorithm_of(config), config.strategy
-    if takes_over and algorithm.takes_over is None:
+    if from_policy and algorithm.takes_over is None:
         able = ", ".join(each for each, other in ALGORITHMS.items() if other.takes_over is not None)
-        raise ValueError(f"strategy {name!r} cannot start from a policy; these can: {able}")
-    usual = TrainConfig(env_id=config.env_id, **STRATEGY_DEFAULTS[name])
-    for setting in _UNUSED:
-        if getattr(config, setting) != getattr(usual, setting):
-            raise ValueError(
-                f"strategy {name!r} does not use {setting}={getattr(config, setting)!r}: leave it out. "
-                'Hyperparameters of the algorithm are strategy_options, such as {"learning_rate": 0.001}'
-            )
+        raise ValueError(f"strategy {config.strategy!r} cannot start from a policy; these can: {able}")
     if config.steps_per_generation is None:
-        raise ValueError(f"strategy {name!r} needs steps_per_generation: a generation is a block of so many steps")
+        raise ValueError(
+            f"strategy {config.strategy!r} needs steps_per_generation: a generation is a block of so many steps"
+        )
     _require_options(config, algorithm)
     definition = es_envs.definition(config.env_id)
     with closing_env(make_env(definition, config), definition.label) as env:
@@ -207,7 +172,7 @@ def _require_actions(config: TrainConfig, algorithm: Algorithm, space: gymnasium
     fitting = {"sampled": True, "bounded": is_box, "greedy": isinstance(space, Discrete)}
     if not fitting[algorithm.acts]:
         needs = {"bounded": "Box actions without action_bins", "greedy": "Discrete actions"}[algorithm.acts]
-        others = ", ".join(LEARNER + name for name, other in ALGORITHMS.items() if fitting[other.acts])
+        others = ", ".join(f"sb3:{name}" for name, other in ALGORITHMS.items() if fitting[other.acts])
         raise ValueError(
             f"strategy {config.strategy!r} is for {needs}, "
             f"and those of {config.env_id} are {space}; these fit: {others}"

@@ -12,10 +12,10 @@ from stable_baselines3.common.torch_layers import create_mlp
 from stable_baselines3.dqn.policies import DQNPolicy, QNetwork
 from torch import Tensor, nn
 
-from es_core.learners.algorithms import dense_layers_of
 from es_core.policies.actions import widths
 from es_core.policies.layers import matrices
 from es_core.policies.network import Policy, Vector
+from es_stable_baselines3.algorithms import dense_layers_of
 
 
 @dataclass(frozen=True, eq=False)

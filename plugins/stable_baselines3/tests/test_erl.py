@@ -2,6 +2,10 @@
 
 import numpy as np
 import pytest
+
+pytest.importorskip("es_stable_baselines3")
+
+from es_stable_baselines3.erl import ERL
 from written import require_equal
 
 import es_envs
@@ -9,7 +13,6 @@ from es_core import CheckpointError, TrainConfig, rebuild, train
 from es_core.evaluation.scoring import find_policy
 from es_core.pools.local import LocalPool
 from es_core.pools.options import PoolOptions
-from es_core.strategies.erl import ERL
 from es_core.strategies.ga import GA
 from es_core.strategies.openai_es import OpenAIES
 from es_envs import hookimpl

@@ -10,11 +10,11 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from es_core.config.checks import AUTO, require_positive
-from es_core.learners.algorithms import ALGORITHMS, Algorithm, dense_layers_of
 from es_core.policies.actions import widths
 from es_core.policies.network import Policy, Vector
 from es_core.seeding import Purpose, derive
 from es_core.strategies.transitions import Transitions
+from es_stable_baselines3.algorithms import ALGORITHMS, Algorithm, dense_layers_of
 
 # Arguments of the algorithms that say how to learn; the others say who plays, and with which network.
 _OPTIONS = (
@@ -55,8 +55,8 @@ class OffPolicyLearner:
 
         from stable_baselines3.common.logger import Logger
 
-        from es_core.learners import actors
-        from es_core.learners.models import alone, network
+        from es_stable_baselines3 import actors
+        from es_stable_baselines3.models import alone, network
 
         with alone():
             made, seed = network(policy.config, found.critic), derive(seed, Purpose.INITIAL_MEAN) % 2**31
@@ -73,7 +73,7 @@ class OffPolicyLearner:
     @property
     def actor(self) -> Vector:
         """Parameters ``(d,)`` of a policy that acts like its actor, without exploration."""
-        from es_core.learners.actors import read
+        from es_stable_baselines3.actors import read
 
         return read(self._model, self._policy, self._scale)
 
@@ -123,7 +123,7 @@ class OffPolicyLearner:
             steps: their number.
             seed: seed of everything that is drawn.
         """
-        from es_core.learners.models import alone
+        from es_stable_baselines3.models import alone
 
         model = self._model
         with alone():
@@ -137,7 +137,7 @@ class OffPolicyLearner:
 
     def state_dict(self) -> dict[str, Any]:
         """Copies of networks, optimisers and the replay buffer's latest transitions, by name."""
-        from es_core.learners.model_state import state_of
+        from es_stable_baselines3.model_state import state_of
 
         return state_of(self._model)
 
@@ -147,7 +147,7 @@ class OffPolicyLearner:
         Raises:
             KeyError, ValueError: the state is not that of such a learner.
         """
-        from es_core.learners.model_state import load_state
+        from es_stable_baselines3.model_state import load_state
 
         load_state(self._model, state)
 
