@@ -55,7 +55,7 @@ class CheckpointError(Exception):
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def naming_errors(path: Path) -> Iterator[None]:
     """Make the system's errors about writing ``path`` name the path, the cause and the remedy.
 
     Raises:
@@ -67,8 +67,8 @@ def explained(path: Path) -> Iterator[None]:
         if error.errno is None:
             raise  # not the system's own
         remedy = _REMEDIES.get(error.errno)
-        said = f"cannot write {path}: {error.strerror or error}"
-        raise type(error)(f"{said}; {remedy}" if remedy else said) from error
+        message = f"cannot write {path}: {error.strerror or error}"
+        raise type(error)(f"{message}; {remedy}" if remedy else message) from error
 
 
 def require_plain(folder: Path) -> None:
@@ -203,7 +203,7 @@ def append(path: Path, content: bytes) -> None:
         CheckpointError: the path is not a regular file.
         OSError: the file cannot be written, or only the beginning of ``content``.
     """
-    with explained(path), opened(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as file:
+    with naming_errors(path), opened(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT) as file:
         file.write(content)
 
 
@@ -217,7 +217,7 @@ def write_whole(path: Path, content: bytes) -> None:
     """
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")  # another process may write a file of this name
     try:
-        with explained(path):
+        with naming_errors(path):
             with _new(partial) as file:
                 file.write(content)
                 file.flush()
@@ -251,7 +251,7 @@ def _new(path: Path) -> IO[bytes]:
     try:
         return opened(path, flags)
     except (FileExistsError, CheckpointError):
-        with explained(path):
+        with naming_errors(path):
             path.unlink()
         return opened(path, flags)
 
@@ -277,7 +277,7 @@ def remove(path: Path) -> None:
 def remove_partial(folder: Path) -> None:
     """Remove the partial files of processes killed while they wrote to ``folder``; nothing may be writing there now."""
     for partial in folder.glob("*.partial"):
-        with explained(partial):
+        with naming_errors(partial):
             partial.unlink()
 
 

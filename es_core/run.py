@@ -16,7 +16,7 @@ from es_core.config.strategy_defaults import STABLE_BASELINES3
 from es_core.config.train_config import OBJECTS, TrainConfig, require_bits
 from es_core.config.trust import require_trusted, require_trusted_policy
 from es_core.evaluation.scoring import Source, find_checkpoint, find_policy
-from es_core.policies.defaults import following
+from es_core.policies.defaults import inherit_policy
 from es_core.policies.engines import require_device
 from es_core.pools.options import PoolOptions
 from es_core.runs.checkpoint import Checkpoint
@@ -289,7 +289,7 @@ def _beginning_with(initial: Source, config: TrainConfig, given: Collection[str]
     else:
         source = find_checkpoint(initial)
     source = find_trainer(config.strategy).convert_initial(source)
-    ours, config = config, following(config, source.config, given=given)
+    ours, config = config, inherit_policy(config, source.config, given=given)
     if not source.trusted and (ours.policy, ours.policy_options) != (config.policy, config.policy_options):
         require_trusted_policy(config, where=source.where)
     return config, source

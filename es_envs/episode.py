@@ -47,9 +47,9 @@ class Episode:
     @property
     def ending(self) -> str:
         """The episode's end in a word or two: ``final_info["ending"]``, or "finished", "time is up", "ended"."""
-        said = self.final_info.get("ending")
-        if isinstance(said, str) and said:
-            return said
+        ending = self.final_info.get("ending")
+        if isinstance(ending, str) and ending:
+            return ending
         if self.is_success:
             return "finished"
         return "time is up" if self.truncated else "ended"
@@ -61,12 +61,12 @@ class Episode:
         Raises:
             ValueError: it is no single truth value.
         """
-        said = self.final_info.get("is_success")
-        if said is None or isinstance(said, bool):
-            return said
-        value = np.asarray(said)
+        success = self.final_info.get("is_success")
+        if success is None or isinstance(success, bool):
+            return success
+        value = np.asarray(success)
         if value.size != 1 or value.dtype.kind not in "biuf":
-            raise ValueError(f"info['is_success'] must be True or False, got {said!r}")
+            raise ValueError(f"info['is_success'] must be True or False, got {success!r}")
         return bool(value.item())
 
     @property

@@ -144,10 +144,10 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
 def _unrecognized(words: Sequence[str], options: Sequence[str]) -> str:
     if not words[0].startswith("-"):
         return f"unexpected argument: {' '.join(words)} (names come before options)"
-    said = f"unrecognized: {' '.join(words)}"
+    sentence = f"unrecognized: {' '.join(words)}"
     bare = {option.lstrip("-"): option for option in options}  # all begin alike
     close = difflib.get_close_matches(words[0].partition("=")[0].lstrip("-"), bare, n=1)
-    return f"{said} (did you mean {bare[close[0]]}?)" if close else said
+    return f"{sentence} (did you mean {bare[close[0]]}?)" if close else sentence
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

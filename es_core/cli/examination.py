@@ -274,8 +274,8 @@ def _faults(definition: EnvDefinition) -> Iterator[str]:
     for name, target in fitnesses.items():
         if ":" not in target and target not in es_envs.fitness.FITNESSES:
             yield f"{definition.id}: there is no fitness {target!r} (fitness {name!r})"
-    usual = implied("strategy", definition.recommended)
-    for strategy in {usual: None, **definition.recommended_for}:
+    default = implied("strategy", definition.recommended)
+    for strategy in {default: None, **definition.recommended_for}:
         try:
             config = TrainConfig.unresolved(definition.id, definition, strategy=strategy)
             if strategy in {AUTO, *STRATEGIES} or strategy not in {**registry.strategies(), **registry.trainers()}:

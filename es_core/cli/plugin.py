@@ -32,10 +32,10 @@ def add(commands: Any) -> None:
 
 
 def _new(options: argparse.Namespace) -> None:
-    from es_core.files import explained
+    from es_core.files import naming_errors
     from es_envs.scaffold.plugin import new_plugin
 
-    with explained(Path(options.name)):
+    with naming_errors(Path(options.name)):
         plugin = new_plugin(options.name, kind=options.kind)
     if options.json:
         print_json(asdict(plugin))

@@ -12,7 +12,7 @@ from es_core.config.trust import require_trusted
 from es_core.formatting import shell_line
 
 
-def usual_settings(config: TrainConfig) -> TrainConfig:
+def default_settings(config: TrainConfig) -> TrainConfig:
     """Return what ``train`` would take for the same environment, strategy and fitness.
 
     Raises:
@@ -28,15 +28,15 @@ def changed_settings(config: TrainConfig) -> dict[str, Any]:
     Raises:
         UnknownEnvError, ValueError, PluginError: as for ``usual_settings``.
     """
-    here, usual = config.to_json(), usual_settings(config).to_json()
-    if any(here[name] not in {None, usual[name]} for name in ("max_steps", "max_episodes")):
-        usual["generations"] = None  # unless they are given, too
+    here, default = config.to_json(), default_settings(config).to_json()
+    if any(here[name] not in {None, default[name]} for name in ("max_steps", "max_episodes")):
+        default["generations"] = None  # unless they are given, too
     chosen = {*config.decided, "engine", "device"}  # by the run, as one with the usual settings would, too
     changed = {
         field.name: here[field.name]
         for field in option_fields()
-        if here[field.name] != usual[field.name]
-        and not (field.name in chosen and is_left_open(field.name, usual[field.name]))
+        if here[field.name] != default[field.name]
+        and not (field.name in chosen and is_left_open(field.name, default[field.name]))
     }
     if config.schedule_generations == config.generations:
         changed.pop("schedule_generations", None)
@@ -152,6 +152,6 @@ def only_in_script(config: TrainConfig) -> bool:
 
 def _chosen(config: TrainConfig) -> dict[str, Any]:
     """The settings on which the usual values of others depend."""
-    usual = TrainConfig.for_env(config.env_id)
+    default = TrainConfig.for_env(config.env_id)
     names = {"strategy", "fitness"} - {*config.decided}
-    return {name: getattr(config, name) for name in sorted(names) if getattr(config, name) != getattr(usual, name)}
+    return {name: getattr(config, name) for name in sorted(names) if getattr(config, name) != getattr(default, name)}

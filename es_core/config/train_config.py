@@ -54,7 +54,7 @@ _WRITTEN_BY = ("es-envs 0.1.0 (commit 9c9a60a)",)
 
 MOST = 1_000_000
 """Maximum of candidates in a generation and of episodes of one: a config must not ask for more than memory holds."""
-_USUAL_LIMIT = 1000  # steps of an episode, where neither the environment nor the user sets a limit
+_DEFAULT_LIMIT = 1000  # steps of an episode, where neither the environment nor the user sets a limit
 
 # Fields that bound a run: the only ones that may change when it is resumed, and only grow (None: no bound).
 BOUNDS = ("generations", "max_steps", "max_episodes")
@@ -528,7 +528,7 @@ class TrainConfig:
             generations = self.generations  # fixed now: a resumed run may have more
         limit, decided = self.max_episode_steps, self.decided
         if limit is None and definition.max_episode_steps is None:  # an episode might never end
-            limit, decided = _USUAL_LIMIT, (*decided, "max_episode_steps")
+            limit, decided = _DEFAULT_LIMIT, (*decided, "max_episode_steps")
         return replace(
             self,
             fitness=fitness,

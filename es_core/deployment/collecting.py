@@ -21,7 +21,7 @@ from es_core.config.budgets import step_limit
 from es_core.config.checks import require_positive
 from es_core.deployment.recorded_episodes import Step, recorded_episode
 from es_core.evaluation.scoring import Source, find_policy, population_of, require_same_spaces
-from es_core.files import explained
+from es_core.files import naming_errors
 from es_core.rollout.rollout import Rollout
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.unfinished import working_folder
@@ -143,7 +143,7 @@ def collect(
 def _folder_made(folder: Path) -> Iterator[None]:
     """Make a folder, and afterwards remove what was made and is empty."""
     made = [each for each in (folder, *folder.parents) if not each.exists()]
-    with explained(folder):
+    with naming_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
     try:
         yield

@@ -126,7 +126,7 @@ def export(
 def _metadata(source: Source, checkpoint: Checkpoint, definition: EnvDefinition) -> dict[str, str]:
     """Metadata of the file; mappings in JSON."""
     config = checkpoint.config
-    said = {
+    message = {
         "es_envs_version": version("es-envs"),
         "env_id": config.env_id,
         "env_kwargs": json.dumps(config.env_kwargs),
@@ -142,8 +142,8 @@ def _metadata(source: Source, checkpoint: Checkpoint, definition: EnvDefinition)
         best = source.best_score
         score = best[1] if best and best[0] == checkpoint.generation else stats.confirmation or stats.evaluation
         if score is not None:
-            said |= {"fitness_mean": str(score.mean), "fitness_episodes": str(score.episodes)}
-    return said
+            message |= {"fitness_mean": str(score.mean), "fitness_episodes": str(score.episodes)}
+    return message
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,13 +20,13 @@ from es_envs.spaces import has_channels_first, image_size, input_size, is_image,
 # Linear outputs, with a bias, are learnt from the fewest episodes. But what is linear in two angles and a speed hardly
 # swings a pendulum up, and where there are so few inputs, hidden units cost few parameters. (The last is for a policy
 # that is given without its sizes.)
-_FEW_INPUTS, _USUAL_HIDDEN = 5, (32, 32)
+_FEW_INPUTS, _DEFAULT_HIDDEN = 5, (32, 32)
 FEW_HIDDEN = (8,)
 """Sizes of the hidden layers behind few inputs."""
 _MANY = 1_000_000  # parameters
 PICTURE = 48
 """Pixels in height and width to which larger pictures are brought."""
-_USUAL_BOUNDS = 0.25, 4.0  # of actions that outputs may be as they are
+_COMMON_BOUNDS = 0.25, 4.0  # of actions that outputs may be as they are
 
 Space = gymnasium.Space[Any]
 
@@ -76,13 +76,13 @@ def with_policy(config: TrainConfig, observation_space: Space, action_space: Spa
         ValueError: observations of this space have no fixed length.
     """
     images = [part for _, _, part in leaves(observation_space) if is_image(part)]
-    hidden: tuple[int, ...] = _USUAL_HIDDEN
+    hidden: tuple[int, ...] = _DEFAULT_HIDDEN
     if config.policy == AUTO and not images:
         hidden = FEW_HIDDEN if input_size(observation_space) <= _FEW_INPUTS else ()
     answers_itself = ":" in config.policy  # a user's module knows which actions there are
     # By its name, since workers decide this, too, and a node of a cluster need not have the strategy's plugin.
     has_learner = config.strategy == "erl" and isinstance(action_space, spaces.Box) and action_space.is_bounded()
-    stretches = config.action_bins is None and not answers_itself and (has_learner or not _are_usual(action_space))
+    stretches = config.action_bins is None and not answers_itself and (has_learner or not _are_reachable(action_space))
     return decided(
         config,
         policy=_convolutional(images) if images else "mlp",
@@ -98,11 +98,11 @@ def _convolutional(images: Sequence[Space]) -> str:
     return "cnn_nature" if pixels >= smallest_image("cnn_nature") else "cnn_small"
 
 
-def _are_usual(space: Space) -> bool:
+def _are_reachable(space: Space) -> bool:
     """Return True if outputs of the order of 1 reach most of the actions, or nobody knows which they reach."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         boxes = [leaf for _, _, leaf in leaves(space) if isinstance(leaf, spaces.Box)]
-        return all(map(_are_usual, boxes)) or not all(box.is_bounded() for box in boxes)
+        return all(map(_are_reachable, boxes)) or not all(box.is_bounded() for box in boxes)
     if not isinstance(space, spaces.Box):
         return True
     with np.errstate(over="ignore", invalid="ignore"):
@@ -110,7 +110,7 @@ def _are_usual(space: Space) -> bool:
         centre = (space.high.astype(float) + space.low) / 2
         if not (np.isfinite(width) & (width < np.finfo(np.float32).max / 2)).all():
             return True
-    least, most = _USUAL_BOUNDS
+    least, most = _COMMON_BOUNDS
     return bool(((least <= width) & (width <= most) & (np.abs(centre) <= width / 2)).all())
 
 
@@ -124,7 +124,7 @@ _AROUND_IT = {
 }
 
 
-def following(config: TrainConfig, initial: TrainConfig, *, given: Collection[str]) -> TrainConfig:
+def inherit_policy(config: TrainConfig, initial: TrainConfig, *, given: Collection[str]) -> TrainConfig:
     """Return the config with the policy of the checkpoint that the run starts from, as far as the user gave no other.
 
     Who gives another kind of policy gives all of it; of the same kind, what is not given is as it was.

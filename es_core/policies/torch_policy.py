@@ -164,11 +164,11 @@ class TorchPolicy(Policy):
 def _require_built_in_settings_alone(config: TrainConfig) -> None:
     """Refuse settings of the layers of built-in policies."""
     for name in ("initialization", "output_scale", "virtual_batch_normalization"):
-        value, usual = getattr(config, name), getattr(TrainConfig, name)
-        if value != usual:
+        value, default = getattr(config, name), getattr(TrainConfig, name)
+        if value != default:
             raise ValueError(
                 f"policy {config.policy!r}: {name} is for built-in policies; your module chooses this itself: leave "
-                f"{name} at {usual!r}, got {value!r}"
+                f"{name} at {default!r}, got {value!r}"
             )
 
 

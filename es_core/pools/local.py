@@ -31,7 +31,7 @@ from es_core.pools.process import BEAT_EVERY, Child, ChildDiedError, Record, end
 from es_core.pools.scheduler import Scheduler
 from es_core.pools.watchdog import patience
 from es_core.rollout.errors import RolloutError
-from es_core.strategies.defaults import settled
+from es_core.strategies.defaults import resolve_auto
 from es_envs import EnvDefinition, interruption, registry
 from es_envs.episode import STEP_TIMEOUT
 
@@ -98,7 +98,7 @@ class LocalPool(RolloutPool):
             names = (*self.config.decided, "preprocessing")
             self.config = replace(self.config, preprocessing=self.greeting.preprocessing, decided=names)
         policy = make_policy(self.config, self.observation_space, self.action_space)
-        self.config = replace(settled(policy), engine=self.greeting.engine)
+        self.config = replace(resolve_auto(policy), engine=self.greeting.engine)
 
     def play(self, work: Work, numbers: Iterable[int] | None = None) -> Iterator[Reply]:
         """Play tasks, and yield replies as they arrive; all workers are ready at the end.

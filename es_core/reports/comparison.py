@@ -201,8 +201,8 @@ def _names(settings: Mapping[str, Sequence[str]], configs: Sequence[TrainConfig]
 
 def _chosen(config: TrainConfig) -> set[str]:
     """Settings that the run itself has not decided, and that differ from the defaults, its strategy's own included."""
-    usual = TrainConfig(env_id=config.env_id, **defaults_of(config.strategy)).to_json()
-    return {name for name, value in config.to_json().items() if name not in config.decided and value != usual[name]}
+    default = TrainConfig(env_id=config.env_id, **defaults_of(config.strategy)).to_json()
+    return {name for name, value in config.to_json().items() if name not in config.decided and value != default[name]}
 
 
 def _opened(source: RunFolder | str | os.PathLike[str]) -> list[RunFolder]:

@@ -50,10 +50,10 @@ def next_step(
 
 def _after_a_stop(run: RunFolder, advised: Advice) -> NextStep:
     if (failure := run.failure) is not None:
-        said = f"Generation {failure.generation} has failed: {failure}."
+        message = f"Generation {failure.generation} has failed: {failure}."
         if failure.replay:
-            return _step(run, f"{said} To see that episode fail:", "replay", **failure.replay)
-        return _step(run, f"{said} Once the cause is removed, to run it again:", "resume")
+            return _step(run, f"{message} To see that episode fail:", "replay", **failure.replay)
+        return _step(run, f"{message} Once the cause is removed, to run it again:", "resume")
     if not run.history:
         return _step(run, "It has stopped before a generation was finished. To begin again:", "resume")
     generation = run.history[-1].generation
@@ -65,23 +65,23 @@ def _after_the_end(run: RunFolder, *, filmed: bool, advised: Advice) -> NextStep
     if best is None:
         return _step(run, "No centre was evaluated. To score the last one on unseen starts:", "evaluate")
     solved, succeeds = run.end == "solved", best[1].success_rate == 1
-    said = "It succeeds from every unseen start" if succeeds else "It has ended"
+    message = "It succeeds from every unseen start" if succeeds else "It has ended"
     if solved:
-        said = f"It is solved{_but(advised)}"
+        message = f"It is solved{_but(advised)}"
     done = solved or succeeds
     has_goal = run.config.solved_at is not None
     if run.end in BOUNDS and run.config.bits == BITS and not (advised or done) and (filmed or has_goal):
         bound = getattr(run.config, run.end)
-        said = f"It has reached {run.end}={bound}, and more may help. To go on:"
-        return _step(run, said, "resume", **{run.end: 2 * bound})
+        message = f"It has reached {run.end}={bound}, and more may help. To go on:"
+        return _step(run, message, "resume", **{run.end: 2 * bound})
     if not filmed and (done or not advised):
-        return _step(run, f"{said}. To see what its best policy does:", "report", film=True)
+        return _step(run, f"{message}. To see what its best policy does:", "report", film=True)
     if done and not only_in_script(run.config):
-        export = _step(run, f"{said}. To use its best policy in other programs:", "export")
+        export = _step(run, f"{message}. To use its best policy in other programs:", "export")
         return replace(export, command=f"{export.command} policy.onnx")
     again = None if done else _begin_again(run, advised)
     but = "" if done else _but(advised)
-    return again or _step(run, f"{said}{but}. To score its best policy on other starts:", "evaluate")
+    return again or _step(run, f"{message}{but}. To score its best policy on other starts:", "evaluate")
 
 
 def _begin_again(run: RunFolder, advised: Advice) -> NextStep | None:
@@ -91,10 +91,10 @@ def _begin_again(run: RunFolder, advised: Advice) -> NextStep | None:
     """
     if advised and not advised.settings:
         return None
-    said = f"It has ended{_but(advised)}. To begin again{', with that changed' if advised else ''}:"
+    message = f"It has ended{_but(advised)}. To begin again{', with that changed' if advised else ''}:"
     with contextlib.suppress(es_envs.UnknownEnvError, es_envs.PluginError, ValueError, ImportError):
         command = train_command(run.config, run.directory, trusted=run.trusted, **advised.settings)
-        return NextStep(sentence=said, command=command)
+        return NextStep(sentence=message, command=command)
     return None
 
 

@@ -12,7 +12,7 @@ from es_core.evaluation.scoring import Source, evaluate, find_policy
 from es_core.files import write_whole
 from es_core.reports.pages import Chart, Mark, render, require_page
 from es_core.rollout.environment import make_env
-from es_core.rollout.ranges import stretched
+from es_core.rollout.ranges import scaled_ranges
 from es_core.runs.scores import Evaluation
 from es_core.training.progress import count_progress
 from es_envs.closing import closing_env
@@ -162,11 +162,11 @@ def robustness(
         task = bar.add_task("worlds", total=len(worlds) * (len(STRETCHES) - 1))
         for name, varied in worlds.items():
             for stretch in STRETCHES[1:]:
-                scores[name].append(score(stretched(varied, stretch, env)))
+                scores[name].append(score(scaled_ranges(varied, stretch, env)))
                 bar.advance(task)
         widest = {
             name: [round(end) if end == round(end) else float(f"{end:.6g}") for end in ends]  # for people to read
-            for name, ends in stretched(ranges, STRETCHES[-1], env).items()
+            for name, ends in scaled_ranges(ranges, STRETCHES[-1], env).items()
         }
     name = str(checkpoint.config.fitness) if fitness is None else fitness
     return Robustness(env_id=definition.id, fitness=name, ranges=dict(ranges), widest=widest, scores=scores)

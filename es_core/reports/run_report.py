@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import es_envs
-from es_core.config.commands import changed_settings, run_command, train_command, usual_settings
+from es_core.config.commands import changed_settings, default_settings, run_command, train_command
 from es_core.config.strategy_defaults import is_trainer
 from es_core.config.train_config import BITS, TrainConfig, option_fields
 from es_core.config.trust import require_trusted
@@ -221,16 +221,16 @@ def _settings(config: TrainConfig) -> list[tuple[str, list[dict[str, str]], bool
     """
     here, default = config.to_json(), TrainConfig(env_id=config.env_id).to_json()
     try:
-        usual, chosen = usual_settings(config).to_json(), set(changed_settings(config))
+        defaults, chosen = default_settings(config).to_json(), set(changed_settings(config))
     except (es_envs.UnknownEnvError, es_envs.PluginError, ValueError, ImportError):
-        usual, chosen = default, {name for name, value in here.items() if value != default[name]}
+        defaults, chosen = default, {name for name, value in here.items() if value != default[name]}
         chosen -= {*config.decided}
     groups: tuple[list[dict[str, str]], ...] = ([], [], [])
     by_run = [field for field in fields(TrainConfig) if field.name == "vector_starts"]
     for field in [*option_fields(), *by_run]:
         value = here[field.name]
         place = 0 if field.name in chosen else 1 if value != default[field.name] else 2
-        shown = {"value": _text(value), "usual": _text((usual if place == 0 else default)[field.name])}
+        shown = {"value": _text(value), "usual": _text((defaults if place == 0 else default)[field.name])}
         groups[place].append({"name": field.name, "help": field.metadata["help"], **shown})
     titles = ("Chosen for this run", "Recommended by the environment or the strategy, or chosen by the run")
     return [

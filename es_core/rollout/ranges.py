@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 
 
-def stretched(ranges: Mapping[str, Any], factor: float, env: gymnasium.Env[Any, Any]) -> dict[str, list[float]]:
+def scaled_ranges(ranges: Mapping[str, Any], factor: float, env: gymnasium.Env[Any, Any]) -> dict[str, list[float]]:
     """Ranges that are narrower or wider by a factor.
 
     Args:

@@ -16,7 +16,7 @@ from es_core.policies.scripted import ScriptedActor, ScriptedPolicy
 from es_core.rollout.environment import make_env, prepare_env
 from es_core.rollout.errors import SpaceError
 from es_core.rollout.fitness import fresh_fitnesses, load_fitnesses, observers_of, so_far, with_fitness
-from es_core.rollout.ranges import stretched
+from es_core.rollout.ranges import scaled_ranges
 from es_core.seeding import Purpose, derive
 from es_envs import EnvDefinition, Episode
 from es_envs.behaviour import BehaviourDescriber
@@ -167,7 +167,7 @@ class Rollout:
         observers = [*observers, *observers_of(measured)]
         options = None
         if range_share < 1:
-            options = {"randomize": stretched(self._ranges, range_share, self.env)}
+            options = {"randomize": scaled_ranges(self._ranges, range_share, self.env)}
         episode = yield from play(
             self.env, act, seed, limit, observers, options=options, progress=self._progress, pauses=pauses
         )

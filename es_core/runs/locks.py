@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self
 
-from es_core.files import CheckpointError, explained, opened, write_whole
+from es_core.files import CheckpointError, naming_errors, opened, write_whole
 
 if sys.platform == "win32":
     import msvcrt
@@ -60,7 +60,7 @@ class Lock:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._released = threading.Event()
-        with explained(path):
+        with naming_errors(path):
             self._file = opened(path, os.O_RDWR | os.O_CREAT)
             try:
                 self.is_of_system = _lock(self._file)
@@ -105,21 +105,21 @@ class Lock:
             return False
 
     def _require_free(self) -> None:
-        if not (said := _read(self._file)):
+        if not (content := _read(self._file)):
             return
         with tempfile.TemporaryFile(dir=self._path.parent) as new:  # whose time is by the clock of the same disk
             silent = os.fstat(new.fileno()).st_mtime - os.fstat(self._file.fileno()).st_mtime
-        if (holder := _holder(said, silent)) is not None:
+        if (holder := _holder(content, silent)) is not None:
             raise LockedError(holder)
 
     def _write_holder(self) -> None:
         """Put this process's name into the lock's place; of several that do so at once, the last one has it."""
-        said = f"{os.getpid()}\n{socket.gethostname()}\n{_place()}\n{secrets.token_hex(8)}\n".encode()
+        content = f"{os.getpid()}\n{socket.gethostname()}\n{_place()}\n{secrets.token_hex(8)}\n".encode()
         self._file.close()
-        write_whole(self._path, said)
+        write_whole(self._path, content)
         time.sleep(_GLANCE)  # all that found it free have written by then
         self._file = opened(self._path, os.O_RDWR)
-        if _read(self._file) != said:
+        if _read(self._file) != content:
             raise LockedError("another process")
 
     def _renew(self) -> None:
@@ -153,8 +153,8 @@ def is_held(path: Path) -> bool:
     try:
         with opened(path, os.O_RDWR) as file:
             _lock(file)
-            said = _read(file)
-            return bool(said) and _holder(said, time.time() - os.fstat(file.fileno()).st_mtime) is not None
+            content = _read(file)
+            return bool(content) and _holder(content, time.time() - os.fstat(file.fileno()).st_mtime) is not None
     except LockedError:
         return True
     except OSError:
@@ -188,22 +188,22 @@ def _read(file: IO[bytes]) -> bytes:
         CheckpointError: it is something else.
     """
     file.seek(0)
-    said = file.read(_MOST)
-    if said and not _HOLDER.fullmatch(said):
+    content = file.read(_MOST)
+    if content and not _HOLDER.fullmatch(content):
         raise CheckpointError(
             f"{file.name} is not a lock, which is empty or names a process: remove it if nobody needs it"
         )
-    return said
+    return content
 
 
-def _holder(said: bytes, silent: float) -> str | None:
+def _holder(content: bytes, silent: float) -> str | None:
     """Name the process that holds a lock, for a message; None if it is gone.
 
     Args:
-        said: content of the lock's file.
+        content: content of the lock's file.
         silent: seconds since it was renewed.
     """
-    pid, host, place, *_ = (*said.decode(errors="replace").split("\n"), "")
+    pid, host, place, *_ = (*content.decode(errors="replace").split("\n"), "")
     is_near = place == _place()
     if silent > SILENCE or (is_near and not _is_alive(int(pid))):
         return None

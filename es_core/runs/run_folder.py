@@ -21,7 +21,7 @@ from es_core.files import (
     MOST_LINE,
     CheckpointError,
     append,
-    explained,
+    naming_errors,
     opened,
     parse_json,
     read_lines,
@@ -98,7 +98,7 @@ class RunFolder:
         path = path.resolve()
         made = [folder for folder in (path, *path.parents) if not folder.exists()]
         try:
-            with explained(path):
+            with naming_errors(path):
                 (path / "checkpoints").mkdir(parents=True)
         except FileExistsError:  # another process was a moment faster
             if directory is None:
@@ -339,7 +339,7 @@ class RunFolder:
         """Write a checkpoint to its place; the folder is made again if somebody has deleted it."""
         self.require_held()
         path = self.checkpoint_path(checkpoint.generation)
-        with explained(path):
+        with naming_errors(path):
             path.parent.mkdir(exist_ok=True)
         checkpoint.save(path)
 

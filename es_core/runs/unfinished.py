@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from es_core.files import explained, remove
+from es_core.files import naming_errors, remove
 from es_core.runs.locks import LockedError, hold, is_held
 
 _LOCK = ".lock"
@@ -51,7 +51,7 @@ def working_folder(path: Path) -> Iterator[Path]:
             f"{folder}, in which {path.name} would be written, exists and was not made for that: move it away, or "
             "choose another name"
         )
-    with explained(folder):
+    with naming_errors(folder):
         folder.mkdir(mode=0o700, exist_ok=True)
     try:
         lock = hold(folder / _LOCK)
@@ -60,7 +60,7 @@ def working_folder(path: Path) -> Iterator[Path]:
         raise InProgressError(f"{holder} is writing {path}: choose another name") from None
     with lock:
         try:
-            with explained(folder):
+            with naming_errors(folder):
                 for left in folder.iterdir():
                     if left.name != _LOCK:
                         remove(left)

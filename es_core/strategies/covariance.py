@@ -95,14 +95,14 @@ class CovarianceStrategy(Strategy):
         self.centre = self.centre + self.step_size * step
         self.mean = self.centre.astype(np.float32)
         size = self.mean.size
-        usual = math.sqrt(size) * (1 - 1 / (4 * size) + 1 / (21 * size**2))  # length of a standard normal vector
+        expected = math.sqrt(size) * (1 - 1 / (4 * size) + 1 / (21 * size**2))  # length of a standard normal vector
         gain = math.sqrt(rates.c_sigma * (2 - rates.c_sigma) * rates.mu_eff)
         self.path_sigma = (1 - rates.c_sigma) * self.path_sigma + gain * whitened
         length = norm(self.path_sigma)
-        growth = math.exp(rates.c_sigma / rates.d_sigma * (length / usual - 1))
+        growth = math.exp(rates.c_sigma / rates.d_sigma * (length / expected - 1))
         self.step_size = min(self.step_size * growth, self._max_step_size)
         started = math.sqrt(1 - (1 - rates.c_sigma) ** (2 * (self.generation + 2)))
-        halted = length / started >= (1.4 + 2 / (size + 1)) * usual
+        halted = length / started >= (1.4 + 2 / (size + 1)) * expected
         gain = 0.0 if halted else math.sqrt(rates.c_c * (2 - rates.c_c) * rates.mu_eff)
         self.path_c = (1 - rates.c_c) * self.path_c + gain * step
         return rates.c_1 * rates.c_c * (2 - rates.c_c) if halted else 0.0

@@ -26,7 +26,7 @@ _STEPS = 16_000
 _FEWEST_GENERATIONS = 100  # in which the run's steps are spent
 _GROWTH = 16  # times as many when nothing is gained: near the end, what few candidates gain is lost in noise
 _FIRST = 16  # candidates, whose episodes tell how long they are
-_USUAL = 64  # candidates of strategies without a covariance
+_CANDIDATES = 64  # candidates of strategies without a covariance
 _SIGMA = 0.05  # of strategies that have no other
 _FIRST_SIGMA = dict.fromkeys(("cma_es", "sep_cma_es", "snes", "pgpe"), 0.1)  # of those that adapt it
 _SIGMA_OF_FEW = 1.0  # where a covariance is learnt
@@ -44,7 +44,7 @@ def with_strategy(config: TrainConfig, size: int) -> TrainConfig:
     has_covariance = config.strategy in {"cma_es", "sep_cma_es"}
     config = decided(
         config,
-        population_size=_FIRST if has_covariance else _USUAL,
+        population_size=_FIRST if has_covariance else _CANDIDATES,
         **_steps(config, has_covariance=has_covariance),
         episode_seeds="grouped" if has_covariance else "common",
         sigma=_sigma(config, has_covariance=has_covariance),
@@ -87,17 +87,17 @@ def _steps(config: TrainConfig, *, has_covariance: bool) -> dict[str, int | None
 
 def most_candidates(config: TrainConfig) -> int:
     """Number of candidates that no generation exceeds, whatever the policy will be."""
-    return largest_population(decided(config, population_size=_USUAL, **_steps(config, has_covariance=True)))
+    return largest_population(decided(config, population_size=_CANDIDATES, **_steps(config, has_covariance=True)))
 
 
-def settled(policy: Policy) -> TrainConfig:
+def resolve_auto(policy: Policy) -> TrainConfig:
     """The config of a run with this policy: nothing that the rule decides is "auto"."""
     return with_strategy(policy.config, policy.size)
 
 
-def explained(policy: Policy) -> str:
+def explain_choices(policy: Policy) -> str:
     """Return in one line what the rule decides for a policy, and why; empty if it decides nothing of note."""
-    config = settled(policy)
+    config = resolve_auto(policy)
     words = ", ".join(_words(config))
     if "strategy" not in config.decided or config.strategy not in _REASONS:
         return words

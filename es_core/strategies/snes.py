@@ -48,8 +48,8 @@ class SNES(Strategy):
         size = self.mean.size
         self._shape = find_shaping(shaping)
         self._learning_rate = as_schedule(learning_rate)
-        usual = (3 + math.log(size)) / (5 * math.sqrt(size))
-        self.sigma_learning_rate = usual if sigma_learning_rate is None else float(sigma_learning_rate)
+        default = (3 + math.log(size)) / (5 * math.sqrt(size))
+        self.sigma_learning_rate = default if sigma_learning_rate is None else float(sigma_learning_rate)
         self.sigmas = np.full(size, self._sigma(0))
 
     @property

@@ -196,9 +196,9 @@ class Strategy(ABC):
                 raise self._diverged(f"{name} is not finite")
 
     def _diverged(self, what: str) -> FloatingPointError:
-        usual = ("learning_rate", "weight_decay", "sigma", "sigma_learning_rate")
+        common = ("learning_rate", "weight_decay", "sigma", "sigma_learning_rate")
         known = signature(type(self)).parameters
-        settings = ", ".join(name for name in usual if name in known) or "settings of the strategy"
+        settings = ", ".join(name for name in common if name in known) or "settings of the strategy"
         return FloatingPointError(
             f"strategy {type(self).__name__} has diverged in generation {self.generation}: {what}. Its steps are too "
             f"long, or its fitness too large: start again with smaller values of {settings}, or another shaping"

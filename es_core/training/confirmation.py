@@ -102,9 +102,9 @@ def episodes_of_evaluation(run: RunFolder, state: TrainingState, *, last: bool) 
     if run.history:  # else nothing is known of episodes' lengths yet: the centre's are as long as the candidates'
         # The first centre says little about later ones: it may fall at once.
         trained = (stats for stats in reversed(run.history) if stats.generation > 0)
-        usual = run.history[-1].episode_length or 1.0
-        training = state.training_steps + training * usual
-        length = next((stats.evaluation.length for stats in trained if stats.evaluation is not None), usual)
+        typical = run.history[-1].episode_length or 1.0
+        training = state.training_steps + training * typical
+        length = next((stats.evaluation.length for stats in trained if stats.evaluation is not None), typical)
     most, spent = 2 * max(wanted, config.confirm_episodes), state.budgeted_steps
     free = affordable_episodes(config, most, training_steps=training, evaluation_steps=spent, length=length)
     fewest = min(wanted, FEWEST_EPISODES)

@@ -28,7 +28,7 @@ from es_core.runs.metrics import DIAGNOSTICS, GenerationStats
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
-from es_core.strategies.defaults import explained
+from es_core.strategies.defaults import explain_choices
 from es_core.strategies.population import Population
 from es_core.training.confirmation import NOTHING, episodes_of_evaluation, first_episodes, score_centre
 from es_core.training.lifecycle import Lifecycle
@@ -335,5 +335,5 @@ def _write_choices(run: RunFolder, pool: RolloutPool) -> list[str]:
     if begun:
         return []
     policy = make_policy(run.config, pool.observation_space, pool.action_space)
-    lines = {"chosen": explained(policy), "advice": advice_on_pictures(policy)}
+    lines = {"chosen": explain_choices(policy), "advice": advice_on_pictures(policy)}
     return [f"{kind}: {text}" for kind, text in lines.items() if text]

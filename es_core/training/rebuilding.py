@@ -8,7 +8,7 @@ from es_core.config.budgets import largest_population
 from es_core.config.checks import require, whole
 from es_core.config.train_config import require_bits
 from es_core.config.trust import require_trusted
-from es_core.files import CheckpointError, explained
+from es_core.files import CheckpointError, naming_errors
 from es_core.policies.normalization import ObservationStatistics
 from es_core.pools.local import LocalPool
 from es_core.pools.options import PoolOptions
@@ -102,7 +102,7 @@ def restore(run: RunFolder) -> None:
         OSError: a file cannot be written.
     """
     for name in ("checkpoints", "videos"):
-        with explained(run.directory / name):
+        with naming_errors(run.directory / name):
             (run.directory / name).mkdir(exist_ok=True)
     if run.history and run.next_generation is None:
         rebuild(run, run.generation_reached, trust=True).save(run.checkpoint_path(run.generation_reached))

@@ -18,7 +18,7 @@ from es_core.config.objects import resolved
 from es_core.config.train_config import BOUNDS, TrainConfig
 from es_core.config.trust import require_trusted_policy
 from es_core.evaluation.scoring import find_checkpoint
-from es_core.files import CheckpointError, explained, require_plain, write_whole
+from es_core.files import CheckpointError, naming_errors, require_plain, write_whole
 from es_core.formatting import shell_line
 from es_core.machine import usable_cores
 from es_core.pools.options import PoolOptions
@@ -109,7 +109,7 @@ def train_seeds(
         how += replace(options, workers=each).words
         runs = [_Planned(config, folder / f"seed-{config.seed}") for config in configs]
         words = [run.words(initial) + [str(word) for word in how] for run in runs]
-        with explained(folder):
+        with naming_errors(folder):
             folder.mkdir(parents=True, exist_ok=True)
         write_whole(folder / _SETTINGS, json.dumps(configs[0].to_json(), indent=2).encode())
         try:

@@ -76,7 +76,7 @@ def _load_study(file: Path) -> "optuna.Study":
             load_if_exists=True,
         )
         for trial in study.get_trials(deepcopy=False, states=[optuna.trial.TrialState.RUNNING]):
-            _tell(study, trial.number, _result_of(trial))
+            _add_result(study, trial.number, _result_of(trial))
     except OSError:
         raise
     except Exception as error:  # Optuna replays the lines unchecked
@@ -96,14 +96,14 @@ def read_trials(study: "optuna.Study") -> list[Trial]:
 def record_result(study: "optuna.Study", draw: "optuna.Trial", trial: Trial) -> None:
     """Record the result of a draw: of a new trial, or of the one that has played the same settings."""
     draw.set_user_attr("trial", asdict(trial))  # first: a finished trial takes nothing more
-    _tell(study, draw.number, trial)
+    _add_result(study, draw.number, trial)
 
 
 def _result_of(draw: "optuna.trial.FrozenTrial") -> Trial | None:
     return Trial.from_json(draw.user_attrs["trial"]) if "trial" in draw.user_attrs else None
 
 
-def _tell(study: "optuna.Study", number: int, result: Trial | None) -> None:
+def _add_result(study: "optuna.Study", number: int, result: Trial | None) -> None:
     """Tell Optuna the result of a draw: None if it was interrupted, which counts as little as a failed trial."""
     from optuna.trial import TrialState
 

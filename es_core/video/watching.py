@@ -147,8 +147,8 @@ def _window(definition: EnvDefinition, checkpoint: Checkpoint, say: Callable[[st
             child.send((definition, checkpoint, packed(definition, checkpoint.config)))
             _answer(child)
         except ChildDiedError as error:
-            said = " ".join(error.report.split("\n")[-3:]).strip()
-            raise RuntimeError(f"{definition.label}: no window can be opened ({said}): {FILM}") from error
+            text = " ".join(error.report.split("\n")[-3:]).strip()
+            raise RuntimeError(f"{definition.label}: no window can be opened ({text}): {FILM}") from error
         yield child
     finally:
         end([child])

@@ -67,26 +67,26 @@ def answer() -> None:
     tasks: Mapping[str, Callable[..., Any]] = {
         "rehearsal": _rehearse, "life": _live, "growth": _growth, "look": look
     }  # fmt: skip
-    said: dict[str, Any] = {}
+    text: dict[str, Any] = {}
     try:
         # Before anything is made, which no process would share with those that are forked from it.
         siblings = []
         if message["task"] == "life" and sys.platform == "linux":
             siblings = _in_siblings(functools.partial(carry_out, look, *message["arguments"][:2]))
-        said["result"] = carry_out(tasks[message["task"]], *message["arguments"])
+        text["result"] = carry_out(tasks[message["task"]], *message["arguments"])
         if message["task"] == "life":
-            said["result"]["siblings"] = siblings
+            text["result"]["siblings"] = siblings
     except ReturnError as error:
-        said["hopeless"] = str(error)
+        text["hopeless"] = str(error)
     except KeyboardInterrupt as error:
         where = traceback.extract_tb(error.__traceback__)[-1]
-        said["hopeless"] = (
+        text["hopeless"] = (
             f"it raises KeyboardInterrupt in line {where.lineno} of {where.filename} ({where.name}), which ends "
             "whatever trains it as Ctrl-C would"
         )
     except Exception as error:  # noqa: BLE001  (the asking process tells of it)
-        said["raised"] = describe(error)
-    sys.stdout.write(f"{MARK}{json.dumps(said)}\n")
+        text["raised"] = describe(error)
+    sys.stdout.write(f"{MARK}{json.dumps(text)}\n")
 
 
 def _watch(seconds: float, processor_seconds: float) -> None:
@@ -103,10 +103,10 @@ def _in_siblings(play: Callable[[], list[str]]) -> list[list[str] | str]:
         reader, writer = os.pipe()
         if not os.fork():
             try:
-                said: list[str] | str = play()
+                text: list[str] | str = play()
             except BaseException as error:  # noqa: BLE001  (whatever it is, this process must end here)
-                said = describe(error)
-            os.write(writer, json.dumps(said).encode())
+                text = describe(error)
+            os.write(writer, json.dumps(text).encode())
             os._exit(0)
         os.close(writer)
         readers.append(reader)

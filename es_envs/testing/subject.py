@@ -178,13 +178,13 @@ def in_fresh_process(subject: Subject, task: str, *arguments: float, worker: int
     before, mark, rest = stdout.rpartition(MARK)
     if mark and not child.returncode:
         text, _, after = rest.partition("\n")
-        said = json.loads(text)
-        if "result" in said:
-            return Answer(said["result"], (before + after).strip())
-        if "hopeless" in said:
-            raise HopelessError(said["hopeless"])
-        fault = ConformanceError(f"in a fresh process {definition.entry_point!r} raises {said['raised']}")
-        fault.raised = said["raised"]
+        sentence = json.loads(text)
+        if "result" in sentence:
+            return Answer(sentence["result"], (before + after).strip())
+        if "hopeless" in sentence:
+            raise HopelessError(sentence["hopeless"])
+        fault = ConformanceError(f"in a fresh process {definition.entry_point!r} raises {sentence['raised']}")
+        fault.raised = sentence["raised"]
         raise fault
     if sys.platform != "win32" and child.returncode == -signal.SIGPROF:
         raise HopelessError(f"it hangs: a call does not return, and keeps the processor busy{_whereabouts(stderr)}")

@@ -11,7 +11,7 @@ import es_envs
 from es_core import Checkpoint, evaluate, robustness, train
 from es_core.cli import main
 from es_core.reports.robustness_page import ALL, STRETCHES
-from es_core.rollout.ranges import stretched
+from es_core.rollout.ranges import scaled_ranges
 
 RANGES = {"motor_strength": [0.5, 1.5], "latency": [0, 2]}
 
@@ -64,7 +64,7 @@ def test_an_environment_with_its_own_way_to_vary_is_stretched_about_the_middle(r
 @pytest.mark.parametrize(("share", "expected"), [(0, [0, 0]), (0.1, [0, 0]), (0.5, [1, 1]), (1, [1, 3])])
 def test_a_range_of_whole_numbers_always_has_one(share, expected):
     with closing(es_envs.make("CartPoleBullet-v0")) as env:
-        assert stretched({"latency": [1, 3]}, share, env)["latency"] == expected
+        assert scaled_ranges({"latency": [1, 3]}, share, env)["latency"] == expected
 
 
 def test_the_command_line_prints_a_table_and_writes_a_page(run, tmp_path, capsys):

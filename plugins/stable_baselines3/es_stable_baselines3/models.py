@@ -73,7 +73,7 @@ class Model:
         gain = np.ones(self._policy.outputs)
         actors.write(self._sb3, self._policy, mean, self._scale(gain))
         if self._policy.actions.decoding in {"choice", "choices", "bits"}:
-            gain *= self._usual_gain()
+            gain *= self._default_gain()
             actors.write(self._sb3, self._policy, mean, self._scale(gain))
         actors.explore(self._sb3, self._options["exploration_std"], self._policy, bounded=self._algorithm.is_bounded)
         return gain
@@ -165,7 +165,7 @@ class Model:
         all_steps = None if config.generations is None else config.generations * block
         return min((bound for bound in (all_steps, config.max_steps) if bound is not None), default=_UNKNOWN) + block
 
-    def _usual_gain(self) -> float:
+    def _default_gain(self) -> float:
         """Play the policy as it is, and see how far apart the outputs of the best two choices are."""
         env, network = self._envs[0], torch.nn.Sequential(*actors.actor_modules(self._sb3))
         sizes = _choices(env.action_space)

@@ -251,10 +251,10 @@ def _option(told: Mapping[str, Any], name: str) -> str | None:
 
 
 def _activation(told: Mapping[str, Any], layout: _Layout, path: object) -> str:
-    said = _option(told, "activation_fn")
-    if said is None:
+    message = _option(told, "activation_fn")
+    if message is None:
         return layout.activation
-    name = said.rstrip("'>").rpartition(".")[2]
+    name = message.rstrip("'>").rpartition(".")[2]
     if name not in _ACTIVATIONS:
         raise ValueError(
             f"the policy in {path} has the activation {name}: only {', '.join(_ACTIVATIONS)} can be taken over"
