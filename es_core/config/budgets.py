@@ -91,7 +91,7 @@ def final_score_episodes(config: TrainConfig, *, steps: int, length: float) -> i
     return min(config.confirm_episodes, max(_FEWEST_FINAL_EPISODES, int(share * steps / length)))
 
 
-def reached(config: TrainConfig, *, generations: int, steps: int, episodes: int) -> str | None:
+def bound_reached(config: TrainConfig, *, generations: int, steps: int, episodes: int) -> str | None:
     """Name of the bound that a run has reached, or None.
 
     Args:
@@ -105,7 +105,7 @@ def reached(config: TrainConfig, *, generations: int, steps: int, episodes: int)
 
 
 def share_done(config: TrainConfig, *, generations: int, steps: int, episodes: int) -> float:
-    """Share of a run that is done, 0 to 1, by the bound that it will reach first; 0 if it has none; see ``reached``."""
+    """Share of a run that is done, 0 to 1, by the bound that it will reach first; 0 if it has none."""
     return min(1.0, max(_shares(config, generations, steps, episodes).values(), default=0.0))
 
 

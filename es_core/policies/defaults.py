@@ -37,7 +37,7 @@ def auto_settings(config: TrainConfig) -> tuple[str, ...]:
     return tuple(name for name in ours if name not in {"engine", "device"} and getattr(config, name) == AUTO)
 
 
-def decided(config: TrainConfig, **chosen: Any) -> TrainConfig:
+def with_choices(config: TrainConfig, **chosen: Any) -> TrainConfig:
     """Return the config with those of these values that it leaves open; its ``decided`` has their names, too."""
     values = {name: chosen[name] for name in auto_settings(config) if name in chosen}
     return replace(config, **values, decided=(*config.decided, *values)) if values else config
@@ -83,7 +83,7 @@ def with_policy(config: TrainConfig, observation_space: Space, action_space: Spa
     # By its name, since workers decide this, too, and a node of a cluster need not have the strategy's plugin.
     has_learner = config.strategy == "erl" and isinstance(action_space, spaces.Box) and action_space.is_bounded()
     stretches = config.action_bins is None and not answers_itself and (has_learner or not _are_reachable(action_space))
-    return decided(
+    return with_choices(
         config,
         policy=_convolutional(images) if images else "mlp",
         hidden_sizes=hidden,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import es_envs
-from es_core.config.budgets import reached, share_done
+from es_core.config.budgets import bound_reached, share_done
 from es_core.config.objects import provide
 from es_core.config.train_config import BOUNDS, TrainConfig
 from es_core.files import (
@@ -175,7 +175,7 @@ class RunFolder:
         if last.solved:
             return "solved"
         steps = last.total_steps - last.evaluation_steps  # before that line
-        bound = reached(self.config, generations=last.generation, steps=steps, episodes=last.total_episodes)
+        bound = bound_reached(self.config, generations=last.generation, steps=steps, episodes=last.total_episodes)
         # If it is a bound that has ended it, that has grown since.
         return bound or (None if last.end in BOUNDS else last.end)
 
@@ -335,7 +335,7 @@ class RunFolder:
         """Path of a generation's checkpoint, even if there is none."""
         return self.directory / "checkpoints" / f"{generation:06d}.safetensors"
 
-    def keep(self, checkpoint: Checkpoint) -> None:
+    def save_checkpoint(self, checkpoint: Checkpoint) -> None:
         """Write a checkpoint to its place; the folder is made again if somebody has deleted it."""
         self.require_held()
         path = self.checkpoint_path(checkpoint.generation)

@@ -11,7 +11,7 @@ from es_core.config.checks import AUTO
 from es_core.config.strategy_defaults import defaults_of
 from es_core.config.train_config import TrainConfig
 from es_core.formatting import figures
-from es_core.policies.defaults import FEW_HIDDEN, auto_settings, decided
+from es_core.policies.defaults import FEW_HIDDEN, auto_settings, with_choices
 from es_core.policies.network import Policy
 
 _REASONS = {
@@ -40,9 +40,9 @@ _FEWEST = 4  # candidates from which a covariance can be learnt
 
 def with_strategy(config: TrainConfig, size: int) -> TrainConfig:
     """Return the config with a strategy, its population and sigma, for a policy of ``size`` parameters."""
-    chooses, config = config.strategy == AUTO, decided(config, strategy=_strategy(config, size))
+    chooses, config = config.strategy == AUTO, with_choices(config, strategy=_strategy(config, size))
     has_covariance = config.strategy in {"cma_es", "sep_cma_es"}
-    config = decided(
+    config = with_choices(
         config,
         population_size=_FIRST if has_covariance else _CANDIDATES,
         **_steps(config, has_covariance=has_covariance),
@@ -87,7 +87,7 @@ def _steps(config: TrainConfig, *, has_covariance: bool) -> dict[str, int | None
 
 def most_candidates(config: TrainConfig) -> int:
     """Number of candidates that no generation exceeds, whatever the policy will be."""
-    return largest_population(decided(config, population_size=_CANDIDATES, **_steps(config, has_covariance=True)))
+    return largest_population(with_choices(config, population_size=_CANDIDATES, **_steps(config, has_covariance=True)))
 
 
 def resolve_auto(policy: Policy) -> TrainConfig:

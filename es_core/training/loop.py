@@ -137,7 +137,7 @@ def _run_generations(
             state.count(stats)
             finished = ending is not None or scores.solved
             if finished:  # before the line, which says that nothing is left to do
-                run.keep(before)
+                run.save_checkpoint(before)
             run.append(stats, log if trainer.rebuildable else None)
             stopped = (on_generation is not None and _is_false(on_generation(stats))) or time.monotonic() >= deadline
             raw_fitness = results.fitness.copy() if results is not None and results.valid.any() else None
@@ -145,7 +145,7 @@ def _run_generations(
             if progress is not None:
                 progress.show(stats, reason)
             if not finished and (stopped or trainer.generation % config.checkpoint_every == 0):
-                run.keep(state.checkpoint(run, pool))
+                run.save_checkpoint(state.checkpoint(run, pool))
             if finished or stopped:
                 return
 
@@ -175,7 +175,7 @@ def _keeping_checkpoint(run: RunFolder, state: TrainingState, pool: RolloutPool)
         if before.generation < len(run.history) == state.trainer.generation:  # between two generations
             begin()
         with suppress(OSError, LockLostError):  # the disk itself is in trouble: an older one has to do
-            run.keep(before)
+            run.save_checkpoint(before)
         if isinstance(error, Exception):
             with suppress(OSError):
                 run.write_failure(RunFailure.of(error, before.generation))
@@ -240,7 +240,7 @@ def _failed(run: RunFolder, before: Checkpoint, results: Results | None) -> list
     """Failed candidates, for the metrics; the checkpoint from which they can be played again is kept."""
     if results is None or not results.failures:
         return []
-    run.keep(before)
+    run.save_checkpoint(before)
     failed = [
         {**asdict(failure), "command": _command("replay", run, **failure.replay(before.generation))}
         for failure in results.failures

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config.budgets import largest_population, reached, step_limit
+from es_core.config.budgets import bound_reached, largest_population, step_limit
 from es_core.config.checks import whole
 from es_core.config.train_config import TrainConfig, require_bits
 from es_core.files import CheckpointError
@@ -67,7 +67,7 @@ class TrainingState:
     def begin(cls, run: RunFolder, pool: RolloutPool) -> Self:
         """Return the state before generation 0, and write that checkpoint; for errors see ``first``."""
         state = cls.first(run, pool)
-        run.keep(state.checkpoint(run, pool))
+        run.save_checkpoint(state.checkpoint(run, pool))
         return state
 
     @classmethod
@@ -176,7 +176,7 @@ class TrainingState:
     def ending(self, run: RunFolder) -> str | None:
         """The bound, or the rule, that ends the run here: there is no further generation; None if it goes on."""
         done = self.trainer.generation
-        bound = reached(run.config, generations=done, steps=self.total_steps, episodes=self.total_episodes)
+        bound = bound_reached(run.config, generations=done, steps=self.total_steps, episodes=self.total_episodes)
         return bound or self.rules.ending(self.search_history(run))
 
     def search_history(self, run: RunFolder) -> SearchHistory:
