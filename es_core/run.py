@@ -264,7 +264,7 @@ def from_stable_baselines3(path: str | os.PathLike[str], env_id: str, **options:
     try:
         read = import_path.load("es_stable_baselines3.saved_models:from_stable_baselines3")
     except ModuleNotFoundError as error:
-        raise ImportError(f"to read {path} needs {STABLE_BASELINES3} ({error})") from error
+        raise ImportError(f"reading {path} needs {STABLE_BASELINES3} ({error})") from error
     checkpoint: Checkpoint = read(path, env_id, **options)
     return checkpoint
 
