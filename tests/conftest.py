@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 import es_envs
-from es_core.pools.forker import Forker
+from es_core.processes.forker import Forker
 from es_core.seeding import Purpose, episode_seeds
 from es_core.strategies import by_name
 from es_core.strategies.by_name import find_strategy
@@ -191,7 +191,7 @@ def wait_until(condition, process, *, seconds=60):
 
 def forker_of(process=None):
     """The process from which the workers of ``process`` (by default this one) are forked; None: they are not."""
-    return next((child for child in _children(process) if "es_core.pools.forker" in "".join(child.cmdline())), None)
+    return next((child for child in _children(process) if "es_core.processes.forker" in "".join(child.cmdline())), None)
 
 
 def workers_of(process=None):
@@ -277,7 +277,7 @@ def forkers(request):
         return shared[0]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("es_core.pools.forker.Forker", forker)
+        patch.setattr("es_core.processes.forker.Forker", forker)
         yield
     for each in shared:
         each.end()

@@ -23,7 +23,7 @@ from es_core.config.checks import AUTO
 from es_core.config.train_config import TrainConfig, implied
 from es_core.machine import memory_limit, usable_cores
 from es_core.policies.compilation import bases, lasting_folder
-from es_core.pools.forker import Forker
+from es_core.processes.forker import Forker
 from es_core.strategies.by_name import STRATEGIES, require_strategy
 from es_envs import EnvDefinition, PluginInfo, registry
 from es_envs.display import has_display

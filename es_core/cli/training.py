@@ -138,7 +138,7 @@ def _train(options: argparse.Namespace) -> None:
 
         _report_seeds(train_seeds(env, options.seeds, trust=options.trust_names, **how), options)
         return
-    from es_core.pools.forker import started_early
+    from es_core.processes.forker import started_early
 
     if options.initial is not None and options.trust_names:
         from es_core.run import Run

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from es_core.config.budgets import step_limit
 from es_core.config.objects import packed
 from es_core.config.train_config import TrainConfig
-from es_core.pools.process import CLOSES_WITHIN, show_warning
+from es_core.processes.process import CLOSES_WITHIN, show_warning
 from es_core.rollout.environment import make_env
 from es_envs import EnvDefinition, import_path
 from es_envs.closing import close_env

@@ -10,8 +10,6 @@ from es_core.config.objects import packed
 from es_core.config.train_config import TrainConfig
 from es_core.machine import open_files_left, usable_cores
 from es_core.policies.by_name import make_policy
-from es_core.pools import forker
-from es_core.pools.memory import MemoryWatch
 from es_core.pools.messages import (
     TIMED_OUT,
     WORKER_DIED,
@@ -27,9 +25,11 @@ from es_core.pools.messages import (
 )
 from es_core.pools.options import PoolOptions
 from es_core.pools.pool import RolloutPool, require_ready
-from es_core.pools.process import BEAT_EVERY, Child, ChildDiedError, Record, end, wait
 from es_core.pools.scheduler import Scheduler
-from es_core.pools.watchdog import patience
+from es_core.processes import forker
+from es_core.processes.memory import MemoryWatch
+from es_core.processes.process import BEAT_EVERY, Child, ChildDiedError, Record, end, wait
+from es_core.processes.watchdog import patience
 from es_core.rollout.errors import RolloutError
 from es_core.strategies.defaults import resolve_auto
 from es_envs import EnvDefinition, interruption, registry

@@ -7,7 +7,7 @@ import numpy as np
 
 from es_core import seeding
 from es_core.policies.normalization import REFERENCE_SIZE, ReferenceBatch
-from es_core.pools import process
+from es_core.processes import process
 from es_core.rollout.rollout import Rollout
 from es_envs.scripts import RandomActions
 

@@ -21,7 +21,6 @@ from es_core.policies.engines import has_cuda
 from es_core.policies.normalization import ObservationStatistics
 from es_core.policies.torch_actor import TorchActors
 from es_core.pools.copies import UNCONTROLLED, Copies, has_native_form, row_of, to_numpy
-from es_core.pools.memory import MemoryWatch
 from es_core.pools.messages import CandidateTask, CentreTask, Failed, ReferenceTask, Reply, Work
 from es_core.pools.options import PoolOptions
 from es_core.pools.pool import RolloutPool
@@ -34,6 +33,7 @@ from es_core.pools.worker import (
     enters_statistics,
     played_alone,
 )
+from es_core.processes.memory import MemoryWatch
 from es_core.rollout.bounds import BoundsCounter
 from es_core.rollout.environment import prepare_env
 from es_core.rollout.errors import RolloutError, SpaceError

@@ -19,7 +19,6 @@ from es_core.config.train_config import TrainConfig
 from es_core.policies.compilation import load_kernels
 from es_core.policies.network import Policy
 from es_core.policies.normalization import ObservationStatistics, ReferenceBatch
-from es_core.pools import process
 from es_core.pools.messages import (
     FOR_PEOPLE,
     CandidateTask,
@@ -40,7 +39,8 @@ from es_core.pools.messages import (
 )
 from es_core.pools.probe import take_probe
 from es_core.pools.reference import play_reference
-from es_core.pools.watchdog import Watchdog
+from es_core.processes import process
+from es_core.processes.watchdog import Watchdog
 from es_core.rollout.bounds import BoundsCounter
 from es_core.rollout.environment import make_env
 from es_core.rollout.errors import SpaceError

@@ -17,9 +17,9 @@ from es_core.config.train_config import TrainConfig
 from es_core.policies.by_name import make_policy
 from es_core.policies.defaults import advice_on_pictures
 from es_core.pools.by_name import make_pool
-from es_core.pools.forker import started_early
 from es_core.pools.options import PoolOptions
 from es_core.pools.pool import Results, RolloutPool
+from es_core.processes.forker import started_early
 from es_core.rollout.errors import RolloutError
 from es_core.runs.checkpoint import Checkpoint, parameter_hash
 from es_core.runs.failure import RunFailure

@@ -9,7 +9,7 @@ import numpy as np
 
 from es_core.evaluation.scoring import require_same_spaces
 from es_core.files import CheckpointError
-from es_core.pools import process
+from es_core.processes import process
 from es_core.rollout.errors import RolloutError
 from es_core.runs.checkpoint import Checkpoint
 from es_core.video.captions import Caption, Inset, captioned, score_text

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from es_core.config.objects import packed
-from es_core.pools.process import Child, ChildDiedError, closing_at_the_end, end
-from es_core.pools.watchdog import patience
+from es_core.processes.process import Child, ChildDiedError, closing_at_the_end, end
+from es_core.processes.watchdog import patience
 from es_core.rollout.errors import RolloutError
 from es_core.video.clips import ScoredClip
 from es_core.video.layout import Arrangement, Frame

@@ -13,7 +13,7 @@ from typing import Any
 from es_core.config.checks import require_positive
 from es_core.config.objects import packed
 from es_core.evaluation.scoring import Source, find_policy
-from es_core.pools.process import Child, ChildDiedError, end
+from es_core.processes.process import Child, ChildDiedError, end
 from es_core.rollout.errors import RolloutError
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.run_folder import RunFolder

@@ -213,8 +213,8 @@ def test_workers_that_die_at_every_start_end_the_run_with_the_reason(failing, tm
 # es-envs, whose main process waits no longer than 3.5 seconds for a sign of life, though a step may take 30.
 HASTY = """
 import sys
-import es_core.pools.watchdog
-es_core.pools.watchdog.GRACE = -34
+import es_core.processes.watchdog
+es_core.processes.watchdog.GRACE = -34
 from es_core.cli import main
 sys.exit(main(sys.argv[1:]))
 """

@@ -13,10 +13,10 @@ import pytest
 from conftest import first_fast, forker_of, left_behind, workers_of
 from written import FAULTS, lines
 
-import es_core.pools.forker
+import es_core.processes.forker
 from es_core import train
-from es_core.pools.forker import Forker
-from es_core.pools.process import Child, ChildDiedError, end
+from es_core.processes.forker import Forker
+from es_core.processes.process import Child, ChildDiedError, end
 from es_envs import definition, registry
 
 OWN_FORKERS = True
@@ -190,7 +190,7 @@ def test_a_module_that_loads_too_long_or_not_at_all_is_not_forked(module, monkey
         assert forker.reason == "the process from which workers are forked has ended (exit code 7)"
         with pytest.raises(ChildDiedError, match=r"the process died \(exit code 3"):
             ask(Child("ends:exit", forker=forker))
-    monkeypatch.setattr(es_core.pools.forker, "_LOADED_WITHIN", 0.1)
+    monkeypatch.setattr(es_core.processes.forker, "_LOADED_WITHIN", 0.1)
     with loaded(["hangs"]) as forker:
         assert forker.reason == "loading takes more than 0.1 seconds"
     assert left_behind() == []
@@ -198,10 +198,10 @@ def test_a_module_that_loads_too_long_or_not_at_all_is_not_forked(module, monkey
 
 def test_a_forker_that_is_stopped_is_done_without(module, monkeypatch):
     module("draws", DRAWS)
-    monkeypatch.setattr(es_core.pools.forker, "_LOADED_WITHIN", 5.0)
+    monkeypatch.setattr(es_core.processes.forker, "_LOADED_WITHIN", 5.0)
     with loaded(["draws"]) as forker:
         assert forker.reason is None
-        monkeypatch.setattr(es_core.pools.forker, "_LOADED_WITHIN", 0.1)
+        monkeypatch.setattr(es_core.processes.forker, "_LOADED_WITHIN", 0.1)
         forker_of().suspend()
         (answer,) = ask(Child("draws:draw", forker=forker))
         assert answer[0] != answer[1]

@@ -17,8 +17,8 @@ ROOMS = {
                 "spaces", "return_values", "masks", "loading", "distributions", "wheels", "requirements", "display",
                 "import_path", "code_hash", "scripts", "episode", "fitness", "definition", "behaviour", "hookspecs",
                 "registry", "gym", "envpools", "bullet", "testing", "scaffold", "__main__"],
-    "es_core": ["seeding", "statistics", "machine", "formatting", "files", "config", "policies", "strategies",
-                "rollout", "runs", "pools", "training", "evaluation", "video", "reports", "deployment",
+    "es_core": ["seeding", "statistics", "machine", "formatting", "files", "processes", "config", "policies",
+                "strategies", "rollout", "runs", "pools", "training", "evaluation", "video", "reports", "deployment",
                 "run", "tuning", "cli", "__main__"],
 }  # fmt: skip
 

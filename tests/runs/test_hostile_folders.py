@@ -375,7 +375,7 @@ ALLOWED = {
     "files.py": "opens what lies in run folders",
     "machine.py": "/sys",
     "policies/compilation.py": "the source of the kernels, and what is compiled of it",
-    "pools/process.py": "/proc",
+    "processes/process.py": "/proc",
     "runs/locks.py": "/proc",
     "runs/provenance.py": "/proc",
     "reports/pages.py": "style and script of pages",

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import gymnasium
 from gymnasium.envs.classic_control import CartPoleEnv
-from es_core.pools import process
+from es_core.processes import process
 
 class Loud(CartPoleEnv):
     metadata = {"render_modes": ["rgb_array"], "render_fps": 50}

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import MutableSequence
 
-from es_core.pools import process
+from es_core.processes import process
 
 _LOOKS = 4  # at the progress, within the time that a step may take
 GRACE = 5.0  # seconds

@@ -27,7 +27,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any, NamedTuple, Protocol, cast
 
-from es_core.pools import printed
+from es_core.processes import printed
 from es_envs import interruption
 from es_envs.episode import EpisodeStopped
 from es_envs.streams import open_closed_streams

@@ -22,7 +22,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from es_core.pools import process
+from es_core.processes import process
 from es_envs import import_path
 from es_envs.streams import open_closed_streams
 
