@@ -85,6 +85,7 @@ class Evolution(Trainer):
             strategy.observe_behaviours(log.behaviours)
         centre = strategy.mean
         strategy.tell(log.fitness, log.valid)
+        diagnostics = strategy.diagnostics  # of this step, though another strategy may follow
         if log.search_from is not None:
             mean = centre if log.search_from == "centre" else self._first_mean(rules)
             generation, strategy = strategy.generation, make_strategy(rules.search_config, mean, self._policy)
@@ -92,6 +93,7 @@ class Evolution(Trainer):
         elif log.population_size is not None:
             strategy.population_size = log.population_size
         self._use(strategy)
+        self.diagnostics = diagnostics
 
     def _first_mean(self, rules: Rules) -> NDArray[np.float32]:
         """The mean at which this search begins, unless a policy from a file was given."""
