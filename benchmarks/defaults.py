@@ -33,7 +33,7 @@ from contenders import CONTENDERS
 from report import PAGES, QUICK, Report, arguments, estimated, in_words, page_options, table
 
 from es_core.formatting import figures, percent
-from es_core.runs.metrics import STALL
+from es_core.training.rules.generation_steps import STALL
 
 SECONDS = 0.1 if QUICK else 240.0
 CHOSEN_ON = (
