@@ -146,7 +146,6 @@ def test_foreign_files_are_refused(tmp_path):
             ("env_id", "antigravity:Fly-v0"),
             ("fitness", "antigravity:webbrowser"),
             ("policy", "os:system"),
-            ("strategy", "os:system"),
         ],
         fast=2,
     ),
@@ -158,6 +157,16 @@ def test_a_file_cannot_make_us_import_a_module(field, value, file, tmp_path):
     for use in (es_core.evaluate, lambda source: es_core.record(source, tmp_path / "film.mp4")):
         with pytest.raises(ValueError, match=rf"names {field}='{value}'.*trust"):
             use(file)
+    assert "antigravity" not in sys.modules
+
+
+def test_the_name_of_a_strategy_in_a_file_is_looked_up_and_never_imported(file, tmp_path):
+    import sys
+
+    rewrite_checkpoint(file, set_config(strategy="antigravity:fly"))
+    assert es_core.evaluate(file, episodes=1, workers=1).episodes == 1  # a policy needs no strategy
+    with pytest.raises((ValueError, es_core.CheckpointError), match="no strategy is called 'antigravity:fly'"):
+        es_core.train(Checkpoint.load(file).config, run_dir=tmp_path / "run")
     assert "antigravity" not in sys.modules
 
 

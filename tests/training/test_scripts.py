@@ -148,9 +148,11 @@ def test_a_scripts_run_is_resumed_by_any_script_that_defines_the_same(folder, py
     (folder / "own.py").write_text(source)
     begun = python(arguments=["own.py", "0", "1"])
     assert begun.out.startswith("2 local/Here-"), begun.err
-    resumed = python(arguments=["-", "1", "2"], stdin="# the same, elsewhere\n\n" + source)
+    (folder / "elsewhere.py").write_text("# the same, elsewhere\n\n" + source)
+    resumed = python(arguments=["elsewhere.py", "1", "2"])
     assert resumed.out == "3" + begun.out[1:], resumed.err
-    changed = python(arguments=["-", "2", "3"], stdin=source.replace("goal = 1.0", "goal = 1.5"))
+    (folder / "changed.py").write_text(source.replace("goal = 1.0", "goal = 1.5"))
+    changed = python(arguments=["changed.py", "2", "3"])
     assert "ValueError: fitness: the run began with the code of '__main__:closeness#" in changed.err
     assert changed.code == 1
 
