@@ -539,9 +539,10 @@ class TrainConfig:
 
     def _require_useful(self) -> None:
         """Refuse a setting that changes nothing, with this strategy or without another setting."""
-        usual = type(self)(env_id=self.env_id, **defaults_of(self.strategy))
-        for name in sorted(unused_by(self.strategy)):
-            if getattr(self, name) != getattr(usual, name):
+        unused = sorted(unused_by(self.strategy))
+        default = type(self)(env_id=self.env_id, **defaults_of(self.strategy)) if unused else self
+        for name in unused:
+            if getattr(self, name) != getattr(default, name):
                 raise ValueError(
                     f"strategy {self.strategy!r} does not use {name}={getattr(self, name)!r}: leave it out. "
                     'Hyperparameters of its own are strategy_options, such as {"learning_rate": 0.001}'

@@ -71,12 +71,12 @@ def score_centre(
         first: the baselines' first episodes, in the run's first generation.
     """
     without_learning = {} if first is None else score_baselines(run, state, pool, first)
-    confirmed, solved = confirm(run, state, before, pool, results, evaluated)
-    evaluation, confirmation = (_score(episodes) for episodes in (evaluated, confirmed))
+    evaluation = _score(evaluated)
+    confirmed, solved = confirm(run, state, before, pool, results, evaluation)
     finale = final_episodes(run, state, pool, evaluation) if results is None and not solved else []
     return Scores(
         evaluation=evaluation,
-        confirmation=confirmation,
+        confirmation=_score(confirmed),
         solved=solved,
         final=_score(finale),
         final_fitness=[episode.fitness for episode in (confirmed if solved else finale)],
@@ -227,7 +227,7 @@ def confirm(
     before: Checkpoint,
     pool: RolloutPool,
     results: Results | None,
-    evaluated: Sequence[Episode],
+    evaluation: Evaluation | None,
 ) -> tuple[list[Episode], bool]:
     """Score a centre that looks solved, or better than the best so far, on starts that nothing has seen.
 
@@ -241,14 +241,14 @@ def confirm(
         before: the centre's checkpoint.
         pool: where it is played.
         results: the generation's, None if it is the last one.
-        evaluated: the centre's episodes in its evaluation; none if it was not evaluated.
+        evaluation: the centre's score; None if it was not evaluated.
 
     Returns:
         The episodes, if there are any; and True if it is solved.
     """
-    if not evaluated:
+    if evaluation is None:
         return [], False
-    config, evaluation, last = run.config, Evaluation.from_episodes(evaluated), results is None
+    config, last = run.config, results is None
     steps = 0 if results is None else results.steps
     training_steps, all_steps = state.training_steps + steps, state.total_steps + steps + evaluation.steps
     look = _test_number(run, before.generation, last=last) if evaluation.reaches(config.solved_at) else None

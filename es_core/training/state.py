@@ -28,6 +28,7 @@ from es_core.training.by_name import find_trainer
 from es_core.training.evolution import Evolution
 from es_core.training.rules.rule import SearchHistory, recent_generations
 from es_core.training.rules.rules import Changes, Rules
+from es_core.training.rules.sigma_shrinking import FAILING_EARLY, NOT_SHRUNK, OUT_OF_REACH
 from es_core.training.trainer import Trainer
 from es_envs.spaces import input_size, is_same_space
 
@@ -280,7 +281,7 @@ def _progress_from_older(progress: Mapping[str, Any]) -> dict[str, Any]:
     spent = progress.get("evaluation_steps", 0)  # the oldest have no budget
     older = {"evaluation_steps": 0, "budgeted_steps": spent, "range_share": 1.0, "doublings": 0, "restarts": 0}
     values = {**older, "narrowed": False, "failed_early": False, **progress}
-    shrunk = 2 if values["failed_early"] else int(values["narrowed"])
+    shrunk = FAILING_EARLY if values["failed_early"] else OUT_OF_REACH if values["narrowed"] else NOT_SHRUNK
     values["search"] = 2 * values["restarts"] + values["failed_early"]
     values["rules"] = {
         "plateau": values["restarts"],
