@@ -17,6 +17,7 @@ from es_core import TrainConfig, train
 from es_core.policies.by_name import make_policy
 from es_core.policies.engines import make_actor
 from es_core.strategies.by_name import make_strategy
+from es_core.strategies.defaults import make_plan
 
 CART_POLE, RACE_CAR, HUMANOID, IMAGES = (
     f"fixed_length:Fixed{name}-v0" for name in ("CartPole", "RaceCar", "Humanoid", "Images")
@@ -54,7 +55,7 @@ def _bare(env_id: str, seconds: float) -> None:
     length = es_envs.definition(env_id).max_episode_steps or 0
     config = TrainConfig.for_env(env_id, hidden_sizes=HIDDEN, sigma=SIGMA, **PLAIN)
     policy = make_policy(config, env.observation_space, env.action_space)
-    population = make_strategy(config, policy.initial(config.seed)).ask()
+    population = make_strategy(make_plan(policy), policy.initial(config.seed)).ask()
     actions: list[list[Any]] = []
     for candidate in range(CANDIDATES):
         act, taken = make_actor(policy, population.candidate(candidate)), []

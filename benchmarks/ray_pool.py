@@ -81,7 +81,7 @@ def played(env_id: str, steps: int | None) -> dict[str, float]:
     with make_pool(es_envs.definition(env_id), config, PoolOptions(pool="ray", workers=WORKERS)) as pool:
         mean = make_policy(config, pool.observation_space, pool.action_space).initial(0)
         for _ in range(3):
-            pool.evaluate(make_strategy(config, mean).ask(), np.array([0]))
+            pool.evaluate(make_strategy(pool.config, mean).ask(), np.array([0]))
         return {name: getattr(pool.scheduler, name) for name in ("call_seconds", "task_seconds", "enough")}
 
 

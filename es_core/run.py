@@ -11,9 +11,10 @@ import gymnasium
 
 from es_core.config.checks import require_positive, require_seconds
 from es_core.config.commands import chosen_settings
+from es_core.config.given import OBJECTS
 from es_core.config.objects import resolved
 from es_core.config.strategy_defaults import STABLE_BASELINES3
-from es_core.config.train_config import OBJECTS, TrainConfig, require_bits
+from es_core.config.train_config import TrainConfig, require_bits
 from es_core.config.trust import require_trusted, require_trusted_policy
 from es_core.evaluation.scoring import Source, find_checkpoint, find_policy
 from es_core.policies.defaults import inherit_policy

@@ -42,7 +42,7 @@ def _list(options: argparse.Namespace) -> None:
 def _show(options: argparse.Namespace) -> None:
     from es_core.config.train_config import TrainConfig
     from es_core.policies.by_name import make_policy
-    from es_core.strategies.defaults import explain_choices
+    from es_core.strategies.defaults import make_plan
 
     definition = es_envs.definition(options.env_id)
     if options.json:
@@ -74,7 +74,7 @@ def _show(options: argparse.Namespace) -> None:
         ("randomize", _listed(definition.randomize)),
         ("can vary", ", ".join(variations)),
         ("recommended", _listed(definition.recommended)),
-        ("chosen", explain_choices(policy)),
+        ("chosen", make_plan(policy).why),
         *((f"for {strategy}", _listed(settings)) for strategy, settings in definition.recommended_for.items()),
         ("scripts", ", ".join(definition.scripts)),
         ("pretrained", command_line("watch", definition.id, "--pretrained") if definition.pretrained else ""),

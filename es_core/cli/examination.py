@@ -20,7 +20,8 @@ from typing import Any, Literal
 
 import es_envs
 from es_core.config.checks import AUTO
-from es_core.config.train_config import TrainConfig, implied
+from es_core.config.given import implied
+from es_core.config.train_config import TrainConfig
 from es_core.machine import memory_limit, usable_cores
 from es_core.policies.compilation import bases, lasting_folder
 from es_core.processes.forker import Forker

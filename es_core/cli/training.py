@@ -39,7 +39,8 @@ _SHOWN = ("seed", "generations", "fitness", "strategy", "population_size", "sigm
 
 def add(commands: Any) -> None:
     """Add these commands."""
-    from es_core.config.train_config import BOUNDS, option_fields
+    from es_core.config.given import BOUNDS
+    from es_core.config.train_config import option_fields
 
     sub = add_command(commands, "train", _train, "evolve a policy for an environment")
     add_env_id(sub, optional=True)

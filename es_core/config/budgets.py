@@ -2,6 +2,7 @@
 
 import math
 
+from es_core.config.plan import Plan
 from es_core.config.train_config import TrainConfig
 from es_envs import EnvDefinition
 
@@ -31,21 +32,21 @@ def step_limit(definition: EnvDefinition, config: TrainConfig) -> int:
     return min(limits)
 
 
-def candidates_within(config: TrainConfig, doublings: int = 0) -> tuple[int, int]:
+def candidates_within(config: Plan, doublings: int = 0) -> tuple[int, int]:
     """Smallest and largest number of candidates of a generation whose steps have doubled so often."""
     first = config.population_size
     return min(first, _FEWEST_CANDIDATES), first * _GROWTH << doublings
 
 
-def largest_population(config: TrainConfig) -> int:
-    """Largest number of candidates that a generation of a decided config may have."""
+def largest_population(config: Plan) -> int:
+    """Largest number of candidates that a generation of a run may have."""
     steps = config.steps_per_generation
     if steps is None:
         return config.population_size << config.restarts
     return candidates_within(config, config.restarts + most_doublings(config))[1]  # each beginning doubles them, too
 
 
-def most_doublings(config: TrainConfig) -> int:
+def most_doublings(config: Plan) -> int:
     """How often the steps of a generation may double in a search."""
     steps = config.steps_per_generation
     return 0 if steps is None else ((config.steps_limit or steps) // steps).bit_length() - 1

@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import es_envs
+from es_core.config.given import is_left_open
 from es_core.config.objects import given_objects
-from es_core.config.train_config import TrainConfig, is_left_open, option_fields
+from es_core.config.train_config import TrainConfig, option_fields
 from es_core.config.trust import require_trusted
 from es_core.formatting import shell_line
 

@@ -28,6 +28,7 @@ from es_core.config.checks import (
     wrappers,
 )
 from es_core.config.choices import SCHEDULES, SCRIPTED, SIGN_SHAPINGS
+from es_core.config.given import BEFORE, BOUNDS, IMPLIED, OBJECTS, OF_ONE_STRATEGY, ONLY_WITH, implied, is_left_open
 from es_core.config.strategy_defaults import defaults_of, unused_by
 from es_core.files import MOST_CONFIG, CheckpointError, parse_json, read_whole
 from es_core.formatting import lists, shell_line, shown
@@ -56,82 +57,13 @@ MOST = 1_000_000
 """Maximum of candidates in a generation and of episodes of one: a config must not ask for more than memory holds."""
 _DEFAULT_LIMIT = 1000  # steps of an episode, where neither the environment nor the user sets a limit
 
-# Fields that bound a run: the only ones that may change when it is resumed, and only grow (None: no bound).
-BOUNDS = ("generations", "max_steps", "max_episodes")
-
-# Fields that say how another setting works, and are of no use without it, or one of two.
-_ONLY_WITH = {
-    "schedule": ("sigma_final", "learning_rate_final"),
-    "schedule_generations": ("sigma_final", "learning_rate_final"),
-    "episode_cap_start": ("episode_cap",),
-    "statistics_fraction": ("observation_normalization",),
-}
-
-# Fields that a run chooses when it begins, and the values that leave the choice to it, where that is not "auto".
-_LEFT_OPEN: Mapping[str, Any] = {
-    "fitness": None,
-    "max_episode_steps": None,
-    "schedule_generations": None,
-    "strategy_options": {},
-    "vector_envs": None,
-    "vector_starts": None,
-    "repeatable": None,
-}
-
-
-def is_left_open(name: str, value: object) -> bool:
-    """Return True if a setting's value, as JSON holds it, leaves the choice to the run."""
-    return bool(value == _LEFT_OPEN.get(name, AUTO))
-
-
-# What it means that an older config lacks a field, where that is not the field's default.
-_BEFORE: Mapping[str, Any] = {
-    "bits": 0,
-    "device": "cpu",
-    "generations": 300,
-    "strategy": "openai_es",
-    "population_size": 64,
-    "steps_per_generation": None,
-    "steps_limit": None,
-    "sigma": 0.05,
-    "policy": "mlp",
-    "hidden_sizes": (32, 32),
-    "observation_normalization": False,
-    "observation_std_floor": 0.1,
-    "action_squash": "clip",
-    "action_masks": False,
-    "episode_seeds": "common",
-    "eval_budget": None,
-}
-
-# Fields that may be given as objects; the config has their names.
-OBJECTS = ("fitness", "policy")
-
-# Settings that say which strategy or policy is meant, if none is named.
-_IMPLIED: Mapping[str, tuple[str, frozenset[str]]] = {
-    "strategy": (
-        "openai_es",
-        frozenset({
-            "learning_rate", "learning_rate_final", "sigma_final", "optimizer", "optimizer_options", "weight_decay",
-            "shaping", "top_directions",
-        }),
-    ),
-    "policy": ("mlp", frozenset({"hidden_sizes", "activation"})),
-}  # fmt: skip
-# Values that suit one strategy say little about another.
-_SEARCH_FIELDS = frozenset({
-    "strategy_options", "sigma", "sigma_final", "learning_rate", "learning_rate_final", "optimizer",
-    "optimizer_options", "weight_decay", "shaping", "top_directions",
-})  # fmt: skip
-
 
 @dataclass(frozen=True, kw_only=True)
-class TrainConfig:
+class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
     """Settings that change the results of a run; settings of its execution (workers, folder, ...) are not part of it.
 
     ``TrainConfig.for_env(id, **overrides)`` fills in what the environment's definition recommends.
-    A field that is "auto" has its value when the run begins: ``policies/defaults.py`` chooses it, by the spaces, or
-    ``strategies/defaults.py``, by the policy's size.
+    A field that is "auto" is chosen when the run begins, and the config becomes a ``Plan``.
     Each field carries its own sentence in its metadata; ``es-envs train --help-all`` prints them. Numbers are converted
     to their field's type, and the contents of dicts to JSON's types.
 
@@ -401,14 +333,18 @@ class TrainConfig:
             object.__setattr__(self, option.name, value)
         if AUTO in {self.strategy, self.policy}:
             changed = {option.name: None for option in fields(self) if getattr(self, option.name) != _default(option)}
-            for name in _IMPLIED:
+            for name in IMPLIED:
                 if getattr(self, name) == AUTO:
                     object.__setattr__(self, name, implied(name, changed))
 
+    def __eq__(self, other: object) -> bool:
+        """True if all settings are equal; a config may be equal to a plan."""
+        return self.to_json() == other.to_json() if isinstance(other, TrainConfig) else NotImplemented
+
     def __repr__(self) -> str:
         """The environment, and settings that differ from their defaults."""
-        defaults = type(self)(env_id=self.env_id)
-        values = {option.name: getattr(self, option.name) for option in fields(self)}
+        defaults = TrainConfig(env_id=self.env_id)
+        values = {option.name: getattr(self, option.name) for option in fields(TrainConfig)}
         changed = [f"{name}={value!r}" for name, value in values.items() if value != getattr(defaults, name)]
         return f"TrainConfig({', '.join([f'env_id={self.env_id!r}', *changed])})"
 
@@ -452,11 +388,11 @@ class TrainConfig:
             cls._require_valid(definition, {**values, **definition.recommended, **recommended}, strategy)
         strategy = overrides.get("strategy", implied("strategy", overrides) if usual == AUTO else usual)
         of_strategy = defaults_of(strategy)
-        others = set() if strategy == usual else {"strategy", *_SEARCH_FIELDS, *of_strategy, *unused_by(strategy)}
+        others = set() if strategy == usual else {"strategy", *OF_ONE_STRATEGY, *of_strategy, *unused_by(strategy)}
         values |= of_strategy
         values |= {name: value for name, value in definition.recommended.items() if name not in others}
         values |= definition.recommended_for.get(strategy, {})
-        values |= {name: implied(name, {**values, **overrides}) for name in _IMPLIED}
+        values |= {name: implied(name, {**values, **overrides}) for name in IMPLIED}
         overrides |= {name: keep(overrides[name]) for name in OBJECTS if callable(overrides.get(name))}
         fitness = overrides.get("fitness")
         if fitness is not None and not is_same_fitness(
@@ -540,15 +476,15 @@ class TrainConfig:
     def _require_useful(self) -> None:
         """Refuse a setting that changes nothing, with this strategy or without another setting."""
         unused = sorted(unused_by(self.strategy))
-        default = type(self)(env_id=self.env_id, **defaults_of(self.strategy)) if unused else self
+        default = TrainConfig(env_id=self.env_id, **defaults_of(self.strategy)) if unused else self
         for name in unused:
             if getattr(self, name) != getattr(default, name):
                 raise ValueError(
                     f"strategy {self.strategy!r} does not use {name}={getattr(self, name)!r}: leave it out. "
                     'Hyperparameters of its own are strategy_options, such as {"learning_rate": 0.001}'
                 )
-        for name, others in _ONLY_WITH.items():
-            if getattr(self, name) != getattr(type(self), name) and not any(getattr(self, other) for other in others):
+        for name, others in ONLY_WITH.items():
+            if getattr(self, name) != getattr(TrainConfig, name) and not any(getattr(self, other) for other in others):
                 raise ValueError(
                     f"{name}={getattr(self, name)!r} changes nothing without {' or '.join(others)}: set that, too, or "
                     f"leave {name} out"
@@ -585,14 +521,15 @@ class TrainConfig:
                 raise ValueError(f"{name} can only grow in a resumed run: it was {before}, now {now}")
         return grown
 
-    def reopened(self) -> Self:
-        """Return this config without what the run decided when it began."""
-        usual = {option.name: _default(option) for option in fields(self) if option.name in self.decided}
-        return replace(self, **usual, decided=())
+    def reopened(self) -> "TrainConfig":
+        """Return this config without what the run chose when it began."""
+        values = {option.name: getattr(self, option.name) for option in fields(TrainConfig)}
+        left = {option.name: _default(option) for option in fields(TrainConfig) if option.name in self.decided}
+        return TrainConfig(**{**values, **left, "decided": ()})
 
     def to_json(self) -> dict[str, Any]:
         """The fields as JSON."""
-        return {option.name: lists(getattr(self, option.name)) for option in fields(self)}
+        return {option.name: lists(getattr(self, option.name)) for option in fields(TrainConfig)}
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -614,7 +551,7 @@ class TrainConfig:
         """Read what ``to_json`` returned in this version or an earlier one.
 
         A missing field is newer than the config. It gets its default, which must therefore mean the same as before the
-        field existed, or what ``_BEFORE`` says.
+        field existed, or what ``BEFORE`` says.
 
         Raises:
             ValueError: a field is unknown, or has an invalid value.
@@ -626,18 +563,7 @@ class TrainConfig:
             raise ValueError(f"this version has no such settings (a newer one may have): {shown(sorted(unknown))}")
         if "env_id" not in values:
             raise ValueError("a config must have an env_id")
-        return cls(**{**_BEFORE, **values})
-
-
-def implied(name: str, settings: Mapping[str, Any]) -> Any:
-    """The strategy or policy that ``settings`` name, or imply: a learning rate is openai_es's, hidden_sizes an mlp's.
-
-    Args:
-        name: "strategy" or "policy".
-        settings: fields of TrainConfig that are given.
-    """
-    usual, signs = _IMPLIED[name]
-    return settings.get(name, usual if signs & settings.keys() else AUTO)
+        return cls(**{**BEFORE, **values})
 
 
 def require_bits(config: TrainConfig, where: object) -> None:

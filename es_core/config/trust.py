@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import es_envs
-from es_core.config.train_config import OBJECTS, TrainConfig
+from es_core.config.given import OBJECTS
+from es_core.config.train_config import TrainConfig
 from es_envs import EnvDefinition, import_path
 from es_envs.distributions import distributions_of
 from es_envs.fitness import FITNESSES

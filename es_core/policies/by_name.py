@@ -37,9 +37,9 @@ def make_policy(
         ValueError: the policy, one of its settings or a space is not supported, or torch is not installed.
     """
     require_supported(observation_space, action_space)
+    config = with_policy(config, observation_space, action_space)
     if config.policy.startswith(SCRIPTED):
         return ScriptedPolicy(config, observation_space, action_space)
-    config = with_policy(config, observation_space, action_space)
     if config.observation_normalization and any(is_image(part) for _, _, part in leaves(observation_space)):
         raise ValueError(
             "observation_normalization is for numbers, not for images, whose pixels a policy divides by 255: set it to "

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Collection, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from es_core.config.checks import AUTO
+from es_core.config.plan import with_choices
 from es_core.config.train_config import TrainConfig
 from es_core.formatting import figures
 from es_core.policies.layered import smallest_image
@@ -29,18 +30,6 @@ PICTURE = 48
 _COMMON_BOUNDS = 0.25, 4.0  # of actions that outputs may be as they are
 
 Space = gymnasium.Space[Any]
-
-
-def auto_settings(config: TrainConfig) -> tuple[str, ...]:
-    """Names of the settings that are "auto", except engine and device, which say nothing about the search."""
-    ours = (option.name for option in fields(config) if option.default == AUTO)
-    return tuple(name for name in ours if name not in {"engine", "device"} and getattr(config, name) == AUTO)
-
-
-def with_choices(config: TrainConfig, **chosen: Any) -> TrainConfig:
-    """Return the config with those of these values that it leaves open; its ``decided`` has their names, too."""
-    values = {name: chosen[name] for name in auto_settings(config) if name in chosen}
-    return replace(config, **values, decided=(*config.decided, *values)) if values else config
 
 
 def with_preprocessing(config: TrainConfig, observation_space: Space) -> TrainConfig:

@@ -171,7 +171,7 @@ class RayPool(RolloutPool):
     """
 
     def __init__(self, definition: EnvDefinition, config: TrainConfig, options: PoolOptions) -> None:
-        self.definition, self.config = definition, replace(config, device="cpu")
+        self.definition, config = definition, replace(config, device="cpu")
         self.scheduler = Scheduler[_Worker](call_seconds=0.0)
         self._asked = options.workers
         self._workers: list[_Worker] = []
@@ -183,13 +183,13 @@ class RayPool(RolloutPool):
         self._has_lost = False  # True if an actor was lost in this generation
         self._distributions, self._same = requirements(definition)
         self._own_versions = versions(*self._distributions)
-        self._start = Start(definition, self.config, options, probe=True)
+        self._start = Start(definition, config, options, probe=True)
         self._open = ExitStack()
         self._address = self._open.enter_context(connection(options.ray_address, cores=options.workers))
         try:
             require_cpus(options.workers)
             one = replace(options, pool="local", ray_address=None, workers=1)
-            with LocalPool(definition, self.config, one, most=1, probe=True) as here:
+            with LocalPool(definition, config, one, most=1, probe=True) as here:
                 self._ready, self.config = here.greeting, here.config
             self.observation_space, self.action_space = here.observation_space, here.action_space
             candidates = largest_population(self.config)

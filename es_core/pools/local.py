@@ -31,7 +31,7 @@ from es_core.processes.memory import MemoryWatch
 from es_core.processes.process import BEAT_EVERY, Child, ChildDiedError, Record, end, wait
 from es_core.processes.watchdog import patience
 from es_core.rollout.errors import RolloutError
-from es_core.strategies.defaults import resolve_auto
+from es_core.strategies.defaults import make_plan
 from es_envs import EnvDefinition, interruption, registry
 from es_envs.episode import STEP_TIMEOUT
 
@@ -73,10 +73,10 @@ class LocalPool(RolloutPool):
         most: int,
         probe: bool = False,
     ) -> None:
-        self.definition, self.config = definition, replace(config, device="cpu")
+        self.definition, config = definition, replace(config, device="cpu")
         self.workers = _affordable(options.workers, min(options.workers or usable_cores(), most))
         self._step_timeout = options.step_timeout
-        self._start = Start(definition, self.config, options, probe, packed(definition, self.config))
+        self._start = Start(definition, config, options, probe, packed(definition, config))
         self._scheduler = Scheduler[int](call_seconds=_CALL_SECONDS, recycle_after=options.recycle_after)
         self._memory = MemoryWatch[int](definition.label)
         self._forker = forker.take()
@@ -84,7 +84,7 @@ class LocalPool(RolloutPool):
         self._starting: set[int] = set()
         self._sent: dict[int, Work] = {}  # the last work sent to each worker
         try:
-            plain = replace(self.config, env_kwargs={}).to_json()
+            plain = replace(config, env_kwargs={}).to_json()
             self._forker.load(registry.modules(definition), ["es_core.pools.worker:load", plain])
             for number in range(self.workers):  # if one cannot start, the others are ended
                 self._launch(number)
@@ -94,11 +94,11 @@ class LocalPool(RolloutPool):
             self.close()
             raise
         self.observation_space, self.action_space = self.greeting.observation_space, self.greeting.action_space
-        if self.greeting.preprocessing != self.config.preprocessing:
-            names = (*self.config.decided, "preprocessing")
-            self.config = replace(self.config, preprocessing=self.greeting.preprocessing, decided=names)
-        policy = make_policy(self.config, self.observation_space, self.action_space)
-        self.config = replace(resolve_auto(policy), engine=self.greeting.engine)
+        if self.greeting.preprocessing != config.preprocessing:
+            names = (*config.decided, "preprocessing")
+            config = replace(config, preprocessing=self.greeting.preprocessing, decided=names)
+        policy = make_policy(config, self.observation_space, self.action_space)
+        self.config = replace(make_plan(policy), engine=self.greeting.engine)
 
     def play(self, work: Work, numbers: Iterable[int] | None = None) -> Iterator[Reply]:
         """Play tasks, and yield replies as they arrive; all workers are ready at the end.

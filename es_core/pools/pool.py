@@ -12,7 +12,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config.train_config import TrainConfig
+from es_core.config.plan import Plan
 from es_core.policies.normalization import REFERENCE_SIZE, ObservationStatistics, ReferenceBatch, Statistics
 from es_core.pools.messages import (
     FOR_PEOPLE,
@@ -155,7 +155,7 @@ class RolloutPool(ABC):
     """
 
     definition: EnvDefinition
-    config: TrainConfig
+    config: Plan
     choice: str = ""
     observation_space: gymnasium.Space[Any]
     action_space: gymnasium.Space[Any]

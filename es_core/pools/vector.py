@@ -39,7 +39,7 @@ from es_core.rollout.environment import prepare_env
 from es_core.rollout.errors import RolloutError, SpaceError
 from es_core.rollout.fitness import Fitnesses, fresh_fitnesses, load_fitnesses, observers_of, with_fitness
 from es_core.rollout.rollout import Rollout
-from es_core.strategies.defaults import resolve_auto
+from es_core.strategies.defaults import make_plan
 from es_core.strategies.population import Drawn
 from es_envs import EnvDefinition, Episode, interruption
 from es_envs.behaviour import BehaviourDescriber
@@ -87,16 +87,14 @@ class VectorPool(RolloutPool):
         except ValueError as error:
             raise SpaceError(f"{definition.label}: {error}") from error
         is_native = has_native_form(definition, config)
-        config = resolve_auto(self.policy)
-        most = largest_population(replace(config, steps_limit=None, restarts=0))  # what grows later plays in turns
+        plan = make_plan(self.policy)
+        most = largest_population(replace(plan, steps_limit=None, restarts=0))  # what grows later plays in turns
         together = min(most, _PARAMETERS // self.policy.size) if is_native else min(most, usable_cores())
         width = max(1, together) if config.vector_envs is None else config.vector_envs
         spaces = self.observation_space, self.action_space
         self.copies = Copies(definition, config, width, spaces, step_timeout=options.step_timeout)
         device = ("cuda" if has_cuda() else "cpu") if config.device == "auto" else config.device
-        self.config = replace(
-            config, engine="torch", device=device, vector_envs=width, vector_starts=self.copies.starts
-        )
+        self.config = replace(plan, engine="torch", device=device, vector_envs=width, vector_starts=self.copies.starts)
         self.workers = 1 if is_native else width
         self._recycle_after, self._played = options.recycle_after, 0
         self._memory = MemoryWatch[int](definition.label)

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 
 import es_envs
 from es_core.config.commands import only_in_script, run_command, train_command
-from es_core.config.train_config import BITS, BOUNDS
+from es_core.config.given import BOUNDS
+from es_core.config.train_config import BITS
 from es_core.runs.run_folder import RunFolder
 from es_core.training.advice import Advice
 

@@ -14,8 +14,10 @@ from typing import Any, Self
 
 import es_envs
 from es_core.config.budgets import bound_reached, share_done
+from es_core.config.given import BOUNDS
 from es_core.config.objects import provide
-from es_core.config.train_config import BOUNDS, TrainConfig
+from es_core.config.plan import Plan
+from es_core.config.train_config import TrainConfig
 from es_core.files import (
     MOST_CONFIG,
     MOST_LINE,
@@ -146,6 +148,13 @@ class RunFolder:
         config = TrainConfig.load(path / "config.json")
         provide(config, env=env, fitness=fitness, policy=policy, changed_code=changed_code)
         return cls(path, config, trust, list(_read_metrics(path / "metrics.jsonl")))
+
+    @property
+    def plan(self) -> Plan:
+        """Its settings, once it has begun: until then some may be "auto"."""
+        if not isinstance(self.config, Plan):
+            self.config = Plan.of(self.config)
+        return self.config
 
     def refresh(self) -> None:
         """Read the history again, which another process may have continued."""

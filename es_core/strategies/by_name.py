@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from es_core.config.budgets import largest_population
 from es_core.config.choices import SIGN_SHAPINGS
+from es_core.config.plan import Plan
 from es_core.config.strategy_defaults import STABLE_BASELINES3, is_trainer, plugin_class
 from es_core.config.train_config import MOST, TrainConfig
 from es_core.policies.network import Policy
 from es_core.strategies.ars import ARS
 from es_core.strategies.cma_es import CMAES
-from es_core.strategies.defaults import with_strategy
+from es_core.strategies.defaults import plan_for
 from es_core.strategies.ga import GA
 from es_core.strategies.nsra_es import NSRAES
 from es_core.strategies.openai_es import OpenAIES
@@ -44,7 +45,7 @@ STRATEGIES: Mapping[str, type[Strategy]] = {
 _SETTINGS = ("learning_rate", "optimizer", "optimizer_options", "weight_decay", "shaping", "top_directions")
 
 
-def make_strategy(config: TrainConfig, mean: NDArray[np.float32], policy: Policy | None = None) -> Strategy:
+def make_strategy(config: Plan, mean: NDArray[np.float32], policy: Policy | None = None) -> Strategy:
     """The strategy that ``config`` names, built in or registered by a plugin, starting at ``mean`` ``(d,)``.
 
     Its class is called with ``mean``, ``population_size``, ``sigma`` and ``seed``; with those of ``learning_rate``,
@@ -56,7 +57,6 @@ def make_strategy(config: TrainConfig, mean: NDArray[np.float32], policy: Policy
         ValueError: no such strategy is registered, it refuses its arguments, or it does not use a setting.
         PluginError: the strategy cannot be imported.
     """
-    config = with_strategy(config, mean.size)
     strategy = find_strategy(config.strategy)
     parameters = signature(strategy).parameters
     takes_all = any(parameter.kind is Parameter.VAR_KEYWORD for parameter in parameters.values())
@@ -98,7 +98,7 @@ def make_strategy(config: TrainConfig, mean: NDArray[np.float32], policy: Policy
         raise ValueError(f"strategy {config.strategy!r} refuses the options {given}: {error}") from error
 
 
-def _require_comparable(config: TrainConfig, strategy: type[Strategy]) -> None:
+def _require_comparable(config: Plan, strategy: type[Strategy]) -> None:
     """Refuse fitness that does not compare what the strategy compares."""
     if config.shaping in SIGN_SHAPINGS and not strategy.mirrored:
         raise ValueError(
@@ -112,7 +112,7 @@ def _require_comparable(config: TrainConfig, strategy: type[Strategy]) -> None:
         )
 
 
-def _require_sizes(config: TrainConfig, strategy: type[Strategy]) -> None:
+def _require_sizes(config: Plan, strategy: type[Strategy]) -> None:
     """Refuse other populations in later generations where the strategy cannot have them."""
     if config.steps_per_generation is not None and not strategy.resizable:
         raise ValueError(
@@ -145,7 +145,7 @@ def _require_sizes(config: TrainConfig, strategy: type[Strategy]) -> None:
 
 def require_strategy(config: TrainConfig) -> None:
     """Refuse, before anything starts, strategy settings that are wrong for every policy; see ``make_strategy``."""
-    make_strategy(config, np.zeros(2, np.float32))  # some are not for one parameter
+    make_strategy(plan_for(config, 2), np.zeros(2, np.float32))  # some are not for one parameter
 
 
 def find_strategy(name: str) -> type[Strategy]:

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 from es_core.config.budgets import candidates_within, largest_population
 from es_core.config.checks import AUTO
+from es_core.config.plan import Plan, auto_settings, with_choices
 from es_core.config.strategy_defaults import defaults_of
 from es_core.config.train_config import TrainConfig
 from es_core.formatting import figures
-from es_core.policies.defaults import FEW_HIDDEN, auto_settings, with_choices
+from es_core.policies.defaults import FEW_HIDDEN
 from es_core.policies.network import Policy
 
 _REASONS = {
@@ -38,7 +39,7 @@ _DIAGONAL = 20_000  # parameters up to which a variance is learnt for each
 _FEWEST = 4  # candidates from which a covariance can be learnt
 
 
-def with_strategy(config: TrainConfig, size: int) -> TrainConfig:
+def _with_strategy(config: TrainConfig, size: int) -> TrainConfig:
     """Return the config with a strategy, its population and sigma, for a policy of ``size`` parameters."""
     chooses, config = config.strategy == AUTO, with_choices(config, strategy=_strategy(config, size))
     has_covariance = config.strategy in {"cma_es", "sep_cma_es"}
@@ -85,23 +86,24 @@ def _steps(config: TrainConfig, *, has_covariance: bool) -> dict[str, int | None
     return {"steps_per_generation": steps, "steps_limit": _GROWTH * steps}
 
 
+def make_plan(policy: Policy) -> Plan:
+    """The plan of a run with this policy, whose config has the policy's settings: the others are chosen by its size."""
+    plan = Plan.of(_with_strategy(policy.config, policy.size))
+    why = ", ".join(_words(plan))
+    if "strategy" in plan.decided and plan.strategy in _REASONS:
+        why += f", since {policy.size} parameters are {_REASONS[plan.strategy]}"
+    return replace(plan, why=why)
+
+
+def plan_for(config: TrainConfig, size: int) -> Plan:
+    """The plan of a run with some policy of ``size`` parameters, before the spaces are known."""
+    linear = with_choices(config, policy="mlp", hidden_sizes=(), observation_normalization=False, action_squash="clip")
+    return Plan.of(_with_strategy(linear, size))
+
+
 def most_candidates(config: TrainConfig) -> int:
     """Number of candidates that no generation exceeds, whatever the policy will be."""
-    return largest_population(with_choices(config, population_size=_CANDIDATES, **_steps(config, has_covariance=True)))
-
-
-def resolve_auto(policy: Policy) -> TrainConfig:
-    """The config of a run with this policy: nothing that the rule decides is "auto"."""
-    return with_strategy(policy.config, policy.size)
-
-
-def explain_choices(policy: Policy) -> str:
-    """Return in one line what the rule decides for a policy, and why; empty if it decides nothing of note."""
-    config = resolve_auto(policy)
-    words = ", ".join(_words(config))
-    if "strategy" not in config.decided or config.strategy not in _REASONS:
-        return words
-    return f"{words}, since {policy.size} parameters are {_REASONS[config.strategy]}"
+    return max(largest_population(plan_for(config, size)) for size in (2, _DIAGONAL + 1))
 
 
 def _pictures(config: TrainConfig) -> str:
@@ -127,7 +129,7 @@ def _bound(config: TrainConfig) -> str:
     return f"step size at most {config.strategy_options['max_step_size']:g}"
 
 
-def _words(config: TrainConfig) -> Iterator[str]:
+def _words(config: Plan) -> Iterator[str]:
     steps = config.steps_per_generation
     more = ""
     if steps is not None:

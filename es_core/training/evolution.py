@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from es_core.config.plan import Plan
 from es_core.config.train_config import TrainConfig
 from es_core.policies.network import Policy
 from es_core.policies.normalization import Statistics
@@ -33,8 +34,8 @@ class Evolution(Trainer):
     defaults: ClassVar[Mapping[str, Any]] = {}  # each strategy has its own
     unused = frozenset()
 
-    def __init__(self, config: TrainConfig, policy: Policy, mean: NDArray[np.float32] | None) -> None:
-        self._policy = policy
+    def __init__(self, config: Plan, policy: Policy, mean: NDArray[np.float32] | None) -> None:
+        self._config, self._policy = config, policy
         self._use(make_strategy(config, policy.initial(config.seed) if mean is None else mean, policy))
 
     def _use(self, strategy: Strategy) -> None:
@@ -68,12 +69,12 @@ class Evolution(Trainer):
     ) -> Results:
         """Play the population's episodes."""
         population = self.population(rules, statistics)
-        seeds = training_seeds(self._policy.config, len(population), self.generation)
+        seeds = training_seeds(self._config, len(population), self.generation)
         return pool.evaluate(population, seeds, centre_seeds=centre_seeds)
 
     def choose_elite(self, population: Population, fitness: NDArray[np.float64], pool: RolloutPool) -> list[Episode]:
         """See ``selection.choose_elite``."""
-        return choose_elite(self._policy.config, self.strategy, pool, population, fitness)
+        return choose_elite(self._config, self.strategy, pool, population, fitness)
 
     def learn(self, log: GenerationLog, rules: Rules, transitions: Sequence[Transitions] = ()) -> None:
         """Tell the strategy its population's fitness, and change what the rules change."""
@@ -97,7 +98,7 @@ class Evolution(Trainer):
 
     def _first_mean(self, rules: Rules) -> NDArray[np.float32]:
         """The mean at which this search begins, unless a policy from a file was given."""
-        seed, restarts = self._policy.config.seed, rules.states.get("plateau") or 0
+        seed, restarts = self._config.seed, rules.states.get("plateau") or 0
         return self._policy.initial(derive(seed, Purpose.RESTART, int(restarts)) if restarts else seed)
 
     def state_dict(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from es_core.config.budgets import step_limit
 from es_core.config.commands import run_command
-from es_core.config.train_config import TrainConfig
+from es_core.config.plan import Plan
 from es_core.policies.by_name import make_policy
 from es_core.policies.defaults import advice_on_pictures
 from es_core.pools.by_name import make_pool
@@ -28,7 +28,6 @@ from es_core.runs.metrics import DIAGNOSTICS, GenerationStats
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation
 from es_core.seeding import Purpose, episode_seeds
-from es_core.strategies.defaults import explain_choices
 from es_core.strategies.population import Population
 from es_core.training.confirmation import NOTHING, episodes_of_evaluation, first_episodes, score_centre
 from es_core.training.lifecycle import Lifecycle
@@ -88,7 +87,7 @@ def _run_generations(
     deadline: float,
 ) -> None:
     """Run generations until the task is solved, a bound or the deadline reached, or ``on_generation`` stops it."""
-    config, limit = run.config, step_limit(pool.definition, run.config)
+    config, limit = run.plan, step_limit(pool.definition, run.config)
     with _keeping_checkpoint(run, state, pool) as begin:
         while True:
             before, trainer, search, rules = begin(), state.trainer, state.search, state.rules
@@ -256,9 +255,7 @@ def _failed(run: RunFolder, before: Checkpoint, results: Results | None) -> list
     return failed
 
 
-def _population_stats(
-    config: TrainConfig, results: Results | None, learnt: NDArray[np.float64] | None
-) -> dict[str, Any]:
+def _population_stats(config: Plan, results: Results | None, learnt: NDArray[np.float64] | None) -> dict[str, Any]:
     """Fitness and lengths of a population, for the metrics; ``learnt``: the fitness ``(N,)`` to learn from."""
     if results is None or learnt is None or not results.valid.any():
         spread = tuple(f"fitness_{name}" for name in ("mean", "median", "max", "min", "std"))
@@ -330,10 +327,9 @@ def _write_choices(run: RunFolder, pool: RolloutPool) -> list[str]:
             raise ValueError(
                 f"this run has {name}={then!r}, but its pool chooses {now!r}: it cannot be resumed with that"
             )
-    if pool.config != run.config:
-        run.write_config(pool.config)
+    run.write_config(pool.config)
     if begun:
         return []
     policy = make_policy(run.config, pool.observation_space, pool.action_space)
-    lines = {"chosen": explain_choices(policy), "advice": advice_on_pictures(policy)}
+    lines = {"chosen": pool.config.why, "advice": advice_on_pictures(policy)}
     return [f"{kind}: {text}" for kind, text in lines.items() if text]

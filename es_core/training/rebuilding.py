@@ -139,7 +139,7 @@ def _replay(run: RunFolder, state: TrainingState, stats: GenerationStats, log: G
     entries = before.total.shape if isinstance(before, ObservationStatistics) else None
     if (None if sums is None else sums.total.shape) != entries or (sums is not None and sums.squares.shape != entries):
         raise CheckpointError(f"{where}: its observations are not those of this run")
-    if (log.population_size or 0) > largest_population(run.config):
+    if (log.population_size or 0) > largest_population(run.plan):
         raise CheckpointError(f"{where}: no population of this run has {log.population_size} candidates")
     try:
         state.learn(log)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from es_core.config.choices import SIGN_SHAPINGS
-from es_core.config.train_config import TrainConfig
+from es_core.config.plan import Plan
 from es_core.pools.pool import Results, RolloutPool
 from es_core.rollout.errors import RolloutError
 from es_core.rollout.fitness import aggregated
@@ -21,7 +21,7 @@ _GROUPS = 4  # of candidates with the same starts, where there are enough candid
 _SMALLEST_GROUP, _LARGEST_GROUP = 4, 16
 
 
-def training_seeds(config: TrainConfig, candidates: int, generation: int) -> NDArray[np.int64]:
+def training_seeds(config: Plan, candidates: int, generation: int) -> NDArray[np.int64]:
     """Seeds ``(N, k)`` of the candidates' episodes."""
     starts = np.arange(candidates) if config.episode_seeds == "independent" else _groups(config, candidates)
     shape = (int(starts[-1]) + 1, config.episodes_per_candidate)
@@ -29,7 +29,7 @@ def training_seeds(config: TrainConfig, candidates: int, generation: int) -> NDA
     return seeds[starts]
 
 
-def compared(config: TrainConfig, valid: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
+def compared(config: Plan, valid: NDArray[np.bool_]) -> list[NDArray[np.int64]]:
     """Indices of the ``valid`` candidates ``(N,)`` that had the same starts, group by group.
 
     A generation with one start for all candidates learns what suits that start. With a start for each, luck decides. So
@@ -39,7 +39,7 @@ def compared(config: TrainConfig, valid: NDArray[np.bool_]) -> list[NDArray[np.i
     return [np.flatnonzero(valid & (group == number)) for number in np.unique(group[valid])]
 
 
-def _groups(config: TrainConfig, candidates: int) -> NDArray[np.int64]:
+def _groups(config: Plan, candidates: int) -> NDArray[np.int64]:
     """Number ``(N,)`` of each candidate's group; mirrored pairs stay together."""
     count = 1
     if config.episode_seeds == "grouped":
@@ -48,7 +48,7 @@ def _groups(config: TrainConfig, candidates: int) -> NDArray[np.int64]:
     return np.asarray(pairs * count // (pairs[-1] + 1))
 
 
-def learning_fitness(config: TrainConfig, results: Results, *, stalled: bool) -> NDArray[np.float64]:
+def learning_fitness(config: Plan, results: Results, *, stalled: bool) -> NDArray[np.float64]:
     """The fitness ``(N,)`` from which the strategy learns; NaN for a candidate that is dropped.
 
     A failed candidate has none, or the worst fitness of the others, as ``on_candidate_error`` says; shapings by rank
@@ -88,7 +88,7 @@ def learning_fitness(config: TrainConfig, results: Results, *, stalled: bool) ->
 
 
 def choose_elite(
-    config: TrainConfig, strategy: Strategy, pool: RolloutPool, population: Population, fitness: NDArray[np.float64]
+    config: Plan, strategy: Strategy, pool: RolloutPool, population: Population, fitness: NDArray[np.float64]
 ) -> list[Episode]:
     """Choose the best of a strategy's contenders by additional episodes, and return these.
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from es_core.config.budgets import bound_reached, largest_population, step_limit
 from es_core.config.checks import whole
+from es_core.config.plan import Plan
 from es_core.config.train_config import TrainConfig, require_bits
 from es_core.files import CheckpointError
 from es_core.formatting import shown
@@ -79,7 +80,7 @@ class TrainingState:
             ValueError: the run's initial checkpoint has another policy, or the strategy refuses a setting.
             CheckpointError: that checkpoint is damaged.
         """
-        config = run.config
+        config = run.plan
         policy = make_policy(config, pool.observation_space, pool.action_space)
         statistics = first_statistics(config, policy, pool)
         given: NDArray[np.float32] | None = None
@@ -253,7 +254,8 @@ def _require_consistent(trainer: Trainer, checkpoint: Checkpoint) -> None:
         raise ValueError(f"the strategy is in generation {trainer.generation}, the file in {checkpoint.generation}")
     if not np.array_equal(trainer.mean, checkpoint.mean):
         raise ValueError("the strategy's mean is not the file's")
-    config, size, most = checkpoint.config, trainer.population_size, largest_population(checkpoint.config)
+    config, size = Plan.of(checkpoint.config), trainer.population_size
+    most = largest_population(config)
     least = config.population_size if config.steps_per_generation is None else 2
     if not least <= size <= most:
         raise ValueError(f"the strategy has {size} candidates, its config allows {least} to {most}")
@@ -267,7 +269,7 @@ def _progress(checkpoint: Checkpoint) -> dict[str, Any]:
     totals, best = {name: values[name] for name in _COUNTS}, values["best"]
     if any(whole(0)(total) for total in totals.values()) or not isinstance(values["rules"], dict):
         raise ValueError(f"its progress cannot be {shown(checkpoint.progress)}")
-    rules = Rules.load(checkpoint.config, values["rules"])
+    rules = Rules.load(Plan.of(checkpoint.config), values["rules"])
     if best is not None:
         solved, fitness, std, episodes = best if len(best) == 4 else (*best, 0.0, checkpoint.config.confirm_episodes)
         if whole(1)(episodes):

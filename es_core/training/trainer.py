@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from es_core.config.plan import Plan
 from es_core.config.train_config import TrainConfig
 from es_core.policies.network import Policy
 from es_core.policies.normalization import Statistics
@@ -65,7 +66,7 @@ class Trainer(ABC):
     diagnostics: Mapping[str, float | None]
 
     @abstractmethod
-    def __init__(self, config: TrainConfig, policy: Policy, mean: NDArray[np.float32] | None) -> None: ...
+    def __init__(self, config: Plan, policy: Policy, mean: NDArray[np.float32] | None) -> None: ...
 
     @classmethod  # noqa: B027  (not all refuse something)
     def require_fit(cls, config: TrainConfig, *, from_policy: bool) -> None:

@@ -14,8 +14,9 @@ from typing import IO, Any
 
 from es_core.config.checks import require_seconds
 from es_core.config.commands import only_in_script
+from es_core.config.given import BOUNDS
 from es_core.config.objects import resolved
-from es_core.config.train_config import BOUNDS, TrainConfig
+from es_core.config.train_config import TrainConfig
 from es_core.config.trust import require_trusted_policy
 from es_core.evaluation.scoring import find_checkpoint
 from es_core.files import CheckpointError, naming_errors, require_plain, write_whole

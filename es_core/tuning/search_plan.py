@@ -15,7 +15,7 @@ from es_core.policies.by_name import make_policy
 from es_core.policies.defaults import Space
 from es_core.rollout.environment import prepare_env
 from es_core.strategies.by_name import require_strategy
-from es_core.strategies.defaults import resolve_auto
+from es_core.strategies.defaults import make_plan
 from es_core.tuning.search_space import Choice, Range, default_search, domain
 from es_envs.arguments import ArgumentError
 from es_envs.closing import closing_env
@@ -46,7 +46,7 @@ class SearchPlan:
         env, base = prepare_env(definition, base)
         with closing_env(env, definition.label):
             spaces = env.observation_space, env.action_space
-        base = resolve_auto(make_policy(base, *spaces))
+        base = make_plan(make_policy(base, *spaces))
         if base.eval_every == 0:
             raise ValueError("tune compares evaluations of the centre: eval_every must be at least 1, got 0")
         wanted = search or default_search(base, given)
@@ -72,7 +72,7 @@ class SearchPlan:
             ValueError: they do not fit together.
         """
         config = replace(TrainConfig.for_env(self.env_id, **fields), preprocessing=self.base.preprocessing)
-        return replace(resolve_auto(make_policy(config, *self.spaces)), decided=())
+        return replace(make_plan(make_policy(config, *self.spaces)), decided=())
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -4,11 +4,12 @@ import math
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from es_core.config.checks import finite
-from es_core.config.train_config import BOUNDS, TrainConfig, option_fields, unknown_field
+from es_core.config.given import BOUNDS
+from es_core.config.train_config import TrainConfig, option_fields, unknown_field
 from es_core.formatting import text_of
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def domain(base: TrainConfig, name: str, wanted: Any) -> Range | Choice:
     if not isinstance(wanted, tuple):
         if isinstance(wanted, str) or not isinstance(wanted, Sequence) or not wanted:
             raise ValueError(f"the search domain of {name} must be a range (low, high) or a list, got {wanted!r}")
-        values = tuple(getattr(replace(base, **{name: value}), name) for value in wanted)
+        values = tuple(getattr(TrainConfig(env_id=base.env_id, **{name: value}), name) for value in wanted)
         if len({text_of(value) for value in values}) < 2:
             raise ValueError(f"{name} has only one value to choose from, {wanted[0]!r}: set it with {flag} instead")
         return Choice(values)
@@ -155,7 +156,7 @@ def domain(base: TrainConfig, name: str, wanted: Any) -> Range | Choice:
     if len(wanted) != 2 or any(finite(end) for end in wanted) or not wanted[0] < wanted[1]:
         raise ValueError(f"a range is (low, high), two numbers, the lower one first; for {name} got {wanted!r}")
     for end in wanted:
-        replace(base, **{name: end})
+        TrainConfig(env_id=base.env_id, **{name: end})
     if kinds != {int}:
         return Range(*wanted, unit=None)
     unit = 2 if name == "population_size" and base.population_size % 2 == 0 else 1  # most strategies need pairs

@@ -18,7 +18,8 @@ from gymnasium import spaces
 import es_envs
 from es_core import Run, TrainConfig, train
 from es_core.cli import GROUPS, main, make_parser
-from es_core.config.train_config import BOUNDS, option_fields
+from es_core.config.given import BOUNDS
+from es_core.config.train_config import option_fields
 from es_core.reports.data_sheet import space_text
 from es_core.runs.run_folder import lock
 

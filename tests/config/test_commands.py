@@ -13,7 +13,7 @@ from es_core.cli import main
 from es_core.config.commands import changed_settings, chosen_settings, run_command, train_command
 from es_core.formatting import shell_line
 from es_core.policies.by_name import make_policy
-from es_core.strategies.defaults import resolve_auto
+from es_core.strategies.defaults import make_plan
 
 TINY = ["--generations=1", "--population-size=2", "--eval-episodes=1", "--confirm-episodes=1", "--workers=1"]
 # A module of nobody's plugin, which registers an environment with Gymnasium. It fails while a file is there.
@@ -181,7 +181,7 @@ def test_what_a_run_chose_itself_is_a_changed_setting_once_the_environment_recom
 def test_the_settings_that_make_a_run_again_leave_to_it_what_it_chose_itself(fields):
     def begun(**given):
         config = TrainConfig.for_env("Pendulum-v1", **given)
-        return resolve_auto(make_policy(config, env.observation_space, env.action_space))
+        return make_plan(make_policy(config, env.observation_space, env.action_space))
 
     with gymnasium.make("Pendulum-v1") as env:  # few inputs, which the run may answer with another sigma
         assert chosen_settings(begun(**fields)) == fields

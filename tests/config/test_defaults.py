@@ -1,6 +1,7 @@
 """What a run decides itself: strategy, policy and their settings where nobody says them."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,8 +10,9 @@ from gymnasium import spaces
 from es_core import Checkpoint, Run, TrainConfig, train
 from es_core.cli import main
 from es_core.config.commands import train_command
+from es_core.config.plan import Plan
 from es_core.policies.by_name import make_policy
-from es_core.strategies.defaults import explain_choices, resolve_auto
+from es_core.strategies.defaults import make_plan
 
 VECTOR = spaces.Box(-np.inf, np.inf, (4,), np.float32)
 IMAGE = spaces.Box(0, 255, (84, 84, 3), np.uint8)
@@ -25,7 +27,7 @@ def box(low, high):
 
 
 def settled_for(observations=VECTOR, actions=UNIT, **fields):
-    return resolve_auto(make_policy(TrainConfig(env_id="Walk-v0", **fields), observations, actions))
+    return make_plan(make_policy(TrainConfig(env_id="Walk-v0", **fields), observations, actions))
 
 
 @pytest.mark.parametrize(
@@ -110,7 +112,7 @@ def test_few_inputs_go_through_a_hidden_layer_and_many_are_linear_with_a_bias():
 
 @pytest.mark.parametrize(("strategy", "sigma"), [("cma_es", 1.0), ("sep_cma_es", 1.0), ("snes", 0.1), ("pgpe", 0.1)])
 def test_who_names_a_strategy_that_adapts_sigma_leaves_it_to_the_run(strategy, sigma, walk):
-    config = resolve_auto(make_policy(TrainConfig.for_env(walk, strategy=strategy), VECTOR, UNIT))
+    config = make_plan(make_policy(TrainConfig.for_env(walk, strategy=strategy), VECTOR, UNIT))
     assert config.sigma == sigma
     assert "sigma" in config.decided
 
@@ -140,7 +142,7 @@ def test_the_step_size_may_triple_where_the_rule_chose_the_strategy_and_nobody_i
     assert settled_for(strategy_options={"max_step_size": 0.5}).strategy_options == {"max_step_size": 0.5}
     assert settled_for(IMAGE).strategy_options == {}
     unbounded = TrainConfig(env_id="Walk-v0", strategy_options={"max_step_size": None})
-    assert "step size" not in explain_choices(make_policy(unbounded, VECTOR, UNIT))
+    assert "step size" not in make_plan(make_policy(unbounded, VECTOR, UNIT)).why
 
 
 def test_a_population_too_small_for_a_covariance_has_a_strategy_without():
@@ -221,7 +223,7 @@ def test_show_tells_what_a_run_would_choose(wander, capsys, monkeypatch):
 def test_no_settings_are_listed_where_all_were_given():
     fields = {"policy": "linear", "strategy": "ars", "sigma": 0.1, "population_size": 4}
     fields |= {"observation_normalization": True, "action_squash": "clip"}
-    assert explain_choices(make_policy(TrainConfig(env_id="Walk-v0", **fields), VECTOR, UNIT)) == ""
+    assert make_plan(make_policy(TrainConfig(env_id="Walk-v0", **fields), VECTOR, UNIT)).why == ""
 
 
 def test_the_first_line_scores_doing_nothing_and_random_actions(wander, tmp_path):
@@ -233,3 +235,21 @@ def test_the_first_line_scores_doing_nothing_and_random_actions(wander, tmp_path
     assert not any(stats.baselines for stats in others)
     assert first.baselines == runs[1].history[0].baselines
     assert train(wander, run_dir=tmp_path / "none", **{**SHORT, "eval_every": 0}).history[0].baselines == {}
+
+
+@pytest.mark.parametrize("name", ["strategy", "sigma", "hidden_sizes", "action_squash", "episode_seeds"])
+def test_a_plan_has_no_open_setting(name):
+    plan = settled_for()
+    assert Plan.of(plan) == plan
+    with pytest.raises(ValueError, match=f"open.*{name}"):
+        replace(plan, **{name: "auto"})
+
+
+def test_a_plan_says_what_was_chosen_and_why_and_without_its_choices_is_the_config_again():
+    config = TrainConfig(env_id="Walk-v0", sigma=0.2)
+    plan = make_plan(make_policy(config, VECTOR, UNIT))
+    assert "strategy" in plan.decided
+    assert "sigma" not in plan.decided
+    assert "since 58 parameters are few enough for a full covariance matrix" in plan.why
+    assert type(plan.reopened()) is TrainConfig
+    assert plan.reopened() == replace(config, strategy_options={})

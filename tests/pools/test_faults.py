@@ -270,7 +270,7 @@ def test_faults_that_persist_cost_their_candidates_and_no_others(pool, fatal, fa
 def test_a_lost_candidate_counts_as_the_config_says(policy, failing, tmp_path):
     config = TrainConfig.for_env(failing, **PLAIN)
     with make_pool(definition(failing), config, PoolOptions(workers=1)) as pool:
-        strategy = make_strategy(config, make_policy(config, pool.observation_space, pool.action_space).initial(0))
+        strategy = make_strategy(pool.config, make_policy(config, pool.observation_space, pool.action_space).initial(0))
         seeds = np.array(episode_seeds(0, Purpose.TRAINING, 10)).reshape(10, 1)
         population = replace(strategy.ask(), statistics=ObservationStatistics.empty(2))
         results = pool.evaluate(population, seeds)

@@ -18,6 +18,7 @@ from es_core.policies.noise import noise
 from es_core.seeding import Purpose, derive, episode_seeds
 from es_core.strategies import by_name, sep_cma_es
 from es_core.strategies.by_name import make_strategy
+from es_core.strategies.defaults import make_plan, plan_for
 from es_core.strategies.optimizers import OPTIMIZERS
 from es_core.strategies.pgpe import PGPE
 from es_core.strategies.population import noise_moments
@@ -699,7 +700,7 @@ def config_for(strategy, **fields):
 
 
 def strategy_of(config, size=20):
-    return make_strategy(config, np.zeros(size, np.float32))
+    return make_strategy(plan_for(config, size), np.zeros(size, np.float32))
 
 
 def test_every_strategy_of_ours_has_an_entry_for_its_defaults():
@@ -794,7 +795,7 @@ def test_a_strategy_of_a_policys_size_starts_at_its_initial_mean():
     config = config_for("ars")
     policy = make_policy(config, env.observation_space, env.action_space)
     env.close()
-    assert make_strategy(config, policy.initial(0)).mean.shape == (policy.size,)
+    assert make_strategy(make_plan(policy), policy.initial(0)).mean.shape == (policy.size,)
 
 
 def test_strategies_need_no_torch():

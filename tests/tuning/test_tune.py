@@ -17,7 +17,7 @@ from es_core import RolloutError, Run, TrainConfig, tune
 from es_core.cli import main
 from es_core.policies.by_name import make_policy
 from es_core.runs.locks import hold
-from es_core.strategies.defaults import resolve_auto
+from es_core.strategies.defaults import make_plan
 from es_core.tuning.trial import RunScore, Trial
 
 RUN = {"generations": 10, "population_size": 8, "eval_episodes": 1, "confirm_episodes": 1, "hidden_sizes": ()}
@@ -337,14 +337,14 @@ def test_every_strategy_has_ranges_around_what_train_would_take(aim, tmp_path, s
     usual = TrainConfig.for_env(aim, strategy=strategy)
     with closing(es_envs.make(aim)) as env:
         spaces = env.observation_space, env.action_space
-    base = resolve_auto(make_policy(usual, *spaces)).to_json()
+    base = make_plan(make_policy(usual, *spaces)).to_json()
     settings = result.trials[0].settings
     assert {"sigma", "population_size"} <= set(settings)
     assert ("learning_rate" in settings) == (strategy in {"openai_es", "nsra_es", "ars", "pgpe", "snes"})
     drawn = {name for name in settings if base[name] is None}  # train derives these from others
     assert {**base, **settings} == {**base, **{name: settings[name] for name in drawn}}
     assert {*result.settings} - {*settings} <= {"strategy", "generations", "eval_episodes", "confirm_episodes"}
-    again = resolve_auto(make_policy(TrainConfig.for_env(aim, **result.settings), *spaces))
+    again = make_plan(make_policy(TrainConfig.for_env(aim, **result.settings), *spaces))
     chosen = {"engine": "auto", "device": "auto", "decided": ()}  # by the run
     assert replace(again, **chosen) == replace(result.run.config, **chosen)
 

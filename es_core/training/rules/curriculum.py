@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from es_core.config.checks import number
-from es_core.config.train_config import TrainConfig
+from es_core.config.plan import Plan
 from es_core.strategies.population import Population
 from es_core.training.rules.rule import Change, Evidence, Rule, State
 
@@ -16,13 +16,13 @@ class Curriculum(Rule):
 
     name = "curriculum"
 
-    def applies(self, config: TrainConfig) -> bool:
+    def applies(self, config: Plan) -> bool:
         return config.curriculum is not None
 
-    def first_state(self, config: TrainConfig, step_limit: int) -> State:
+    def first_state(self, config: Plan, step_limit: int) -> State:
         return 0.0
 
-    def check(self, config: TrainConfig, state: Any) -> str | None:
+    def check(self, config: Plan, state: Any) -> str | None:
         expected = "a number from 0 to 1"
         return expected if number(0)(state) or state > 1 else None
 

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from es_core.config.checks import maybe, whole
-from es_core.config.train_config import TrainConfig
+from es_core.config.plan import Plan
 from es_core.strategies.population import Population
 from es_core.training.rules.rule import Change, Evidence, Rule, State
 
@@ -20,13 +20,13 @@ class EpisodeCap(Rule):
 
     name = "episode_cap"
 
-    def applies(self, config: TrainConfig) -> bool:
+    def applies(self, config: Plan) -> bool:
         return config.episode_cap is not None
 
-    def first_state(self, config: TrainConfig, step_limit: int) -> State:
+    def first_state(self, config: Plan, step_limit: int) -> State:
         return _below(config.episode_cap_start, step_limit)
 
-    def check(self, config: TrainConfig, state: Any) -> str | None:
+    def check(self, config: Plan, state: Any) -> str | None:
         return maybe(whole(1))(state)
 
     def change(self, state: Any, evidence: Evidence) -> Change:

@@ -6,7 +6,7 @@ import numpy as np
 
 from es_core.config.budgets import candidates_within, most_doublings
 from es_core.config.checks import whole
-from es_core.config.train_config import TrainConfig
+from es_core.config.plan import Plan
 from es_core.training.rules.rule import Change, Evidence, Rule, SearchHistory, State
 
 STALL = 20
@@ -18,13 +18,13 @@ class GenerationSteps(Rule):
 
     name = "generation_steps"
 
-    def applies(self, config: TrainConfig) -> bool:
+    def applies(self, config: Plan) -> bool:
         return config.steps_per_generation is not None
 
-    def first_state(self, config: TrainConfig, step_limit: int) -> State:
+    def first_state(self, config: Plan, step_limit: int) -> State:
         return 0
 
-    def check(self, config: TrainConfig, state: Any) -> str | None:
+    def check(self, config: Plan, state: Any) -> str | None:
         return whole(0, most_doublings(config))(state)
 
     def change(self, state: Any, evidence: Evidence) -> Change:

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from es_core.config.checks import whole
-from es_core.config.train_config import TrainConfig
+from es_core.config.plan import Plan
 from es_core.statistics import is_gain
 from es_core.training.rules.rule import LONGEST_HISTORY, Change, Evidence, Rule, SearchHistory, State
 
@@ -22,13 +22,13 @@ class Plateau(Rule):
 
     name = "plateau"
 
-    def applies(self, config: TrainConfig) -> bool:
+    def applies(self, config: Plan) -> bool:
         return config.restarts > 0 or config.stop_when == "plateau"
 
-    def first_state(self, config: TrainConfig, step_limit: int) -> State:
+    def first_state(self, config: Plan, step_limit: int) -> State:
         return 0
 
-    def check(self, config: TrainConfig, state: Any) -> str | None:
+    def check(self, config: Plan, state: Any) -> str | None:
         return whole(0, config.restarts)(state)
 
     def change(self, state: Any, evidence: Evidence) -> Change:
@@ -43,10 +43,10 @@ class Plateau(Rule):
             f"(restart {state + 1} of {allowed}); the best so far is kept",
         )
 
-    def ends(self, state: Any, config: TrainConfig, history: SearchHistory) -> bool:
+    def ends(self, state: Any, config: Plan, history: SearchHistory) -> bool:
         return config.stop_when == "plateau" and state == config.restarts and is_plateau(history)
 
-    def adapt_settings(self, config: TrainConfig, state: Any) -> TrainConfig:
+    def adapt_settings(self, config: Plan, state: Any) -> Plan:
         names = ("population_size", "steps_per_generation", "steps_limit")
         values = {name: getattr(config, name) for name in names}
         return replace(config, **{name: value << state for name, value in values.items() if value is not None})

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from es_core.config.train_config import TrainConfig
+from es_core.config.plan import Plan
 from es_core.runs.metrics import GenerationStats
 from es_core.runs.scores import Evaluation
 from es_core.statistics import is_gain
@@ -102,7 +102,7 @@ class Evidence:
         from_policy: True if the run starts from a policy that was given.
     """
 
-    config: TrainConfig
+    config: Plan
     history: SearchHistory
     fitness: NDArray[np.float64]
     spread: float | None
@@ -142,26 +142,26 @@ class Rule(ABC):
     name: ClassVar[str]
 
     @abstractmethod
-    def applies(self, config: TrainConfig) -> bool:
+    def applies(self, config: Plan) -> bool:
         """Return True if the run's settings ask for it."""
 
     @abstractmethod
-    def first_state(self, config: TrainConfig, step_limit: int) -> State:
+    def first_state(self, config: Plan, step_limit: int) -> State:
         """State when a search begins; ``step_limit``: that of a whole episode."""
 
     @abstractmethod
-    def check(self, config: TrainConfig, state: Any) -> str | None:
+    def check(self, config: Plan, state: Any) -> str | None:
         """Return None if the state is one that it can have, else in words what was expected."""
 
     @abstractmethod
     def change(self, state: Any, evidence: Evidence) -> Change:
         """Decide, after a generation was played, what is otherwise in the next one."""
 
-    def ends(self, state: Any, config: TrainConfig, history: SearchHistory) -> bool:
+    def ends(self, state: Any, config: Plan, history: SearchHistory) -> bool:
         """Return True if the run is to end; its reason is then the rule's name."""
         return False
 
-    def adapt_settings(self, config: TrainConfig, state: Any) -> TrainConfig:
+    def adapt_settings(self, config: Plan, state: Any) -> Plan:
         """Return the settings of a search that begins in this state."""
         return config
 

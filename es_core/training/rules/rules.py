@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self
 
-from es_core.config.train_config import TrainConfig
+from es_core.config.plan import Plan
 from es_core.formatting import shown
 from es_core.strategies.population import Population
 from es_core.training.rules.curriculum import Curriculum
@@ -44,16 +44,16 @@ class Rules:
         states: state of each rule, by its name.
     """
 
-    config: TrainConfig
+    config: Plan
     states: Mapping[str, State]
 
     @classmethod
-    def begin(cls, config: TrainConfig, step_limit: int) -> Self:
+    def begin(cls, config: Plan, step_limit: int) -> Self:
         """The rules of a run that begins; ``step_limit``: that of a whole episode."""
         return cls(config, {rule.name: rule.first_state(config, step_limit) for rule in _applying(config)})
 
     @classmethod
-    def load(cls, config: TrainConfig, states: Mapping[str, Any]) -> Self:
+    def load(cls, config: Plan, states: Mapping[str, Any]) -> Self:
         """The rules of a run that goes on, with the ``states`` of a checkpoint.
 
         Raises:
@@ -77,7 +77,7 @@ class Rules:
         return replace(self, states={name: states.get(name, state) for name, state in self.states.items()})
 
     @property
-    def search_config(self) -> TrainConfig:
+    def search_config(self) -> Plan:
         """The settings of the search that goes on; some strategies' rates follow from its sigma."""
         config = self.config
         for rule in self._ours:
@@ -122,5 +122,5 @@ class Rules:
         return replace(changes, population_size=None) if changes.search_from else changes
 
 
-def _applying(config: TrainConfig) -> list[Rule]:
+def _applying(config: Plan) -> list[Rule]:
     return [rule for rule in RULES if rule.applies(config)]

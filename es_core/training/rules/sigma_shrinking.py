@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from es_core.config.checks import whole
-from es_core.config.train_config import TrainConfig
+from es_core.config.plan import Plan
 from es_core.runs.scores import Evaluation
 from es_core.statistics import is_gain
 from es_core.strategies.by_name import find_strategy
@@ -27,15 +27,15 @@ class SigmaShrinking(Rule):
 
     name = "sigma_shrinking"
 
-    def applies(self, config: TrainConfig) -> bool:
+    def applies(self, config: Plan) -> bool:
         # With a radius, pgpe's sigmas do not follow from sigma.
         is_ours = "sigma" in config.decided and "radius" not in config.strategy_options
         return is_ours and find_strategy(config.strategy).adapts_sigma
 
-    def first_state(self, config: TrainConfig, step_limit: int) -> State:
+    def first_state(self, config: Plan, step_limit: int) -> State:
         return NOT_SHRUNK
 
-    def check(self, config: TrainConfig, state: Any) -> str | None:
+    def check(self, config: Plan, state: Any) -> str | None:
         return whole(NOT_SHRUNK, FAILING_EARLY)(state)
 
     def change(self, state: Any, evidence: Evidence) -> Change:
@@ -49,7 +49,7 @@ class SigmaShrinking(Rule):
             return Change(state=FAILING_EARLY, search_from="initial", reason=reason)
         return Change(state=state)
 
-    def adapt_settings(self, config: TrainConfig, state: Any) -> TrainConfig:
+    def adapt_settings(self, config: Plan, state: Any) -> Plan:
         return config if state == NOT_SHRUNK else replace(config, sigma=config.sigma / SHRINK_FACTOR)
 
 
