@@ -396,6 +396,11 @@ def _package_with(env_id: str) -> str | None:
     return None
 
 
+def plain_id(env_id: str) -> str:
+    """The id as people read it: of an environment that a script has defined, the name it has there."""
+    return LOCAL_ID.sub(r"\1", env_id)
+
+
 def is_local(env_id: str) -> bool:
     """Return True if an id is that of an environment given to ``train`` as a class or function."""
     return LOCAL_ID.fullmatch(env_id) is not None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from es_core.cli.arguments import add_command, add_trust
 from es_core.cli.output import command_line, print_json, print_table, put, say
+from es_envs.registry import plain_id
 
 _NAME = 22  # characters of an environment's id: the table fits 80 columns
 
@@ -69,7 +70,7 @@ def _runs(options: argparse.Namespace) -> None:
             generation += f"/{run.generations}"
         fitness = "-" if score is None else figures(score.mean, score.interval)
         success = "-" if score is None or score.success_rate is None else percent(score.success_rate)
-        name = "-" if run.env_id is None else _shortened(run.env_id)
+        name = "-" if run.env_id is None else _shortened(plain_id(run.env_id))
         rows.append((name, run.state, fitness, success, generation, figures(run.steps), duration(run.age)))
     below = (run.next if run.error is None else f"{run.error}: {run.next}" for run in runs)
     print_table(rows, names=0, below=["", *below])

@@ -150,6 +150,6 @@ def _define(env: Callable[..., Any], config_fields: Mapping[str, Any], env_id: s
 
 def _written(name: str) -> str:
     """The name of an object where a script defines it, such as "make" within "main.<locals>.make"; "" of a lambda."""
-    bare = es_envs.registry.LOCAL_ID.sub(r"\1", name).rpartition(":")[2].partition("#")[0]
+    bare = es_envs.registry.plain_id(name).rpartition(":")[2].partition("#")[0]
     parts = re.split(r"\.(?:<locals>|_locals_)\.", bare)[-1].split(".")
     return ".".join(parts) if all(part.isidentifier() and "lambda" not in part for part in parts) else ""

@@ -18,6 +18,7 @@ from markupsafe import Markup
 
 from es_core.files import require_folder
 from es_core.formatting import counted, figures
+from es_envs.registry import plain_id
 from es_envs.text import printable
 
 _FOLDER = Path(__file__).parent / "templates"
@@ -111,7 +112,7 @@ def render(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"markdown": _markdown, "figures": figures, "counted": counted}
+    environment.filters |= {"markdown": _markdown, "plain_id": plain_id, "figures": figures, "counted": counted}
     sources = {name: (_FOLDER / name).read_text(encoding="utf-8") for name in ("page.css", "page.js")}
     own = {name: f"'sha256-{_digest(text)}'" for name, text in sources.items()}
     beside = " 'self' file:" if linked else ""

@@ -35,6 +35,7 @@ from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation, Standing
 from es_core.training.advice import Adviser
 from es_envs import EnvDefinition
+from es_envs.registry import plain_id
 from es_envs.streams import LastingStream
 from es_envs.text import printable
 
@@ -135,7 +136,7 @@ class RunProgress:
         self._live = Live(console=self._console, get_renderable=self._picture, refresh_per_second=_REDRAWS)
 
     def __enter__(self) -> Self:
-        where = f"{self._run.config.env_id}: training in {self._run.directory}"
+        where = f"{plain_id(self._run.config.env_id)}: training in {self._run.directory}"
         for line in (where, *self._notes):
             if line:
                 print_line(self._console, line)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 
-from es_core.video.layout import Frame, at_frame, caption_height, letters
+from es_core.video.layout import Frame, at_frame, caption_height, label_letters, letters
 
 Colour = tuple[int, int, int]
 
@@ -37,12 +37,14 @@ class Label:
         is_good: mark it with a tick at the end, or with a cross; None: with neither.
         corner: upper left corner of the picture (x, y).
         size: its width and height.
+        below: height [pixels] under the picture that is left for the words; 0: they lie on the picture.
     """
 
     texts: tuple[str, ...]
     is_good: bool | None
     corner: tuple[int, int]
     size: tuple[int, int]
+    below: int = 0
 
 
 Legend = tuple[tuple[tuple[Colour, ...], str], ...]
@@ -102,8 +104,9 @@ def captioned(frame: Frame, caption: Caption, number: int) -> Frame:
         if is_over:
             part = written[y : y + height, x : x + width]
             part[:] = part.astype(np.uint16) * _DIMMED >> 8
-        strip = _label(label.size, letters(size), at_frame(label.texts, number), label.is_good if is_over else None)
-        _lay(written, strip, (x, y + height - strip[0].shape[0]))
+        mark = label.is_good if is_over else None
+        strip = _label(label.size, label_letters(label.size, size), at_frame(label.texts, number), mark)
+        _lay(written, strip, (x, y + height + label.below - strip[0].shape[0]))
     title, score = at_frame(caption.titles, number), at_frame(caption.scores, number)
     strip = _main(size, title, score, caption.subject, *caption.longest)
     _lay(written, strip, (0, size[1] - strip[0].shape[0]))
@@ -154,9 +157,8 @@ def _main(size: tuple[int, int], title: str, score: str, subject: str, long_titl
 
 
 @lru_cache(maxsize=256)
-def _label(size: tuple[int, int], most: int, text: str, mark: bool | None) -> Layer:
+def _label(size: tuple[int, int], high: int, text: str, mark: bool | None) -> Layer:
     """Strip along the lower edge of a grid's picture; with a tick (True) or a cross (False) on its right."""
-    high = max(_SMALLEST, min(most, size[1] // 11, size[0] // 15))
     strip = _ground(size[0], min(2 * high, size[1]))
     pen, baseline = ImageDraw.Draw(strip), strip.height - high // 2
     font, text = _fitting(text, text, high, size[0] - high * 5 // 2)

@@ -15,6 +15,7 @@ from es_core.video.renderer import Clip, Renderer, Scene, ScoredEpisode
 from es_envs import Episode
 from es_envs.bullet.camera import Camera, View
 from es_envs.bullet.scenery import ghost_colours
+from es_envs.registry import plain_id
 
 _MAP = 4  # times as wide as a map is the picture
 
@@ -94,7 +95,7 @@ def score_clips(
 def _caption(scored: Sequence[tuple[FilmedPolicy, ScoredEpisode]], scene: Scene, start: int | None) -> Caption:
     policies, episodes = [policy for policy, _ in scored], [one for _, one in scored]
     first, is_beside = policies[0], policies[0].name is not None
-    subject = "the same start" if is_beside else scene.definition.id
+    subject = "the same start" if is_beside else plain_id(scene.definition.id)
     if start is not None:
         subject += f", start {start}"
     if scene.speed != 1:
@@ -110,7 +111,7 @@ def _caption(scored: Sequence[tuple[FilmedPolicy, ScoredEpisode]], scene: Scene,
     generations = [policy.generation for policy in policies]
     titles: tuple[str, ...]
     if is_beside:
-        titles, names = (scene.definition.id,), [policy.title for policy in policies]
+        titles, names = (plain_id(scene.definition.id),), [policy.title for policy in policies]
     elif first.candidate is None:
         titles, names = (f"generations {min(generations)} to {max(generations)}",), [f"{g}" for g in generations]
     else:
@@ -125,6 +126,7 @@ def _caption(scored: Sequence[tuple[FilmedPolicy, ScoredEpisode]], scene: Scene,
             is_good=_is_good(one.episode, scene.configs[policy.source].solved_at),
             corner=corner,
             size=scene.arrangement.picture,
+            below=scene.arrangement.below,
         )
         for name, fitness, (policy, one), corner in zip(names, selecting, scored, corners, strict=False)
     ]

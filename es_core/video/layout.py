@@ -14,6 +14,8 @@ Frame = NDArray[np.uint8]
 _GAP = 2  # pixels between the pictures of a grid
 _SHAPES = 1.0, 2.1  # of a picture in which one sees well: its width by its height
 _DIM = 0.55  # weight of a ghost
+_SMALLEST_LETTERS = 8  # height [pixels]
+_LARGE_ENOUGH = 480  # pixels of a picture's longer side
 
 
 def at_frame(sequence: Any, number: int) -> Any:
@@ -53,6 +55,19 @@ def caption_height(size: tuple[int, int]) -> int:
     return min(3 * letters(size), size[1])
 
 
+def label_letters(picture: tuple[int, int], frame: tuple[int, int]) -> int:
+    """Height of the letters of a label [pixels] of a picture of this size in a grid's frame of that size."""
+    return max(_SMALLEST_LETTERS, min(letters(frame), picture[1] // 11, picture[0] // 15))
+
+
+def _strip(size: tuple[int, int]) -> int:
+    """Height of the caption [pixels] of a picture of this size when it lies below it: the frame is then higher."""
+    height = caption_height(size)
+    while (needed := caption_height((size[0], size[1] + height))) > height:
+        height = needed
+    return height + height % 2
+
+
 @dataclass(frozen=True, kw_only=True)
 class Arrangement:
     """The places that the pictures of a clip have in a frame.
@@ -63,6 +78,7 @@ class Arrangement:
         picture: width and height of each picture.
         corners: the upper left corner (x, y) of each picture.
         fits: fit a picture of another size into its place; else the frame is as large as the picture.
+        apart: captions and labels lie below the pictures, not on them; small pictures without a place are enlarged.
     """
 
     layout: str
@@ -70,11 +86,23 @@ class Arrangement:
     picture: tuple[int, int]
     corners: tuple[tuple[int, int], ...] = ((0, 0),)
     fits: bool = True
+    apart: bool = False
+
+    @property
+    def below(self) -> int:
+        """Height under a picture in a grid that is left for its label [pixels]."""
+        return 2 * label_letters(self.picture, self.size) if self.apart and self.layout == "grid" else 0
+
+    def without_strip(self, frame: Frame) -> Frame:
+        """Return the part of a frame that is above the caption, if that lies apart."""
+        return frame[: max(1, frame.shape[0] - caption_height(frame.shape[1::-1]))] if self.apart else frame
 
     def frame(self, pictures: Sequence[Frame]) -> Frame:
         """Put pictures into a frame, scaled but not distorted; what they leave empty is black."""
         if self.layout == "ghosts" and len(pictures) > 1:
             pictures = [_blended(pictures)]
+        if self.apart and not self.fits:
+            return _with_strip(_enlarged(pictures[0]))
         if not self.fits or (len(pictures) == 1 and pictures[0].shape[1::-1] == self.size):
             return pictures[0]
         frame = np.zeros((*self.size[::-1], 3), np.uint8)
@@ -86,13 +114,27 @@ class Arrangement:
         return frame
 
 
-def grid(number: int, size: tuple[int, int], *, below: int = 0) -> Arrangement:
+def alone(size: tuple[int, int], *, layout: str = "alone", fits: bool, apart: bool = False) -> Arrangement:
+    """Arrange one picture, or several on top of each other.
+
+    Args:
+        size: width and height of the frame.
+        layout: "alone" or "ghosts".
+        fits: see ``Arrangement``.
+        apart: likewise.
+    """
+    picture = (size[0], max(2, size[1] - caption_height(size) // 2 * 2)) if fits and apart else size
+    return Arrangement(layout=layout, size=size, picture=picture, fits=fits, apart=apart)
+
+
+def grid(number: int, size: tuple[int, int], *, below: int = 0, apart: bool = False) -> Arrangement:
     """Arrange pictures side by side, with the least area empty or in pictures of unusual shape.
 
     Args:
         number: number of pictures.
         size: width and height of the frame.
         below: height that is left for a caption.
+        apart: see ``Arrangement``.
 
     Raises:
         ValueError: the pictures have no room.
@@ -114,12 +156,25 @@ def grid(number: int, size: tuple[int, int], *, below: int = 0) -> Arrangement:
         corners += [(left + k * (picture[0] + _GAP), top) for k in range(in_row)]
     if any(x + picture[0] > size[0] or y + picture[1] > size[1] for x, y in corners):
         raise ValueError(f"a film of {size[0]} by {size[1]} has no room for a grid of {number}: give it a larger width")
-    return Arrangement(layout="grid", size=size, picture=picture, corners=tuple(corners))
+    if apart:
+        picture = picture[0], max(2, picture[1] - 2 * label_letters(picture, size))
+    return Arrangement(layout="grid", size=size, picture=picture, corners=tuple(corners), apart=apart)
 
 
 def _share(length: int, count: int) -> int:
     """Length of each of so many pictures, an even number."""
     return max(2, (length - (count - 1) * _GAP) // count // 2 * 2)
+
+
+def _enlarged(frame: Frame) -> Frame:
+    """A small picture, such as that of a grid's world, enlarged a whole number of times, so that it stays sharp."""
+    times = -(-_LARGE_ENOUGH // max(frame.shape[:2]))
+    return frame.repeat(times, axis=0).repeat(times, axis=1) if times > 1 else frame
+
+
+def _with_strip(frame: Frame) -> Frame:
+    """A picture with an empty strip below it."""
+    return np.pad(frame, ((0, _strip(frame.shape[1::-1])), (0, 0), (0, 0)))
 
 
 def _fitted(frame: Frame, size: tuple[int, int]) -> Frame:

@@ -15,10 +15,12 @@ from es_core.runs.checkpoint import Checkpoint
 from es_core.video.captions import Caption, Inset, captioned, score_text
 from es_core.video.clips import decimals, inset
 from es_core.video.filmed_policies import FilmedPolicy
+from es_core.video.layout import alone
 from es_core.video.renderer import EpisodeInFilm, Renderer, Scene
 from es_core.video.window import Window, WindowClosedError
 from es_envs import EnvDefinition, Episode, PluginError, import_path
 from es_envs.bullet.camera import Camera
+from es_envs.registry import plain_id
 
 FILM = "film the policy instead (`es-envs record`)"
 
@@ -66,18 +68,21 @@ def show_in_window(connection: Any) -> None:
 
 
 def _show(connection: Any, definition: EnvDefinition, checkpoint: Checkpoint, objects: Any) -> None:
+    name = plain_id(definition.id)
     try:
-        window = Window(f"{definition.id} (space: next start, Esc: end)")
+        window = Window(f"{name} (space: next start, Esc: end)")
     except OSError as error:
         raise ValueError(f"{definition.label}: no window can be opened ({error}): {FILM}") from error
     dark = np.full((_SIZE[1], _SIZE[0], 3), 24, np.uint8)
-    window.show(captioned(dark, Caption(titles=("loading ...",), scores=("",), subject=definition.id), 0))
+    window.show(captioned(dark, Caption(titles=("loading ...",), scores=("",), subject=name), 0))
     window.wait(0.0)
     import_path.receive(objects)
     renderer = Renderer(Scene.alone(definition, checkpoint.config, size=_SIZE, fps=_RATE))
     with process.closing_at_the_end(renderer):
         require_same_spaces(checkpoint, renderer.env)
-        player = _Player(window, renderer, definition.id, connection)
+        if renderer.free_camera is None:
+            renderer.rearrange(alone(_SIZE, fits=False, apart=True))
+        player = _Player(window, renderer, name, connection)
         connection.send("ready")
         while True:
             while not connection.poll(_IDLE):
@@ -91,12 +96,12 @@ class _Player:
     Args:
         window: the window.
         renderer: the renderer that draws.
-        env_id: id of the environment.
+        name: name of the environment.
         connection: connection to the main process.
     """
 
-    def __init__(self, window: Window, renderer: Renderer, env_id: str, connection: Any) -> None:
-        self._window, self._renderer, self._env_id, self._connection = window, renderer, env_id, connection
+    def __init__(self, window: Window, renderer: Renderer, name: str, connection: Any) -> None:
+        self._window, self._renderer, self._name, self._connection = window, renderer, name, connection
         self._decimals = 0
 
     def play(self, start: Start) -> Episode | None:
@@ -110,7 +115,7 @@ class _Player:
         caption = Caption(
             titles=(start.policy.title,),
             scores=("",),
-            subject=f"{self._env_id}, start {start.number}",
+            subject=f"{self._name}, start {start.number}",
             inset=self._map(start),
         )
         in_film, number = self._renderer.play(start.policy, start.seed), 0
@@ -136,6 +141,7 @@ class _Player:
         score = score_text(fitness, self._decimals, ending)
         env = self._renderer.free_camera
         frame = in_film.frame(None if env is None else self._window.turned(env.camera()))
+        frame = self._renderer.scene.arrangement.frame([frame])
         self._window.show(captioned(frame, replace(caption, scores=(score,)), number))
 
     def _wait(self, seconds: float) -> bool:

@@ -12,7 +12,7 @@ from es_core.evaluation.scoring import Source
 from es_core.runs.checkpoint import Checkpoint
 from es_core.runs.run_folder import RunFolder
 from es_core.seeding import Purpose, episode_seeds
-from es_core.video.layout import Arrangement, caption_height, frame_size, grid
+from es_core.video.layout import Arrangement, alone, caption_height, frame_size, grid
 from es_envs.arguments import require_number, require_one_of
 
 _IN_A_GRID = 16  # candidates by default
@@ -115,17 +115,21 @@ class FilmOptions:
         is_of_population = self.layout == "grid" and self.generations is None and not self.others
         return self.population or (_IN_A_GRID if is_of_population else None)
 
-    def arrange(self, policies: int) -> Arrangement:
+    def arrange(self, policies: int, *, apart: bool) -> Arrangement:
         """Arrange the pictures of so many policies that play together.
+
+        Args:
+            policies: their number.
+            apart: see ``Arrangement``.
 
         Raises:
             ValueError: they have no room.
         """
         size = frame_size(self.width, self.height, self.aspect)
         if self.together == "grid":
-            return grid(policies, size, below=caption_height(size))
+            return grid(policies, size, below=caption_height(size), apart=apart)
         fits = (self.width, self.height, self.aspect) != (None, None, None)
-        return Arrangement(layout=self.together or "alone", size=size, picture=size, fits=fits)
+        return alone(size, layout=self.together or "alone", fits=fits, apart=apart)
 
     def starts(self) -> tuple[int, ...]:
         """The seeds of the episodes.

@@ -12,7 +12,7 @@ from es_core.processes.process import Child, ChildDiedError, closing_at_the_end,
 from es_core.processes.watchdog import patience
 from es_core.rollout.errors import RolloutError
 from es_core.video.clips import ScoredClip
-from es_core.video.layout import Arrangement, Frame
+from es_core.video.layout import Frame, alone
 from es_core.video.renderer import Clip, FrameError, Renderer, Scene, ScoredEpisode
 from es_envs import Episode, import_path
 from es_envs.episode import STEP_TIMEOUT
@@ -59,8 +59,7 @@ class RenderingProcesses:
         self._children: list[Child] = []
         self.disagreement: str | None = None
         if players:
-            size = scene.arrangement.picture
-            scene = replace(scene, arrangement=Arrangement(layout="alone", size=size, picture=size, fits=False))
+            scene = replace(scene, arrangement=alone(scene.arrangement.picture, fits=False))
         try:
             objects = packed(scene.definition, *scene.configs)
             for k in range(number):

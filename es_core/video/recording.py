@@ -80,17 +80,19 @@ def record(source: Source, path: str | os.PathLike[str], **options: Any) -> list
     scene = Scene(
         definition=definition,
         configs=tuple(checkpoint.config for checkpoint in checkpoints),
-        arrangement=how.arrange(len(groups[0])),
+        arrangement=how.arrange(len(groups[0]), apart=False),
         speed=how.speed,
         fps=min(fps, _MOST_OF_A_GIF) if ending == ".gif" else fps,
     )
     with working_folder(path) as folder, closing(Renderer(scene)) as renderer:
         for number, checkpoint in enumerate(checkpoints):
             require_same_spaces(checkpoint, renderer.rollout(number).env)
+        if renderer.free_camera is None:  # nobody knows what lies where in its pictures
+            renderer.rearrange(how.arrange(len(groups[0]), apart=True))
         clips = score_clips(renderer, groups, starts, how.camera)
 
         def write(footage: Iterable[Iterable[Frame]]) -> Image.Image:
-            return _write_film(path, folder, renderer.rate, clips, footage, progress=how.progress)
+            return _write_film(path, folder, renderer, clips, footage, progress=how.progress)
 
         episodes, problem = [one.episode for clip in clips for one in clip.scored], None
         players, frames = len(groups[0]) > 1 and not clips[0].clip.poses, sum(clip.frames for clip in clips)
@@ -99,7 +101,7 @@ def record(source: Source, path: str | os.PathLike[str], **options: Any) -> list
             processes = max(map(len, groups))
         if processes > 1:
             try:
-                with closing(RenderingProcesses(scene, processes, players=players)) as rendering:
+                with closing(RenderingProcesses(renderer.scene, processes, players=players)) as rendering:
                     picture = write(map(rendering.frames, clips))
                     problem = rendering.disagreement
             except DisagreementError as error:
@@ -146,21 +148,21 @@ def _require_not_overwriting(path: Path) -> None:
 def _write_film(
     path: Path,
     folder: Path,
-    rate: float,
+    renderer: Renderer,
     clips: Sequence[ScoredClip],
     footage: Iterable[Iterable[Frame]],
     *,
     progress: bool,
 ) -> Image.Image:
     """Write a film from each clip's frames; return the picture in the middle of its last clip."""
-    lengths, finder = _lengths(clips, rate), BlankFinder()
+    lengths, finder = _lengths(clips, renderer.rate), BlankFinder()
     ends = [0, *accumulate(lengths)]
     poster = ends[-2] + (clips[-1].frames - 1) // 2
-    with film(path, folder, rate) as add, count_progress(shown=progress) as bar:
+    with film(path, folder, renderer.rate) as add, count_progress(shown=progress) as bar:
         task = bar.add_task("filming", total=ends[-1])
         for clip, start, length, frames in zip(clips, ends, lengths, footage, strict=False):
             for number, frame in enumerate(_hold_last(frames, length)):
-                finder.look(frame)
+                finder.look(renderer.scene.arrangement.without_strip(frame))
                 written = captioned(frame, clip.caption, number)
                 draw_progress(written, ends, start + number)
                 add(written)

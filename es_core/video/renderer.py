@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any, Self
 
@@ -15,11 +15,12 @@ from es_core.config.train_config import TrainConfig
 from es_core.rollout.errors import RolloutError
 from es_core.rollout.rollout import Rollout
 from es_core.video.filmed_policies import FilmedPolicy
-from es_core.video.layout import Arrangement, Frame, at_frame, even
+from es_core.video.layout import Arrangement, Frame, alone, at_frame, even
 from es_envs import EnvDefinition, Episode, interruption
 from es_envs.bullet.camera import Camera, FreeCameraEnv
 from es_envs.definition import KeywordError, PluginError
 
+_STANDS_STILL = -1  # MuJoCo's number of the camera that nobody has chosen
 _DEFAULT_RATE = 30.0  # steps per second of an environment that does not say
 
 
@@ -82,7 +83,7 @@ class Scene:
     @classmethod
     def alone(cls, definition: EnvDefinition, config: TrainConfig, *, size: tuple[int, int], fps: float) -> Self:
         """The scene of one policy, in real time; its ``size`` is width and height of the pictures [pixels]."""
-        arrangement = Arrangement(layout="alone", size=size, picture=size, fits=False)
+        arrangement = alone(size, fits=False)
         return cls(definition=definition, configs=(config,), arrangement=arrangement, speed=1.0, fps=fps)
 
 
@@ -128,6 +129,13 @@ class Renderer:
             self._rollouts[source] = self._make_rollout(self.scene.configs[source])
         return self._rollouts[source]
 
+    def rearrange(self, arrangement: Arrangement) -> None:
+        """Take other pictures of the same film; the environments are made again if these have another size."""
+        if arrangement.picture != self.scene.arrangement.picture:
+            self.close()
+            self._rollouts.clear()
+        self.scene = replace(self.scene, arrangement=arrangement)
+
     def _close_others(self, source: int) -> None:
         """Close the environments of other sources, which may disturb this one's; they are made again when they play."""
         for other, rollout in self._rollouts.items():
@@ -144,6 +152,9 @@ class Renderer:
             if rollout is not None:  # width and height are those of its world: a grid's, say
                 rollout.close()
             rollout = Rollout(definition, config, render_mode="rgb_array")
+        chosen = {"camera_id", "camera_name"} & {*definition.kwargs, *config.env_kwargs}
+        if not chosen and "pixels" not in config.preprocessing:  # else the policy sees these pictures
+            _follow(rollout.env)
         modes = rollout.env.metadata.get("render_modes", [])
         if "rgb_array" not in modes:
             rollout.close()
@@ -308,6 +319,14 @@ class EpisodeInFilm:
 def _is_drawn_in_any_size(env: gymnasium.Env[Any, Any]) -> bool:
     """Tell whether an environment's arguments width and height are those of its pictures, as in Bullet and MuJoCo."""
     return isinstance(env.unwrapped, FreeCameraEnv) or hasattr(env.unwrapped, "mujoco_renderer")
+
+
+def _follow(env: gymnasium.Env[Any, Any]) -> None:
+    """Let MuJoCo draw with the model's own camera that follows the robot: Gymnasium 1.4 takes one that stands still."""
+    renderer = getattr(env.unwrapped, "mujoco_renderer", None)
+    if getattr(renderer, "camera_id", None) == _STANDS_STILL:
+        with suppress(AttributeError, KeyError):  # the model has no such camera
+            renderer.camera_id = env.unwrapped.model.camera("track").id  # type: ignore[union-attr, attr-defined]
 
 
 def _free(rollout: Rollout) -> FreeCameraEnv | None:

@@ -3,6 +3,7 @@
 import json
 import shutil
 import warnings
+from contextlib import closing
 from dataclasses import replace
 from importlib.metadata import version
 from itertools import pairwise
@@ -14,11 +15,12 @@ from conftest import TINY
 from PIL import Image
 
 import es_envs
-from es_core import Checkpoint, record, train
+from es_core import Checkpoint, TrainConfig, record, train
 from es_core.cli import main
 from es_core.seeding import Purpose, episode_seeds
 from es_core.video.captions import Caption, Inset, Label, captioned, draw_progress
-from es_core.video.layout import caption_height, frame_size, grid
+from es_core.video.layout import alone, caption_height, frame_size, grid
+from es_core.video.renderer import Renderer, Scene
 
 # imageio's reader leaves its pipes to the garbage collector; es_envs reads no films, only this test does.
 pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
@@ -347,16 +349,58 @@ def test_letters_that_no_font_has_become_others_and_never_a_box():
 
 def test_a_frame_of_any_shape_holds_a_picture_that_is_not_distorted(runs, tmp_path, captions):
     path = tmp_path / "film.mp4"
-    for how, size, shown in [({}, (600, 400), (600, 400)), ({"aspect": "9:16", "width": 90}, (90, 160), (90, 60)),
-                             ({"aspect": "16:9", "height": 72}, (128, 72), (108, 72))]:  # fmt: skip
+    tall, wide = {"aspect": "9:16", "width": 90}, {"aspect": "16:9", "height": 72}
+    for how, size, shown, top in [({}, (600, 466), (600, 400), 0), (tall, (90, 160), (90, 60), 34),
+                                  (wide, (128, 72), (60, 40), 0)]:  # fmt: skip
         record(runs["CartPole-v1"], path, speed=4, workers=1, **how)
         frame = frames_of(path)[0].mean(axis=2)
-        bright = (frame > 128)[: size[1] * 2 // 3]
+        bright = (frame > 128)[: top + shown[1] - 2]
         assert frame.shape == size[::-1]
         assert (bright.any(axis=0).sum(), shown) == (pytest.approx(shown[0], abs=2), shown)
-        assert bright.any(axis=1).argmax() == pytest.approx((size[1] - shown[1]) / 2, abs=2)
+        assert bright.any(axis=1).argmax() == pytest.approx(top, abs=2)
     with pytest.raises(ValueError, match="two of them are enough, got 90, 60 and 1:1"):
         record(runs["CartPole-v1"], path, width=90, height=60, aspect="1:1")
+
+
+def test_captions_and_labels_lie_below_the_pictures_of_an_environment_that_draws_itself(runs, tmp_path):
+    path, pole = tmp_path / "film.mp4", es_envs.make("CartPole-v1", render_mode="rgb_array")
+    record(runs["CartPole-v1"], path, workers=1)
+    frames = frames_of(path)
+    pole.reset(seed=side_car(path)["shots"][0]["seed"])
+    white = pole.render().min(axis=2) == 255
+    pole.close()
+    assert (frames[0][:400].min(axis=2)[white] > 230).mean() > 0.99
+    assert frames[:, 400:].mean() < 40
+    assert frames[0, 400:].max() > 200, "white letters"
+    record(runs["CartPole-v1"], path, workers=1, layout="grid", population=2, height=240)
+    rows = np.flatnonzero((frames_of(path)[0, :, 10:150].min(axis=2) > 200).mean(axis=1) > 0.7)
+    assert len(rows) == pytest.approx(158 * 2 / 3, abs=4), "nothing lies on the pictures"
+    assert rows[-1] - rows[0] < len(rows) + 4
+
+
+def test_small_pictures_are_enlarged_a_whole_number_of_times():
+    small = np.arange(2 * 160 * 210 * 3).reshape(2, 210, 160, 3).astype(np.uint8)
+    for picture in small:
+        frame = alone((640, 480), fits=False, apart=True).frame([picture])
+        assert frame.shape[1] == 480
+        assert np.array_equal(frame[:630:3, ::3], picture)
+        assert np.array_equal(frame[2:630:3, 2::3], picture)
+        assert not frame[630:].any()
+
+
+@pytest.mark.parametrize(("given", "camera"), [({}, 0), ({"camera_id": -1}, -1)])
+def test_the_camera_follows_a_mujoco_robot_unless_you_choose_another(given, camera):
+    pytest.importorskip("mujoco")
+    config = TrainConfig.for_env("Hopper-v5", env_kwargs=given)
+    with closing(Renderer(Scene.alone(es_envs.definition("Hopper-v5"), config, size=(64, 48), fps=10))) as renderer:
+        assert renderer.env.unwrapped.mujoco_renderer.camera_id == camera
+
+
+def test_the_camera_of_pixels_that_a_policy_sees_stays_as_it_is():
+    pytest.importorskip("mujoco")
+    config = TrainConfig.for_env("Hopper-v5", preprocessing={"pixels": 32, "flatten": True})
+    with closing(Renderer(Scene.alone(es_envs.definition("Hopper-v5"), config, size=(64, 48), fps=10))) as renderer:
+        assert renderer.env.unwrapped.mujoco_renderer.camera_id == -1
 
 
 def test_the_pictures_of_a_grid_stand_side_by_side_and_differ(run, tmp_path, captions):
