@@ -2,12 +2,14 @@
 
 Samples are the episodes of a policy, or the runs of a group. Intervals of fewer than 20 values are Student's t, whose
 coverage is right for normal values however few there are; from 20 values on they come from the seeded bootstrap
-(Efron 1979), which assumes no distribution, but is too narrow for fewer values.
+(Efron 1979), which assumes no distribution, but is too narrow for fewer values. No interval leaves the range of its
+values: a score of 518 would be nonsense where 500 is the most. Of two to five normal values it therefore covers the
+mean less often than 95 %: in 50, 75, 88 and 92 % of cases.
 """
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import fmean, variance
 
 import numpy as np
@@ -61,13 +63,9 @@ class Difference:
         return f"{self.method}{least}{shared}"
 
 
-def mean(values: Values, *, lowest: float = -math.inf) -> Estimate:
-    """The mean, with its 95 % interval, which does not go below ``lowest``, the least value that there can be."""
-    found = _estimate(values, lambda rows: rows.mean(axis=1))
-    if found.interval is None:
-        return found
-    low, high = found.interval
-    return replace(found, interval=(max(low, lowest), high))
+def mean(values: Values) -> Estimate:
+    """The mean, with its 95 % interval."""
+    return _estimate(values, lambda rows: rows.mean(axis=1))
 
 
 def interquartile_mean(values: Values) -> Estimate:
@@ -106,7 +104,7 @@ def mean_band(curves: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray
         return means, unknown, unknown
     if n < _BOOTSTRAP_FROM:
         half = _t(0.975, n) * curves.std(axis=0, ddof=1) / math.sqrt(n)
-        return means, means - half, means + half
+        return means, np.maximum(means - half, curves.min(axis=0)), np.minimum(means + half, curves.max(axis=0))
     # As weights of the curves, so that the memory is that of the resamples times the curves' length.
     weights = np.concatenate([np.stack([np.bincount(pick, minlength=n) for pick in block]) for block in _picks(n)]) / n
     low, high = np.quantile(weights @ curves, [0.025, 0.975], axis=0)
@@ -166,7 +164,9 @@ def _estimate(values: Values, measure: Callable[[NDArray[np.float64]], NDArray[n
         # Each of the values left out in turn; for the mean this is the standard error s / sqrt(n).
         without = measure(np.stack([np.delete(numbers, k) for k in range(n)]))
         half = _t(0.975, n) * math.sqrt((n - 1) * without.var())
-        return Estimate(value=value, interval=(value - half, value + half))
+        return Estimate(
+            value=value, interval=(float(max(value - half, numbers.min())), float(min(value + half, numbers.max())))
+        )
     resampled = np.concatenate([measure(numbers[picks]) for picks in _picks(n)])
     low, high = np.quantile(resampled, [0.025, 0.975])
     return Estimate(value=value, interval=(float(low), float(high)))

@@ -239,7 +239,7 @@ def _group(name: str, runs: Sequence[RunFolder]) -> Group:
         fitness=mean(scores),
         middle=interquartile_mean(scores),
         solved=sum(run.end == "solved" for run in runs),
-        steps=mean([run.history[-1].search_steps for run in runs], lowest=0),
+        steps=mean([run.history[-1].search_steps for run in runs]),
     )
 
 
@@ -276,11 +276,6 @@ def _charts(comparison: Comparison, grids: dict[str, NDArray[np.float64]]) -> li
             drawn.append(Mark(label=group.name, colour=_colour(number), grid=axis, values=values, **ends))
         return tuple(drawn)
 
-    def reach(value: Callable[[GenerationStats], float | None]) -> tuple[float, float] | None:
-        runs = [run for group in comparison.groups for run in group.runs]
-        values = [found for run in runs for stats in run.history if (found := value(stats)) is not None]
-        return (min(values), max(values)) if values else None
-
     def of_centre(stats: GenerationStats) -> float | None:
         return stats.evaluation.mean if stats.evaluation else None
 
@@ -296,10 +291,8 @@ def _charts(comparison: Comparison, grids: dict[str, NDArray[np.float64]]) -> li
             title=f"Fitness of the centre: {comparison.fitness}",
             note="On starts that training never sees: the mean over a group's runs, with its 95 % interval over seeds. "
             "A solved run keeps its last value while others of its group go on; a group's curve ends with its last "
-            "run, or with the first unsolved one. The axis reaches as far as single runs do: the interval of a few is "
-            "cut off if it is wider.",
+            "run, or with the first unsolved one.",
             marks=(*(goals if len(goals) == 1 else ()), *marks(of_centre)),
-            reach=reach(of_centre),
         ),
         Chart(
             name="solved",
@@ -313,7 +306,6 @@ def _charts(comparison: Comparison, grids: dict[str, NDArray[np.float64]]) -> li
             title="Fitness of the population",
             note="Mean fitness of the population in training, likewise.",
             marks=marks(of_population),
-            reach=reach(of_population),
         ),
     ]
 

@@ -71,8 +71,6 @@ class Chart:
         note: explanation of how to read it.
         marks: its marks, from back to front.
         limits: ends of the vertical axis; None: fitted to the marks.
-        reach: values to which a fitted axis reaches, beside lines and rules, and no band beyond them stretches it;
-            None: bands stretch it, as far as the lines take a third of it.
         is_diagnostic: it is for those who know the strategy: a report folds it in.
     """
 
@@ -81,7 +79,6 @@ class Chart:
     note: str
     marks: tuple[Mark, ...]
     limits: tuple[float, float] | None = None
-    reach: tuple[float, float] | None = None
     is_diagnostic: bool = False
 
 

@@ -82,11 +82,10 @@ class Robustness:
             fitness.append(Mark(label=name, colour=colour, grid="stretches", values=means, low=low, high=high))
             rates = [each.success_rate for each in scores]
             success.append(Mark(label=name, colour=colour, grid="stretches", values=rates))
-        edges = [edge for scores in self.scores.values() for each in scores for edge in each.interval or (each.mean,)]
         note = "At 1, values are drawn from the range itself, at 0 nothing varies. "
         return [
             Chart(name="fitness", title=f"Fitness: {self.fitness}", note=f"{note}With 95 % intervals.",
-                  marks=tuple(fitness), reach=(min(edges), max(edges))),
+                  marks=tuple(fitness)),
             Chart(name="success", title="Success", note=f"{note}Share of the episodes.", marks=tuple(success),
                   limits=(0, 1)),
         ]  # fmt: skip

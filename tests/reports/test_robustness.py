@@ -90,13 +90,6 @@ def test_the_command_line_prints_a_table_and_writes_a_page(run, tmp_path, capsys
     assert "there is no folder" in capsys.readouterr().err
 
 
-def test_a_chart_reaches_as_far_as_the_intervals_do(run, tmp_path):
-    found = robustness(run, episodes=10)
-    edges = [edge for scores in found.scores.values() for score in scores for edge in score.interval or [score.mean]]
-    chart = Page(found.save(tmp_path / "page.html")).chart("fitness")
-    assert chart["reach"] == pytest.approx([min(edges), max(edges)], rel=1e-5)
-
-
 def test_another_fitness_can_score(run, tmp_path):
     found = robustness(run, episodes=2, fitness="episode_return", randomize={"mass": [0.5, 2]})
     assert found.fitness == "episode_return"

@@ -141,7 +141,7 @@ function draw(view) {
   const places = new Set(view.drawn.flatMap((mark) => mark.points?.map((each) => each.x) ?? []));
   view.places = [...places].sort((a, b) => a - b);
   view.end = greatest(Object.values(DATA.grids).map((grid) => grid[chosen.axis]?.at(-1) ?? 0)) / timeUnit().size || 1;
-  const [low, high] = chart.limits ?? span(view.drawn, chart.reach);
+  const [low, high] = chart.limits ?? span(view.drawn);
   const levels = ticks(low, high, height / 55);
   // As many digits as tell one level from the next; of values between two levels, one more.
   const labelled = (digits) => levels.map(rounded(digits).format);
@@ -195,19 +195,14 @@ function nameInChart(mark, right, view, height) {
 }
 
 /**
- * Ends of the vertical axis: all of the lines and rules, of bands no more than as much again on each side (or the
- * chart's reach instead), distant rules if most of the height is left to the others.
+ * Ends of the vertical axis: all of the lines, bands and rules; distant rules if most of the height is left to the
+ * others.
  */
-function span(marks, reach) {
+function span(marks) {
   const edges = (mark) => mark.points?.flatMap((each) => [each.low, each.high].filter((value) => value !== null)) ?? [];
   const lines = marks.flatMap((mark) => mark.points?.flatMap((each) => each.y ?? []) ?? (mark.distant ? [] : mark.rule));
   const bands = marks.flatMap(edges);
-  const core = lines.length ? lines : bands;
-  let low = least(core), high = greatest(core);
-  const room = high - low || Infinity;
-  const wide = reach ?? [Math.max(least(bands), low - room), Math.min(greatest(bands), high + room)];
-  low = least([low, wide[0]]);
-  high = greatest([high, wide[1]]);
+  let low = least([...lines, ...bands]), high = greatest([...lines, ...bands]);
   const beside = (high - low) / 3 || Infinity;
   const distant = marks.filter((mark) => mark.distant).map((mark) => mark.rule);
   const near = distant.filter((rule) => rule >= low - beside && rule <= high + beside);
