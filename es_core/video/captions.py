@@ -177,7 +177,7 @@ def _legend(legend: Legend, size: tuple[int, int]) -> Layer:
     """Rows of colours, and what they mean."""
     high = max(_SMALLEST, min(max(9, letters(size) * 5 // 7), size[1] // (3 * len(legend))))
     margin, most = high * 2 // 3, max(len(colours) for colours, _ in legend)
-    side = max(2, high * (8 if most > 1 else 2) // most)
+    side = max(2, high * (8 if most > 1 else 2) // max(1, most))
     room = size[0] - 3 * margin - side * most
     texts = [_fitting(text, text, high, room) for _, text in legend]
     width = 3 * margin + side * most + max(font.getlength(text) for font, text in texts)

@@ -2,8 +2,10 @@
 
 import os
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from es_core.video.clips import decimals, inset
 from es_core.video.filmed_policies import FilmedPolicy
 from es_core.video.layout import alone
 from es_core.video.renderer import EpisodeInFilm, Renderer, Scene
-from es_core.video.window import Window, WindowClosedError
+from es_core.video.window import KEYS, Window, WindowClosedError, Wish
 from es_envs import EnvDefinition, Episode, PluginError, import_path
 from es_envs.bullet.camera import Camera
 from es_envs.registry import plain_id
@@ -70,7 +72,7 @@ def show_in_window(connection: Any) -> None:
 def _show(connection: Any, definition: EnvDefinition, checkpoint: Checkpoint, objects: Any) -> None:
     name = plain_id(definition.id)
     try:
-        window = Window(f"{name} (space: next start, Esc: end)")
+        window = Window(f"{name} (H: keys, Esc: end)")
     except OSError as error:
         raise ValueError(f"{definition.label}: no window can be opened ({error}): {FILM}") from error
     dark = np.full((_SIZE[1], _SIZE[0], 3), 24, np.uint8)
@@ -112,6 +114,11 @@ class _Player:
         Raises:
             WindowClosedError: the user has closed the window.
         """
+        while (shown := self._play(start)) == "again":
+            pass
+        return shown
+
+    def _play(self, start: Start) -> Episode | Literal["again"] | None:
         caption = Caption(
             titles=(start.policy.title,),
             scores=("",),
@@ -122,21 +129,30 @@ class _Player:
         due = drawn = time.monotonic()
         while in_film.advance(self._renderer.every):
             now = time.monotonic()
-            due = max(due + 1 / self._renderer.rate, now - _LATEST)
-            if now <= due or now > drawn + _SELDOM:
-                self._draw(in_film, caption, number, in_film.fitness)
+            due = max(due + 1 / self._renderer.rate / self._window.speed, now - _LATEST)
+            draw = partial(self._draw, in_film, caption, number, in_film.fitness)
+            if now <= due or now > drawn + _SELDOM or self._window.is_paused:
+                draw()
                 drawn = time.monotonic()
-            if self._wait(due - time.monotonic()):
-                return None
+            wish = self._wait(due - time.monotonic(), draw)
+            if wish is not None:
+                return "again" if wish == "again" else None
             number += 1
         episode = in_film.episode
-        self._draw(in_film, caption, number - 1, episode.fitness, episode.ending)
-        self._wait(_PAUSE)
-        return episode
+        draw = partial(self._draw, in_film, caption, number - 1, episode.fitness, episode.ending)
+        draw()
+        return "again" if self._wait(_PAUSE, draw) == "again" else episode
 
     def _draw(
         self, in_film: EpisodeInFilm, caption: Caption, number: int, fitness: float | None, ending: str = ""
     ) -> None:
+        window = self._window
+        state = [f"{window.speed:g}x speed"] * (window.speed != 1) + ["paused"] * window.is_paused
+        caption = replace(
+            caption,
+            subject=", ".join([caption.subject, *state]),
+            legend=tuple(((), line) for line in KEYS) if window.shows_help else (),
+        )
         self._decimals = max(self._decimals, decimals([fitness]))
         score = score_text(fitness, self._decimals, ending)
         env = self._renderer.free_camera
@@ -144,10 +160,14 @@ class _Player:
         frame = self._renderer.scene.arrangement.frame([frame])
         self._window.show(captioned(frame, replace(caption, scores=(score,)), number))
 
-    def _wait(self, seconds: float) -> bool:
-        if self._connection.poll():  # nothing is sent during an episode: it is closed
-            raise WindowClosedError
-        return self._window.wait(seconds)
+    def _wait(self, seconds: float, draw: Callable[[], None] = lambda: None) -> Wish | None:
+        """Wait, and return what the user wants; ``draw`` draws this moment again, as it is seen then."""
+        while not self._connection.poll():
+            wish = self._window.wait(seconds)
+            if wish != "look":
+                return wish
+            draw()
+        raise WindowClosedError  # nothing is sent during an episode: it is closed
 
     def _map(self, start: Start) -> Inset | None:
         """The episode's map, if it can be told soon enough where its camera goes."""

@@ -140,7 +140,7 @@ def _window(definition: EnvDefinition, checkpoint: Checkpoint, say: Callable[[st
     """Start a process with a window; see ``show_in_window``."""
     if not has_display():
         raise RuntimeError(f"there is no display to open a window on (DISPLAY is not set): {FILM}")
-    say(f"opening a window for {definition.id} ... (space: next start; Esc, or close it: end)")
+    say(f"opening a window for {definition.id} ... (H: what the keys do; Esc, or close it: end)")
     child = Child("es_core.video.live:show_in_window")
     try:
         try:

@@ -3,6 +3,7 @@
 import os
 import time
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 
@@ -13,8 +14,29 @@ import pygame
 from es_core.video.layout import Frame
 from es_envs.bullet.camera import Camera
 
-_NEXT = {pygame.K_SPACE, pygame.K_n}
 _END = {pygame.K_ESCAPE, pygame.K_q}
+_FASTER = {pygame.K_PLUS, pygame.K_EQUALS, pygame.K_KP_PLUS}  # "+" is often Shift and "="
+_SLOWER = {pygame.K_MINUS, pygame.K_KP_MINUS}
+_PERIODS = {pygame.K_PERIOD, pygame.K_KP_PERIOD}
+_SPEEDS = 1 / 16, 16.0
+_CAMERAS = "follow", "fixed", "orbit"
+_ORBIT = 20.0  # degrees a second
+_PAUSED = 0.2  # seconds between two pictures of a pause
+KEYS = (
+    "Space: pause, continue",
+    ". (period): pause, one frame",
+    "N: next start",
+    "R: this start again",
+    "+ and -: faster, slower",
+    "C: camera follows, fixed, orbit",
+    "mouse: turn, wheel: distance",
+    "H: hide this",
+    "Esc or Q: end",
+)
+"""What the keys and the mouse do, a line each."""
+
+Wish = Literal["next", "again", "look"]
+"""The next start; this start from its beginning; or another picture of this moment."""
 _UNSEEN = {"dummy", "offscreen"}  # drivers that SDL falls back to
 _TURN = 0.4  # degrees for each pixel that the mouse moves
 _ZOOM = 0.9  # times as far away for each notch of the wheel
@@ -31,9 +53,16 @@ class Window:
     Args:
         title: its title.
 
+    Attributes:
+        speed: how many times faster than in reality the user wants time to pass.
+        is_paused: the user wants time to stand still.
+        shows_help: the user wants to see what the keys do.
+
     Raises:
         OSError: no window can be opened.
     """
+
+    _held: Camera | None
 
     def __init__(self, title: str) -> None:
         # SDL would use OpenGL: where a simulator draws with it, too, the window would not change any more.
@@ -47,9 +76,11 @@ class Window:
         if pygame.display.get_driver() in _UNSEEN:
             raise OSError("the display does not answer")
         pygame.display.set_caption(title)
+        self.speed, self.is_paused, self.shows_help = 1.0, False, False
         self._size = (0, 0)
         self._turned = self._lifted = 0.0
         self._distance = 1.0
+        self._camera, self._held, self._orbit_began = _CAMERAS[0], None, 0.0
 
     def show(self, frame: Frame) -> None:
         """Show a picture, ``(height, width, 3)``."""
@@ -73,31 +104,61 @@ class Window:
             pygame.display.set_window_position(((room[0] - width) // 2, (room[1] - height) // 2))
         return screen
 
-    def wait(self, seconds: float) -> bool:
-        """Wait, and return True as soon as the user asks for the next start.
+    def wait(self, seconds: float) -> Wish | None:
+        """Wait, and return what the user wants as soon as it is something; None: go on.
+
+        In a pause it waits until the user goes on, but asks for another picture now and then.
 
         Raises:
             WindowClosedError: the user has closed the window.
         """
         end = time.monotonic() + seconds
         while True:
-            left = round(1000 * (end - time.monotonic()))
-            event = pygame.event.wait(left) if left > 0 else pygame.event.poll()
-            if event.type == pygame.QUIT or (event.type == pygame.KEYDOWN and event.key in _END):
+            left = _PAUSED if self.is_paused else end - time.monotonic()
+            event = pygame.event.wait(max(1, round(1000 * left))) if left > 0 else pygame.event.poll()
+            if event.type == pygame.QUIT:
                 raise WindowClosedError
-            if event.type == pygame.KEYDOWN and event.key in _NEXT:
-                return True
-            if event.type == pygame.MOUSEMOTION and event.buttons[0]:
+            if event.type == pygame.KEYDOWN:
+                if event.key in _PERIODS:
+                    self.is_paused = True
+                    return None
+                if wish := self._press(event.key):
+                    return wish
+            elif event.type == pygame.MOUSEMOTION and event.buttons[0]:
                 self._turned -= _TURN * event.rel[0]
                 self._lifted -= _TURN * event.rel[1]
             elif event.type == pygame.MOUSEWHEEL:
                 self._distance *= _ZOOM**event.y
+            elif event.type == pygame.NOEVENT and self.is_paused:
+                return "look"
             elif event.type == pygame.NOEVENT and left <= 0:
-                return False
+                return None
+
+    def _press(self, key: int) -> Wish | None:
+        """Do what a key is for, or return what the user wants."""
+        if key in _END:
+            raise WindowClosedError
+        if key in {pygame.K_n, pygame.K_r}:
+            self.is_paused = False
+            return "next" if key == pygame.K_n else "again"
+        if key == pygame.K_SPACE:
+            self.is_paused = not self.is_paused
+        elif key == pygame.K_h:
+            self.shows_help = not self.shows_help
+        elif key == pygame.K_c:
+            self._camera = _CAMERAS[(_CAMERAS.index(self._camera) + 1) % len(_CAMERAS)]
+            self._held, self._orbit_began = None, time.monotonic()
+        elif key in _FASTER | _SLOWER:
+            self.speed = float(np.clip(self.speed * (2 if key in _FASTER else 0.5), *_SPEEDS))
+        return None
 
     def turned(self, camera: Camera) -> Camera:
-        """Turn a camera around its target, as far as the user has done so with the mouse."""
-        pitch = camera.pitch
+        """Return the camera that the user has chosen by keys and mouse, in place of the environment's own."""
+        if self._camera != "follow":
+            camera = self._held = self._held or camera
+        pitch, yaw = camera.pitch, camera.yaw + self._turned
+        if self._camera == "orbit":
+            yaw += _ORBIT * (time.monotonic() - self._orbit_began)
         if self._lifted:
             pitch = float(np.clip(pitch + self._lifted, -_STEEPEST, _STEEPEST))
-        return replace(camera, distance=camera.distance * self._distance, yaw=camera.yaw + self._turned, pitch=pitch)
+        return replace(camera, distance=camera.distance * self._distance, yaw=yaw, pitch=pitch)

@@ -22,6 +22,7 @@ from es_core import Checkpoint, evaluate, train, watch
 from es_core.cli import main
 from es_envs import EnvDefinition, PluginError
 from es_envs.bullet import pybullet
+from es_envs.bullet.camera import Camera
 
 DISPLAY = pytest.mark.skipif(shutil.which("Xvfb") is None, reason="needs Xvfb (Debian: apt-get install xvfb)")
 
@@ -186,7 +187,7 @@ def test_live_waits_for_a_run_and_then_takes_its_newer_best(display, tmp_path, m
     assert generations == [0, es_core.Run.open(folder).best.generation] == [0, 2]
     said = capfd.readouterr().err
     assert "has no checkpoint yet: waiting" in said
-    assert "opening a window for CartPole-v1 ... (space: next start" in said
+    assert "opening a window for CartPole-v1 ... (H: what the keys do" in said
     assert "the run has ended (generations)" in said
 
 
@@ -212,14 +213,69 @@ def test_closing_the_window_ends_the_command_in_order(run, display, words):
 @DISPLAY
 @XDOTOOL
 @pytest.mark.slow
-def test_the_space_bar_goes_on_to_the_next_start(display):
+def test_n_continues_with_the_next_start(display):
     checkpoint = Checkpoint.pretrained("CartPoleBullet-v0")  # which balances for ten seconds
     with ThreadPoolExecutor() as threads:
         watched = threads.submit(watch, checkpoint, episodes=2)
         while not watched.done():
             with suppress(subprocess.CalledProcessError, ValueError):  # while there is no window
-                in_window("key", "space")
+                in_window("key", "n")
     assert watched.result() == []
+
+
+@pytest.fixture
+def window(display):
+    """A window in this process, with a picture; ``press`` presses a key in it."""
+    import pygame
+
+    from es_core.video.window import Window
+
+    window = Window("test")
+    window.show(np.zeros((48, 64, 3), np.uint8))
+    window.press = lambda key: pygame.event.post(pygame.event.Event(pygame.KEYDOWN, key=pygame.key.key_code(key)))
+    while window.wait(0.1):
+        pass
+    yield window
+    pygame.display.quit()
+
+
+@DISPLAY
+@pytest.mark.slow
+def test_keys_pause_step_repeat_and_change_the_speed(window):
+    window.press("n")
+    assert window.wait(5) == "next"
+    window.press("space")
+    assert window.wait(5) == "look", "it waits, and is drawn again now and then"
+    assert window.is_paused
+    window.press(".")
+    assert window.wait(5) is None, "one frame"
+    assert window.is_paused
+    window.press("r")
+    assert window.wait(5) == "again"
+    assert not window.is_paused
+    for key in "++-h":
+        window.press(key)
+    assert window.wait(0.1) is None
+    assert (window.speed, window.shows_help) == (2, True)
+
+
+@DISPLAY
+@pytest.mark.slow
+def test_c_holds_the_camera_and_then_lets_it_orbit(window):
+    first = Camera(target=(0.0, 0.0, 0.0), distance=2.0, yaw=10.0, pitch=-20.0)
+    later = replace(first, target=(5.0, 0.0, 0.0))
+    assert (window.turned(first), window.turned(later)) == (first, later)
+    window.press("c")
+    window.wait(0.1)
+    assert (window.turned(first), window.turned(later)) == (first, first)
+    window.press("c")
+    window.wait(0.1)
+    around = window.turned(later)
+    assert around.target == later.target
+    assert 10 < around.yaw < 360
+    window.press("c")
+    window.wait(0.1)
+    assert window.turned(first) == first
 
 
 @DISPLAY
