@@ -50,6 +50,9 @@ def run(path: Path) -> None:
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+            for data in (output.get("data", {}) for output in cell.outputs):
+                if "text/html" in data:
+                    data.pop("text/plain", None)  # names folders of this machine
     nbformat.write(notebook, path)
 
 

@@ -144,6 +144,14 @@ def _kind(mode: int) -> str:
     return _KINDS.get(stat.S_IFMT(mode), "something else")
 
 
+def relative_path(path: Path) -> str:
+    """A path as people need it here: from the working folder, if it lies in there."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)
+
+
 def read_whole(path: Path, most: int = _MOST) -> bytes:
     """Read a regular file of at most ``most`` bytes.
 

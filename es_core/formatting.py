@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,15 @@ def percent(share: float, decimals: int = 0) -> str:
 def counted(number: int, thing: str) -> str:
     """A number of things: "1 episode", "2 episodes"."""
     return f"{figures(number)} {thing}{'' if number == 1 else 's'}"
+
+
+def html_table(*rows: Sequence[str]) -> str:
+    """A table for a notebook; the first cell of a row is its name."""
+    lines = (
+        "".join([f'<th style="text-align: left">{escape(name)}</th>', *(f"<td>{escape(cell)}</td>" for cell in cells)])
+        for name, *cells in rows
+    )
+    return f"<table><tr>{'</tr><tr>'.join(lines)}</tr></table>"
 
 
 def _exponent(value: float) -> int:

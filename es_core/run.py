@@ -5,7 +5,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import gymnasium
 
@@ -17,10 +17,13 @@ from es_core.config.strategy_defaults import STABLE_BASELINES3
 from es_core.config.train_config import TrainConfig, require_bits
 from es_core.config.trust import require_trusted, require_trusted_policy
 from es_core.evaluation.scoring import Source, find_checkpoint, find_policy
+from es_core.files import relative_path
+from es_core.formatting import html_table
 from es_core.policies.defaults import inherit_policy
 from es_core.policies.engines import require_device
 from es_core.pools.options import PoolOptions
 from es_core.runs.checkpoint import Checkpoint
+from es_core.runs.course import course_picture
 from es_core.runs.locks import LockLostError
 from es_core.runs.metrics import GenerationStats
 from es_core.runs.run_folder import RunFolder, is_begun, lock
@@ -29,7 +32,10 @@ from es_core.training.by_name import find_trainer
 from es_core.training.lifecycle import Lifecycle
 from es_core.training.loop import evolve
 from es_core.training.rebuilding import find_best, restore, restore_best
-from es_envs import Episode, import_path, registry
+from es_envs import import_path, registry
+
+if TYPE_CHECKING:
+    from es_core.video.recording import Film
 
 
 class Run(RunFolder):
@@ -53,13 +59,25 @@ class Run(RunFolder):
         """
         return find_best(self)
 
+    def _repr_html_(self) -> str:
+        """For a notebook: its course, and its score."""
+        score, end = self.best_score, self.end or ("training" if self.is_training else "unfinished")
+        rows = [
+            ("run", relative_path(self.directory)),
+            ("environment", registry.plain_id(self.config.env_id)),
+            ("state", end),
+        ]
+        if score is not None:
+            rows.append((f"best policy, of generation {score[0]}", str(score[1])))
+        return course_picture(self.history) + html_table(*rows)
+
     def evaluate(self, **options: Any) -> Evaluation:
         """Score its best centre on unseen starts; takes the options of ``es_core.evaluate``."""
         from es_core.evaluation.scoring import evaluate
 
         return evaluate(self, **options)
 
-    def record(self, path: str | os.PathLike[str], **options: Any) -> list[Episode]:
+    def record(self, path: str | os.PathLike[str], **options: Any) -> "Film":
         """Film its best centre; takes the options of ``es_core.record``."""
         from es_core.video.recording import record
 

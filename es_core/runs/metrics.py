@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from es_core.config.checks import flag, require_fields, whole
-from es_core.formatting import shown
+from es_core.formatting import duration, figures, html_table, shown
 from es_core.runs.scores import Evaluation, Standing
 
 DIAGNOSTICS = (
@@ -102,6 +102,19 @@ class GenerationStats:
     parameter_hash: str
     next_hash: str | None
     seconds: float
+
+    def _repr_html_(self) -> str:
+        """For a notebook: the population, the evaluated policy, steps and time."""
+        rows = [
+            ("generation", figures(self.generation)),
+            ("population's fitness", f"{figures(self.fitness_mean)} ({figures(self.fitness_min)} to "
+                                     f"{figures(self.fitness_max)})" if self.fitness_mean is not None else ""),
+            *((name, str(score)) for name, score in (("evaluated", self.evaluation), ("confirmed", self.confirmation),
+                                                    ("final", self.final)) if score is not None),
+            ("steps so far", figures(self.total_steps)),
+            ("time", duration(self.seconds)),
+        ]  # fmt: skip
+        return html_table(*(row for row in rows if row[1]))
 
     @property
     def steps_per_second(self) -> float | None:

@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from es_core.config.checks import require_fields
-from es_core.formatting import counted, figures, percent
+from es_core.formatting import counted, figures, html_table, percent
 from es_core.statistics import mean, share_interval
 from es_envs import Episode
 
@@ -115,6 +115,20 @@ class Evaluation:
             low, high = self.success_interval
             text += f", {percent(self.success_rate)} successful ({percent(low)} to {percent(high)})"
         return text + (", all of them the same" if self.distinct == 1 < self.episodes else "")
+
+    def _repr_html_(self) -> str:
+        """For a notebook: the score, its interval, success, episodes."""
+        success = ""
+        if self.success_rate is not None and self.success_interval is not None:
+            success = f"{percent(self.success_rate)} ({' to '.join(map(percent, self.success_interval))})"
+        rows = [
+            ("score", f"{figures(self.mean, self.interval)} ({self.spread})"),
+            ("successful", success),
+            ("episodes", figures(self.episodes)),
+            ("steps of an episode", figures(self.length)),
+            *((name, figures(value)) for name, value in [*self.fitnesses.items()][1:]),
+        ]
+        return html_table(*(row for row in rows if row[1]))
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,15 @@
-"""The progress of a run, on stderr: a few live lines in a terminal or notebook, plain ones elsewhere."""
+"""The progress of a run: a few live lines in a terminal, a live chart in a notebook, plain lines elsewhere."""
 
 import math
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
-from importlib.util import find_spec
+from html import escape
+from importlib import import_module
 from threading import Event, Thread
 from types import TracebackType
-from typing import Self, TextIO, cast
+from typing import Any, Self, TextIO, cast
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -30,6 +31,7 @@ from es_core.formatting import counted, duration, figures, percent
 from es_core.policies.compilation import compile_kernels, is_compiled
 from es_core.pools.local import require_environment
 from es_core.pools.pool import Playing, RolloutPool
+from es_core.runs.course import course_picture
 from es_core.runs.metrics import GenerationStats
 from es_core.runs.run_folder import RunFolder
 from es_core.runs.scores import Evaluation, Standing
@@ -57,21 +59,21 @@ class Stderr(Console):
 
     def __init__(self, *, quiet: bool = False) -> None:
         file = None if sys.stderr is None else cast("TextIO", LastingStream(sys.stderr))
-        super().__init__(file=file, stderr=True, quiet=quiet)
+        super().__init__(file=file, stderr=True, quiet=quiet, force_jupyter=False)
 
 
 def count_progress(*, shown: bool) -> Progress:
-    """A bar that counts frames or episodes, where there is a terminal or notebook to show it."""
+    """A bar that counts frames or episodes, where there is a terminal to show it."""
     console = Stderr()
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), MofNCompleteColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=console, disable=not (shown and _is_live(console)))
+    return Progress(*columns, console=console, disable=not (shown and console.is_terminal))
 
 
 def search_progress(*, shown: bool) -> Progress:
-    """A bar for each trial, where there is a terminal or notebook to show it; its console takes lines anywhere."""
+    """A bar for each trial, where there is a terminal to show it; its console takes lines anywhere."""
     console = Stderr(quiet=not shown)
     columns = (TextColumn("{task.description}"), BarColumn(bar_width=24), TaskProgressColumn(), TimeElapsedColumn())
-    return Progress(*columns, console=console, disable=not (shown and _is_live(console)))
+    return Progress(*columns, console=console, disable=not (shown and console.is_terminal))
 
 
 def prepare_policy(config: TrainConfig, definition: EnvDefinition | None, *, shown: bool) -> None:
@@ -98,8 +100,9 @@ def print_line(console: Console, text: str) -> None:
     console.print(printable(text), highlight=False, markup=False, soft_wrap=True)
 
 
-def _is_live(console: Console) -> bool:
-    return console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
+def _notebook() -> Any:
+    """IPython's display, which a notebook has."""
+    return import_module("IPython.display")
 
 
 class RunProgress:
@@ -116,7 +119,7 @@ class RunProgress:
     def __init__(self, run: RunFolder, *notes: str, pool: RolloutPool | None = None) -> None:
         self._run, self._notes, self._pool = run, notes, pool
         self._console = Stderr()
-        self._is_live = _is_live(self._console)
+        self._is_live = self._console.is_terminal
         self._started, self._shown = time.monotonic(), 0.0
         self._share = self._run.share_done  # of this session's beginning
         self._adviser = Adviser(restarts=run.config.restarts)
@@ -134,9 +137,13 @@ class RunProgress:
         self._ended = Event()
         self._watcher = Thread(target=self._watch, daemon=True)
         self._live = Live(console=self._console, get_renderable=self._picture, refresh_per_second=_REDRAWS)
+        self._chart: Any = None  # of a notebook, in place of lines
 
     def __enter__(self) -> Self:
         where = f"{plain_id(self._run.config.env_id)}: training in {self._run.directory}"
+        if Console().is_jupyter:
+            self._chart = _notebook().display(_notebook().HTML(self._html()), display_id=True)
+            return self
         for line in (where, *self._notes):
             if line:
                 print_line(self._console, line)
@@ -150,16 +157,33 @@ class RunProgress:
         if self._is_live:
             self._live.refresh()  # a notebook would keep the picture of half a second ago
             self._live.stop()
+        self._redraw_chart()
+
+    def _redraw_chart(self) -> None:
+        if self._chart is not None:
+            self._shown = time.monotonic()
+            self._chart.update(_notebook().HTML(self._html()))
+
+    def _html(self) -> str:
+        """For a notebook: the run's course, and what a line says elsewhere."""
+        notes = "".join(f'<div style="opacity: 0.7">{escape(note)}</div>' for note in self._notes if note)
+        return f"{course_picture(self._run.history)}<div>{escape(self._line())}</div>{notes}"
+
+    def _line(self) -> str:
+        numbers = "; ".join(f"{name} {told}" for name, _, told in self._rows() if told)
+        return "; ".join(filter(None, [f"{self._counted()}: {numbers}" if numbers else self._counted(), self._left()]))
 
     def show(self, stats: GenerationStats, reason: str = "") -> None:
         """Show one generation; ``reason``: why the search begins again with the next one, if it does."""
         if self._reason and stats.population_size is not None:  # else the run has ended instead
             self._say(self._reason)
         self._take(stats)
-        if not self._is_live and (self._run.end is not None or time.monotonic() - self._shown >= _LINE_EVERY):
+        if self._chart is not None:
+            if time.monotonic() - self._shown >= 1 / _REDRAWS:
+                self._redraw_chart()
+        elif not self._is_live and (self._run.end is not None or time.monotonic() - self._shown >= _LINE_EVERY):
             self._shown = time.monotonic()
-            told = "; ".join(f"{name} {numbers}" for name, _, numbers in self._rows() if numbers)
-            self._say(f"{self._counted()}: {told}; {self._left()}")
+            self._say(self._line())
         text = self._adviser.advise(self._run.history)
         self._reason = reason
         if text and not reason:

@@ -1,10 +1,12 @@
 """Record: films of evolved policies, in real time, playing the same episodes that ``evaluate`` scores."""
 
+import base64
 import json
 import os
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
+from html import escape
 from importlib.metadata import version
 from io import BytesIO
 from itertools import accumulate, repeat
@@ -37,7 +39,29 @@ _WORTH_A_PROCESS = 16  # frames: about as many can be drawn while a process star
 _HOLD = 1.0  # seconds that the last frame of a clip stays, so that one can read how it ended
 
 
-def record(source: Source, path: str | os.PathLike[str], **options: Any) -> list[Episode]:
+class Film(list[Episode]):
+    """The episodes of a film; in a notebook it shows the film.
+
+    Attributes:
+        path: the film's file.
+    """
+
+    def __init__(self, episodes: Iterable[Episode], path: Path) -> None:
+        super().__init__(episodes)
+        self.path = path
+
+    def _repr_html_(self) -> str:
+        """For a notebook: the film itself, within the page, so that a notebook that is sent on still shows it."""
+        data = base64.b64encode(self.path.read_bytes()).decode("ascii")
+        if self.path.suffix.lower() == ".gif":
+            return f'<img src="data:image/gif;base64,{data}" alt="{escape(self.path.name)}">'
+        return (
+            '<video controls autoplay loop muted playsinline style="max-width: 100%">'
+            f'<source type="video/mp4" src="data:video/mp4;base64,{data}"></video>'
+        )
+
+
+def record(source: Source, path: str | os.PathLike[str], **options: Any) -> Film:
     """Film a policy, or several: one after the other, side by side, or as ghosts in one clip.
 
     Beside the film, with the same name, are a picture from it (.png) and a description of what it shows (.json).
@@ -122,7 +146,7 @@ def record(source: Source, path: str | os.PathLike[str], **options: Any) -> list
         png = BytesIO()
         picture.save(png, "PNG")
         write_whole(path.with_suffix(".png"), png.getvalue())
-        return episodes
+        return Film(episodes, path)
 
 
 def _require_not_overwriting(path: Path) -> None:
