@@ -20,6 +20,7 @@ import es_envs
 from es_core.cli import doctor, environments, plugin, policies, reports, settings, training
 from es_core.cli.arguments import Parser
 from es_core.cli.output import say, say_error, stdout_for_results, tolerate_narrow_encodings
+from es_core.config.keywords import with_new_options
 from es_envs import interruption
 from es_envs.streams import lasting_streams, open_closed_streams
 from es_envs.text import warning_line
@@ -99,7 +100,7 @@ def _exit_code(arguments: Sequence[str] | None) -> int:
             import argcomplete
 
             argcomplete.autocomplete(parser, always_complete_options=False)
-        words = sys.argv[1:] if arguments is None else arguments
+        words = list(with_new_options(sys.argv[1:] if arguments is None else arguments))
         options, unknown = parser.parse_known_args(words or ["--help"])
         if unknown:
             options.parser.error(_unrecognized(unknown, options.parser.options))

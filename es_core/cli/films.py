@@ -33,7 +33,7 @@ def add_film(sub: argparse.ArgumentParser) -> None:
     chosen.add_argument("--generations", type=_numbers, metavar="G,G", help="centres of these generations")
     chosen.add_argument("--every", type=int, metavar="K", help="centres of every K-th generation with a checkpoint")
     chosen.add_argument(
-        "--beside", nargs="+", default=(), metavar="RUN", help="the policies of other runs, in the same environment"
+        "--compare", nargs="+", default=(), metavar="RUN", help="the policies of other runs, in the same environment"
     )
     who.add_argument(
         "--population", type=int, metavar="N", help="the first N candidates of the generation, or of each generation"
@@ -65,8 +65,10 @@ def film_options(options: argparse.Namespace) -> dict[str, Any]:
     """
     from es_core.video.options import FilmOptions
 
-    if options.beside and options.beside[-1].endswith((".mp4", ".gif")):
-        raise ValueError(f"--beside takes all names behind it: write the film's, {options.beside[-1]}, before it")
+    if options.compare and options.compare[-1].endswith((".mp4", ".gif")):
+        raise ValueError(
+            f"--compare takes all names that follow it: write the film's name, {options.compare[-1]}, before it"
+        )
     given = {field.name: getattr(options, field.name) for field in fields(FilmOptions) if hasattr(options, field.name)}
     if options.every is not None:
         given["generations"] = _every(options.source, options.every, trust=options.trust_names)

@@ -23,6 +23,7 @@ from es_core.cli.arguments import (
 )
 from es_core.cli.output import command_line, print_json, put, say
 from es_core.cli.reports import print_comparison
+from es_core.config.keywords import to_fields
 
 if TYPE_CHECKING:
     from es_core.cli.arguments import Parser
@@ -180,6 +181,7 @@ def _settings(options: argparse.Namespace) -> "tuple[str | TrainConfig, dict[str
         config = replace(config, schedule_generations=None)
     if options.env_id not in {None, config.env_id}:
         raise ValueError(f"{options.config} is for {config.env_id}, not for {options.env_id}: leave out one of the two")
+    given = to_fields(given)
     config = replace(config, **given, decided=tuple(name for name in config.decided if name not in given))
     require_trusted(config, trust=options.trust_names, vouched={*given}, where=options.config)
     return config, {}

@@ -7,6 +7,7 @@ from typing import Any
 
 import es_envs
 from es_core.config.given import is_left_open
+from es_core.config.keywords import to_keywords
 from es_core.config.objects import given_objects
 from es_core.config.train_config import TrainConfig, option_fields
 from es_core.config.trust import require_trusted
@@ -45,12 +46,12 @@ def changed_settings(config: TrainConfig) -> dict[str, Any]:
 
 
 def chosen_settings(config: TrainConfig) -> dict[str, Any]:
-    """Fields that, given to ``train``, make this config; values as JSON holds them.
+    """Arguments of ``train`` that make this config; values as JSON holds them.
 
     Raises:
         UnknownEnvError, ValueError, PluginError: as for ``usual_settings``.
     """
-    return {**_chosen(config), **changed_settings(config)}
+    return to_keywords({**_chosen(config), **changed_settings(config)})
 
 
 def train_command(config: TrainConfig, directory: str | os.PathLike[str], *, trusted: bool, **changed: Any) -> str:

@@ -47,7 +47,7 @@ def provide(
     env: Callable[..., Any] | None = None,
     fitness: Callable[..., Any] | None = None,
     policy: Callable[..., Any] | None = None,
-    changed_code: bool = False,
+    allow_changed_code: bool = False,
 ) -> None:
     """Register the objects that a config names, which the caller gives again.
 
@@ -56,8 +56,8 @@ def provide(
         env: the environment's class or factory, if the config names one.
         fitness: likewise.
         policy: likewise.
-        changed_code: allow objects with other code than the config's; a warning says so. Names that older versions of
-            es-envs gave do not tell whether the code is another: such objects are allowed with a warning, too.
+        allow_changed_code: allow objects with other code than the config's, with a warning. Names that older versions
+            of es-envs gave do not show whether the code is another: such objects are allowed with a warning, too.
 
     Raises:
         ValueError: the config names no such object, or one with other code, or it cannot be copied.
@@ -76,8 +76,8 @@ def provide(
                     f"{_FIELDS[field]}: an older version of es-envs named {stored!r}, in a way that does not tell "
                     f"whether {name!r} has other code"
                 )
-            elif not changed_code:
-                raise ValueError(f"{message}; to use it nevertheless, pass changed_code=True")
+            elif not allow_changed_code:
+                raise ValueError(f"{message}; to use it nevertheless, pass allow_changed_code=True")
             warnings.warn(f"{message}; it is used nevertheless", RuntimeWarning, stacklevel=4)
         if field == "env_id":
             _define(given, config.to_json(), stored)

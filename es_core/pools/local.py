@@ -77,7 +77,7 @@ class LocalPool(RolloutPool):
         self.workers = _affordable(options.workers, min(options.workers or usable_cores(), most))
         self._step_timeout = options.step_timeout
         self._start = Start(definition, config, options, probe, packed(definition, config))
-        self._scheduler = Scheduler[int](call_seconds=_CALL_SECONDS, recycle_after=options.recycle_after)
+        self._scheduler = Scheduler[int](call_seconds=_CALL_SECONDS, episodes_per_worker=options.episodes_per_worker)
         self._memory = MemoryWatch[int](definition.label)
         self._forker = forker.take()
         self._children: dict[int, Child] = {}

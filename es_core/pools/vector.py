@@ -96,7 +96,7 @@ class VectorPool(RolloutPool):
         device = ("cuda" if has_cuda() else "cpu") if config.device == "auto" else config.device
         self.config = replace(plan, engine="torch", device=device, vector_envs=width, vector_starts=self.copies.starts)
         self.workers = 1 if is_native else width
-        self._recycle_after, self._played = options.recycle_after, 0
+        self._episodes_per_worker, self._played = options.episodes_per_worker, 0
         self._memory = MemoryWatch[int](definition.label)
         self._step_timeout, self._has_played = options.step_timeout, False
         self.actors = TorchActors(self.policy, width, device)
@@ -110,7 +110,7 @@ class VectorPool(RolloutPool):
 
     def play(self, work: Work) -> Iterator[Reply]:
         """Play the tasks of ``work``, and yield the candidates' reply, then the others'."""
-        if self._recycle_after is not None and self._played >= self._recycle_after * len(self.actors):
+        if self._episodes_per_worker is not None and self._played >= self._episodes_per_worker * len(self.actors):
             self.copies.renew()
             self._played = 0
             self._memory = MemoryWatch[int](self.definition.label)

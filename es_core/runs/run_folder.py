@@ -15,6 +15,7 @@ from typing import Any, Self
 import es_envs
 from es_core.config.budgets import bound_reached, share_done
 from es_core.config.given import BOUNDS
+from es_core.config.keywords import accepts_old_names
 from es_core.config.objects import provide
 from es_core.config.plan import Plan
 from es_core.config.train_config import TrainConfig
@@ -118,6 +119,7 @@ class RunFolder:
         return run
 
     @classmethod
+    @accepts_old_names
     def open(
         cls,
         directory: str | os.PathLike[str],
@@ -126,7 +128,7 @@ class RunFolder:
         env: Callable[..., Any] | None = None,
         fitness: Callable[..., Any] | None = None,
         policy: Callable[..., Any] | None = None,
-        changed_code: bool = False,
+        allow_changed_code: bool = False,
     ) -> Self:
         """Open the folder of a run.
 
@@ -137,7 +139,7 @@ class RunFolder:
                 you give the same one again to evaluate, record or resume the run.
             fitness: likewise.
             policy: likewise.
-            changed_code: allow these objects to have other code than when the run began.
+            allow_changed_code: allow these objects to have other code than when the run began.
 
         Raises:
             FileNotFoundError: the folder is not a run folder.
@@ -146,7 +148,7 @@ class RunFolder:
         """
         path = _require_run_folder(directory)
         config = TrainConfig.load(path / "config.json")
-        provide(config, env=env, fitness=fitness, policy=policy, changed_code=changed_code)
+        provide(config, env=env, fitness=fitness, policy=policy, allow_changed_code=allow_changed_code)
         return cls(path, config, trust, list(_read_metrics(path / "metrics.jsonl")))
 
     @property

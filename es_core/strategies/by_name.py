@@ -120,9 +120,14 @@ def _require_sizes(config: Plan, strategy: type[Strategy]) -> None:
             "it out, or choose another strategy"
         )
     limit, steps = config.steps_limit, config.steps_per_generation
-    if limit is not None and (steps is None or limit < steps):
+    if limit is not None and steps is None:
         raise ValueError(
-            f"steps_limit={limit}: it is how far steps_per_generation={steps} may double: raise it, or leave it out"
+            f"max_steps_per_generation={limit} changes nothing without steps_per_generation: set it, too, or leave out "
+            "both"
+        )
+    if limit is not None and steps is not None and limit < steps:
+        raise ValueError(
+            f"max_steps_per_generation={limit} is less than steps_per_generation={steps}: raise it, or leave it out"
         )
     if not config.restarts:
         return

@@ -14,6 +14,7 @@ from typing import Any
 from PIL import Image
 
 import es_envs
+from es_core.config.keywords import accepts_old_names
 from es_core.evaluation.scoring import Source, require_same_spaces
 from es_core.files import CheckpointError, parse_json, read_whole, require_folder, write_whole
 from es_core.machine import usable_cores
@@ -37,6 +38,7 @@ _WORTH_A_PROCESS = 16  # frames: about as many can be drawn while a process star
 _HOLD = 1.0  # seconds that the last frame of a clip stays, so that one can read how it ended
 
 
+@accepts_old_names
 def record(source: Source, path: str | os.PathLike[str], **options: Any) -> list[Episode]:
     """Film a policy, or several: one after the other, side by side, or as ghosts in one clip.
 

@@ -19,6 +19,7 @@ import es_envs
 from es_core import Run, TrainConfig, train
 from es_core.cli import GROUPS, main, make_parser
 from es_core.config.given import BOUNDS
+from es_core.config.keywords import keyword, to_fields
 from es_core.config.train_config import option_fields
 from es_core.reports.data_sheet import space_text
 from es_core.runs.run_folder import lock
@@ -124,12 +125,12 @@ EXAMPLES = {
     "generations": ("2", 2),
     "max_steps": ("100000", 100000),
     "max_episodes": ("none", None),
-    "stop_when": ("plateau", "plateau"),
+    "stop_at_plateau": ("", True),
     "strategy": ("pgpe", "pgpe"),
     "strategy_options": ("sigma_learning_rate=.2", {"sigma_learning_rate": 0.2}),
     "population_size": ("6", 6),
     "steps_per_generation": ("300", 300),
-    "steps_limit": ("600", 600),
+    "max_steps_per_generation": ("600", 600),
     "restarts": ("0", 0),
     "sigma": ("0.2", 0.2),
     "sigma_final": ("0.1", 0.1),
@@ -179,7 +180,7 @@ EXAMPLES = {
 
 
 def test_every_setting_can_be_given_on_the_command_line(capsys, monkeypatch):
-    assert [field.name for field in option_fields()] == list(EXAMPLES)
+    assert [keyword(field.name) for field in option_fields()] == list(EXAMPLES)
     given = {}
 
     def train(env_id, **arguments):
@@ -191,7 +192,7 @@ def test_every_setting_can_be_given_on_the_command_line(capsys, monkeypatch):
         flag = f"--{name.replace('_', '-')}"
         results(capsys, "train", "CartPoleBullet-v0", flag, *([text] if text else []), code=2)
         assert given[name] == value
-        TrainConfig(env_id="CartPoleBullet-v0", **{name: value})
+        TrainConfig(env_id="CartPoleBullet-v0", **to_fields({name: value}))
 
 
 def test_settings_of_the_command_line_are_those_of_the_run(capsys, tmp_path):
@@ -217,7 +218,7 @@ def help_of(capsys, *words):
 def test_help_all_names_every_setting_with_its_default(command, capsys):
     out = help_of(capsys, command, "--help-all")
     for field in option_fields():
-        assert f"--{field.name.replace('_', '-')}" in out
+        assert f"--{keyword(field.name).replace('_', '-')}" in out
     assert "(default: auto)" in out
     assert "(default: 0.03)" in out
 

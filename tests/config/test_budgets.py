@@ -426,7 +426,7 @@ def test_a_config_from_before_there_was_a_budget_has_none(wander):
 
 def test_the_best_of_a_run_whose_bound_has_grown_is_that_of_its_log(register, tmp_path, recwarn):
     aim = register("Aim-v0", "small_envs:Aim", fitness="episode_return", max_episode_steps=1)
-    fields = {**STALLED, "stop_when": None, "eval_every": 100, "confirm_episodes": 2, "learning_rate": 0.02}
+    fields = {**STALLED, "stop_at_plateau": False, "eval_every": 100, "confirm_episodes": 2, "learning_rate": 0.02}
     run = run_of(aim, tmp_path / "run", **fields | {"generations": 5})
     assert run.best.generation == 5  # scored since it was the last
     grown = run.resume(progress=False, generations=8, on_generation=lambda stats: stats.generation < 6)
@@ -492,7 +492,7 @@ def test_the_command_line_says_why_a_run_ended(tmp_path, capsys):
 
 STALLED = {
     "generations": 400, "population_size": 8, "episodes_per_candidate": 1, "hidden_sizes": (), "eval_budget": None,
-    "eval_episodes": 2, "learning_rate": 0.2, "action_squash": "clip", "stop_when": "plateau",
+    "eval_episodes": 2, "learning_rate": 0.2, "action_squash": "clip", "stop_at_plateau": True,
 }  # fmt: skip
 
 
@@ -503,7 +503,7 @@ def test_a_run_ends_at_a_plateau_if_asked_to(register, tmp_path, capsys):
     assert (run.end, run.finished) == ("plateau", True)
     assert 100 <= last < 400
     assert run.history[-1].final is not None
-    whole = run_of(aim, tmp_path / "whole", **{**STALLED, "stop_when": None})
+    whole = run_of(aim, tmp_path / "whole", **{**STALLED, "stop_at_plateau": False})
     assert [stats.parameter_hash for stats in whole.history[: last + 1]] == [s.parameter_hash for s in run.history]
     shutil.copytree(run.directory, tmp_path / "stopped")
     text = (run.directory / "metrics.jsonl").read_bytes().splitlines(keepends=True)

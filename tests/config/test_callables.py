@@ -229,7 +229,7 @@ def test_a_run_is_resumed_with_the_objects_it_began_with_and_no_others(run, tiny
         train(HERE["Here"], fitness=CHANGED["closeness"], **how)
     other = defined(SOURCE.replace("eye(64", "eye(65"))
     with pytest.raises(
-        ValueError, match=r"env: the run began with .*other code; to use it nevertheless, pass changed_code"
+        ValueError, match=r"env: the run began with .*other code; to use it nevertheless, pass allow_changed_code"
     ):
         train(other["Here"], fitness=HERE["closeness"], **how)
     with pytest.raises(ValueError, match=r"policy: the run has policy='mlp', got .*; leave it out"):
@@ -242,7 +242,7 @@ def test_a_run_is_resumed_with_the_objects_it_began_with_and_no_others(run, tiny
 
 
 def test_other_code_is_used_at_a_resume_if_that_is_said(run):
-    how = {"resume": True, "changed_code": True, "generations": 2, "workers": 1, "progress": False}
+    how = {"resume": True, "allow_changed_code": True, "generations": 2, "workers": 1, "progress": False}
     with pytest.warns(RuntimeWarning, match="fitness: the run began with .* it is used nevertheless"):
         resumed = train(CHANGED["Here"], fitness=CHANGED["closeness"], run_dir=run.directory, **how)
     assert resumed.config.fitness == run.config.fitness
@@ -295,7 +295,7 @@ def test_a_worker_that_is_started_later_gets_the_objects_as_they_were(session, t
     def change(stats):
         here["closeness"].__globals__["goal"] = 100.0
 
-    fields = {**tiny, "generations": 3, "max_episode_steps": 5, "recycle_after": 1}
+    fields = {**tiny, "generations": 3, "max_episode_steps": 5, "episodes_per_worker": 1}
     run = train(
         here["Here"], fitness=here["closeness"], on_generation=change, **{**fields, "run_dir": tmp_path / "run"}
     )

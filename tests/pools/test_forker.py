@@ -89,7 +89,7 @@ def test_workers_that_have_ended_leave_no_zombie(walk, tmp_path):
         workers_of()[0].kill()
 
     with pytest.warns(RuntimeWarning, match="a worker is replaced"):
-        train(walk, run_dir=tmp_path / "r", workers=2, recycle_after=16, on_generation=kill, **SETTINGS)
+        train(walk, run_dir=tmp_path / "r", workers=2, episodes_per_worker=16, on_generation=kill, **SETTINGS)
     assert left_behind() == []
 
 

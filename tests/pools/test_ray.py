@@ -225,7 +225,7 @@ def test_a_hanging_environment_is_ended_and_its_candidate_played_again(nodes, en
 
 @pytest.mark.long
 def test_recycled_workers_change_nothing(nodes, env, undisturbed, tmp_path):
-    run, where = ray_run(nodes, tmp_path, workers=2, recycle_after=10)
+    run, where = ray_run(nodes, tmp_path, workers=2, episodes_per_worker=10)
     assert content(run) == undisturbed
     marks = list((tmp_path / "marks-r").iterdir())
     assert len(where) == 1, "the actor stays"

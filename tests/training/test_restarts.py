@@ -93,7 +93,7 @@ def rebuilt_from_nothing(run, folder, generation):
 
 @pytest.mark.parametrize("strategy", ["openai_es", "cma_es"])
 def test_generations_that_gain_nothing_have_twice_the_steps_up_to_a_limit(strategy, aim, tmp_path):
-    fields = {**SETTINGS, **STUCK, "strategy": strategy, "steps_per_generation": 8, "steps_limit": 40}
+    fields = {**SETTINGS, **STUCK, "strategy": strategy, "steps_per_generation": 8, "max_steps_per_generation": 40}
     run = train(aim, run_dir=tmp_path / "run", **fields | {"generations": 70})
     sizes = [stats.population_size for stats in run.history[:-1]]
     assert sizes == [8] * 21 + [16] * 20 + [32] * 29  # after 20 generations, and one in which that is seen
@@ -105,7 +105,7 @@ def test_generations_that_gain_nothing_have_twice_the_steps_up_to_a_limit(strate
 
 def test_once_a_search_has_stalled_a_start_counts_by_what_is_at_stake_there(aim, tmp_path):
     fields = {**SETTINGS, "strategy": "cma_es", "generations": 70, "episode_seeds": "grouped"}
-    fields |= {"fitness": "small_envs:scaled_by_seed", "steps_per_generation": 8, "steps_limit": 16}
+    fields |= {"fitness": "small_envs:scaled_by_seed", "steps_per_generation": 8, "max_steps_per_generation": 16}
     heard = Heard()
     run = train(aim, run_dir=tmp_path / "run", loggers=[heard], **fields)
     sizes = set()
@@ -148,7 +148,7 @@ def test_the_best_centre_of_all_searches_is_kept(aim, tmp_path):
 
 
 def test_a_plateau_ends_a_run_after_its_last_restart(aim, tmp_path, capsys):
-    fields = {**SETTINGS, **STUCK, "restarts": 1, "generations": 300, "stop_when": "plateau"}
+    fields = {**SETTINGS, **STUCK, "restarts": 1, "generations": 300, "stop_at_plateau": True}
     run = train(aim, run_dir=tmp_path / "run", strategy="openai_es", **fields)
     assert run.end == "plateau"
     assert [stats.rules["plateau"] for stats in run.history] == [0] * 101 + [1] * 101
@@ -231,10 +231,13 @@ def test_a_run_may_start_from_another_run(aim, tmp_path):
             "'erl' keeps its population_size, and steps_per_generation w",
         ),
         (
-            {"strategy": "snes", "steps_per_generation": 40, "steps_limit": 39},
-            "steps_limit=39: it is how far steps_per",
+            {"strategy": "snes", "steps_per_generation": 40, "max_steps_per_generation": 39},
+            "max_steps_per_generation=39 is less than steps_per_generation=40",
         ),
-        ({"strategy": "snes", "steps_limit": 39}, "steps_limit=39: it is how far steps_per_generation=None may double"),
+        (
+            {"strategy": "snes", "max_steps_per_generation": 39},
+            "changes nothing without steps_per_generation",
+        ),
     ],
     ids=["learner", "size", "schedule", "fixed", "limit", "none"],
 )
@@ -268,7 +271,7 @@ WIDENING = {
 
 
 def test_a_curriculum_that_grows_is_a_gain_though_fitness_is_not(widening, tmp_path):
-    steps = {"population_size": 16, "steps_per_generation": 16, "steps_limit": 256}
+    steps = {"population_size": 16, "steps_per_generation": 16, "max_steps_per_generation": 256}
     run = train(
         widening, run_dir=tmp_path / "run", curriculum=-0.05, sigma=0.02, generations=60, seed=0, **steps, **WIDENING
     )

@@ -378,7 +378,7 @@ def test_policies_of_several_runs_play_the_same_start_side_by_side(env_id, worke
     run, path = runs[env_id], tmp_path / "film.mp4"
     settings = {**TINY, "policy": "mlp", "hidden_sizes": (3,), "max_episode_steps": 40, "fitness": "episode_length"}
     other = train(env_id, run_dir=tmp_path / "another", strategy="ars", **settings)
-    record(run, path, beside=[other.directory, other.checkpoint], **SMALL | {"workers": workers})
+    record(run, path, compare=[other.directory, other.checkpoint], **SMALL | {"workers": workers})
     document = side_car(path)
     (shot,) = document["shots"]
     assert document["layout"] == "grid"
@@ -391,7 +391,7 @@ def test_policies_of_several_runs_play_the_same_start_side_by_side(env_id, worke
 
 def test_one_run_can_play_beside_another(run, tmp_path):
     for k, other in enumerate((run, run.best, run.directory, str(run.directory))):
-        assert len(record(run, tmp_path / f"{k}.mp4", beside=other, speed=20, **SMALL)) == 2
+        assert len(record(run, tmp_path / f"{k}.mp4", compare=other, speed=20, **SMALL)) == 2
 
 
 @pytest.fixture
@@ -401,7 +401,7 @@ def returned(tmp_path):
 
 
 def test_fitnesses_that_differ_are_shown_with_their_names(run, returned, tmp_path, captions):
-    mine, other = record(run, tmp_path / "film.mp4", beside=returned, **SMALL)
+    mine, other = record(run, tmp_path / "film.mp4", compare=returned, **SMALL)
     assert [label.texts[-1] for label in captions[0].labels] == [
         f"CartPoleBullet-v0:  episode_length {mine.fitness:.0f}",
         f"läuft:  episode_return {other.fitness:.0f}",
@@ -429,7 +429,7 @@ def test_the_command_line_says_whose_fitness_is_which(run, returned, tmp_path, c
     assert line == "generation 0: {}; generation 2: {}".format(*fitnesses())
     line = said("--generation", 1, "--population", 2)
     assert line == "generation 1, candidate 0: {}; generation 1, candidate 1: {}".format(*fitnesses())
-    line = said("--beside", returned.directory)
+    line = said("--compare", returned.directory)
     assert line == "CartPoleBullet-v0: episode_length {}; läuft: episode_return {}".format(*fitnesses())
 
 
@@ -443,7 +443,7 @@ def test_one_generation_and_several_are_refused_before_any_is_rebuilt(run, tmp_p
 
 def test_a_legend_names_each_run_whose_ghosts_are_seen(run, tmp_path, captions):
     beside = [shutil.copytree(run.directory, tmp_path / name) for name in ("second", "third")]
-    record(run, tmp_path / "film.mp4", beside=beside, layout="ghosts", speed=9, **SMALL)
+    record(run, tmp_path / "film.mp4", compare=beside, layout="ghosts", speed=9, **SMALL)
     names = [name for _, name in captions[0].legend]
     assert names == ["CartPoleBullet-v0", "second", "third, in its own colours"]
 
@@ -460,14 +460,14 @@ def test_a_map_shows_where_a_car_is_that_the_camera_follows(tmp_path, captions):
 def test_policies_of_different_worlds_are_not_filmed_beside_each_other(runs, tmp_path):
     run = runs["CartPoleBullet-v0"]
     with pytest.raises(ValueError, match="their environment is CartPoleBullet-v0 and CartPole-v1"):
-        record(run, tmp_path / "film.mp4", beside=[runs["CartPole-v1"]])
+        record(run, tmp_path / "film.mp4", compare=[runs["CartPole-v1"]])
     with pytest.raises(ValueError, match="choose"):
-        record(run, tmp_path / "film.mp4", beside=[run], generations="auto")
+        record(run, tmp_path / "film.mp4", compare=[run], generations="auto")
     assert list(tmp_path.iterdir()) == []
     varied = train("CartPoleBullet-v0", run_dir=tmp_path / "varied", randomize={"mass": [1, 2]}, **TINY)
     with pytest.raises(ValueError, match=r"their randomize is \{\} and \{'mass': \[1, 2\]\}"):
-        record(run, tmp_path / "film.mp4", beside=[varied])
-    record(varied, tmp_path / "film.mp4", beside=[run], env_kwargs={"randomize": {}}, speed=20, workers=1)
+        record(run, tmp_path / "film.mp4", compare=[varied])
+    record(varied, tmp_path / "film.mp4", compare=[run], env_kwargs={"randomize": {}}, speed=20, workers=1)
     assert json.loads((tmp_path / "film.json").read_text())["randomize"] == {}
 
 
@@ -531,7 +531,7 @@ def test_players_that_would_disturb_each_other_play_as_alone(register, tmp_path,
         apart = [
             [record(run, tmp_path / "run.gif", seeds=[seed], **SMALL)[0] for run in (one, other)] for seed in seeds
         ]
-        beside = record(one, tmp_path / "beside.gif", beside=other, seeds=seeds, **SMALL)
+        beside = record(one, tmp_path / "beside.gif", compare=other, seeds=seeds, **SMALL)
 
     assert len({episode.fitness for episode in alone}) > 1
     assert [episode.fitness for episode in beside] == [episode.fitness for pair in apart for episode in pair]
@@ -625,7 +625,7 @@ def test_the_command_line_films_it_all(run, tmp_path, capsys):
         (["--every", "2"], 2, "alone"),
         (["--generations", "0,1", "--seeds", "3,4"], 4, "alone"),
         (["--population", "3", "--grid", "--generation", "1"], 1, "grid"),
-        (["--beside", str(run.directory), str(run.directory), "--ghosts"], 1, "ghosts"),
+        (["--compare", str(run.directory), str(run.directory), "--ghosts"], 1, "ghosts"),
     ]:
         path = tmp_path / "film.gif"
         assert main(["record", str(run.directory), str(path), *size, *words]) == 0

@@ -187,8 +187,11 @@ def test_a_film_does_not_replace_what_describes_no_film(runs, tmp_path):
 
 def test_a_films_name_behind_beside_is_told_where_it_belongs(runs, capsys):
     run = str(runs["CartPoleBullet-v0"].directory)
-    assert main(["record", run, "--beside", run, "film.gif"]) == 2
-    assert "--beside takes all names behind it: write the film's, film.gif, before it" in capsys.readouterr().err
+    assert main(["record", run, "--compare", run, "film.gif"]) == 2
+    assert (
+        "--compare takes all names that follow it: write the film's name, film.gif, before it"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_film_that_another_process_writes_stays_its_own(runs, tmp_path):
