@@ -1,4 +1,4 @@
-"""What `train(ID)` reaches on tasks that nobody tuned for, beside other libraries' defaults: docs/results/defaults.md.
+"""What `train(ID)` reaches on tasks that nobody tuned for, next to other libraries' defaults: docs/results/defaults.md.
 
 Usage: python benchmarks/defaults.py [--tasks ID ...] [--contenders NAME ...] [--seeds N ...]
        python benchmarks/defaults.py --page       only write the page, from what is there
@@ -219,7 +219,7 @@ thresholds of the other six (BipedalWalker-v3 300, Reacher-v5 -3.75, Swimmer-v5 
 generations spends more than the budget of a fifth: the untrained centre and the baselines take 20 episodes, a centre
 that looks solved must pass 20 or more, 100 where scores scatter, and the final score takes ten or more.
 
-The rule of our defaults was chosen on the first six tasks, and the others were opened with it. Later changes were
+The rule of our defaults was chosen on the first six tasks, and the others were held out. Later changes were
 chosen on the six and our own CartPoleSwingUp-v0, and one on Ant-v5: [how the rule came
 about](#how-the-rule-came-about).
 
@@ -240,7 +240,7 @@ Command: `python benchmarks/defaults.py`; machine: {"; ".join(machines)}; commit
 
 _HISTORY = """## How the rule came about
 
-The rule of our defaults was chosen on the first six tasks, and the others were opened with it. It has changed since, by
+The rule of our defaults was chosen on the first six tasks, and the others were held out. It has changed since, by
 trials on the six and on our own CartPoleSwingUp-v0. LunarLander-v3 got stuck with 16 candidates, also where they
 doubled when they gained nothing (221 and 75 with seeds 0 and 1, after 120 seconds at commit 2ae88f1). Hopper-v5 got
 stuck with 64 (1084 and 1095 with seeds 1 and 2), and with 16 that doubled (1108 and 1153). So the population now
@@ -305,7 +305,9 @@ def _in_brief(advice: Mapping[str, str]) -> str:
     kinds: dict[str, list[str]] = {}
     for when, sentence in advice.items():
         kinds.setdefault(re.sub(r"-?[\d.]+", "", sentence), []).append(f"generation {when}: {sentence}")
-    return "; ".join(said[0] + (f" ({len(said)} times)" if len(said) > 1 else "") for said in kinds.values())
+    return "; ".join(
+        messages[0] + (f" ({len(messages)} times)" if len(messages) > 1 else "") for messages in kinds.values()
+    )
 
 
 def _ranks(folder: Path, results: Sequence[dict[str, Any]]) -> str:

@@ -25,7 +25,7 @@ GENERATIONS = 12  # with one checkpoint in between
 
 
 def parameters(width: int) -> int:
-    """Of an MLP 376-width-width-17, biases included."""
+    """Number of parameters of an MLP 376-width-width-17, biases included."""
     return 377 * width + (width + 1) * width + (width + 1) * 17
 
 

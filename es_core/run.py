@@ -73,7 +73,7 @@ class Run(RunFolder):
         return report(self, path, **options)
 
     def finetune(self, *, algorithm: str, steps: int, **options: Any) -> "Run":
-        """Go on with its best centre by gradients, in a run of its own; takes the options of ``es_core.finetune``."""
+        """Train its best centre further by gradients, in a run of its own, as ``es_core.finetune`` does."""
         return finetune(self, algorithm=algorithm, steps=steps, **options)
 
     def resume(self, **options: Any) -> "Run":
@@ -215,7 +215,7 @@ def finetune(
     trust: bool = False,
     **options: Any,
 ) -> Run:
-    """Go on with an evolved policy by gradients, in a run of its own.
+    """Continue training an evolved policy by gradients, in a run of its own.
 
     The policy becomes the starting actor of the algorithm: the same network, normalisation of observations and way
     from outputs to actions. It stays as it is for the first ``warmup_steps`` (of ``strategy_options``), while the

@@ -23,7 +23,7 @@ class Parser(argparse.ArgumentParser):
     """A parser whose help and errors are short: some commands have eighty options.
 
     It takes no abbreviations of options, which the next option that is added could make ambiguous. Settings, which
-    ``add_setting`` adds, stand in the help of ``--help-all`` alone.
+    ``add_setting`` adds, are in the help of ``--help-all`` alone.
     """
 
     def __init__(self, **how: Any) -> None:
@@ -32,14 +32,14 @@ class Parser(argparse.ArgumentParser):
         self._settings: list[tuple[argparse.Action, str]] = []
 
     def add_setting(self, group: Any, *names: str, help_text: str, **how: Any) -> None:
-        """Add an option to a group of which only ``--help-all`` tells."""
+        """Add an option to a group that only ``--help-all`` shows."""
         if not self._settings:
             self.add_argument("--help-all", action=_HelpAll, nargs=0, help="show all settings and exit")
             self.epilog = f"All settings: `{self.prog} --help-all`"
         self._settings.append((group.add_argument(*names, help=argparse.SUPPRESS, **how), help_text))
 
     def show_settings(self) -> None:
-        """Let the help tell of the settings, too."""
+        """Show the settings in the help, too."""
         for action, text in self._settings:
             action.help = text
         self.epilog = "Settings have these defaults unless the strategy or the environment sets others."
@@ -261,7 +261,7 @@ def add_config_options(sub: Parser, shown: Sequence[str] = ()) -> None:
 
     Args:
         sub: the command's parser.
-        shown: fields of which the short help tells, too, in this order.
+        shown: fields that the short help shows, too, in this order.
     """
     from es_core.config.train_config import option_fields
 

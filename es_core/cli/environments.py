@@ -71,11 +71,11 @@ def _show(options: argparse.Namespace) -> None:
         ("behaviour", str(definition.behaviour)),
         ("step limit", str(definition.max_episode_steps or "none")),
         ("solved at", _goal(definition)),
-        ("randomize", _listed(definition.randomize)),
+        ("randomize", _settings_text(definition.randomize)),
         ("can vary", ", ".join(variations)),
-        ("recommended", _listed(definition.recommended)),
+        ("recommended", _settings_text(definition.recommended)),
         ("chosen", make_plan(policy).why),
-        *((f"for {strategy}", _listed(settings)) for strategy, settings in definition.recommended_for.items()),
+        *((f"for {strategy}", _settings_text(settings)) for strategy, settings in definition.recommended_for.items()),
         ("scripts", ", ".join(definition.scripts)),
         ("pretrained", command_line("watch", definition.id, "--pretrained") if definition.pretrained else ""),
     ]
@@ -88,7 +88,7 @@ def _goal(definition: es_envs.EnvDefinition) -> str:
     return f"{definition.solved_at:g}"
 
 
-def _listed(settings: Mapping[str, Any]) -> str:
+def _settings_text(settings: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value}" for name, value in settings.items())
 
 

@@ -43,7 +43,7 @@ def _new(options: argparse.Namespace) -> None:
     put(plugin.folder)
     if options.quiet:
         return
-    say("it works as it is; next:")
+    say("it is ready to use; next:")
     say(f"  cd {plugin.folder}")
     say('  pip install -e ".[test]"')
     say("  pytest")

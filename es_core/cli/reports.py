@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> None:
     """Add these commands."""
-    sub = add_command(commands, "runs", _runs, "list runs: their state, fitness, steps, age, and how to go on")
+    sub = add_command(commands, "runs", _runs, "list runs: their state, fitness, steps, age, and how to continue")
     sub.add_argument(
         "folder", nargs="?", default="runs", metavar="FOLDER", help="runs in it, at any depth (default: %(default)s)"
     )

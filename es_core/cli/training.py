@@ -77,7 +77,9 @@ def add(commands: Any) -> None:
     add_training(sub)
     add_trust(sub)
 
-    sub = add_command(commands, "finetune", _finetune, "go on with an evolved policy by gradients, in a run of its own")
+    sub = add_command(
+        commands, "finetune", _finetune, "continue training an evolved policy by gradients, in a run of its own"
+    )
     sub.add_argument("source", metavar="RUN", help="a run folder or a checkpoint file")
     sub.add_argument(
         "--algorithm",
@@ -310,7 +312,7 @@ def _command(verb: str, run: "RunFolder") -> str:
 
 
 def _ending(run: "Run") -> str:
-    """Return where the run stands, and why it ended there if it has."""
+    """Return how far the run has come, and why it ended there if it has."""
     from es_core.training.rules.plateau import PLATEAU
 
     last = run.history[-1].generation

@@ -34,7 +34,7 @@ from es_core.config.strategy_defaults import defaults_of, unused_by
 from es_core.files import MOST_CONFIG, CheckpointError, parse_json, read_whole
 from es_core.formatting import lists, shell_line, shown
 from es_envs import EnvDefinition
-from es_envs.code_hash import keep
+from es_envs.code_hash import register_object
 from es_envs.fitness import is_same_fitness, load_fitness, short_name
 
 
@@ -125,7 +125,7 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
     strategy: str = _option(
         AUTO,
         text,
-        "search strategy; auto: by the number of parameters; erl: evolution beside a learner; sb3:ppo and others: "
+        "search strategy; auto: by the number of parameters; erl: evolution with a learner; sb3:ppo and others: "
         "algorithms of Stable-Baselines3",
         "search",
     )
@@ -152,7 +152,7 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
     restarts: int = _option(
         0,
         whole(0, 9),
-        "number of times that the search begins again at a plateau, from other initial parameters, each time with "
+        "number of times that the search restarts at a plateau, from other initial parameters, each time with "
         "twice the candidates",
     )
     sigma: float = _option(
@@ -319,7 +319,7 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
     decided: tuple[str, ...] = field(default=(), metadata={"check": names})
     """Settings that were "auto", and that the run has decided when it began. Not a setting."""
     repeatable: bool | None = field(default=None, metadata={"check": maybe(flag)})
-    """False: the run has found that an episode which is played twice goes on differently. Not a setting."""
+    """False: the run has found that an episode which is played twice continues differently. Not a setting."""
     bits: int = field(default=BITS, metadata={"check": whole(0)})
     """Value of ``BITS`` in the version that made it. Not a setting."""
 
@@ -386,17 +386,19 @@ class TrainConfig:  # noqa: PLW1641  (dataclass makes its __hash__)
             "randomize": definition.randomize,
             "solved_at": definition.solved_at,
         }
-        usual = implied("strategy", recommended)
-        for strategy, own in {usual: {}, **recommended_for}.items():
+        own_strategy = implied("strategy", recommended)
+        for strategy, own in {own_strategy: {}, **recommended_for}.items():
             cls._require_valid(definition, {**values, **recommended, **own}, strategy)
-        strategy = overrides.get("strategy", implied("strategy", overrides) if usual == AUTO else usual)
+        strategy = overrides.get("strategy", implied("strategy", overrides) if own_strategy == AUTO else own_strategy)
         of_strategy = defaults_of(strategy)
-        others = set() if strategy == usual else {"strategy", *OF_ONE_STRATEGY, *of_strategy, *unused_by(strategy)}
+        others = (
+            set() if strategy == own_strategy else {"strategy", *OF_ONE_STRATEGY, *of_strategy, *unused_by(strategy)}
+        )
         values |= of_strategy
         values |= {name: value for name, value in recommended.items() if name not in others}
         values |= recommended_for.get(strategy, {})
         values |= {name: implied(name, {**values, **overrides}) for name in IMPLIED}
-        overrides |= {name: keep(overrides[name]) for name in OBJECTS if callable(overrides.get(name))}
+        overrides |= {name: register_object(overrides[name]) for name in OBJECTS if callable(overrides.get(name))}
         fitness = overrides.get("fitness")
         if fitness is not None and not is_same_fitness(
             definition.fitness_names().get(fitness, fitness), str(definition.fitness)

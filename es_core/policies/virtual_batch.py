@@ -28,7 +28,7 @@ def require_fitting(config: TrainConfig, layers: Sequence[Layer]) -> None:
     if config.observation_normalization:
         raise ValueError(
             "virtual_batch_normalization and observation_normalization exclude each other: the first normalises the "
-            "first layer's outputs, whatever scale its inputs have; set one to False"
+            "first layer's outputs, so the scale of its inputs does not matter; set one to False"
         )
     if any(isinstance(layer, Cell) for layer in layers):
         raise ValueError(

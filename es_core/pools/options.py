@@ -18,7 +18,7 @@ def _option(default: Any, help_text: str, **argument: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class PoolOptions:
-    """How the episodes of a run are played: its result depends on none of this.
+    """Options that say how the episodes of a run are played; its result depends on none of them.
 
     Each field carries its own sentence; the command line has an option for it.
 

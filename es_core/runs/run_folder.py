@@ -25,7 +25,7 @@ from es_core.files import (
     CheckpointError,
     append,
     naming_errors,
-    opened,
+    open_plain,
     parse_json,
     read_lines,
     read_whole,
@@ -211,7 +211,7 @@ class RunFolder:
         return None
 
     def write_failure(self, failure: RunFailure | None) -> None:
-        """Write the error that ends the run; None: it goes on."""
+        """Write the error that ends the run; None: it continues."""
         path = self.directory / "failure.json"
         if failure is not None:
             write_whole(path, failure.to_bytes())
@@ -335,7 +335,7 @@ class RunFolder:
         return checkpoint
 
     def _checkpoint(self, path: Path) -> Checkpoint:
-        opened(path).close()  # refuses a link, which only a path that the caller names may be
+        open_plain(path).close()  # refuses a link, which only a path that the caller names may be
         checkpoint = Checkpoint.load(path, trust=self.trusted)
         bounds = {name: getattr(self.config, name) for name in BOUNDS}  # they may have grown since
         if replace(checkpoint.config, **bounds) != self.config:

@@ -134,7 +134,7 @@ def _require_sizes(config: Plan, strategy: type[Strategy]) -> None:
     if not (config.sigma_final is None and config.learning_rate_final is None):
         raise ValueError(
             f"restarts={config.restarts}: sigma_final and learning_rate_final fall over the whole run, so a search "
-            "that begins again late would hardly look around: leave restarts or the final values out"
+            "that restarts late would hardly explore: leave restarts or the final values out"
         )
     why = ""
     if not strategy.rebuildable:
@@ -143,7 +143,7 @@ def _require_sizes(config: Plan, strategy: type[Strategy]) -> None:
         why = f"the last population would have more than {MOST}"
     if why:
         raise ValueError(
-            f"restarts={config.restarts}: strategy {config.strategy!r} cannot begin again with twice the "
+            f"restarts={config.restarts}: strategy {config.strategy!r} cannot restart with twice the "
             f"{config.population_size} candidates, since {why}: leave restarts out"
         )
 

@@ -183,7 +183,7 @@ def _note_differences(
     if any(len(different) > 1 for different in starts):
         how, so = "begin differently", "candidates do not meet the same starts"
     elif any(len(different) > 1 for different in ends):
-        how, so = "begin alike and go on differently", "all numbers may depend on the workers that play"
+        how, so = "begin alike and continue differently", "all numbers may depend on the workers that play"
     else:
         return
     advice = "draw every random number from self.np_random, and let reset set back all that step changes"
@@ -267,7 +267,7 @@ def confirm(
             # Should the bounds grow, this line is lost, and the best centre is that one again.
             if last and run.best_path.exists():
                 run.best_path.replace(run.backup_best_path)
-            before = replace(before, strategy={})  # its state may be large, and nobody goes on from here
+            before = replace(before, strategy={})  # its state may be large, and nothing continues from here
         before.save(run.best_path)
     return played, solved
 
@@ -310,7 +310,7 @@ def _episodes_of_confirmation(
 
 
 def _is_affordable(config: TrainConfig, steps: int, evaluation: Evaluation) -> bool:
-    """Tell whether a proof fits into ``max_steps`` after so many steps; if not, it waits for the end of the run."""
+    """Return True if a proof fits into ``max_steps`` after so many steps; if not, it waits for the end of the run."""
     return config.max_steps is None or steps + config.confirm_episodes * evaluation.length <= config.max_steps
 
 

@@ -157,8 +157,8 @@ class RunProgress:
         self._take(stats)
         if not self._is_live and (self._run.end is not None or time.monotonic() - self._shown >= _LINE_EVERY):
             self._shown = time.monotonic()
-            told = "; ".join(f"{name} {numbers}" for name, _, numbers in self._rows() if numbers)
-            self._say(f"{self._counted()}: {told}; {self._left()}")
+            numbers_text = "; ".join(f"{name} {numbers}" for name, _, numbers in self._rows() if numbers)
+            self._say(f"{self._counted()}: {numbers_text}; {self._left()}")
         text = self._adviser.advise(self._run.history)
         self._reason = reason
         if text and not reason:
@@ -266,7 +266,7 @@ class RunProgress:
 
 
 def _so_far(playing: Playing) -> str:
-    """How much has been played, and how fast."""
+    """Generations and steps so far, and the speed."""
     return f"{playing.done} of {playing.count}, {figures(round(playing.steps / playing.seconds))} steps/s"
 
 

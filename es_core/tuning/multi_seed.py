@@ -66,7 +66,7 @@ def train_seeds(
         initial: a file or folder, as for ``train``; those that are continued have begun.
         trust: allow ``initial`` to name modules outside the installed plugins.
         max_seconds: that each run may take; the same call continues.
-        progress: show what goes on.
+        progress: show progress.
         loggers: names, as for ``train``.
         **settings: as for ``train``, but for the seed.
 

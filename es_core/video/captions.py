@@ -89,7 +89,7 @@ class Caption:
 
 
 def score_text(fitness: float | None, decimals: int, ending: str = "") -> str:
-    """The fitness so far, and at the end how it ended; empty where it cannot be told yet."""
+    """The fitness so far, and at the end how it ended; empty where it is not known yet."""
     text = "" if fitness is None else f"fitness {fitness:z.{decimals}f}"
     return f"{text}, {ending}" if ending else text
 
@@ -271,7 +271,7 @@ def _known(letter: str) -> str:
 
 @cache
 def _has(letter: str, *, is_rich: bool = False) -> bool:
-    """Tell whether a font has a letter."""
+    """Return True if a font has a letter."""
     if not letter.isprintable():
         return False
     drawn, box = (_font(_SAMPLE, is_rich=is_rich).getmask(each) for each in (letter, _NO_LETTER))

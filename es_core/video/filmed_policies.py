@@ -138,7 +138,7 @@ def _of_generations(source: Source, options: FilmOptions, find: Callable[..., Fo
 
 
 def _require_one_world(checkpoints: Sequence[Checkpoint]) -> None:
-    """Refuse policies that cannot play the same start beside each other.
+    """Refuse policies that cannot play the same start side by side.
 
     Raises:
         ValueError: they do not.
@@ -152,9 +152,7 @@ def _require_one_world(checkpoints: Sequence[Checkpoint]) -> None:
             ("frame skip", first.preprocessing.get("skip", 1), other.preprocessing.get("skip", 1)),
         ):
             if here != there:
-                raise ValueError(
-                    f"policies play beside each other in one world, and their {what} is {here} and {there}"
-                )
+                raise ValueError(f"policies play side by side in one world, and their {what} is {here} and {there}")
 
 
 def _names(sources: Sequence[Source], policies: Sequence[FilmedPolicy]) -> list[str]:

@@ -25,7 +25,7 @@ _CHOICES = {
 
 @dataclass(frozen=True, kw_only=True)
 class FilmOptions:
-    """What ``record`` films, and how: its keyword arguments.
+    """Options of a film: the keyword arguments of ``record``.
 
     Attributes:
         episodes: number of episodes, one after the other.

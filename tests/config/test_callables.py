@@ -256,7 +256,7 @@ def test_a_run_of_an_older_version_goes_on_although_its_hashes_are_of_bytecode(s
         run = train(walk, fitness=HERE["closeness"], **tiny)
     session()
     again = defined()
-    with pytest.warns(RuntimeWarning, match=r"fitness: an older version .* does not tell whether .* other code; it is"):
+    with pytest.warns(RuntimeWarning, match=r"fitness: an older version .* does not show whether .* other code; it is"):
         there = Run.open(run.directory, fitness=again["closeness"])
     assert there.evaluate(episodes=2, workers=1) == run.evaluate(episodes=2, workers=1)
     with pytest.raises(ValueError, match=r"the run began with .*closeness#\w+', but '__main__:unmoved#s\w+' has"):

@@ -44,7 +44,7 @@ FAULTS = {
     "WarmingUpOnce": "the first episode that a process plays is unlike all later ones with the same seed and actions, ",
     "Wearing": "steps of others, from step 1 on: something survives reset (a counter of steps or episodes",
     "WearingOutAll": "steps of others, from step 1 on: something survives reset (a counter of steps or episodes",
-    "Shared": "the same seed and actions give another episode beside another environment",
+    "Shared": "the same seed and actions give another episode next to another environment",
     "NotANumber": "the observation at step 3 under random actions (seed 0) holds NaN or infinity",
     "OutOfBounds": "is out of bounds: entry (1,) is 3.0, the space says -2.0 to 2.0",
     "WrongDtype": "has dtype float64, the space says float32",
@@ -65,7 +65,7 @@ NOTES = {
     "DarkPicture": "its pictures show nothing: all pixels have one colour",
     "Lopsided": "gymnasium.utils.env_checker.check_env recommends: WARN: ",
     "OldSeed": "gymnasium.utils.env_checker.check_env recommends: WARN: Official support for the `seed` function is dr",
-    "Printing": "it prints 'the third step' to stdout, where the results of programs stand: use logging",
+    "Printing": "it prints 'the third step' to stdout, which is for the results of programs: use logging",
     "PrintingInC": "it prints 'from compiled code' to stdout",
     "Rounding": "the observation of reset(seed=0) is beyond a bound, by no more than rounding: clip it",
 }

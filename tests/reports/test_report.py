@@ -157,7 +157,9 @@ def test_the_page_says_what_to_do_now(run, page, tmp_path):
     """More, where a goal was missed; what advice says; after an interruption, to go on; in training, to follow it."""
     folder = copy(run, tmp_path)
     shutil.rmtree(folder / "videos")
-    more = f"It has reached generations=4, and more may help. To go on: copy es-envs resume {folder} --generations 8 "
+    more = (
+        f"It has reached generations=4, and more may help. To continue: copy es-envs resume {folder} --generations 8 "
+    )
     assert more in Page(report(folder)).text
     metrics = folder / "metrics.jsonl"
     first, *others = metrics.read_text().splitlines(keepends=True)
@@ -167,9 +169,9 @@ def test_the_page_says_what_to_do_now(run, page, tmp_path):
     metrics.write_text("".join(json.dumps(line) + "\n" for line in lines))
     text = Page(report(folder)).text
     assert "no better than doing nothing, 1e+06" in text
-    assert re.search(rf"To begin again, with that changed: copy es-envs train --config {folder}\S+ --sigma ", text)
+    assert re.search(rf"To start again, with that changed: copy es-envs train --config {folder}\S+ --sigma ", text)
     metrics.write_text("".join([first, *others[:2]]))
-    assert f"To go on: copy es-envs resume {folder} " in Page(report(folder)).text
+    assert f"To continue: copy es-envs resume {folder} " in Page(report(folder)).text
     with lock(folder):
         content = Page(report(folder)).text
     assert f"To keep this page up to date: copy es-envs report {folder} --follow " in content

@@ -49,7 +49,7 @@ def test_a_stuck_search_begins_again_with_twice_the_candidates(strategy, aim, tm
     assert first == 101  # a plateau has 100 generations, and is seen after them
     populations = [(stats.rules["plateau"], stats.population_size) for stats in run.history[:-1]]
     assert populations == [(0, 8)] * first + [(1, 16)] * (130 - first)
-    hint = "begun again with 16 candidates (restart 1 of 2); the best so far is kept"
+    hint = "restarted with 16 candidates (restart 1 of 2); the best so far is kept"
     assert capsys.readouterr().err.count(hint) == 1
     again, before = (rebuild(run, generation) for generation in (first, first - 1))
     assert not np.array_equal(again.mean, rebuild(run, 0).mean)
@@ -174,7 +174,7 @@ def test_candidates_that_all_fall_far_below_their_centre_are_followed_by_closer_
     assert first.evaluation.mean == 100
     assert second.sigma == pytest.approx(first.sigma / 10, rel=0.05)
     assert second.parameter_hash == first.parameter_hash
-    assert capsys.readouterr().err.count("no candidate comes near what its centre does: begun again with a tenth") == 1
+    assert capsys.readouterr().err.count("no candidate comes near its centre: restarted with a tenth") == 1
     require_equal(train(ledge, run_dir=tmp_path / "two", **{**fields, "workers": 2}), run)
     for bound in (0, 1, 2):
         shorter = train(ledge, run_dir=tmp_path / str(bound), **{**fields, "on_generation": stops_after(bound)})
@@ -191,7 +191,7 @@ def test_a_search_that_is_stuck_with_failing_early_begins_again_with_closer_cand
         late.generation for early, late in pairwise(run.history) if late.sigma and late.sigma < early.sigma / 3
     )
     said = capsys.readouterr().err
-    assert said.count("ending early scored better than going on: begun again with a tenth of sigma") == 1
+    assert said.count("ending early scored better than continuing: restarted with a tenth of sigma") == 1
     assert "each step costs more" not in said  # the run knows what to do
     before = next(stats.evaluation for stats in run.history[narrowed - 1 :: -1] if stats.evaluation is not None)
     after = run.history[-1].final
@@ -225,7 +225,7 @@ def test_a_run_may_start_from_another_run(aim, tmp_path):
     [
         ({"strategy": "erl", "population_size": 11}, "what it has learnt is not only its population"),
         ({"strategy": "openai_es", "population_size": 600_000}, "more than 1000000"),
-        ({"strategy": "openai_es", "sigma_final": 0.1}, "a search that begins again late would hardly look around"),
+        ({"strategy": "openai_es", "sigma_final": 0.1}, "a search that restarts late would hardly explore"),
         (
             {"strategy": "erl", "steps_per_generation": 40},
             "'erl' keeps its population_size, and steps_per_generation w",
