@@ -94,7 +94,7 @@ def box(low, high):
         (spaces.Discrete(2), "Discrete(2)"),
     ],
 )
-def test_a_space_is_told_in_one_line(space, text):
+def test_a_space_is_described_in_one_line(space, text):
     assert space_text(space) == text
 
 
@@ -244,7 +244,7 @@ def test_help_of_the_program_arranges_all_commands_in_groups(capsys):
     assert sorted(listed) == sorted(choices)
 
 
-def test_train_takes_the_settings_of_a_file_and_those_given_besides(folder, capsys, tmp_path):
+def test_train_takes_the_settings_of_a_file_and_those_given_with_it(folder, capsys, tmp_path):
     config = Run.open(folder).config
     words = ["--config", folder / "config.json", "--seed", 4, "--hidden-sizes", 4, "--run-dir", tmp_path / "r"]
     results(capsys, "train", *words, "--workers", 1, "--quiet")
@@ -404,7 +404,7 @@ def test_a_folder_of_runs_names_the_latest_run_in_it(folder, capsys):
     assert "by default in runs/" in results(capsys, "watch", "nowhere", code=1).err
 
 
-def test_runs_tells_where_each_run_stands_and_how_to_go_on(folder, capsys, tmp_path, monkeypatch):
+def test_runs_lists_the_state_of_each_run_and_how_to_continue(folder, capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main(["runs"]) == 1
     assert "there is no folder runs" in capsys.readouterr().err
@@ -509,7 +509,7 @@ def talking(tiny, tmp_path_factory):
         "replay RUN --generation 0 --candidate 0 --seed 1",
     ],
 )
-def test_what_an_environment_says_is_no_part_of_a_result(words, talking, tmp_path, capfd):
+def test_output_of_an_environment_is_no_part_of_a_result(words, talking, tmp_path, capfd):
     env_id, run = talking
     words = words.replace("ID", env_id).replace("RUN", str(run.directory)).replace("OUT", str(tmp_path / "new"))
     assert main([*words.split(), "--json"]) == 0

@@ -364,7 +364,7 @@ CAUSES = {
 
 @pytest.mark.filterwarnings("ignore:.*a worker is replaced")
 @pytest.mark.parametrize("fault", CAUSES)
-def test_a_failed_episode_is_named_and_the_run_goes_on_once_repaired(fault, walk, tiny, tmp_path, monkeypatch):
+def test_a_failed_episode_is_named_and_the_run_resumes_once_repaired(fault, walk, tiny, tmp_path, monkeypatch):
     broken, folder = tmp_path / "broken", tmp_path / "run"
     settings = {**tiny, "generations": 3, "env_kwargs": {"fault": fault, "where": str(broken)}}
 
@@ -573,7 +573,7 @@ def test_a_checkpoint_of_another_run_in_the_folder_is_noticed(walk, tiny, copied
         evaluate(copied, episodes=1, workers=1)
 
 
-def test_what_is_not_there_is_named(finished, walk, refused, tmp_path):
+def test_missing_files_are_named(finished, walk, refused, tmp_path):
     absent = tmp_path / "absent"
     with pytest.raises(FileNotFoundError, match=f"{absent}"):
         evaluate(absent)

@@ -241,7 +241,7 @@ def test_a_run_is_resumed_with_the_objects_it_began_with_and_no_others(run, tiny
     assert metrics(resumed) == metrics(train(HERE["Here"], fitness=HERE["closeness"], **fields))
 
 
-def test_other_code_is_used_at_a_resume_if_that_is_said(run):
+def test_changed_code_is_used_in_a_resume_if_allowed(run):
     how = {"resume": True, "allow_changed_code": True, "generations": 2, "workers": 1, "progress": False}
     with pytest.warns(RuntimeWarning, match="fitness: the run began with .* it is used nevertheless"):
         resumed = train(CHANGED["Here"], fitness=CHANGED["closeness"], run_dir=run.directory, **how)
@@ -250,7 +250,7 @@ def test_other_code_is_used_at_a_resume_if_that_is_said(run):
     assert resumed.history[1].evaluation.mean == pytest.approx(run.history[1].evaluation.mean + 1, abs=0.5)
 
 
-def test_a_run_of_an_older_version_goes_on_although_its_hashes_are_of_bytecode(session, walk, tiny, monkeypatch):
+def test_an_older_run_resumes_although_its_hashes_are_of_bytecode(session, walk, tiny, monkeypatch):
     with monkeypatch.context() as older:
         older.setattr(code_hash, "_VERSION", "")  # hexadecimal digits alone
         run = train(walk, fitness=HERE["closeness"], **tiny)
@@ -279,7 +279,7 @@ def test_pages_about_runs_need_none_of_their_objects(run, tmp_path):
     assert len(compare([run.directory, other.directory]).groups[0].runs) == 2
 
 
-def test_to_other_machines_and_other_programs_go_names_alone(session, tiny, tmp_path, walk):
+def test_other_machines_and_programs_receive_names_alone(session, tiny, tmp_path, walk):
     fields = {**tiny, "run_dir": tmp_path / "run"}
     with pytest.raises(ValueError, match=r"pool='ray': '__main__:closeness#.* but other machines import .* by name"):
         train(walk, fitness=HERE["closeness"], pool="ray", **fields)

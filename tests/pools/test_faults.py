@@ -346,7 +346,7 @@ def test_workers_are_recycled_between_generations_without_changing_a_bit(pool, f
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not say how much memory they take")
 @pytest.mark.parametrize("how", [{"pool": "local"}, {"pool": "vector", "vector_envs": 1, "workers": None}], ids=str)
-def test_a_worker_that_grows_with_every_episode_is_told_with_the_remedy(how, register, tmp_path):
+def test_a_worker_that_grows_with_every_episode_is_reported_with_a_remedy(how, register, tmp_path):
     settings = {**TINY, "population_size": 64, "generations": 20, **how}
     env_id = register("Hoarding-v0", "small_envs:Hoarding")
     text = r"a worker process has grown from \d+ to \d+ MB .*episodes_per_worker=1\d{3} "

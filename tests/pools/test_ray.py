@@ -233,7 +233,7 @@ def test_recycled_workers_change_nothing(nodes, env, undisturbed, tmp_path):
 
 
 @pytest.mark.long
-def test_a_run_whose_driver_is_killed_is_resumed_by_another_one(nodes, env, undisturbed, tmp_path):
+def test_a_run_whose_driver_is_killed_can_be_resumed_by_another(nodes, env, undisturbed, tmp_path):
     (tmp_path / "marks").mkdir()
     kwargs = {"marks": str(tmp_path / "marks"), "nap": 0.005}
     code = f"""

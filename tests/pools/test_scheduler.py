@@ -123,7 +123,7 @@ TABLES = {
 
 
 @pytest.mark.parametrize("what", TABLES)
-def test_the_scheduler_says_what_follows(what):
+def test_the_scheduler_returns_the_next_decisions(what):
     made = scheduler()
     said = [(event, carry_out(made, event)) for event, _ in TABLES[what]]
     assert said == TABLES[what]

@@ -121,7 +121,7 @@ def test_the_command_that_makes_a_run_again_gives_all_its_settings(env_id, field
     assert given == [config]
 
 
-def test_whatever_users_and_plugins_name_is_text(tmp_path):
+def test_names_from_users_and_plugins_are_shown_as_text(tmp_path):
     with registered(
         entry_point="small_envs:Scribbled",
         summary=f"{BITES}\x1b[31m",
@@ -273,7 +273,7 @@ def test_a_film_that_is_a_link_stays_out_of_the_page(run, tmp_path):
         (lambda folder: (folder / "config.json").unlink(), FileNotFoundError, "is not a run folder"),
     ],
 )
-def test_what_is_no_run_or_a_damaged_one_is_refused_in_a_sentence(spoil, error, message, run, tmp_path):
+def test_a_folder_without_an_intact_run_is_refused_in_a_sentence(spoil, error, message, run, tmp_path):
     folder = copy(run, tmp_path)
     (folder / "report.html").unlink(missing_ok=True)
     spoil(folder)

@@ -143,7 +143,7 @@ def test_a_populations_title_counts_those_that_finish(tmp_path, captions):
     assert (len(colours), meaning) == (5, "worst to best")
 
 
-def test_beside_a_film_stand_a_picture_and_all_that_tells_what_it_shows(run, tmp_path):
+def test_a_film_comes_with_a_picture_and_a_description(run, tmp_path):
     path = tmp_path / "film.mp4"
     [episode] = record(run, path, generation=1, candidate=3, **SMALL)
     document = side_car(path)
@@ -273,7 +273,7 @@ def test_a_grid_holds_all_of_its_pictures_even_if_one_would_fill_it():
 
 
 @pytest.mark.parametrize("aspect", ["16:9", "1:1", "9:16"])
-def test_what_a_caption_writes_stays_inside_and_apart(aspect):
+def test_captions_stay_inside_the_picture_and_apart(aspect):
     width, height = frame_size(320, None, aspect)
     title, score = "generation 12: 18 of 32 finish", "best fitness 12345.67, lost the balance"
     long = "a-run-with-a-name-that-is-longer-than-its-place-in-any-film-of-these"
@@ -308,7 +308,7 @@ def test_what_a_caption_writes_stays_inside_and_apart(aspect):
     assert (left > 100, top >= 50, right < 180, bottom <= 110) == (True,) * 4
 
 
-def test_a_legends_words_stand_beside_their_colours():
+def test_a_legends_words_are_next_to_their_colours():
     empty = Caption(titles=("",), scores=("",), subject="")
     shades = [(90, 90, 250), (90, 250, 90)]
 
@@ -389,7 +389,7 @@ def test_policies_of_several_runs_play_the_same_start_side_by_side(env_id, worke
     assert document["frames"] == np.ceil(max(player["steps"] for player in shot["players"]) / every) + second
 
 
-def test_one_run_can_play_beside_another(run, tmp_path):
+def test_one_run_can_play_next_to_another(run, tmp_path):
     for k, other in enumerate((run, run.best, run.directory, str(run.directory))):
         assert len(record(run, tmp_path / f"{k}.mp4", compare=other, speed=20, **SMALL)) == 2
 
@@ -457,7 +457,7 @@ def test_a_map_shows_where_a_car_is_that_the_camera_follows(tmp_path, captions):
     assert np.ptp(inset.places, axis=0).max() > width / 2
 
 
-def test_policies_of_different_worlds_are_not_filmed_beside_each_other(runs, tmp_path):
+def test_policies_of_different_worlds_are_not_filmed_side_by_side(runs, tmp_path):
     run = runs["CartPoleBullet-v0"]
     with pytest.raises(ValueError, match="their environment is CartPoleBullet-v0 and CartPole-v1"):
         record(run, tmp_path / "film.mp4", compare=[runs["CartPole-v1"]])
@@ -605,13 +605,13 @@ def test_chosen_seeds_are_those_of_the_episodes(run, tmp_path):
         ({"candidate": 1, "layout": "grid"}, "choose"),
     ],
 )
-def test_what_does_not_go_together_is_refused(options, message, run, tmp_path):
+def test_conflicting_film_options_are_refused(options, message, run, tmp_path):
     with pytest.raises(ValueError, match=message):
         record(run, tmp_path / "film.mp4", **options)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_only_some_sources_have_is_explained(runs, tmp_path):
+def test_options_that_only_some_sources_have_are_explained(runs, tmp_path):
     with pytest.raises(ValueError, match=r"CartPole-v1 .*its own camera.*leave it out"):
         record(runs["CartPole-v1"], tmp_path / "film.mp4", camera="orbit")
     with pytest.raises(ValueError, match="generations can be chosen from a run, not from a single checkpoint"):

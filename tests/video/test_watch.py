@@ -157,7 +157,7 @@ def test_in_a_window_what_is_painted_lies_on_the_ground(env_id, display):
 
 @pytest.mark.slow
 @DISPLAY
-def test_what_is_watched_are_the_episodes_that_evaluate_scores(run, display):
+def test_watch_plays_the_episodes_that_evaluate_scores(run, display):
     told = []
     episodes = watch(run, episodes=2, seed=3, generation=1, on_episode=lambda *told_now: told.append(told_now))
     score = evaluate(run, episodes=2, seed=3, generation=1, workers=1)
@@ -212,7 +212,7 @@ def test_closing_the_window_ends_the_command_in_order(run, display, words):
 @DISPLAY
 @XDOTOOL
 @pytest.mark.slow
-def test_the_space_bar_goes_on_to_the_next_start(display):
+def test_the_space_bar_skips_to_the_next_start(display):
     checkpoint = Checkpoint.pretrained("CartPoleBullet-v0")  # which balances for ten seconds
     with ThreadPoolExecutor() as threads:
         watched = threads.submit(watch, checkpoint, episodes=2)

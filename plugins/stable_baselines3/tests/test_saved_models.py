@@ -199,7 +199,7 @@ def test_a_file_that_is_no_model_is_refused_and_runs_nothing(parts, reason, tmp_
         from_stable_baselines3(tmp_path / "text.zip", "CartPole-v1")
 
 
-def test_what_the_model_pickled_about_itself_is_never_opened(saved, tmp_path):
+def test_pickled_data_of_a_model_is_never_opened(saved, tmp_path):
     _, path = saved("PPO, relu")
     with zipfile.ZipFile(path) as file:
         parts = {name: file.read(name) for name in file.namelist()}
