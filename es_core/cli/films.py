@@ -61,7 +61,7 @@ def film_options(options: argparse.Namespace) -> dict[str, Any]:
     """The fields of ``FilmOptions`` for these options.
 
     Raises:
-        ValueError: ``--every`` is given for something without checkpoints.
+        ValueError: options exclude each other, or ``--every`` is given for something without checkpoints.
     """
     from es_core.video.options import FilmOptions
 
@@ -69,6 +69,17 @@ def film_options(options: argparse.Namespace) -> dict[str, Any]:
         raise ValueError(
             f"--compare takes all names that follow it: write the film's name, {options.compare[-1]}, before it"
         )
+    several = {
+        "--every": options.every,
+        "--evolution": options.generations == "auto",
+        "--generations": options.generations,
+    }
+    if chosen := [name for name, value in several.items() if value]:
+        for name in ("generation", "candidate"):
+            if getattr(options, name) is not None:
+                raise ValueError(
+                    f"--{name} films one generation, and {chosen[0]} films several: leave out one of the two"
+                )
     given = {field.name: getattr(options, field.name) for field in fields(FilmOptions) if hasattr(options, field.name)}
     if options.every is not None:
         given["generations"] = _every(options.source, options.every, trust=options.trust_names)

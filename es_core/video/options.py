@@ -95,7 +95,7 @@ class FilmOptions:
                 "a film compares policies of several runs (compare), or shows several of one run: choose one"
             )
         if self.generations is not None and one:
-            raise ValueError(f"{one} and generations: a film shows one generation, or several: choose")
+            raise ValueError(f"{one} and generations: a film shows one generation, or several: choose one")
         if self.generations is not None and not self.generations:
             raise ValueError("generations must name at least one generation")
         if self.candidate is not None and not self.others and (self.together or self.population):

@@ -437,8 +437,8 @@ def test_one_generation_and_several_are_refused_before_any_is_rebuilt(run, tmp_p
     words = ["record", str(run.directory), str(tmp_path / "film.mp4"), "--generation", "1"]
     for several in (["--generations", "0,2"], ["--evolution"], ["--every", "1"]):
         assert main([*words, *several]) == 2
-        said = capsys.readouterr().err
-        assert said == "error: generation and generations: a film shows one generation, or several: choose\n"
+        sentence = f"--generation films one generation, and {several[0]} films several: leave out one of the two"
+        assert capsys.readouterr().err == f"error: {sentence}\n"
 
 
 def test_a_legend_names_each_run_whose_ghosts_are_seen(run, tmp_path, captions):
