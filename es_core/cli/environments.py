@@ -8,7 +8,7 @@ from typing import Any
 
 import es_envs
 from es_core.cli.arguments import add_command, add_env_id
-from es_core.cli.output import command_line, print_json, print_sheet, print_table, put, say
+from es_core.cli.output import command_line, log, print_json, print_result, print_sheet, print_table
 from es_core.reports.data_sheet import data_sheet, space_text
 from es_envs import registry
 from es_envs.closing import closing_env
@@ -36,7 +36,7 @@ def _list(options: argparse.Namespace) -> None:
         return
     print_table([(env_id, plugin or "", summary) for env_id, plugin, summary in rows], names=0)
     if not rows:
-        say("no plugin registers an environment; Gymnasium's ids work, too, such as CartPole-v1")
+        log("no plugin registers an environment; Gymnasium's ids work, too, such as CartPole-v1")
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -128,7 +128,7 @@ def _check(options: argparse.Namespace) -> int:
             {**asdict(report), **{name: value if math.isfinite(value) else None for name, value in costs.items()}}
         )
     elif math.isfinite(report.step_microseconds):
-        put(
+        print_result(
             f"a reset takes {report.reset_microseconds:.1f} µs, a step {report.step_microseconds:.1f} µs; "
             f"{_starts(report.distinct_starts)}"
         )

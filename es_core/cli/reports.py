@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from es_core.cli.arguments import add_command, add_trust
-from es_core.cli.output import command_line, print_json, print_table, put, say
+from es_core.cli.output import command_line, log, print_json, print_result, print_table
 
 _NAME = 22  # characters of an environment's id: the table fits 80 columns
 
@@ -60,7 +60,7 @@ def _runs(options: argparse.Namespace) -> None:
         print_json([asdict(run) for run in runs])
         return
     if not runs:
-        say(f"there are no runs in {options.folder}: {command_line('train', 'ID')} makes one")
+        log(f"there are no runs in {options.folder}: {command_line('train', 'ID')} makes one")
         return
     rows = [("environment", "state", "fitness", "success", "generation", "steps", "age")]
     for run in runs:
@@ -84,7 +84,7 @@ def _report(options: argparse.Namespace) -> None:
 
     page = _page(options, options.page)
     if options.follow:
-        say(f"page, until the run ends: {page or Path(options.run) / 'report.html'}")
+        log(f"page, until the run ends: {page or Path(options.run) / 'report.html'}")
     path = report(
         options.run,
         page,
@@ -96,7 +96,7 @@ def _report(options: argparse.Namespace) -> None:
     if options.json:
         print_json({"path": str(path)})
     else:
-        put(path)
+        print_result(path)
 
 
 def _page(options: argparse.Namespace, name: str | None) -> str | None:
@@ -120,7 +120,7 @@ def _compare(options: argparse.Namespace) -> None:
         print_json({**comparison.to_json(), "path": str(path)})
         return
     print_comparison(comparison)
-    say(f"page: {path}")
+    log(f"page: {path}")
 
 
 def print_comparison(comparison: "Comparison") -> None:
@@ -147,4 +147,4 @@ def print_comparison(comparison: "Comparison") -> None:
         found = contrast.difference
         p = "unknown: too few runs, or no scatter" if found.p is None else f"{found.p:.3g}"
         what = f"{contrast.measure}: {contrast.group} against {contrast.against}"
-        put(f"{what}: {found.value:+.4g}, p = {p} ({found.test})")
+        print_result(f"{what}: {found.value:+.4g}, p = {p} ({found.test})")

@@ -80,12 +80,12 @@ def _after_the_end(run: RunFolder, *, filmed: bool, advised: Advice) -> NextStep
     if done and not only_in_script(run.config):
         export = _step(run, f"{message}. To use its best policy in other programs:", "export")
         return replace(export, command=f"{export.command} policy.onnx")
-    again = None if done else _begin_again(run, advised)
+    again = None if done else _start_again(run, advised)
     but = "" if done else _but(advised)
     return again or _step(run, f"{message}{but}. To score its best policy on other starts:", "evaluate")
 
 
-def _begin_again(run: RunFolder, advised: Advice) -> NextStep | None:
+def _start_again(run: RunFolder, advised: Advice) -> NextStep | None:
     """A new run: with the settings that are advised, or of today's version.
 
     None if none are advised, although something is wrong, or if the environment is not installed.
