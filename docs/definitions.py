@@ -21,7 +21,7 @@ from es_envs import EnvDefinition, registry
 
 ENVIRONMENTS = """# Environments
 
-What `es-envs list` shows with the plugins of this repository. Beside these every id that Gymnasium knows works,
+What `es-envs list` shows with the plugins of this repository. In addition to these every id that Gymnasium knows works,
 and those of any plugin that is installed. `es-envs show ID` prints what stands here.
 
 What evolution reaches on them: [a table](../results/strategies.md).

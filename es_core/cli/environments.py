@@ -117,7 +117,7 @@ def _check(options: argparse.Namespace) -> int:
         except StopIteration as end:
             report = end.value
             break
-        # What several checks say stands once.
+        # What several checks say is printed once.
         text = " ".join((result.message or result.question).split())
         if not options.json and text not in seen:
             print_table([(result.status.ljust(len("skipped")), text)])

@@ -114,7 +114,7 @@ def make_film(
 
 
 def _default_film(options: argparse.Namespace) -> Path:
-    """Path of a new file: in the folder ``videos`` of a run, beside a checkpoint, or else in the current folder."""
+    """Path of a new file: in the folder ``videos`` of a run, next to a checkpoint, or else in the current folder."""
     source = Path(options.source)
     if options.pretrained or options.script is not None:
         folder = Path.cwd()

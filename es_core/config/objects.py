@@ -54,8 +54,8 @@ def provide(
     Args:
         config: the run's config.
         env: the environment's class or factory, if the config names one.
-        fitness: likewise.
-        policy: likewise.
+        fitness: the fitness function, if the config names one.
+        policy: the class of the policy, if the config names one.
         allow_changed_code: allow objects with other code than the config's, with a warning. Names that older versions
             of es-envs gave do not show whether the code is another: such objects are allowed with a warning, too.
 

@@ -298,7 +298,7 @@ def _of_processor() -> str:
 
 @cache  # a passing folder changes the variable
 def bases() -> list[Path]:
-    """Folders that may hold it: NUMBA_CACHE_DIR alone, or else beside the package's source and in the user's cache."""
+    """Folders that may hold it: NUMBA_CACHE_DIR alone, or else next to the package's source and in the user's cache."""
     given = os.environ.get("NUMBA_CACHE_DIR")
     if given:
         return [Path(given)]

@@ -16,7 +16,7 @@ from es_core.policies.compilation import kernel
 from es_core.policies.layers import Cell, Convolution, Dense, ImageEncoder, Layer, matrices
 from es_core.policies.network import Vector
 
-_EPSILON = 1e-5  # beside variances of about 1; a unit that never moves is not blown up without bounds
+_EPSILON = 1e-5  # small next to variances of about 1; a unit that never moves is not blown up without bounds
 
 
 def require_fitting(config: TrainConfig, layers: Sequence[Layer]) -> None:

@@ -39,7 +39,7 @@ __all__ = ["LocalPool"]
 
 _CALL_SECONDS = 0.0004  # for an order and its answer
 _FILES_OF_A_WORKER = 2  # open in this process: its connection and its report
-_OTHER_FILES = 32  # that a run may open beside them: its log, its lock, a film's encoder, modules that are imported
+_OTHER_FILES = 32  # that a run may open in addition: its log, its lock, a film's encoder, modules that are imported
 _SOON = 0.05  # seconds between two checks for a worker to start again
 
 

@@ -55,7 +55,7 @@ class Scheduler(Generic[W]):
     worker died is a suspect: it is repeated alone, so that no other task suffers, and given up after a few deaths.
 
     Args:
-        call_seconds: seconds that an order and its answer take beside playing.
+        call_seconds: seconds that an order and its answer take in addition to playing.
         episodes_per_worker: episodes after which a worker is replaced, between two generations; None: never.
 
     Attributes:

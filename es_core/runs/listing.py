@@ -1,4 +1,4 @@
-"""Listing: the run folders below a folder, where each run stands, and the command to go on with it."""
+"""Listing: the run folders below a folder, the state of each run, and the command that continues it."""
 
 import os
 import time
@@ -14,7 +14,7 @@ from es_core.runs.scores import Evaluation
 
 @dataclass(frozen=True, kw_only=True)
 class ListedRun:
-    """A run folder, and where its run stands.
+    """A run folder, and the state of its run.
 
     Attributes:
         directory: the folder, as it was reached.

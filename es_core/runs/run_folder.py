@@ -137,8 +137,8 @@ class RunFolder:
             trust: allow modules outside the installed plugins in its config.
             env: the environment's class or factory, if it was given to ``train`` as an object: no file holds it, so
                 you give the same one again to evaluate, record or resume the run.
-            fitness: likewise.
-            policy: likewise.
+            fitness: the fitness function, if the config names one.
+            policy: the class of the policy, if the config names one.
             allow_changed_code: allow these objects to have other code than when the run began.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Folders of what is being written: beside a film or dataset, which gets its name only when it is complete."""
+"""Folders of what is being written: next to a film or dataset, which gets its name only when it is complete."""
 
 import os
 import shutil

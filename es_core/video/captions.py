@@ -46,7 +46,7 @@ class Label:
 
 
 Legend = tuple[tuple[tuple[Colour, ...], str], ...]
-"""The meaning of the colours of ghosts: rows of colours, and a name that stands beside them."""
+"""The meaning of the colours of ghosts: rows of colours, and a name next to them."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

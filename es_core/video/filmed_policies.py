@@ -114,7 +114,7 @@ def filmed_policies(
 def _of_several_sources(
     source: Source, options: FilmOptions, find: Callable[..., Found]
 ) -> tuple[list[tuple[FilmedPolicy, ...]], list[Checkpoint], EnvDefinition]:
-    """The one clip of a film with ``beside``."""
+    """The one clip of a film with ``compare``."""
     checkpoint, definition = find(source, generation=options.generation, candidate=options.candidate)
     checkpoints = [checkpoint, *(find(each, generation=None)[0] for each in options.others)]
     _require_one_world(checkpoints)

@@ -155,7 +155,7 @@ class _ValueAndAdvantages(QNetwork):
 
 
 class TakenOverDQN(DQNPolicy):
-    """The policy of a DQN that takes over an actor: its outputs are advantages, beside a value of the state."""
+    """The policy of a DQN that takes over an actor: its outputs are advantages, next to a value of the state."""
 
     def make_q_net(self) -> QNetwork:
         """Make the network, or its target."""

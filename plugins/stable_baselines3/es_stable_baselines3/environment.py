@@ -34,7 +34,7 @@ class LearnerEnv(gymnasium.Env[NDArray[np.float32], Any]):
     """An environment that notes the episodes which an algorithm plays in it, and ends them at the step limit.
 
     Its actions are the policy's raw outputs, as far as an algorithm can draw them. An episode that the step limit ends
-    is truncated, not terminated: the algorithm goes on to count what would have come.
+    is truncated, not terminated: the algorithm still counts what would have come.
 
     Args:
         definition: the environment's definition.

@@ -1,4 +1,4 @@
-"""The learner beside an evolving population: an algorithm of Stable-Baselines3, fed with others' episodes."""
+"""The learner with an evolving population: an algorithm of Stable-Baselines3, fed with others' episodes."""
 
 from collections.abc import Mapping, Sequence
 from inspect import signature
