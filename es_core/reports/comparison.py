@@ -257,7 +257,7 @@ def _contrasts(first: Group, other: Group) -> list[Contrast]:
 
 
 def _starts(group: Group) -> list[object]:
-    """Settings, in addition to the seed, that determine the starts of a run's score; without a final score they are its own."""
+    """Settings, apart from the seed, that fix the starts of a run's score; without a final score they are its own."""
     names = ("env_kwargs", "randomize", "confirm_episodes", "vector_starts")
     return [
         [getattr(run.config, name) for name in names] if run.history[-1].final is not None else run.directory

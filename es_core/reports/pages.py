@@ -70,7 +70,7 @@ class Chart:
         note: explanation of how to read it.
         marks: its marks, from back to front.
         limits: ends of the vertical axis; None: fitted to the marks.
-        reach: values to which a fitted axis reaches, in addition to lines and rules, and no band beyond them stretches it;
+        reach: values to which a fitted axis reaches, as well as lines and rules, and no band beyond them stretches it;
             None: bands stretch it, as far as the lines take a third of it.
         is_diagnostic: it is for those who know the strategy: a report folds it in.
     """

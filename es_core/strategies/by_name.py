@@ -138,7 +138,7 @@ def _require_sizes(config: Plan, strategy: type[Strategy]) -> None:
         )
     why = ""
     if not strategy.rebuildable:
-        why = "what it has learnt is not only its population"
+        why = "its learner would be lost"
     elif largest_population(config) > MOST:
         why = f"the last population would have more than {MOST}"
     if why:

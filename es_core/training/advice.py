@@ -51,7 +51,7 @@ def advice(history: History, *, restarts: int = 0) -> Advice:
 
     Args:
         history: a run's history; lines without a population are ignored.
-        restarts: how often the run may begin again by itself.
+        restarts: how often the search may restart.
     """
     window = _WINDOW if history and history[-1].final is not None and not history[-1].solved else 1
     sentences = (_first_true(history[: len(history) - back], restarts)[1] for back in range(min(window, len(history))))

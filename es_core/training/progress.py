@@ -151,7 +151,7 @@ class RunProgress:
             self._live.stop()
 
     def show(self, stats: GenerationStats, reason: str = "") -> None:
-        """Show one generation; ``reason``: why the search begins again with the next one, if it does."""
+        """Show one generation; ``reason``: why the search restarts with the next one, if it does."""
         if self._reason and stats.population_size is not None:  # else the run has ended instead
             self._say(self._reason)
         self._take(stats)

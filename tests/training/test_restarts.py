@@ -1,4 +1,4 @@
-"""A search that begins again at a plateau, with twice the candidates: through whole runs."""
+"""A search that restarts at a plateau, with twice the candidates: through whole runs."""
 
 import shutil
 from itertools import pairwise
@@ -223,7 +223,7 @@ def test_a_run_may_start_from_another_run(aim, tmp_path):
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
-        ({"strategy": "erl", "population_size": 11}, "what it has learnt is not only its population"),
+        ({"strategy": "erl", "population_size": 11}, "its learner would be lost"),
         ({"strategy": "openai_es", "population_size": 600_000}, "more than 1000000"),
         ({"strategy": "openai_es", "sigma_final": 0.1}, "a search that restarts late would hardly explore"),
         (

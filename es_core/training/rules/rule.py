@@ -121,7 +121,7 @@ class Change:
     Attributes:
         state: the rule's new state.
         population_size: number of candidates; None: no change.
-        search_from: parameters from which the search begins again: "initial", where it began (with it begin the rules
+        search_from: parameters from which the search restarts: "initial", where it began (with it begin the rules
             that are asked after this one), or "centre", where it is; None: it continues.
         reason: why, in a sentence for people, if they should know.
     """
