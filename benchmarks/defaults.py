@@ -64,7 +64,7 @@ ABLATION = {
     "32-and-32-hidden-units": {"hidden_sizes": [32, 32]},
     "64-candidates": {"population_size": 64},
     "16-candidates": {"steps_per_generation": None},
-    "16000-steps-to-the-end": {"steps_limit": None},
+    "16000-steps-to-the-end": {"max_steps_per_generation": None},
     "sigma-0.05": {"sigma": 0.05},
     "observations-as-they-are": {"observation_normalization": False},
     "step-size-without-bound": {"strategy_options": {"max_step_size": None}},
@@ -201,7 +201,7 @@ def _write_page(results: Sequence[dict[str, Any]]) -> None:
     commits = sorted({each["commit"] for each in results})
     page = f"""# Defaults
 
-What `train(ID)` reaches with default settings, in {SECONDS:g} seconds of processor time on one core, beside the
+What `train(ID)` reaches with default settings, in {SECONDS:g} seconds of processor time on one core, next to the
 defaults of other libraries in the same budget. A number is the mean over seeds (ours five, others three) of the final
 policy's score on 100 starts that no run has seen, with a 95 % interval over seeds. Each seed has starts of its own.
 "Reached": within 5 % of (best contender - random actions), or better, and solved where this is asked for. An empty
@@ -411,7 +411,7 @@ There all candidates are far below their centre, too, but it falls itself, and a
 
 The trials named "other" have 16 candidates in every generation: strategies of other libraries
 (`benchmarks/other_strategies.py`: xNES and CMA-ES with adapted learning rates of cmaes, CR-FM-NES of crfmnes, and the
-cross-entropy method) beside `cma_es` in the same setting. In snes and snes-sigma-0.3, `snes` stands in the rule in the
+cross-entropy method) next to `cma_es` in the same setting. In snes and snes-sigma-0.3, `snes` is in the rule in the
 place of `cma_es`, with a sigma of 0.1 or 0.3; snes-240 is snes for longer. xNES and `snes`, whose sigmas change slowly,
 balance the double pendulum from nearly every start: `snes` after 400 000 steps with a sigma of 0.1. But on Hopper-v5
 `snes` stays where it stands on its leg, with two seeds of three and with a sigma of 0.3 too. What helped was that its
@@ -425,7 +425,7 @@ Three of these were tried later, on a machine that takes a third more steps in t
 begins again by its own stopping criteria with twice the candidates (other-ipop_cma_es), and OpenAI-ES with 16
 candidates in pairs, whose directions are independent or orthogonal (other-mirrored_es, other-orthogonal_es). Orthogonal
 ones balance the double pendulum from more starts with both seeds, and elsewhere two seeds do not tell them apart. They
-are a lead for populations that are small beside the policy, and not in the rule: it has a covariance there.
+are a lead for populations that are small for the policy, and not in the rule: it has a covariance there.
 
 In the trials that are not named here, each step counted alike in the normalisation of observations, not each
 generation as now."""

@@ -1,4 +1,4 @@
-"""ERL beside its two halves, evolution alone and the learner alone: docs/results/erl.md.
+"""ERL against its two halves, evolution alone and the learner alone: docs/results/erl.md.
 
 Usage: python benchmarks/erl.py [--tasks ID ...] [--contenders NAME ...] [--seeds N ...]
        python benchmarks/erl.py --page       only write the page, from what is there
@@ -69,7 +69,7 @@ def ours(task: str, seed: int, steps: int, **settings: Any) -> dict[str, Any]:
 
 
 def erl(task: str, seed: int, steps: int) -> dict[str, Any]:
-    """Evolution beside a learner. One run goes on for its curve, to twice the steps."""
+    """Evolution with a learner. One run continues for its curve, to twice the steps."""
     if (task, seed) != CURVE:
         return ours(task, seed, steps, strategy="erl")
     watched = {"eval_every": 1, "eval_episodes": 5, "eval_budget": None}  # as in the paper, and not among its steps

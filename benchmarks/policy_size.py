@@ -1,4 +1,4 @@
-"""What a generation costs beside its episodes, for policies from 5 thousand to 1.7 million parameters.
+"""What a generation costs in addition to its episodes, for policies from 5 thousand to 1.7 million parameters.
 
 Usage: python benchmarks/policy_size.py [--quick]
 

@@ -373,7 +373,7 @@ ROWS: Mapping[str, Row] = {
         title="Harder classics: what random search does not find",
         about="`es-envs train ID --max-steps N`, with N of 5 000 000 for the swing-up, "
         "600 000 for the double pole, 2 000 000 for the figure eight and 800 000 for the maze, evaluation included, "
-        "and with the settings that each environment recommends, beside random search and beside the other kind of "
+        "and with the settings that each environment recommends, next to random search and next to the other kind of "
         "policy, a network of 8 hidden units for a linear one or the reverse, each in the same budget of steps. A "
         "run ends when it is solved, which other episodes than those of its score decide: a solved run may fail from "
         "some of these. Doing nothing and acting at random are measured when each run begins: neither has any "
